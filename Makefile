@@ -1,0 +1,37 @@
+# Set-up and the daily commands. Needs make and Python 3.11; set-up also a network.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up test lint bench clean
+MAKEFLAGS += --no-print-directory
+
+PYTHON := $(shell for python in python3.11 python3 python; do \
+  "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && { command -v "$$python"; break; }; done)
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1	\2/p' Makefile
+
+setup: ## install the Python packages into .venv and the JVM jars into .jars; done steps are skipped
+	@test -n "$(PYTHON)" || { echo "Afterlog runs on Python 3.11; install it, so that python3.11 is on the PATH, then run make again." >&2; exit 3; }
+	@"$(PYTHON)" -m pipelines.install
+
+demo: setup ## run the pipeline with Airflow over bundled dead-letter records, twice
+	@.venv/bin/python -m pipelines.demo
+
+up: setup ## start Airflow with its web interface; Ctrl-C ends it
+	@.venv/bin/python -m pipelines.airflow_home up
+
+test: setup ## run the tests; ARGS="-k headers" chooses some
+	@.venv/bin/python -m pytest $(ARGS)
+
+lint: setup ## check style, format and types
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+
+bench: setup ## measure against the same jobs written by hand
+	@.venv/bin/python -m bench.run $(ARGS)
+
+clean: ## remove all that set-up, demo and runs made: packages, jars, caches, Airflow, warehouse, landed files
+	@rm -rf .venv .jars .cache .airflow warehouse landing reports spark-warehouse metastore_db derby.log
+	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find pipelines expectations dags tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

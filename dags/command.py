@@ -1,0 +1,104 @@
+"""Run the command line as a child process: its log streams in, its last line of output comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from pipelines.settings import ROOT
+
+GRACE_SECONDS = 3.0
+"""How long the command may take to end by itself; Airflow kills a task five seconds after it asked it to end."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code (negative: the signal), its last line of output, its last line of log."""
+
+    code: int
+    answer: str
+    complaint: str
+
+
+def program() -> list[str]:
+    """Return the command that tasks start: ``AFTERLOG_COMMAND``, or ``afterlog`` beside this Python."""
+    named = os.environ.get("AFTERLOG_COMMAND")
+    return shlex.split(named) if named else [os.fspath(Path(sys.executable).with_name("afterlog"))]
+
+
+class Command:
+    """One run of the command line in a process group of its own, which ends with ``run``, however that ends."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        """Take the arguments after the program's name."""
+        self.argv = [*program(), *arguments]
+        self._process: subprocess.Popen[str] | None = None
+
+    def run(self, log: Callable[[str], None]) -> Ended:
+        """Run to the end, passing each line of the child's log on as it comes.
+
+        Raises OSError: the command cannot be started.
+        """
+        complaint = ""
+        with tempfile.TemporaryFile() as output:
+            self._process = process = subprocess.Popen(
+                self.argv,
+                cwd=ROOT,
+                env={**os.environ, "COLUMNS": "1000", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "TERM": "dumb"},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,
+            )
+            try:
+                assert process.stderr is not None
+                for line in process.stderr:
+                    if text := printable(line).rstrip():
+                        complaint = text
+                        log(text)
+                code = process.wait()
+            finally:
+                self.kill()
+            return Ended(code, _last_line(output), complaint)
+
+    def kill(self) -> None:
+        """End the command and what it started: TERM first, KILL for what is left."""
+        process = self._process
+        if process is None:
+            return
+        if process.poll() is None:
+            self._signal(signal.SIGTERM)
+            until = time.monotonic() + GRACE_SECONDS
+            while process.poll() is None and time.monotonic() < until:
+                time.sleep(0.05)
+        pass
+        process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+def printable(text: str) -> str:
+    """Return the text without characters that could forge or hide lines of a log."""
+    return "".join(character if character.isprintable() or character == "\t" else " " for character in text)
+
+
+def _last_line(output: IO[bytes]) -> str:
+    output.seek(0)
+    lines = output.read().decode("utf-8", "replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,6 @@
+"""landing/dlq -> gold.dlq_summary: the Airflow DAG `dlq`, every five minutes."""
+
+from dags.factory import feed_dag
+
+# Airflow looks for DAGs only in files that hold both words, "airflow" and "dag".
+dag = feed_dag("dlq", schedule="*/5 * * * *")

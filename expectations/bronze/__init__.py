@@ -1,0 +1,1 @@
+"""Contracts of the bronze tables: columns and grain, no opinion about the content."""

@@ -1,0 +1,30 @@
+"""Contract of bronze.dlq_records: every line or record of a dead-letter topic, as it came."""
+
+from expectations.contract import Column, Contract
+
+HEADERS = "array<struct<key: string, value: binary>>"
+
+CONTRACT = Contract(
+    table="bronze.dlq_records",
+    description="One row per distinct line of a landed file (or per record of a topic), kept as it came.",
+    columns=(
+        Column("_source", "string", "File below the feed's landing directory that the line was read from."),
+        Column("_bronze_id", "string", "SHA-256 of the raw line, in lower-case hexadecimal digits."),
+        Column("_ingested_at", "timestamp", "When the run that landed the row began."),
+        Column("_run_id", "string", "Run that landed the row."),
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column("topic", "string", "Topic that held the record."),
+        Column("topic_id", "string", "Topic id where the source knows it; null from files."),
+        Column("partition", "int", "Partition that held the record."),
+        Column("offset", "bigint", "Offset of the record."),
+        Column("timestamp", "timestamp", "Kafka's timestamp of the record; null where Kafka has none (-1)."),
+        Column("timestamp_type", "int", "0 CreateTime, 1 LogAppendTime; null where unknown."),
+        Column("key", "binary", "Record key, the bytes."),
+        Column("value", "binary", "Record value, the bytes."),
+        Column("headers", HEADERS, "All headers in order, with duplicates."),
+        Column("lossy_encoding", "boolean", "True where the source's form cannot keep all bytes (kcat's JSON)."),
+        Column("raw", "binary", "The line, where it cannot be read as a record; else null."),
+        Column("error", "string", "Why the line cannot be read as a record; else null."),
+    ),
+    grain=("_source", "_bronze_id"),
+)

@@ -1,0 +1,109 @@
+"""A contract is data: a table's columns with type, comment and rules, its grain, its tolerance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from expectations.rules import Rule
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+
+MOST_RULES = 62  # one bit each in a bigint
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its Spark SQL type, its comment (which becomes the Delta comment) and the rules on it.
+
+    ``evidence`` columns exist in candidates and quarantine only: they show what could not be typed.
+    """
+
+    name: str
+    type: str
+    comment: str
+    rules: tuple[Rule, ...] = ()
+    evidence: bool = False
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a table promises.
+
+    ``grain`` names the columns that identify a row, compared null-safe. ``content`` names the column that tells whether
+    two rows of one grain are the same (a duplicate) or not (a conflict); ``lossy`` the boolean column that marks copies
+    which never conflict. ``tolerance`` and ``min_failures`` are the gate's: an expectation fails when failing rows are
+    at least ``min_failures`` and more than the share ``tolerance`` of all candidates.
+    """
+
+    table: str
+    description: str
+    columns: tuple[Column, ...]
+    grain: tuple[str, ...]
+    content: str | None = None
+    lossy: str | None = None
+    tolerance: float = 0.05
+    min_failures: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse a contract that contradicts itself, when it is imported rather than when data arrives."""
+        names = [column.name for column in self.columns]
+        named = [*self.grain, *filter(None, (self.content, self.lossy))]
+        if len(set(names)) != len(names):
+            raise ValueError(f"{self.table}: a column is declared twice")
+        if missing := [name for name in named if name not in names]:
+            raise ValueError(f"{self.table}: no column {', '.join(missing)}")
+        codes = [rule.code for rule in self.rules]
+        if len(set(codes)) != len(codes) or len(codes) > MOST_RULES:
+            raise ValueError(f"{self.table}: rule codes must be distinct and at most {MOST_RULES}")
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """All rules, each with its code, in the order of the columns: the bit of a rule is its place here."""
+        return tuple(rule.bound(column.name) for column in self.columns for rule in column.rules)
+
+    @property
+    def stored(self) -> tuple[Column, ...]:
+        """The columns of the table itself."""
+        return tuple(column for column in self.columns if not column.evidence)
+
+    @property
+    def quarantine(self) -> tuple[Column, ...]:
+        """The columns of the table's quarantine: every candidate column, and why."""
+        violations = Column("violations", "array<string>", "Codes of the rules that the row breaks, column.rule.")
+        return (*self.columns, violations)
+
+    def broken_rules(self) -> SparkColumn:
+        """Return a bigint Column, bit i set where rule i is broken: one projection however many rules."""
+        from pyspark.sql import functions as F
+
+        none = F.lit(0).cast("bigint")
+        mask = none
+        for bit, rule in enumerate(self.rules):
+            mask = mask.bitwiseOR(F.when(rule.broken(), F.lit(1 << bit).cast("bigint")).otherwise(none))
+        return mask
+
+    def violations(self, mask: SparkColumn) -> SparkColumn:
+        """Return the codes of the bits set in the mask as array<string>, in the order of the rules."""
+        from pyspark.sql import functions as F
+
+        codes = [F.when(mask.bitwiseAND(F.lit(1 << bit)) != 0, F.lit(rule.code)) for bit, rule in enumerate(self.rules)]
+        return F.array_compact(F.array(*codes)) if codes else F.array().cast("array<string>")
+
+    def with_gate(self, tolerance: float | None, min_failures: int | None) -> Contract:
+        """Return the contract under other thresholds; None keeps the contract's own."""
+        return replace(
+            self,
+            tolerance=self.tolerance if tolerance is None else tolerance,
+            min_failures=self.min_failures if min_failures is None else min_failures,
+        )
+
+
+def contract_of(table: str) -> Contract:
+    """Return the contract of a table, found by its path: ``silver.x`` is ``expectations/silver/x.py``."""
+    contract = import_module(f"expectations.{table}").CONTRACT
+    assert isinstance(contract, Contract)
+    return contract

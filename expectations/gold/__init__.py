@@ -1,0 +1,1 @@
+"""Contracts of the gold tables."""

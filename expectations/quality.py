@@ -1,0 +1,48 @@
+"""Columns of the quality tables: what each run did and what each expectation found."""
+
+from expectations.contract import Column, Contract
+
+STAGE_RUNS = Contract(
+    table="quality.stage_runs",
+    description="One row per run and table that had new input; read = accepted + quarantined + duplicates + skipped.",
+    columns=(
+        Column("run_id", "string", "Run, sortable by time."),
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column("table", "string", "Table that the stage fills."),
+        Column("started_at", "timestamp", "When the stage began."),
+        Column("finished_at", "timestamp", "When the stage ended."),
+        Column("seconds", "double", "Wall-clock time of the stage, in seconds."),
+        Column("status", "string", "passed, broken (a gate broke, nothing was written) or failed (an error)."),
+        Column("read", "bigint", "Rows (of a landing stage: lines) read; of a blocked batch: its rows."),
+        Column("accepted", "bigint", "Rows written to the table."),
+        Column("quarantined", "bigint", "Rows written to the quarantine."),
+        Column("duplicates", "bigint", "Rows that the table or its quarantine held already, or that came twice."),
+        Column("skipped", "bigint", "Rows that are not the table's business."),
+        Column("input_from", "bigint", "Version of the input read before this batch; null: from the beginning."),
+        Column("input_to", "bigint", "Version of the input that the batch ends with; null for a landing stage."),
+        Column("message", "string", "What the operator should know, for example why a gate broke."),
+    ),
+    grain=("run_id", "cluster", "table", "started_at"),
+)
+
+EXPECTATION_RESULTS = Contract(
+    table="quality.expectation_results",
+    description="One row per run, table and expectation; counts and coordinates, never a value of a record.",
+    columns=(
+        Column("run_id", "string", "Run, as in quality.stage_runs."),
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column("table", "string", "Table whose gate it is."),
+        Column("expectation", "string", "Code of the rule, column.rule, or of the fact."),
+        Column("success", "boolean", "False where the expectation broke the gate."),
+        Column("failing", "bigint", "Rows that break the rule."),
+        Column("candidates", "bigint", "Rows that the gate examined."),
+        Column("observed", "double", "failing / candidates."),
+        Column("tolerance", "double", "Share above which failing rows break the gate."),
+        Column("min_failures", "bigint", "Failing rows below which nothing breaks."),
+        Column("coordinates", "array<string>", "Of a broken gate: up to 20 failing rows' coordinates."),
+        Column("examined_at", "timestamp", "When the gate ran."),
+    ),
+    grain=("run_id", "cluster", "table", "expectation", "examined_at"),
+)
+
+QUALITY = (STAGE_RUNS, EXPECTATION_RESULTS)

@@ -1,0 +1,1 @@
+"""Contracts of the silver tables."""

@@ -1,0 +1,212 @@
+"""Contract of silver.dlq_records: one typed row for each dead-letter record, whoever wrote its headers."""
+
+from expectations.bronze.dlq_records import HEADERS
+from expectations.contract import Column, Contract
+from expectations.rules import INT32, INT64, Rule, at_least, is_true, matches, not_null, one_of
+
+DISPOSITIONS = (
+    "MAX_DELIVERY_ATTEMPTS_REACHED",
+    "CLIENT_REJECTED",
+    "CIRCUIT_BREAKER_ARCHIVED",
+    "COORDINATOR_INITIATED",
+)
+TOPIC_NAME = r"\A(?!\.{1,2}\z)[a-zA-Z0-9._-]{1,249}\z"
+
+_LEAP_YEAR = "[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00"
+_MONTH_AND_DAY = (
+    "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8])"
+)
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?"
+# A calendar date that exists, of the years 0001 to 9999, and a time of day; no leap second, which Java cannot print.
+ISO_8601_UTC = (
+    rf"\A(?!0000)(?:[0-9]{{4}}-(?:{_MONTH_AND_DAY})|(?:{_LEAP_YEAR})-02-29)T{_TIME}(?:Z|\+00(?::?00)?)\z"
+)
+
+READABLE = "error IS NULL"
+RECOGNISED = "header_profile IS NOT NULL"
+SHARE_GROUP = "header_profile IN ('kip-1317', 'kip-1191')"
+KIP_1317 = "header_profile = 'kip-1317'"
+
+
+def _decoded(field: str) -> str:
+    return f"undecodable_headers IS NULL OR NOT array_contains(undecodable_headers, '{field}')"
+
+
+def _utf8(field: str) -> Rule:
+    return is_true("utf8", f"NOT array_contains(undecodable_headers, '{field}')", "The header's bytes are UTF-8.")
+
+
+CONTRACT = Contract(
+    table="silver.dlq_records",
+    description="One row per record of a dead-letter topic, its headers read by the profile of who wrote them.",
+    columns=(
+        Column("_source", "string", "File below the feed's landing directory that the record was read from."),
+        Column("_bronze_id", "string", "Identifier of the row of bronze.dlq_records that the record comes from."),
+        Column("_ingested_at", "timestamp", "When the run that accepted the row began."),
+        Column("_run_id", "string", "Run that accepted the row."),
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column(
+            "dlq_topic",
+            "string",
+            "Dead-letter topic that holds the record.",
+            (not_null("A line names the topic of its record.").where(READABLE),),
+        ),
+        Column("dlq_topic_id", "string", "Topic id of the dead-letter topic where the source knows it; null from files."),
+        Column(
+            "dlq_partition",
+            "int",
+            "Partition of the dead-letter topic.",
+            (not_null("A line names the partition of its record.").where(READABLE), at_least(0)),
+        ),
+        Column(
+            "dlq_offset",
+            "bigint",
+            "Offset in the dead-letter topic.",
+            (not_null("A line names the offset of its record.").where(READABLE), at_least(0)),
+        ),
+        Column("dlq_timestamp", "timestamp", "Kafka's timestamp of the dead-letter record; null where Kafka has none."),
+        Column("dlq_timestamp_type", "int", "Type of Kafka's timestamp: 0 CreateTime, 1 LogAppendTime."),
+        Column(
+            "header_profile",
+            "string",
+            "Who wrote the headers: kip-1317, kip-1191, kafka-streams, kafka-connect or spring-kafka.",
+            (
+                not_null("A dead-letter record has headers that say where it comes from.")
+                .where(READABLE)
+                .hinting("Something other than a share group, Streams, Connect or Spring writes to these topics."),
+                is_true(
+                    "required",
+                    "header_profile <=> required_profile",
+                    "The record carries the header profile that the settings require for its topic.",
+                )
+                .where(f"{READABLE} AND required_profile IS NOT NULL")
+                .hinting(
+                    "The topics must carry the profile that [[dlq.require]] names: "
+                    "was the broker's share.group.dlq.disposition.header.enable set to false?"
+                ),
+            ),
+        ),
+        Column(
+            "disposition",
+            "string",
+            "Why the record was dead-lettered, one of KIP-1317's four values; null where nothing tells.",
+            (
+                not_null("KIP-1317 makes the header mandatory.").where(KIP_1317),
+                _utf8("disposition"),
+                one_of(*DISPOSITIONS, meaning="KIP-1317 knows four values.").where(_decoded("disposition")),
+            ),
+        ),
+        Column("disposition_source", "string", "What tells the disposition: header, message or unknown."),
+        Column(
+            "original_topic",
+            "string",
+            "Topic of the record that failed, or its topic id where the broker knew no name.",
+            (
+                not_null("Every profile names the topic.").where(RECOGNISED),
+                _utf8("original_topic"),
+                matches("legal_topic_name", TOPIC_NAME, "Kafka would allow a topic of this name.").where(
+                    _decoded("original_topic")
+                ),
+            ),
+        ),
+        Column("original_topic_id", "string", "Topic id, where original_topic is one."),
+        Column(
+            "original_partition",
+            "int",
+            "Partition of the record that failed.",
+            (
+                not_null("Every profile names the partition.").of("original_partition_text").where(RECOGNISED),
+                _utf8("original_partition"),
+                matches("decimal_int32", INT32, "The partition is a decimal int32 of at least 0, as Kafka prints it.")
+                .of("original_partition_text")
+                .where(_decoded("original_partition")),
+            ),
+        ),
+        Column(
+            "original_offset",
+            "bigint",
+            "Offset of the record that failed.",
+            (
+                not_null("Every profile names the offset.").of("original_offset_text").where(RECOGNISED),
+                _utf8("original_offset"),
+                matches("decimal_int64", INT64, "The offset is a decimal int64 of at least 0, as Kafka prints it.")
+                .of("original_offset_text")
+                .where(_decoded("original_offset")),
+            ),
+        ),
+        Column("original_timestamp", "timestamp", "Kafka's timestamp of the record that failed, where the headers say it."),
+        Column(
+            "original_timestamp_type",
+            "string",
+            "Type of that timestamp as the headers name it.",
+            (_utf8("original_timestamp_type"),),
+        ),
+        Column(
+            "consumer_group",
+            "string",
+            "Group that could not consume the record.",
+            (not_null("A share group names itself.").where(SHARE_GROUP), _utf8("consumer_group")),
+        ),
+        Column(
+            "delivery_count",
+            "int",
+            "How often the record was delivered; null where absent or no number, which is no violation.",
+            (_utf8("delivery_count"),),
+        ),
+        Column("error_message", "string", "Message of the broker or of the exception.", (_utf8("error_message"),)),
+        Column("exception_class", "string", "Class of the exception.", (_utf8("exception_class"),)),
+        Column(
+            "exception_cause_class",
+            "string",
+            "Class of the exception's cause, where the headers name it.",
+            (_utf8("exception_cause_class"),),
+        ),
+        Column("exception_stacktrace", "string", "Stack trace of the exception.", (_utf8("exception_stacktrace"),)),
+        Column("connector_name", "string", "Name of the Kafka Connect connector.", (_utf8("connector_name"),)),
+        Column("task_id", "string", "Task of the connector.", (_utf8("task_id"),)),
+        Column("stage", "string", "Stage of the connector's pipeline that failed.", (_utf8("stage"),)),
+        Column("stage_class", "string", "Class that failed in that stage.", (_utf8("stage_class"),)),
+        Column(
+            "routed_at",
+            "timestamp",
+            "When the record was dead-lettered.",
+            (
+                not_null("KIP-1317 makes the header mandatory.").of("routed_at_text").where(KIP_1317),
+                _utf8("routed_at"),
+                matches("iso_8601_utc", ISO_8601_UTC, "The timestamp is ISO-8601 with a UTC designator.")
+                .of("routed_at_text")
+                .where(_decoded("routed_at")),
+            ),
+        ),
+        Column("routed_at_source", "string", "What tells routed_at: the profile's header, or kafka's record timestamp."),
+        Column("payload_copied", "boolean", "False where the broker wrote headers only; null without a profile."),
+        Column("is_control_marker", "boolean", "True where the record is a transaction's control marker, not data."),
+        Column("key", "binary", "Record key, the bytes."),
+        Column("value", "binary", "Record value, the bytes."),
+        Column("user_headers", HEADERS, "All headers in order except those of the record's profile."),
+        Column(
+            "reserved_header_collision", "boolean", "True where a recognised name occurs twice, or names of two profiles."
+        ),
+        Column("lossy_encoding", "boolean", "True where the source's form cannot keep all bytes."),
+        Column("_content_hash", "bigint", "Hash of timestamp, key, value and headers: tells a duplicate from a conflict."),
+        Column("required_profile", "string", "Header profile that the settings require for the topic.", evidence=True),
+        Column("original_partition_text", "string", "The partition as the header says it.", evidence=True),
+        Column("original_offset_text", "string", "The offset as the header says it.", evidence=True),
+        Column("original_timestamp_text", "string", "The original timestamp as the header says it.", evidence=True),
+        Column("delivery_count_text", "string", "The delivery count as the header says it.", evidence=True),
+        Column("routed_at_text", "string", "The timestamp of routing as the header says it.", evidence=True),
+        Column("undecodable_headers", "array<string>", "Fields whose header is not UTF-8.", evidence=True),
+        Column("headers", HEADERS, "All headers in order, with duplicates.", evidence=True),
+        Column("raw", "binary", "The line, where it cannot be read as a record.", evidence=True),
+        Column(
+            "error",
+            "string",
+            "Why the line cannot be read as a record.",
+            (is_true("readable", READABLE, "A line can be read as a record."),),
+            evidence=True,
+        ),
+    ),
+    grain=("cluster", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset"),
+    content="_content_hash",
+    lossy="lossy_encoding",
+)

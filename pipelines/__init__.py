@@ -1,0 +1,1 @@
+"""Afterlog's pipelines: landing to bronze, silver and gold Delta tables."""

@@ -1,0 +1,1 @@
+"""Landing to bronze: one module per table."""

@@ -1,0 +1,220 @@
+"""The command line: runs without Airflow exactly what the DAGs run.
+
+Results go to standard output, logs and progress to standard error. Exit codes: 0 done, 1 a contract broke or the answer
+is negative, 2 usage or settings, 3 the environment lacks something, 4 another writer is at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pipelines import lock
+from pipelines.catalog import CATALOG, FEEDS, stages
+from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
+from pipelines.quality import StageRun
+from pipelines.settings import Settings, load
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Afterlog: the lakehouse for what Kafka could not deliver.",
+)
+
+Warehouse = Annotated[str | None, typer.Option(help="Directory or URI of the warehouse.", show_default=False)]
+Landing = Annotated[str | None, typer.Option(help="Directory that feeds land in.", show_default=False)]
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+class Shown(StrEnum):
+    """How a command that prints a table of its own prints it."""
+
+    table = "table"
+    json = "json"
+
+
+@app.command()
+def run(
+    feed: Annotated[str | None, typer.Option(help=f"One feed: {', '.join(FEEDS)}.", show_default=False)] = None,
+    only: Annotated[str | None, typer.Option(help="One table, such as silver.dlq_records.", show_default=False)] = None,
+    format: Annotated[Shown, typer.Option(help="json: the last line is the counts.")] = Shown.table,
+    warehouse: Warehouse = None,
+    landing: Landing = None,
+) -> None:
+    """Run all stages once, on what is new."""
+    from pipelines import display, runner
+    from pipelines.quality import now
+
+    settings = load(warehouse=warehouse, landing=landing)
+    if feed is not None and feed not in FEEDS:
+        raise UsageError(f"There is no feed {feed!r}; feeds: {', '.join(FEEDS)}.")
+    if only is not None and only not in {stage.table for stage in CATALOG}:
+        raise UsageError(f"No stage fills {only!r}; tables: {', '.join(stage.table for stage in CATALOG)}.")
+    chosen = stages(feed, only)
+    with lock.writer(settings, "afterlog run"):
+        if runner.idle(settings, chosen):
+            at = now()
+            done = [StageRun(runner.new_run_id(), stage.table, "idle", at, at) for stage in chosen]
+            for stage_run in done:
+                display.progress(stage_run)
+        else:
+            with _session(settings, gates=any(stage.kind != "land" for stage in chosen)) as spark:
+                done = runner.run(spark, settings, chosen, display.progress)
+    if format is Shown.json:
+        print(json.dumps({"run_id": done[0].run_id, "tables": [stage_run.as_json() for stage_run in done]}))
+    else:
+        display.stage_runs(done)
+    if any(stage_run.status == "broken" for stage_run in done):
+        raise typer.Exit(1)
+
+
+@app.command()
+def sql(
+    query: Annotated[str | None, typer.Argument(help="A query in Spark SQL.", show_default=False)] = None,
+    file: Annotated[Path | None, typer.Option(help="Read the query from a file.", show_default=False)] = None,
+    param: Annotated[list[str] | None, typer.Option(help="name=value for :name.", show_default=False)] = None,
+    format: Annotated[Format, typer.Option(help="How to print the rows.")] = Format.table,
+    warehouse: Warehouse = None,
+    landing: Landing = None,
+) -> None:
+    """Query the warehouse with Spark SQL."""
+    from pipelines import query as queries
+
+    settings = load(warehouse=warehouse, landing=landing)
+    text = queries.text_of(query, file)
+    parameters = queries.parameters_of(param or [])
+    with _session(settings) as spark:
+        queries.answer(spark, settings, text, parameters, format.value)
+
+
+@app.command()
+def requeue(
+    table: Annotated[str, typer.Argument(help="A table with a quarantine, such as silver.dlq_records.")],
+    format: Annotated[Shown, typer.Option(help="json: the last line is the counts.")] = Shown.table,
+    warehouse: Warehouse = None,
+    landing: Landing = None,
+) -> None:
+    """Take what passes today's contract out of quarantine into its table."""
+    from pipelines import requeue as requeues
+
+    settings = load(warehouse=warehouse, landing=landing)
+    stage = requeues.stage_with_quarantine(table)
+    with lock.writer(settings, f"afterlog requeue {stage.table}"), _session(settings) as spark:
+        done = requeues.requeue(spark, settings, stage)
+    stay = done.found - done.released
+    if format is Shown.json:
+        print(json.dumps({"table": stage.table, "found": done.found, "released": done.released, "stay": stay}))
+    else:
+        print(f"{stage.quarantine}: {done.found:,} rows, {done.released:,} released to {stage.table}, {stay:,} stay.")
+    if done.released:
+        print("Run `afterlog run` to refresh what is made from it.", file=sys.stderr)
+
+
+@app.command()
+def report(warehouse: Warehouse = None, landing: Landing = None) -> None:
+    """Build the quality page and Data Docs."""
+    settings = load(warehouse=warehouse, landing=landing)
+    with _session(settings, gates=True) as spark:
+        from pipelines import report as reports
+
+        print(reports.build(settings, spark))
+
+
+@app.command()
+def generate(
+    records: Annotated[int, typer.Option(help="How many records.")],
+    out: Annotated[Path, typer.Option(help="A landing directory to write to.")],
+    seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 1,
+    batch: Annotated[int, typer.Option(help="Continue after this many earlier batches.")] = 0,
+) -> None:
+    """Write realistic dead-letter traffic, with a ledger of truth."""
+    from pipelines import generate as generator
+
+    print(generator.generate(records, seed, out, batch=batch))
+
+
+@app.command()
+def doctor(
+    format: Annotated[Shown, typer.Option(help="json: one object a check.")] = Shown.table,
+    warehouse: Warehouse = None,
+    landing: Landing = None,
+) -> None:
+    """Say what is wrong with this machine, the settings and the warehouse, and how to mend it."""
+    from pipelines import doctor as diagnosis
+
+    checks = diagnosis.diagnose(load(warehouse=warehouse, landing=landing))
+    diagnosis.show(checks, as_json=format is Shown.json)
+    raise typer.Exit(diagnosis.exit_code(checks))
+
+
+def main() -> None:
+    """Run the command line; every error a user can cause is one sentence on standard error."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    try:
+        app(standalone_mode=False, prog_name="afterlog")
+    except Exception as error:
+        sys.exit(_told(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _told(error: Exception) -> int:
+    """Say an error on standard error; return the exit code."""
+    import click
+
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, click.exceptions.ClickException):
+        error.show(sys.stderr)
+        return 2
+    if isinstance(error, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if isinstance(error, AfterlogError):
+        _say(str(error))
+        return error.exit_code
+    if os.environ.get("AFTERLOG_DEBUG"):
+        raise error
+    if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or "No space left on device" in str(error):
+        _say("The disk is full: free some space and run again; nothing that was written before is lost.")
+        return EnvironmentLacking.exit_code
+    condition = getattr(error, "getCondition", lambda: None)() or type(error).__name__
+    _say(f"Afterlog failed with {condition}; set AFTERLOG_DEBUG=1 to see all of it (it may show record contents).")
+    return 1
+
+
+def _say(sentence: str) -> None:
+    print(f"afterlog: {''.join(c if c.isprintable() else repr(c)[1:-1] for c in sentence)}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _session(settings: Settings, gates: bool = False) -> Iterator[Any]:
+    """Yield a session; Great Expectations, which takes seconds to import, is imported while the JVM starts."""
+    from pipelines.session import spark_session
+
+    if gates:
+        import pyspark.sql  # noqa: F401  # both threads need it: whole before the second one starts
+
+        threading.Thread(target=importlib.import_module, args=("expectations.suite",), daemon=True).start()
+    with spark_session(settings) as spark:
+        yield spark

@@ -1,0 +1,44 @@
+"""What the command line shows of a run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pipelines.quality import StageRun
+
+COLOURS = {"passed": "green", "idle": "dim", "broken": "bold red", "failed": "bold red", "waiting": "yellow"}
+MEANINGS = {"idle": "nothing new"}
+
+
+def progress(stage_run: StageRun) -> None:
+    """Say on standard error, in one line, what a stage did."""
+    counts = (
+        f"read {stage_run.read:,}, accepted {stage_run.accepted:,}, quarantined {stage_run.quarantined:,}, "
+        f"duplicates {stage_run.duplicates:,}, skipped {stage_run.skipped:,}, {stage_run.seconds:.1f} s"
+    )
+    said = MEANINGS.get(stage_run.status) or (counts if stage_run.status == "passed" else stage_run.message)
+    print(f"{stage_run.table}: {stage_run.status}: {said}", file=sys.stderr, flush=True)
+
+
+def stage_runs(done: Sequence[StageRun]) -> None:
+    """Print a table of what each stage did."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("stage", no_wrap=True)
+    table.add_column("status")
+    for name in ("read", "accepted", "quarantined", "duplicates", "skipped", "seconds"):
+        table.add_column(name, justify="right")
+    for one in done:
+        counts = (one.read, one.accepted, one.quarantined, one.duplicates, one.skipped)
+        colour = COLOURS[one.status]
+        status = f"[{colour}]{escape(MEANINGS.get(one.status, one.status))}[/{colour}]"
+        table.add_row(one.table, status, *(f"{count:,}" for count in counts), f"{one.seconds:.1f}")
+    console = Console()
+    console.print(table)
+    for one in done:
+        if one.status in ("broken", "waiting") and one.message:
+            console.print(f"{one.table}: {one.message}", markup=False, highlight=False)

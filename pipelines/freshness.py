@@ -1,0 +1,77 @@
+"""How far each table is behind its input, and what blocks it, from progress, Delta logs and landing listings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from expectations.contract import Column, Contract
+from pipelines import lakehouse, progress
+from pipelines.catalog import CATALOG
+from pipelines.land import unread
+from pipelines.settings import Settings
+from pipelines.storage import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FRESHNESS = Contract(
+    table="quality.freshness",
+    description="One row per table: how far it is behind its input, and what blocks it; as of the moment of asking.",
+    columns=(
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column("table", "string", "Table that the stage fills."),
+        Column("input", "string", "What it is filled from: a landing directory's feed, or a table."),
+        Column("unread_files", "bigint", "Landed files that are new or changed; null where the input is a table."),
+        Column("unread_bytes", "bigint", "Their size in bytes."),
+        Column("unread_versions", "bigint", "Versions of the input table not read; null where the input is a landing."),
+        Column("blocked_since", "timestamp", "Since when a broken gate holds up a batch; null where none does."),
+        Column("message", "string", "Why: the sentence of the gate that broke."),
+    ),
+    grain=("cluster", "table"),
+)
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """One row of quality.freshness; ``blocked_since`` is ISO-8601 text."""
+
+    cluster: str
+    table: str
+    input: str
+    unread_files: int | None
+    unread_bytes: int | None
+    unread_versions: int | None
+    blocked_since: str | None
+    message: str | None
+
+    @property
+    def behind(self) -> bool:
+        """True where there is input that the table has not taken in."""
+        return bool(self.unread_files or self.unread_versions)
+
+
+def freshness(settings: Settings, spark: SparkSession | None = None) -> list[Freshness]:
+    """Return one entry per stage; a session is needed only for a warehouse that is not local."""
+    found = []
+    for stage in CATALOG:
+        known = progress.load(settings.warehouse, stage.table)
+        blocked = (known.blocked_since, known.message) if known else (None, None)
+        behind: tuple[str, int | None, int | None, int | None]
+        if stage.kind == "land":
+            files = unread(settings, stage, known).values()
+            behind = (stage.feed, len(files), sum(file.size for file in files), None)
+        else:
+            latest = _latest(settings, stage.inputs[0], spark)
+            read = known.version if known and known.version is not None else -1
+            behind = (stage.inputs[0], None, None, max(0, latest - read))
+        found.append(Freshness(settings.cluster, stage.table, *behind, *blocked))
+    return found
+
+
+def _latest(settings: Settings, table: str, spark: SparkSession | None) -> int:
+    if is_local(settings.warehouse):
+        version = lakehouse.local_version(settings, table)
+        return -1 if version is None else version
+    assert spark is not None
+    return lakehouse.state(spark, settings, table)[1] if lakehouse.exists(spark, settings, table) else -1

@@ -1,0 +1,252 @@
+"""The only module that touches Delta: create, read, insert, replace, remove, register."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.errors import EnvironmentLacking, UsageError
+from pipelines.progress import Batch
+from pipelines.settings import Settings
+from pipelines.storage import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+    from expectations.contract import Column, Contract
+
+PROPERTIES = {
+    # Consumers of a table read its changes; deletion vectors stay off so that readers without Spark see the truth.
+    "delta.enableChangeDataFeed": "true",
+    "delta.enableDeletionVectors": "false",
+}
+_TABLE = re.compile(r"[a-z]+\.[a-z_]+")
+
+
+def location(settings: Settings, table: str) -> str:
+    """Return where a table is: ``silver.x`` is ``<warehouse>/silver/x``."""
+    if not _TABLE.fullmatch(table):
+        raise UsageError(f"{table!r} is not a table: tables are named like silver.dlq_records.")
+    return f"{settings.warehouse.rstrip('/')}/{table.replace('.', '/')}"
+
+
+def quarantine_contract(contract: Contract) -> Contract:
+    """Return the columns and grain of a table's quarantine as a contract of its own."""
+    from expectations.contract import Contract
+
+    name = contract.table.partition(".")[2]
+    return Contract(
+        table=f"quarantine.{name}",
+        description=f"Rows that break the contract of {contract.table}, with every candidate column and why.",
+        columns=contract.quarantine,
+        grain=("_bronze_id",),
+    )
+
+
+def exists(spark: SparkSession, settings: Settings, table: str) -> bool:
+    """Tell whether a table has a Delta log."""
+    if is_local(settings.warehouse):
+        return local_version(settings, table) is not None
+    from delta.tables import DeltaTable
+
+    return DeltaTable.isDeltaTable(spark, location(settings, table))
+
+
+def ensure(spark: SparkSession, settings: Settings, contract: Contract) -> bool:
+    """Create a table if it is not there; return whether it was created."""
+    if exists(spark, settings, contract.table):
+        return False
+    from delta.tables import DeltaTable
+
+    builder = DeltaTable.createIfNotExists(spark).location(location(settings, contract.table))
+    for column in contract.stored:
+        builder = builder.addColumn(column.name, column.type, comment=column.comment)
+    for name, value in PROPERTIES.items():
+        builder = builder.property(name, value)
+    builder.comment(contract.description).execute()
+    return True
+
+
+def local_version(settings: Settings, table: str) -> int | None:
+    """Return the latest version of a table in a local warehouse from its log's file names; None where there is none."""
+    log = Path(location(settings, table)) / "_delta_log"
+    try:
+        names = [entry.name for entry in log.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    versions = [int(match[1]) for name in names if (match := re.match(r"(\d{20})\.(?:json|checkpoint)", name))]
+    return max(versions, default=None)
+
+
+def state(spark: SparkSession, settings: Settings, table: str) -> tuple[str, int]:
+    """Return a table's Delta id, which another table at the same place does not share, and its latest version."""
+    jvm: Any = spark.sparkContext._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location(settings, table))
+    nothing = jvm.scala.Option.empty()
+    snapshot = log.update(False, nothing, nothing)
+    return str(snapshot.metadata().id()), int(snapshot.version())
+
+
+def read(spark: SparkSession, settings: Settings, table: str, version: int | None = None) -> DataFrame:
+    """Return a table's rows, at a version if one is given."""
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return reader.load(location(settings, table))
+
+
+def changes(spark: SparkSession, settings: Settings, table: str, batch: Batch) -> DataFrame:
+    """Return the rows of a batch: all of them from the beginning, else those that later versions inserted or changed.
+
+    Changed rows come twice, as they were and as they are, with Delta's ``_change_type``.
+    """
+    from pyspark.sql import functions as F
+
+    if batch.start is None:
+        return read(spark, settings, table, batch.end).withColumn("_change_type", F.lit("insert"))
+    return (
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", batch.start + 1)
+        .option("endingVersion", batch.end)
+        .load(location(settings, table))
+        .drop("_commit_version", "_commit_timestamp")
+    )
+
+
+def can_read(spark: SparkSession, settings: Settings, table: str, batch: Batch) -> bool:
+    """Tell whether every version of a batch is still in the table's log."""
+    from pyspark.errors import PySparkException
+
+    try:
+        changes(spark, settings, table, batch).schema  # noqa: B018  # the change feed's range is checked on analysis
+    except PySparkException:
+        return False
+    return True
+
+
+def is_empty(rows: DataFrame) -> bool:
+    """Tell from Delta's statistics alone that a filtered read of a table can hold no row: every file is skipped."""
+    return not rows.inputFiles()
+
+
+def insert(settings: Settings, table: str, rows: DataFrame, contract: Contract, bounds: SparkColumn | None) -> int:
+    """Insert rows which the caller knows to be absent from the table; return how many were written.
+
+    On a local warehouse, where the lock keeps other writers away, this is an append. Elsewhere it is an insert-only,
+    null-safe MERGE on the grain, so that Delta's conflict check arbitrates between writers.
+    """
+    spark = rows.sparkSession
+    rows = rows.select([column.name for column in contract.stored])
+    if is_local(settings.warehouse):
+        before = state(spark, settings, table)[1]
+        rows.write.format("delta").mode("append").option("mergeSchema", "true").save(location(settings, table))
+        return _written(spark, settings, table, before)
+    from delta.tables import DeltaTable
+    from pyspark.sql import functions as F
+
+    condition = F.lit(True) if bounds is None else bounds
+    for name in contract.grain:
+        condition = condition & F.col(f"old.`{name}`").eqNullSafe(F.col(f"new.`{name}`"))
+    merged = (
+        DeltaTable.forPath(spark, location(settings, table))
+        .alias("old")
+        .merge(rows.alias("new"), condition)
+        .whenNotMatchedInsertAll()
+        .execute()
+    )
+    return int(merged.collect()[0]["num_inserted_rows"])
+
+
+def replace_matching(settings: Settings, table: str, rows: DataFrame, keys: Sequence[str]) -> int:
+    """Replace the rows of a table that share the keys (null-safe) with the given ones; return how many they were."""
+    from delta.tables import DeltaTable
+
+    merged = (
+        DeltaTable.forPath(rows.sparkSession, location(settings, table))
+        .alias("old")
+        .merge(rows.alias("new"), _same(keys))
+        .whenMatchedUpdateAll()
+        .execute()
+    )
+    return int(merged.collect()[0]["num_updated_rows"])
+
+
+def remove_matching(settings: Settings, table: str, rows: DataFrame, keys: Sequence[str]) -> int:
+    """Remove the rows of a table that share the keys (null-safe) with the given ones; return how many were removed."""
+    from delta.tables import DeltaTable
+
+    merged = (
+        DeltaTable.forPath(rows.sparkSession, location(settings, table))
+        .alias("old")
+        .merge(rows.alias("new"), _same(keys))
+        .whenMatchedDelete()
+        .execute()
+    )
+    return int(merged.collect()[0]["num_deleted_rows"])
+
+
+def replace_groups(settings: Settings, table: str, rows: DataFrame, groups: str | None) -> int:
+    """Replace the rows for which the SQL predicate holds (None: all) in one commit; return how many were written."""
+    spark = rows.sparkSession
+    before = state(spark, settings, table)[1]
+    writer = rows.write.format("delta").mode("overwrite")
+    if groups is not None:
+        writer = writer.option("replaceWhere", groups)
+    writer.save(location(settings, table))
+    return _written(spark, settings, table, before)
+
+
+def append_values(
+    spark: SparkSession, settings: Settings, contract: Contract, values: Iterable[tuple[Any, ...]]
+) -> None:
+    """Append a few rows given as Python values, in the order of the contract's columns."""
+    rows = spark.createDataFrame(list(values), schema_of(contract.stored)).coalesce(1)
+    rows.write.format("delta").mode("append").save(location(settings, contract.table))
+
+
+def schema_of(columns: Iterable[Column]) -> str:
+    """Return columns as a DDL schema."""
+    return ", ".join(f"`{column.name}` {column.type}" for column in columns)
+
+
+def register(spark: SparkSession, settings: Settings, tables: Iterable[str]) -> None:
+    """Make tables of the warehouse known to Spark SQL by their names, in a catalog that ends with the session.
+
+    Raises UsageError: a table is not there.
+    """
+    from delta.tables import DeltaTable
+    from pyspark.sql import functions as F  # noqa: F401  # a session is needed from here on
+
+    for table in sorted(set(tables)):
+        if not exists(spark, settings, table):
+            raise UsageError(
+                f"There is no table {table} in {settings.warehouse} yet: land files in {settings.landing} "
+                f"and run `afterlog run`, or name another warehouse with --warehouse."
+            )
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {table.partition('.')[0]}")
+        DeltaTable.createIfNotExists(spark).tableName(table).location(location(settings, table)).execute()
+
+
+def _same(keys: Sequence[str]) -> SparkColumn:
+    from pyspark.sql import functions as F
+
+    condition = F.lit(True)
+    for key in keys:
+        condition = condition & F.col(f"old.`{key}`").eqNullSafe(F.col(f"new.`{key}`"))
+    return condition
+
+
+def _written(spark: SparkSession, settings: Settings, table: str, before: int) -> int:
+    """Return the rows that the commit after version ``before`` wrote, as the commit itself counts them."""
+    from delta.tables import DeltaTable
+
+    latest = DeltaTable.forPath(spark, location(settings, table)).history(1).collect()[0]
+    if latest["version"] != before + 1:
+        raise EnvironmentLacking(
+            f"Another writer changed {table} during this run: let one process write to a local warehouse at a time."
+        )
+    return int(latest["operationMetrics"].get("numOutputRows", 0))

@@ -1,0 +1,135 @@
+"""Landing directory -> bronze: lines of new and changed files, inserted once on the contract's grain."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from expectations.contract import contract_of
+from pipelines import lakehouse, progress, quality
+from pipelines.errors import AfterlogError
+from pipelines.progress import Progress
+from pipelines.quality import StageRun
+from pipelines.settings import Settings
+from pipelines.sources import landing
+from pipelines.sources.landing import LandedFile
+from pipelines.stage import Stage
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("afterlog")
+
+MOST_NAMES = 200
+
+
+def unread(settings: Settings, stage: Stage, known: Progress | None) -> dict[str, LandedFile]:
+    """Return the feed's files that are new, or changed since they were read, by source."""
+    directory = settings.landing_of(stage.feed)
+    read = known.files if known and known.directory == str(directory) else {}
+    listed = landing.listing(directory)
+    return {source: file for source, file in listed.items() if read.get(source) != file}
+
+
+def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, started_at: datetime) -> StageRun | None:
+    """Read what is new in the landing directory into bronze; None where nothing is."""
+    target_id, _ = lakehouse.state(spark, settings, stage.table)
+    known = progress.load(settings.warehouse, stage.table)
+    if known and known.target_id != target_id:
+        log.warning("%s is another table than the one its progress speaks of: reading all files again.", stage.table)
+        known = None
+    files = unread(settings, stage, known)
+    if not files:
+        return None
+    directory = settings.landing_of(stage.feed)
+    batch = _Landing(spark, settings, stage, run_id, started_at)
+    try:
+        counts = batch.insert(tuple(files.values()), damaged={})
+    except AfterlogError:
+        raise
+    except Exception:
+        damaged = landing.damaged(directory, tuple(files.values()))
+        if not damaged:
+            raise
+        for source, error in damaged.items():
+            log.warning("%r is damaged: %s The lines before the damage are read.", source, error)
+        counts = batch.insert(tuple(files.values()), damaged)
+    read, accepted = counts
+    stage_run = StageRun(
+        run_id,
+        stage.table,
+        "passed",
+        started_at,
+        quality.now(),
+        read=read,
+        accepted=accepted,
+        duplicates=read - accepted,
+        message=f"{len(files):,} new or changed files",
+    )
+    quality.note(settings, stage_run)
+    before = known.files if known and known.directory == str(directory) else {}
+    progress.save(
+        settings.warehouse,
+        stage.table,
+        replace(known or Progress(), target_id=target_id, directory=str(directory), files={**before, **files}),
+    )
+    return stage_run
+
+
+class _Landing:
+    """One batch of files on its way into bronze."""
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, stage: Stage, run_id: str, started_at: datetime
+    ) -> None:
+        self.spark = spark
+        self.settings = settings
+        self.stage = stage
+        self.run_id = run_id
+        self.started_at = started_at
+        self.contract = contract_of(stage.table)
+
+    def insert(self, files: Sequence[LandedFile], damaged: dict[str, str]) -> tuple[int, int]:
+        """Insert the lines that bronze does not hold; return how many were read and how many inserted."""
+        from pyspark.sql import functions as F
+
+        lines = landing.lines(self.spark, self.settings.landing_of(self.stage.feed), files, damaged)
+        read, repeats = self._census(lines)
+        rows: DataFrame = (
+            import_module(f"pipelines.{self.stage.table}")
+            .parse(lines, self.settings)
+            .withColumns({"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)})
+        )
+        grain = list(self.contract.grain)
+        if repeats:
+            rows = rows.dropDuplicates(grain)
+        standing = lakehouse.read(self.spark, self.settings, self.stage.table).where(self._from(files)).select(grain)
+        if not lakehouse.is_empty(standing):
+            rows = rows.join(standing, grain, how="left_anti")
+        return read, lakehouse.insert(self.settings, self.stage.table, rows, self.contract, self._from(files))
+
+    def _census(self, lines: DataFrame) -> tuple[int, bool]:
+        """Count the lines, and tell whether a file may hold the same line twice, from their 64-bit hashes."""
+        from pyspark.sql import functions as F
+
+        counted = (
+            lines.groupBy("_source", F.xxhash64("line", "damage"))
+            .agg(F.count("*").alias("times"))
+            .agg(F.sum("times"), F.max("times"))
+            .collect()[0]
+        )
+        return counted[0] or 0, (counted[1] or 0) > 1
+
+    def _from(self, files: Sequence[LandedFile]):  # type: ignore[no-untyped-def]
+        """Return the predicate on bronze that rows of these files satisfy, in literals, so that Delta skips files."""
+        from pyspark.sql import functions as F
+
+        sources = [file.source for file in files]
+        if len(sources) <= MOST_NAMES:
+            return F.col("_source").isin(sources)
+        return F.col("_source").between(min(sources), max(sources))

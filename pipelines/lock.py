@@ -1,0 +1,98 @@
+"""One writer at a time on a local warehouse: Delta's local log store is safe within one JVM only."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pipelines.errors import EnvironmentLacking, WriterBusy
+from pipelines.settings import Settings
+from pipelines.storage import is_local
+
+NAME = ".lock"
+
+
+@contextlib.contextmanager
+def writer(settings: Settings, purpose: str) -> Iterator[None]:
+    """Hold the warehouse's lock, waiting up to ``lock.wait_seconds`` for it; the kernel frees it if the process dies.
+
+    On object stores the log store arbitrates between writers and nothing is locked here.
+
+    Raises WriterBusy: another process holds it. EnvironmentLacking: the warehouse cannot be created or written.
+    """
+    if not is_local(settings.warehouse):
+        yield
+        return
+    path = Path(settings.warehouse) / NAME
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise EnvironmentLacking(
+            f"The warehouse {settings.warehouse} cannot be written ({error.strerror}): "
+            f"mend its permissions or name another with --warehouse."
+        ) from None
+    try:
+        _acquire(descriptor, path, settings.lock.wait_seconds)
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": purpose, "since": _now()}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+        yield
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def holder(warehouse: str) -> str | None:
+    """Say who holds the lock of a local warehouse, or None where nobody does."""
+    path = Path(warehouse) / NAME
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        return _described(path)
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, path: Path, wait_seconds: float) -> None:
+    deadline = time.monotonic() + wait_seconds
+    announced = False
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise WriterBusy(
+                    f"Another writer is at work on {path.parent}: {_described(path)}; try again when it is done."
+                ) from None
+            if not announced:
+                print(f"Waiting up to {wait_seconds:.0f} s for another writer: {_described(path)}.", file=sys.stderr)
+                announced = True
+            time.sleep(min(0.2, left))
+
+
+def _described(path: Path) -> str:
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {facts['pid']} on {facts['host']} ({facts['command']}), since {facts['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "a process that has not said its name yet"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,386 @@
+"""Spark SQL over the warehouse, reading only: one statement in, its rows out as a table, as JSON or as CSV."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from expectations.quality import QUALITY
+from pipelines import lakehouse
+from pipelines.catalog import CATALOG
+from pipelines.errors import UsageError
+from pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+Parameter = str | int | bool | Decimal | date | datetime
+
+LAYERS = ("bronze", "silver", "gold", "quarantine", "quality")
+FRESHNESS = "quality.freshness"
+TABLES = (
+    *(table for stage in CATALOG for table in (stage.table, stage.quarantine) if table),
+    *(contract.table for contract in QUALITY),
+    FRESHNESS,
+)
+READING_COMMANDS = ("Show", "Describe", "Explain")
+SAMPLED_ROWS = 500  # rows that the widths of a printed table are taken from
+WIDEST_CELL = 60  # on a terminal
+READABLE_COLUMN = 12  # on a terminal: where columns would become narrower, rows are shown as blocks
+TIME_FORMATS = {"timestamp": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestamp_ntz": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
+JSON_OPTIONS = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": TIME_FORMATS["timestamp"],
+    "timestampNTZFormat": TIME_FORMATS["timestamp_ntz"],
+}
+
+ACTING_NODES = ("InsertIntoDir", "Call", "UnresolvedExecuteImmediate")  # what acts, but is no Command to Spark
+NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal")
+
+_TABLE = re.compile(r"[a-z]+\.[a-z_]+")
+_TOKEN = re.compile(
+    r"""
+      (?P<skipped> \s+ | --[^\n]* )
+    | (?P<comment> /\* )
+    | (?P<literal> [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" )
+    | (?P<quoted> `(?:[^`]|``)*` )
+    | (?P<name> [^\W\d]\w* )
+    | (?P<other> . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def statement_tables(text: str) -> set[str]:
+    """Return the names in a statement that look like tables of a warehouse; literals and comments name none.
+
+    An alias that is called like a layer looks like one too: whoever registers them leaves out what does not exist.
+    """
+    tokens = list(_tokens(text))
+    tables = set()
+    for place, (layer, dot, name) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False)):
+        behind_dot = place > 0 and tokens[place - 1] == "."
+        in_catalog = behind_dot and place > 1 and tokens[place - 2].lower() == "spark_catalog"
+        if dot == "." and layer.lower() in LAYERS and (not behind_dot or in_catalog):
+            tables.add(f"{layer}.{name}".lower())
+    return tables
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """Yield names (unquoted) and single characters; string literals as one ``'``, which no name is."""
+    place = 0
+    while match := _TOKEN.match(text, place):
+        place = match.end()
+        kind, token = match.lastgroup, match[0]
+        if kind == "comment":
+            place = _end_of_comment(text, place)
+        elif kind == "quoted":
+            yield token[1:-1].replace("``", "`")
+        elif kind == "literal":
+            yield "'"
+        elif kind != "skipped":
+            yield token
+
+
+def _end_of_comment(text: str, place: int) -> int:
+    """Return where a bracketed comment ends; Spark's nest."""
+    depth = 1
+    while depth:
+        bracket = re.compile(r"/\*|\*/").search(text, place)
+        if bracket is None:
+            return len(text)
+        depth += 1 if bracket[0] == "/*" else -1
+        place = bracket.end()
+    return place
+
+
+def text_of(statement: str | None, file: Path | None) -> str:
+    """Return the statement given as an argument or as a file.
+
+    Raises UsageError: neither or both, or a file that cannot be read.
+    """
+    if (statement is None) == (file is None):
+        raise UsageError('Give one statement: afterlog sql "SELECT ..." or afterlog sql --file FILE.')
+    if file is None:
+        return statement or ""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"The file {file} cannot be read: {reason}.") from None
+
+
+def parameters_of(given: Sequence[str]) -> dict[str, Parameter]:
+    """Return the values of ``name=value`` arguments, typed by their form; ``now`` is the present if not given.
+
+    Whole numbers, decimals, true and false, dates, timestamps with ``T`` (UTC unless they say otherwise); the rest is
+    text, and so is what stands in single quotes.
+
+    Raises UsageError: an argument without ``=``, or a ``now`` that is no timestamp.
+    """
+    values: dict[str, Parameter] = {"now": datetime.now(UTC)}
+    for argument in given:
+        name, equals, text = argument.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"--param {argument!r} cannot be used: write --param NAME=VALUE.")
+        values[name] = _typed(text)
+    now = values["now"]
+    if not isinstance(now, date):
+        raise UsageError(f"--param now={now} is no timestamp: write it like now=2026-11-21T02:00:00Z.")
+    if not isinstance(now, datetime):
+        values["now"] = datetime(now.year, now.month, now.day, tzinfo=UTC)
+    return values
+
+
+def _typed(text: str) -> Parameter:
+    if len(text) > 1 and text[0] == text[-1] == "'":
+        return text[1:-1]
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
+        return int(text)
+    if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text) and len(text) <= 38:
+        return Decimal(text)
+    if text in ("true", "false"):
+        return text == "true"
+    if re.match(r"\d{4}-\d\d-\d\d(T\d\d:\d\d|$)", text, re.ASCII):
+        try:
+            if "T" not in text:
+                return date.fromisoformat(text)
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return text
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return text
+
+
+def answer(
+    spark: SparkSession, settings: Settings, text: str, values: Mapping[str, Parameter], form: str = "table"
+) -> None:
+    """Write the rows of one reading statement to standard output, and for people how many to standard error."""
+    width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+    written = write(rows_of(spark, settings, text, values), form, sys.stdout, width=width)
+    if form == "table":
+        print(f"{written:,} row{'' if written == 1 else 's'}", file=sys.stderr)
+
+
+def rows_of(spark: SparkSession, settings: Settings, text: str, values: Mapping[str, Parameter]) -> DataFrame:
+    """Return the rows of one reading statement over the warehouse's tables, each ``:name`` bound to its value.
+
+    Raises UsageError: a statement that writes, cannot be read, or names what is not there.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        if _shows_catalog(spark, text):
+            _register(spark, settings, {table for table in TABLES if lakehouse.exists(spark, settings, table)})
+        else:
+            _register(spark, settings, statement_tables(text))
+        return spark.sql(text, args=dict(values))
+    except PySparkException as error:
+        raise UsageError(_sentence(error)) from None
+
+
+def _shows_catalog(spark: SparkSession, text: str) -> bool:
+    """Refuse what Spark's own parser reads as more than a query; return whether it is a SHOW command."""
+    jvm: Any = spark.sparkContext._jvm
+    plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
+    logical = "org.apache.spark.sql.catalyst.plans.logical"
+    command = jvm.java.lang.Class.forName(f"{logical}.Command")
+    statement = jvm.java.lang.Class.forName(f"{logical}.ParsedStatement")
+    nodes = [plan]
+    for node in nodes:
+        name = str(node.getClass().getSimpleName())
+        reads = name.startswith(READING_COMMANDS)
+        if name in ACTING_NODES or (not reads and (command.isInstance(node) or statement.isInstance(node))):
+            raise UsageError(
+                "afterlog sql only reads (SELECT, WITH, VALUES, SHOW, DESCRIBE, EXPLAIN): tables are written by "
+                "`afterlog run` and `afterlog requeue`."
+            )
+        children = node.children()
+        nodes.extend(children.apply(place) for place in range(children.length()))
+    return str(plan.getClass().getSimpleName()).startswith("Show")
+
+
+def _register(spark: SparkSession, settings: Settings, named: set[str]) -> None:
+    """Make the tables known that are there; where one of the pipeline is not, register says what to do."""
+    tables = {table for table in named if _TABLE.fullmatch(table)}
+    if FRESHNESS in tables:
+        _register_freshness(spark, settings)
+    there = {table for table in tables - {FRESHNESS} if table in TABLES or lakehouse.exists(spark, settings, table)}
+    lakehouse.register(spark, settings, there)
+
+
+def _register_freshness(spark: SparkSession, settings: Settings) -> None:
+    """Put the present state in a table of the session's own catalog."""
+    from pyspark.sql import functions as F
+
+    from pipelines.freshness import FRESHNESS as CONTRACT
+    from pipelines.freshness import freshness
+
+    schema = ", ".join(f"`{c.name}` {'string' if c.type == 'timestamp' else c.type}" for c in CONTRACT.columns)
+    found = [tuple(getattr(one, column.name) for column in CONTRACT.columns) for one in freshness(settings, spark)]
+    rows = spark.createDataFrame(found, schema).coalesce(1)
+    typed = [F.col(column.name).cast(column.type) for column in CONTRACT.columns]
+    spark.sql("CREATE DATABASE IF NOT EXISTS quality")
+    rows.select(typed).write.format("parquet").mode("overwrite").saveAsTable(FRESHNESS)
+
+
+def _sentence(error: PySparkException) -> str:
+    """Say in one line what is wrong with a statement, without Spark's plans and its advice on settings."""
+    condition = error.getCondition() or ""
+    named = error.getMessageParameters() or {}
+    if condition == "TABLE_OR_VIEW_NOT_FOUND":
+        table = str(named.get("relationName", "")).replace("`", "")
+        return f"There is no table {table}; there are {', '.join(TABLES)}."
+    if condition == "UNBOUND_SQL_PARAMETER":
+        return f"The statement needs a value for :{named.get('name')}: give --param {named.get('name')}=VALUE."
+    text = re.sub(r"^\[[A-Z0-9_.]+\] ", "", str(error)).partition("\n")[0]
+    text = re.sub(r"\s*SQLSTATE: \w+(?:; ?)?", " ", text).strip(" ;")
+    return f"The statement cannot be answered: {_visible(text)}"
+
+
+def write(rows: DataFrame, form: str, out: TextIO, *, width: int | None = None) -> int:
+    """Write rows as they arrive, never all at once in memory; return how many. ``width``: of a terminal, if it is one.
+
+    - ``table``: for people. Control and bidirectional characters are shown as escapes; on a terminal long cells are
+      cut, and rows too wide for it are shown as blocks.
+    - ``json``: one object a line; numbers that JSON cannot write (NaN, Infinity) are text.
+    - ``csv``: RFC 4180 with a header line; null is an empty field, an empty string is ``""``. Values stand as they are:
+      a spreadsheet takes a cell that begins with ``=`` for a formula.
+
+    A reader that goes away (``| head``) ends it quietly.
+
+    Raises UsageError: the statement fails on a row; or as JSON, two columns have one name.
+    """
+    from pyspark.errors import PySparkException
+
+    written = 0
+    try:
+        for lines, count in _WRITERS[form](rows, width):
+            out.write(lines)
+            written += count
+        out.flush()
+    except BrokenPipeError:
+        if out is sys.stdout:  # else Python complains when it flushes at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except PySparkException as error:
+        condition = error.getCondition() or type(error).__name__
+        raise UsageError(f"The statement fails on some row with {condition}: guard it, as try_cast does.") from None
+    return written
+
+
+def _json(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
+    from pyspark.sql import functions as F
+
+    if twice := [name for name in rows.columns if rows.columns.count(name) > 1]:
+        raise UsageError(f"Two columns are called {_visible(twice[0])}: give one of them another name with AS.")
+    named = [F.col(f"_{place}").alias(name) for place, name in enumerate(rows.columns)]
+    objects = _numbered(rows).select(F.to_json(F.struct(*named), JSON_OPTIONS))
+    for (line,) in objects.toLocalIterator():
+        yield f"{_visible(line, _json_escape)}\n", 1
+
+
+def _csv(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
+    def field(value: str | None) -> str:
+        if value is None:
+            return ""
+        return '"' + value.replace('"', '""') + '"' if not value or re.search('[",\r\n]', value) else value
+
+    yield ",".join(map(field, rows.columns)) + "\r\n", 0
+    for row in _texts(rows).toLocalIterator():
+        yield ",".join(map(field, row)) + "\r\n", 1
+
+
+def _table(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
+    """Yield lines of rows side by side, their widths taken from the first; as blocks where a terminal is too narrow."""
+    from rich.cells import cell_len, set_cell_size
+
+    names = [_visible(name) for name in rows.columns]
+    to_the_right = [field.dataType.typeName() in NUMBERS for field in rows.schema.fields]
+    arriving = (
+        ["NULL" if value is None else _visible(value) for value in row] for row in _texts(rows).toLocalIterator()
+    )
+    sample = list(islice(arriving, SAMPLED_ROWS))
+    widths = [max(map(cell_len, column)) for column in zip(names, *sample, strict=True)]
+    if width is not None:
+        widths = [min(found, WIDEST_CELL) for found in widths]
+        spare = width - 2 * (len(widths) - 1)
+        if sum(min(found, READABLE_COLUMN) for found in widths) > spare:
+            yield from _blocks(names, chain(sample, arriving), width)
+            return
+        while sum(widths) > spare:
+            widths[widths.index(max(widths))] -= 1
+
+    def line(cells: list[str]) -> str:
+        sized = []
+        for cell, found, right in zip(cells, widths, to_the_right, strict=True):
+            if width is not None and cell_len(cell) > found:
+                cell = set_cell_size(cell, found - 1) + "…"
+            padding = " " * (found - cell_len(cell))
+            sized.append(padding + cell if right else cell + padding)
+        return "  ".join(sized).rstrip() + "\n"
+
+    yield line(names), 0
+    yield "  ".join("─" * found for found in widths) + "\n", 0
+    for row in chain(sample, arriving):
+        yield line(row), 1
+
+
+def _blocks(names: list[str], rows: Iterable[list[str]], width: int) -> Iterator[tuple[str, int]]:
+    from rich.cells import cell_len, set_cell_size
+
+    margin = max(map(cell_len, names))
+    left = max(width - margin - 2, READABLE_COLUMN)
+    for number, row in enumerate(rows, 1):
+        yield f"── row {number} ──\n", 1
+        for name, cell in zip(names, row, strict=True):
+            shown = set_cell_size(cell, left - 1) + "…" if cell_len(cell) > left else cell
+            yield f"{set_cell_size(name, margin)}  {shown}\n", 0
+
+
+_WRITERS = {"table": _table, "json": _json, "csv": _csv}
+
+
+def _numbered(rows: DataFrame) -> DataFrame:
+    """Name the columns by their place, as names may occur twice."""
+    return rows.toDF(*(f"_{place}" for place in range(len(rows.columns))))
+
+
+def _texts(rows: DataFrame) -> DataFrame:
+    """Return every column as text: binary in base64, timestamps in UTC, nested values in JSON, null as it is."""
+    columns = [_text(f"_{place}", field.dataType) for place, field in enumerate(rows.schema.fields)]
+    return _numbered(rows).select(columns)
+
+
+def _text(name: str, kind: DataType) -> Column:
+    from pyspark.sql import functions as F
+
+    column = F.col(name)
+    if kind.typeName() == "binary":
+        return F.base64(column)
+    if kind.typeName() in ("array", "map", "struct", "variant"):
+        return F.to_json(column, JSON_OPTIONS)
+    if kind.typeName() in TIME_FORMATS:
+        return F.date_format(column, TIME_FORMATS[kind.typeName()])
+    return column.cast("string")
+
+
+def _visible(text: str, escape: Callable[[str], str] = lambda c: c.encode("unicode_escape").decode()) -> str:
+    """Return text with what a terminal would obey or hide (controls, bidirectional marks) shown as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else escape(character) for character in text)
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1]

@@ -1,0 +1,233 @@
+"""Run the stages once on what is new: land, transform, gate, split, collapse, summarise; in the order data flows."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from expectations.contract import Contract, contract_of
+from expectations.quality import QUALITY
+from pipelines import lakehouse, progress, quality
+from pipelines.catalog import CATALOG
+from pipelines.land import land, unread
+from pipelines.progress import Batch, Progress
+from pipelines.quality import StageRun
+from pipelines.settings import Settings
+from pipelines.split import NO_VIOLATIONS, Split
+from pipelines.stage import Stage
+from pipelines.storage import is_local
+from pipelines.summarise import Summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("afterlog")
+
+Reporter = Callable[[StageRun], None]
+
+
+def new_run_id() -> str:
+    """Return an id that sorts by time and is unique."""
+    return f"{quality.now():%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(3)}"
+
+
+def idle(settings: Settings, stages: Sequence[Stage]) -> bool:
+    """Tell, without a session, whether a run would find nothing to do; False where only a session can tell."""
+    if not is_local(settings.warehouse) or quality.waiting(settings):
+        return False
+    if any(lakehouse.local_version(settings, contract.table) is None for contract in contracts()):
+        return False
+    for stage in stages:
+        known = progress.load(settings.warehouse, stage.table)
+        if known and known.pending:
+            return False
+        if stage.kind == "land":
+            if unread(settings, stage, known):
+                return False
+        elif known is None or known.version != lakehouse.local_version(settings, stage.inputs[0]):
+            return False
+    return True
+
+
+def contracts() -> tuple[Contract, ...]:
+    """Return the contracts of all tables that exist from the first run on: catalog, quarantine and quality."""
+    tables = [contract_of(stage.table) for stage in CATALOG]
+    quarantines = [lakehouse.quarantine_contract(contract_of(stage.table)) for stage in CATALOG if stage.quarantine]
+    return (*tables, *quarantines, *QUALITY)
+
+
+def run(
+    spark: SparkSession, settings: Settings, stages: Sequence[Stage], reporter: Reporter = lambda stage_run: None
+) -> list[StageRun]:
+    """Run stages once; return what each did, in order. The caller holds the writer's lock.
+
+    A stage whose gate broke leaves its batch uncommitted; stages that depend on it wait, others run. An error that is
+    not a contract's is raised after the counts so far are reported.
+    """
+    for contract in contracts():
+        lakehouse.ensure(spark, settings, contract)
+    quality.report(spark, settings)
+    run_id = new_run_id()
+    stage_runs: list[StageRun] = []
+    held_up: set[str] = set()
+    try:
+        for stage in stages:
+            if held_up.intersection(stage.inputs):
+                held_up.add(stage.table)
+                at = quality.now()
+                done = [StageRun(run_id, stage.table, "waiting", at, at, message="An input's gate broke.")]
+            else:
+                done = _run_stage(spark, settings, stage, run_id)
+            if done[-1].status == "broken":
+                held_up.add(stage.table)
+            for stage_run in done:
+                stage_runs.append(stage_run)
+                reporter(stage_run)
+    finally:
+        quality.report(spark, settings)
+    return stage_runs
+
+
+def _run_stage(spark: SparkSession, settings: Settings, stage: Stage, run_id: str) -> list[StageRun]:
+    """Run one stage on the batch that waits, if any, and then on what came after it."""
+    started_at = quality.now()
+    stage_runs: list[StageRun] = []
+    try:
+        if stage.kind == "land":
+            landed = land(spark, settings, stage, run_id, started_at)
+            stage_runs += [landed] if landed else []
+        else:
+            known = _known(spark, settings, stage)
+            while batch := _next_batch(spark, settings, stage, known):
+                known = replace(known, pending=batch)
+                progress.save(settings.warehouse, stage.table, known)
+                step = _split if stage.kind == "split" else _summarise
+                known, stage_run = step(spark, settings, stage, batch, known, run_id)
+                stage_runs += [stage_run] if stage_run else []
+                if stage_run and stage_run.status == "broken":
+                    break
+    except Exception as error:
+        failed = StageRun(run_id, stage.table, "failed", started_at, quality.now(), message=type(error).__name__)
+        quality.note(settings, failed)
+        raise
+    at = quality.now()
+    return stage_runs or [StageRun(run_id, stage.table, "idle", started_at, at)]
+
+
+def _known(spark: SparkSession, settings: Settings, stage: Stage) -> Progress:
+    """Return a stage's progress, or none, announced, where it speaks of other tables or of versions that are gone."""
+    input_id, input_version = lakehouse.state(spark, settings, stage.inputs[0])
+    target_id, target_version = lakehouse.state(spark, settings, stage.table)
+    fresh = Progress(input_id=input_id, target_id=target_id)
+    known = progress.load(settings.warehouse, stage.table)
+    if known is None:
+        if target_version > 0:
+            log.warning("%s has no progress that can be read: reading all of its input again.", stage.table)
+        return fresh
+    reached = max(known.version or 0, known.pending.end if known.pending else 0)
+    batch = known.pending or Batch(known.version, input_version)
+    if (
+        (known.input_id, known.target_id) != (input_id, target_id)
+        or reached > input_version
+        or (known.target_version or 0) > target_version
+        or ((batch.start or 0) < batch.end and not lakehouse.can_read(spark, settings, stage.inputs[0], batch))
+    ):
+        log.warning("The progress of %s speaks of a table or versions that are gone: reading all again.", stage.table)
+        return fresh
+    return known
+
+
+def _next_batch(spark: SparkSession, settings: Settings, stage: Stage, known: Progress) -> Batch | None:
+    if known.pending:
+        return known.pending
+    _, latest = lakehouse.state(spark, settings, stage.inputs[0])
+    return Batch(known.version, latest) if known.version is None or latest > known.version else None
+
+
+def _split(
+    spark: SparkSession, settings: Settings, stage: Stage, batch: Batch, known: Progress, run_id: str
+) -> tuple[Progress, StageRun | None]:
+    """Take a batch into the table and its quarantine, if its gate holds."""
+    started_at = quality.now()
+    rows = lakehouse.changes(spark, settings, stage.inputs[0], batch).where("_change_type = 'insert'")
+    split = Split.of(settings, stage, rows.drop("_change_type"), run_id, started_at)
+    if not split.census.rows:
+        return _passed(spark, settings, stage, batch, known), None
+    verdict = split.gate(run_id)
+    stage_run = StageRun(
+        run_id,
+        stage.table,
+        "passed" if verdict.passed else "broken",
+        started_at,
+        quality.now(),
+        read=split.census.rows,
+        input_from=batch.start,
+        input_to=batch.end,
+        message=None if verdict.passed else verdict.sentence(),
+        verdict=verdict,
+    )
+    if not verdict.passed:
+        return _blocked(settings, stage, known, stage_run), stage_run
+    invalid = next(outcome.failing for outcome in verdict.outcomes if outcome.code == NO_VIOLATIONS)
+    counts = split.write(invalid)
+    stage_run = replace(
+        stage_run,
+        finished_at=quality.now(),
+        accepted=counts.accepted,
+        quarantined=counts.quarantined,
+        duplicates=counts.duplicates,
+    )
+    quality.note(settings, stage_run)
+    return _passed(spark, settings, stage, batch, known), stage_run
+
+
+def _summarise(
+    spark: SparkSession, settings: Settings, stage: Stage, batch: Batch, known: Progress, run_id: str
+) -> tuple[Progress, StageRun | None]:
+    """Refresh the groups that a batch touches, if the facts hold."""
+    started_at = quality.now()
+    summary = Summary.of(settings, stage, lakehouse.changes(spark, settings, stage.inputs[0], batch))
+    try:
+        if not summary.read:
+            return _passed(spark, settings, stage, batch, known), None
+        verdict = summary.gate(run_id)
+        stage_run = StageRun(
+            run_id,
+            stage.table,
+            "passed" if verdict.passed else "broken",
+            started_at,
+            quality.now(),
+            read=summary.read,
+            input_from=batch.start,
+            input_to=batch.end,
+            message=None if verdict.passed else verdict.sentence(),
+            verdict=verdict,
+        )
+        if not verdict.passed:
+            return _blocked(settings, stage, known, stage_run), stage_run
+        written = summary.write()
+    finally:
+        summary.rows.unpersist()
+    stage_run = replace(
+        stage_run, finished_at=quality.now(), accepted=summary.read, message=f"{written:,} rows refreshed"
+    )
+    quality.note(settings, stage_run)
+    return _passed(spark, settings, stage, batch, known), stage_run
+
+
+def _passed(spark: SparkSession, settings: Settings, stage: Stage, batch: Batch, known: Progress) -> Progress:
+    _, target_version = lakehouse.state(spark, settings, stage.table)
+    known = known.done(version=batch.end, target_version=target_version)
+    progress.save(settings.warehouse, stage.table, known)
+    return known
+
+
+def _blocked(settings: Settings, stage: Stage, known: Progress, stage_run: StageRun) -> Progress:
+    since = known.blocked_since or stage_run.started_at.isoformat(timespec="seconds")
+    known = replace(known, blocked_since=since, message=stage_run.message)
+    quality.note(settings, stage_run)
+    progress.save(settings.warehouse, stage.table, known)
+    return known

@@ -1,0 +1,78 @@
+"""Spark sessions: local by default, jars from disk, in-memory catalog, quiet."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines import jars, java
+from pipelines.settings import ROOT, Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """A directory that ends with the process: Spark's own warehouse directory must never be the user's."""
+    return tempfile.TemporaryDirectory(prefix="afterlog-")
+
+
+def defaults() -> dict[str, str]:
+    """Return the properties of conf/spark-defaults.conf."""
+    lines = (ROOT / "conf" / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    pairs = (line.split(None, 1) for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    return {name: value.strip() for name, value in pairs}
+
+
+@contextlib.contextmanager
+def spark_session(settings: Settings) -> Iterator[SparkSession]:
+    """Yield a session of its own and stop it; the first of a process starts the JVM."""
+    spark = start(settings)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def start(settings: Settings) -> SparkSession:
+    """Start a session on this machine, or on the master that ``[spark]`` names.
+
+    Raises EnvironmentLacking: no Java 17 or 21, or no jars.
+    """
+    java.ensure()
+    # Spark hands timestamps to Python without a zone, in the process's: only in UTC is every one of them unambiguous.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    class_path = jars.class_path("spark")
+    from pyspark.sql import SparkSession
+
+    scratch = Path(_scratch().name)
+    os.environ.setdefault("PYSPARK_PYTHON", os.fspath(ROOT / ".venv" / "bin" / "python"))
+    properties = {
+        "spark.master": "local[*]",
+        "spark.app.name": "afterlog",
+        "spark.driver.extraClassPath": class_path,
+        "spark.executor.extraClassPath": class_path,
+        "spark.sql.warehouse.dir": (scratch / "tables").as_uri(),
+        "spark.driver.extraJavaOptions": " ".join(_java_options(scratch)),
+    }
+    builder = SparkSession.builder
+    for name, value in {**properties, **defaults(), **settings.spark}.items():
+        if name == "spark.driver.extraJavaOptions" and value != properties[name]:
+            value = f"{properties[name]} {value}"
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _java_options(scratch: Path) -> list[str]:
+    log4j = (ROOT / "conf" / "log4j2.properties").as_uri()
+    return [f"-Dlog4j2.configurationFile={log4j}", f"-Dderby.system.home={scratch.as_uri()}"]

@@ -1,0 +1,1 @@
+"""Bronze to silver: one module per table."""

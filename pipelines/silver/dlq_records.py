@@ -1,0 +1,119 @@
+"""bronze.dlq_records -> silver.dlq_records: headers read by profile, typed where the text allows it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations.rules import INT32, INT64
+from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC
+from pipelines import headers
+from pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+DISPOSITION_OF_MESSAGE = {  # the two messages of a Kafka 4.4 broker
+    "Offset rejected by client.": "CLIENT_REJECTED",
+    "Offset delivery count exceeded the threshold.": "MAX_DELIVERY_ATTEMPTS_REACHED",
+}
+# Kafka prints a Uuid as 16 bytes in URL-safe base64; a topic's name may look so, mixed case makes it unlikely.
+TOPIC_ID = r"\A(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9_-]{21}[AQgw]\z"
+TOPIC_ID_LENGTH = 22
+GREATEST_MILLIS = 253402300799999  # the last millisecond of the year 9999
+
+
+def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
+    """Return one candidate for each bronze row, in the contract's columns; what cannot be typed is null."""
+    decoded = headers.decode(bronze)
+    kip_1317 = F.col("header_profile").eqNullSafe("kip-1317")
+    kip_1191 = F.col("header_profile").eqNullSafe("kip-1191")
+    values = {
+        "dlq_topic": F.col("topic"),
+        "dlq_topic_id": F.col("topic_id"),
+        "dlq_partition": F.col("partition"),
+        "dlq_offset": F.col("offset"),
+        "dlq_timestamp": F.col("timestamp"),
+        "dlq_timestamp_type": F.col("timestamp_type"),
+        "disposition": F.when(kip_1317, F.col("disposition_text")).when(kip_1191, _inferred_disposition()),
+        "disposition_source": F.when(kip_1317 & F.col("disposition_text").isNotNull(), "header")
+        .when(kip_1191 & _inferred_disposition().isNotNull(), "message")
+        .otherwise("unknown"),
+        "original_topic_id": F.when(kip_1191 & _is_topic_id(F.col("original_topic_text")), F.col("original_topic_text")),
+        "original_partition": _whole("original_partition_text", INT32, "int"),
+        "original_offset": _whole("original_offset_text", INT64, "bigint"),
+        "original_timestamp": _time_of_millis("original_timestamp_text"),
+        "delivery_count": _whole("delivery_count_text", INT32, "int"),
+        "routed_at": F.when(kip_1317, _time_of_iso_8601("routed_at_text")).otherwise(F.col("timestamp")),
+        "routed_at_source": F.when(kip_1317, "header").otherwise("kafka"),
+        "payload_copied": F.when(kip_1317 | kip_1191, F.col("key").isNotNull() | F.col("value").isNotNull()).when(
+            F.col("header_profile").isNotNull(), True
+        ),
+        "is_control_marker": (kip_1317 | kip_1191) & _is_control_marker(),
+        "_content_hash": _content_hash(),
+        "required_profile": _required_profile(settings),
+    }
+    values |= {field: F.col(f"{field}_text") for field in headers.FIELDS if field not in values}
+    return decoded.select(*(values.get(column.name, F.col(column.name)).alias(column.name) for column in CONTRACT.columns))
+
+
+def _inferred_disposition() -> Column:
+    message, (first, *others) = F.col("error_message_text"), DISPOSITION_OF_MESSAGE.items()
+    inferred = F.when(message == first[0], first[1])
+    for text, disposition in others:
+        inferred = inferred.when(message == text, disposition)
+    return inferred
+
+
+def _is_topic_id(text: Column) -> Column:
+    return (F.length(text) == TOPIC_ID_LENGTH) & text.rlike(TOPIC_ID)
+
+
+def _whole(name: str, pattern: str, type_: str) -> Column:
+    """The number where the text is one as the contract wants it, so that a cast never decides."""
+    return F.when(F.col(name).rlike(pattern), F.col(name).try_cast(type_))
+
+
+def _time_of_millis(name: str) -> Column:
+    millis = F.col(name).try_cast("bigint")
+    return F.when(millis.between(0, GREATEST_MILLIS), F.timestamp_millis(millis))
+
+
+def _time_of_iso_8601(name: str) -> Column:
+    """The time in microseconds, further digits cut off, where the text is a UTC time as the contract wants it."""
+    text = F.col(name)
+    time = F.regexp_extract(text, r"T([0-9:]+(?:\.[0-9]{1,6})?)", 1)
+    seconds = F.when(F.length(time) == len("02:41"), F.concat(time, F.lit(":00"))).otherwise(time)
+    utc = F.concat(F.substring(text, 1, len("2026-11-21")), F.lit(" "), seconds, F.lit("Z"))
+    return F.when(text.rlike(ISO_8601_UTC), utc.try_cast("timestamp"))
+
+
+def _is_control_marker() -> Column:
+    """A transaction's commit or abort marker: int16 version 0 and int16 type as key, version 0 and an int32 as value."""
+    marker = F.col("key").isin(b"\0\0\0\0", b"\0\0\0\1")
+    version = F.substring(F.col("value"), 1, 2) == F.lit(b"\0\0")
+    return F.coalesce(marker & (F.length("value") == 6) & version, F.lit(False))
+
+
+def _content_hash() -> Column:
+    """A hash that tells null from empty and one header from another: xxhash64 itself skips nulls."""
+    content = [F.col(name) for name in ("timestamp", "timestamp_type", "key", "value", "headers")]
+    nulls = F.transform(
+        "headers", lambda header: F.struct(header.isNull(), header["key"].isNull(), header["value"].isNull())
+    )
+    return F.xxhash64(*content, *(column.isNull() for column in content), nulls)
+
+
+def _required_profile(settings: Settings) -> Column:
+    required = F.lit(None).cast("string")
+    for rule in reversed(settings.dlq.require):
+        required = F.when(F.col("topic").rlike(_pattern(rule.topic)), F.lit(rule.profile)).otherwise(required)
+    return required
+
+
+def _pattern(glob: str) -> str:
+    """The regular expression of a glob pattern with ``*`` and ``?``; all else stands for itself, as in topic names."""
+    wild = {"*": ".*", "?": "."}
+    return r"(?s)\A" + "".join(wild.get(character, re.escape(character)) for character in glob) + r"\z"

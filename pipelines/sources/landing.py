@@ -1,0 +1,291 @@
+"""Landing directory -> lines: what lies in a feed's directory, and its lines as they came, bytes untouched."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from pipelines.errors import EnvironmentLacking, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+SCHEMA = "_source string, line binary, damage string"
+
+GZIP = ".gz"
+# What Hadoop unpacks by suffix too, but cannot be trusted with: it takes a broken .lz4 or .snappy for an empty file.
+UNREAD_FORMATS = {".bz2": "bzip2", ".deflate": "deflate", ".lz4": "lz4", ".snappy": "snappy", ".zst": "zstd"}
+
+_BLANK = " \t\r\x0b\x0c\ufeff"
+_BLOCK = 1 << 20
+_GZIP_BEGINS = 0x1F
+_LINK_PART = 200
+# Paths that Hadoop and java.net.URI leave as they are, whatever the locale.
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./=,@&;~+-]*")
+_ESCAPED_BYTE = re.compile(rb"\\x([89a-f][0-9a-f])")
+
+
+@dataclass(frozen=True)
+class LandedFile:
+    """A file below a feed's landing directory: another size or modification time makes it another file."""
+
+    source: str
+    size: int
+    modified_ns: int
+
+
+def listing(directory: Path) -> dict[str, LandedFile]:
+    r"""Return the files that have landed, by source: the path below the directory, separated by ``/``.
+
+    Names that begin with ``.`` or ``_`` or end in ``.tmp``, of files and of directories, are not meant for the feed, or
+    not yet. Links are followed, save those that lead back up. Bytes of a name that are not UTF-8 show as ``\xe9``.
+
+    Raises UsageError: something cannot be read, or two names are shown alike.
+    """
+    found: dict[str, LandedFile] = {}
+    for name, facts in _walk(os.fspath(directory)):
+        source = _source_of(name)
+        if source in found:
+            raise UsageError(f"Two files in {_shown(directory)} have names that are shown as {source!r}: rename one.")
+        found[source] = LandedFile(source, facts.st_size, facts.st_mtime_ns)
+    return found
+
+
+def lines(
+    spark: SparkSession, directory: Path, files: Sequence[LandedFile], damaged: Mapping[str, str] | None = None
+) -> DataFrame:
+    """Return ``SCHEMA``: a row per line that is not blank, split at newlines alone, gzip files unpacked.
+
+    ``damaged`` is what the function of that name returned: what stands before the damage is read, and one row per
+    damaged file, without a line, says in ``damage`` what is wrong. So does one row per file in a format that is not
+    read, always.
+    """
+    from pyspark.sql import functions as F
+
+    root = os.path.realpath(directory)
+    stand_ins = _StandIns(root)
+    paths, damages = [], []
+    for file in files:
+        source, suffix = file.source, _suffix(file.source)
+        if suffix in UNREAD_FORMATS:
+            damages.append((source, None, _unread_format(suffix)))
+        elif damaged and source in damaged:
+            damages.append((source, None, damaged[source]))
+            paths.append(stand_ins.unpack(source))
+        elif _PLAIN_PATH.fullmatch(f"{root}/{source}") and (suffix != GZIP or source.endswith(GZIP)):
+            paths.append(f"{root}/{source}")
+        else:
+            paths.append(stand_ins.link(source))
+    if not paths:
+        return spark.createDataFrame(damages, SCHEMA)
+    text = F.col("value")
+    read = (
+        spark.read.option("lineSep", "\n")
+        .option("recursiveFileLookup", True)  # takes `date=2026-11-21` in a path for a name, not for a column
+        .text(paths)
+        .where(text.startswith("{") | (F.trim(text, F.lit(_BLANK)) != ""))
+        .select(
+            stand_ins.source(F.col("_metadata.file_path")).alias("_source"),
+            text.cast("binary").alias("line"),
+            F.lit(None).cast("string").alias("damage"),
+        )
+    )
+    return read.union(spark.createDataFrame(damages, SCHEMA)) if damages else read
+
+
+def damaged(directory: Path, files: Sequence[LandedFile]) -> dict[str, str]:
+    """Unpack the gzip files and return, by source, a sentence on each that cannot be unpacked to its end."""
+    root = os.path.realpath(directory)
+    packed = [file.source for file in files if _suffix(file.source) == GZIP]
+    errors = ((source, _unpack(_path_of(root, source))) for source in packed)
+    return {source: error for source, error in errors if error}
+
+
+def _walk(top: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the files below a directory, each with its path from there as Python spells it."""
+    pending = [("", top, frozenset[tuple[int, int]]())]
+    while pending:
+        below, path, above = pending.pop()
+        try:
+            facts = os.stat(path)
+            entries = list(os.scandir(path))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        this = (facts.st_dev, facts.st_ino)
+        if this in above:
+            continue
+        for entry in entries:
+            if entry.name.startswith((".", "_")) or entry.name.endswith(".tmp"):
+                continue
+            try:
+                if entry.is_dir():
+                    pending.append((f"{below}{entry.name}/", entry.path, above | {this}))
+                elif entry.is_file():
+                    if not os.access(entry.path, os.R_OK):
+                        raise PermissionError(13, "Permission denied")
+                    yield below + entry.name, entry.stat()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise _unreadable(entry.path, error) from None
+
+
+def _unreadable(path: str, error: OSError) -> UsageError:
+    return UsageError(f"{_shown(path)} cannot be read ({error.strerror}): mend it or move it out of the landing.")
+
+
+def _shown(path: str | Path) -> str:
+    """Return a path in quotes, for a message: names are not to be trusted with a terminal."""
+    return repr(_source_of(os.fspath(path)))
+
+
+def _source_of(name: str) -> str:
+    """Return a file's path as text that can be stored."""
+    return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _path_of(root: str, source: str) -> str:
+    r"""Return the path of a source; a name is unescaped where no file bears it as it stands."""
+    path = f"{root}/{source}"
+    if "\\x" not in source or os.path.lexists(path):
+        return path
+    raw = _ESCAPED_BYTE.sub(lambda byte: bytes.fromhex(byte[1].decode()), source.encode("utf-8"))
+    return f"{root}/{os.fsdecode(raw)}"
+
+
+def _suffix(source: str) -> str:
+    return os.path.splitext(source)[1].lower()
+
+
+def _unread_format(suffix: str) -> str:
+    return f"The file is compressed with {UNREAD_FORMATS[suffix]}, which is not read here: land it as gzip or plain."
+
+
+class _StandIns:
+    """Files that Spark reads instead of those whose names it cannot be given: the source, in digits, is the name."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.used = False
+
+    @cached_property
+    def scratch(self) -> str:
+        self.used = True
+        return tempfile.mkdtemp(dir=_scratch())
+
+    def link(self, source: str) -> str:
+        """Return a link to a file that is read as it is."""
+        stand_in = self._named(source, GZIP if _suffix(source) == GZIP else ".lines")
+        os.symlink(_path_of(self.root, source), stand_in)
+        return stand_in
+
+    def unpack(self, source: str) -> str:
+        """Return a file that holds what a damaged file gives before its damage."""
+        stand_in = self._named(source, ".lines")
+        with open(stand_in, "wb") as readable:
+            _unpack(_path_of(self.root, source), readable)
+        return stand_in
+
+    def source(self, path: Column) -> Column:
+        """Return the source of a row, from the path that Spark read it from."""
+        from pyspark.sql import functions as F
+
+        plain = F.substring(path, len(f"file:{self.root}/") + 1, 1 << 30)
+        if not self.used:
+            return plain
+        prefix = f"file:{self.scratch}/"
+        digits = F.replace(F.split_part(F.substring(path, len(prefix) + 1, 1 << 30), F.lit("."), F.lit(1)), F.lit("/"))
+        return F.when(path.startswith(prefix), F.unhex(digits).cast("string")).otherwise(plain)
+
+    def _named(self, source: str, suffix: str) -> str:
+        digits = source.encode("utf-8").hex()
+        parts = [digits[at : at + _LINK_PART] for at in range(0, len(digits), _LINK_PART)]
+        stand_in = f"{self.scratch}/{'/'.join(parts)}{suffix}"
+        os.makedirs(os.path.dirname(stand_in), exist_ok=True)
+        return stand_in
+
+
+@cache
+def _scratch() -> str:
+    """Return a directory that ends with the process."""
+    scratch = os.path.realpath(tempfile.mkdtemp(prefix="afterlog-landing-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    if not _PLAIN_PATH.fullmatch(scratch):
+        raise EnvironmentLacking(
+            f"Spark cannot read below {_shown(scratch)}: set TMPDIR to a directory in plain ASCII."
+        )
+    return scratch
+
+
+def _unpack(path: str, target: BinaryIO | None = None) -> str | None:
+    """Write what a gzip file holds to the target, as far as it goes; return what stopped it, if anything did."""
+    try:
+        with open(path, "rb") as packed:
+            for block in _inflate(iter(lambda: packed.read(_BLOCK), b"")):
+                if target:
+                    target.write(block)
+    except FileNotFoundError:
+        return None
+    except zlib.error:
+        return "The gzip file is damaged: land it again from its source."
+    except _NotGzip:
+        return "The file, or its end, is not gzip: land it again under a name that says what it is."
+    except EOFError:
+        return "The gzip file ends too early: land it again from its source."
+    return None
+
+
+class _NotGzip(Exception):
+    """Bytes stand where a gzip member should begin."""
+
+
+def _inflate(packed: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield what gzip members hold, one after the other, without holding more than a block of them.
+
+    Raises _NotGzip, zlib.error, EOFError: where they do not.
+    """
+    member = _member()
+    begun = False
+    for block in packed:
+        while block:
+            if member.eof:
+                member, begun = _member(), False
+            if not begun and block[0] != _GZIP_BEGINS:
+                raise _NotGzip
+            begun = True
+            before = member.copy()
+            try:
+                yield member.decompress(block, _BLOCK)
+            except zlib.error:
+                yield from _up_to_damage(before, block)
+                raise
+            block = member.unused_data or member.unconsumed_tail
+    while begun and not member.eof:
+        rest = member.decompress(b"", _BLOCK)
+        if not rest:
+            raise EOFError
+        yield rest
+
+
+def _member() -> zlib._Decompress:
+    return zlib.decompressobj(zlib.MAX_WBITS | 16)
+
+
+def _up_to_damage(member: zlib._Decompress, block: bytes) -> Iterator[bytes]:
+    """Yield a block again byte by byte, as zlib gives nothing of a call that fails."""
+    with suppress(zlib.error):
+        while block:
+            yield member.decompress(block, 1)
+            block = member.unconsumed_tail

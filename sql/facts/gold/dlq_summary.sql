@@ -1,0 +1,15 @@
+-- Purpose: facts that must be 0 before gold.dlq_summary is written; they break the gate between silver and gold.
+-- Grain: one row, one column a fact.
+-- Parameters: {dlq_records} rows of silver.dlq_records in the hours that are refreshed; {fresh} the new summary rows.
+SELECT
+  (
+    SELECT count(*)
+    FROM (
+      SELECT 1
+      FROM {dlq_records}
+      GROUP BY cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset
+      HAVING count(*) > 1
+    )
+  ) AS `silver_grain.repeated`,
+  (SELECT count_if(NOT is_control_marker) FROM {dlq_records})
+    - (SELECT coalesce(sum(record_count), 0) FROM {fresh}) AS `record_count.difference`

@@ -1,0 +1,17 @@
+-- Purpose: which source topics are hit, in how many partitions, and whom does it concern? The last day.
+-- Usage: afterlog sql --file sql/questions/blast_radius.sql [--param now=2026-11-21T02:00:00Z]
+-- Parameters: :now timestamp, the end of the day; default the present.
+SELECT
+  cluster,
+  original_topic,
+  count(*) AS record_count,
+  count(DISTINCT original_partition, original_offset) AS source_record_count,
+  count(DISTINCT original_partition) AS partition_count,
+  array_sort(collect_set(consumer_group)) AS consumer_groups,
+  array_sort(collect_set(dlq_topic)) AS dlq_topics,
+  min(routed_at) AS first_routed_at,
+  max(routed_at) AS last_routed_at
+FROM silver.dlq_records
+WHERE routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now AND NOT is_control_marker
+GROUP BY cluster, original_topic
+ORDER BY record_count DESC, original_topic

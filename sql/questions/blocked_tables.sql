@@ -1,0 +1,26 @@
+-- Purpose: which tables lag, which batch is blocked, since when, and what did their last run do?
+-- Usage: afterlog sql --file sql/questions/blocked_tables.sql
+-- Parameters: none.
+WITH last_runs AS (
+  SELECT
+    cluster,
+    table,
+    max_by(status, started_at) AS last_status,
+    max(started_at) AS last_started_at,
+    max(finished_at) FILTER (WHERE status = 'passed') AS last_passed_at
+  FROM quality.stage_runs
+  GROUP BY cluster, table
+)
+SELECT
+  freshness.cluster,
+  freshness.table,
+  freshness.blocked_since,
+  freshness.unread_files,
+  freshness.unread_versions,
+  last_runs.last_status,
+  last_runs.last_started_at,
+  last_runs.last_passed_at,
+  freshness.message
+FROM quality.freshness
+LEFT JOIN last_runs ON freshness.cluster = last_runs.cluster AND freshness.table = last_runs.table
+ORDER BY freshness.blocked_since NULLS LAST, freshness.table

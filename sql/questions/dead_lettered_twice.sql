@@ -1,0 +1,21 @@
+-- Purpose: which source records did the same group dead-letter more than once (poison pills, replays that failed again,
+--   a broker that wrote twice)? In the DLQ coordinates, partition:offset, the first 20.
+-- Usage: afterlog sql --file sql/questions/dead_lettered_twice.sql
+-- Parameters: none.
+SELECT
+  cluster,
+  consumer_group,
+  original_topic,
+  original_partition,
+  original_offset,
+  count(*) AS times,
+  min(routed_at) AS first_routed_at,
+  max(routed_at) AS last_routed_at,
+  array_sort(collect_set(disposition)) AS dispositions,
+  dlq_topic,
+  slice(array_sort(collect_list(concat(dlq_partition, ':', dlq_offset))), 1, 20) AS dlq_coordinates
+FROM silver.dlq_records
+WHERE NOT is_control_marker
+GROUP BY cluster, consumer_group, original_topic, original_partition, original_offset, dlq_topic
+HAVING count(*) > 1
+ORDER BY times DESC, last_routed_at DESC

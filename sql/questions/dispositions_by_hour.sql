@@ -1,0 +1,18 @@
+-- Purpose: how do reasons shift over time, by group and hour of the last day?
+-- Usage: afterlog sql --file sql/questions/dispositions_by_hour.sql [--param now=2026-11-21T02:00:00Z]
+-- Parameters: :now timestamp, the end of the day; default the present.
+SELECT
+  cluster,
+  hour,
+  consumer_group,
+  dlq_topic,
+  sum(record_count) AS record_count,
+  coalesce(sum(record_count) FILTER (WHERE disposition = 'CLIENT_REJECTED'), 0) AS rejected,
+  coalesce(sum(record_count) FILTER (WHERE disposition = 'MAX_DELIVERY_ATTEMPTS_REACHED'), 0) AS attempts_reached,
+  coalesce(sum(record_count) FILTER (WHERE disposition = 'CIRCUIT_BREAKER_ARCHIVED'), 0) AS archived,
+  coalesce(sum(record_count) FILTER (WHERE disposition = 'COORDINATOR_INITIATED'), 0) AS by_coordinator,
+  coalesce(sum(record_count) FILTER (WHERE disposition IS NULL), 0) AS unknown
+FROM gold.dlq_summary
+WHERE hour > :now - INTERVAL 25 HOURS AND hour <= :now
+GROUP BY cluster, hour, consumer_group, dlq_topic
+ORDER BY hour DESC, record_count DESC

@@ -1,0 +1,17 @@
+-- Purpose: since when does each error message occur, and does it still?
+-- Usage: afterlog sql --file sql/questions/errors_since_when.sql [--param now=2026-11-21T02:00:00Z]
+-- Parameters: :now timestamp, up to which records count; default the present.
+SELECT
+  header_profile,
+  exception_class,
+  error_message,
+  min(routed_at) AS first_routed_at,
+  max(routed_at) AS last_routed_at,
+  count(*) AS record_count,
+  count_if(routed_at > :now - INTERVAL 1 HOUR) AS records_in_the_last_hour,
+  count(DISTINCT consumer_group) AS group_count,
+  array_sort(collect_set(dlq_topic)) AS dlq_topics
+FROM silver.dlq_records
+WHERE routed_at <= :now AND NOT is_control_marker
+GROUP BY header_profile, exception_class, error_message
+ORDER BY first_routed_at DESC

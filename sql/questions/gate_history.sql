@@ -1,0 +1,18 @@
+-- Purpose: which rules fail, how often, and how near is each to breaking the gate? One row per table and rule that ever failed.
+-- Usage: afterlog sql --file sql/questions/gate_history.sql
+-- Parameters: none.
+SELECT
+  cluster,
+  table,
+  expectation,
+  count(*) AS run_count,
+  count_if(NOT success) AS broken_count,
+  sum(failing) AS failing_rows,
+  round(max(observed), 4) AS worst_share,
+  max_by(tolerance, examined_at) AS tolerance,
+  max(examined_at) FILTER (WHERE failing > 0) AS last_failing_at,
+  max(examined_at) FILTER (WHERE NOT success) AS last_broken_at
+FROM quality.expectation_results
+GROUP BY cluster, table, expectation
+HAVING sum(failing) > 0
+ORDER BY broken_count DESC, failing_rows DESC, expectation

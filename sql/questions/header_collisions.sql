@@ -1,0 +1,16 @@
+-- Purpose: who writes headers under reserved names? The values that Afterlog took are those of the profile shown, the last
+--   of each name; such records deserve a look before a replay relies on them.
+-- Usage: afterlog sql --file sql/questions/header_collisions.sql
+-- Parameters: none.
+SELECT
+  cluster,
+  dlq_topic,
+  header_profile,
+  array_sort(array_distinct(flatten(collect_set(user_headers.key)))) AS user_header_names,
+  count(*) AS record_count,
+  min(routed_at) AS first_routed_at,
+  max(routed_at) AS last_routed_at
+FROM silver.dlq_records
+WHERE reserved_header_collision
+GROUP BY cluster, dlq_topic, header_profile
+ORDER BY record_count DESC, dlq_topic

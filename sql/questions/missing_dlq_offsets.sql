@@ -1,0 +1,30 @@
+-- Purpose: did every record of the DLQ topics land? Gaps in the offsets of each partition, in silver and quarantine together.
+--   A gap is a record that never landed, unless the topic is compacted or was written in transactions.
+-- Usage: afterlog sql --file sql/questions/missing_dlq_offsets.sql
+-- Parameters: none.
+WITH landed AS (
+  SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM silver.dlq_records
+  UNION
+  SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM quarantine.dlq_records WHERE dlq_offset IS NOT NULL
+),
+in_order AS (
+  SELECT
+    *,
+    lag(dlq_offset) OVER (
+      PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition
+      ORDER BY dlq_offset
+      ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING
+    ) AS offset_before
+  FROM landed
+)
+SELECT
+  cluster,
+  dlq_topic,
+  dlq_topic_id,
+  dlq_partition,
+  offset_before + 1 AS first_missing_offset,
+  dlq_offset - 1 AS last_missing_offset,
+  dlq_offset - offset_before - 1 AS missing_count
+FROM in_order
+WHERE dlq_offset > offset_before + 1
+ORDER BY missing_count DESC, dlq_topic, dlq_partition, first_missing_offset

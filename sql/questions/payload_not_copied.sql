@@ -1,0 +1,19 @@
+-- Purpose: which records cannot be replayed from the DLQ, as their payload was not copied, and why?
+--   all records of a group: record copy is off (errors.deadletterqueue.copy.record.enable); some: they were larger than the
+--   DLQ topic allows, or the source had deleted them.
+-- Usage: afterlog sql --file sql/questions/payload_not_copied.sql
+-- Parameters: none.
+SELECT
+  cluster,
+  dlq_topic,
+  consumer_group,
+  count_if(NOT payload_copied) AS without_payload_count,
+  count(*) AS record_count,
+  if(count_if(payload_copied) = 0, 'record copy is off', 'too large, or deleted from the source') AS likely_cause,
+  min(routed_at) FILTER (WHERE NOT payload_copied) AS first_routed_at,
+  max(routed_at) FILTER (WHERE NOT payload_copied) AS last_routed_at
+FROM silver.dlq_records
+WHERE NOT is_control_marker
+GROUP BY cluster, dlq_topic, consumer_group
+HAVING count_if(NOT payload_copied) > 0
+ORDER BY without_payload_count DESC, dlq_topic, consumer_group

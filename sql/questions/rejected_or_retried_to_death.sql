@@ -1,0 +1,17 @@
+-- Purpose: does a group refuse records (its code decided), or do they run out of delivery attempts (it could not decide)?
+--   most_deliveries near the group's limit with few rejections: look for time-outs and crashes, not for bad data.
+-- Usage: afterlog sql --file sql/questions/rejected_or_retried_to_death.sql [--param now=2026-11-21T02:00:00Z]
+-- Parameters: :now timestamp, the end of the day; default the present.
+SELECT
+  cluster,
+  consumer_group,
+  dlq_topic,
+  count_if(disposition = 'CLIENT_REJECTED') AS rejected,
+  count_if(disposition = 'MAX_DELIVERY_ATTEMPTS_REACHED') AS attempts_reached,
+  round(count_if(disposition = 'MAX_DELIVERY_ATTEMPTS_REACHED') / count(*), 3) AS attempts_reached_share,
+  max(delivery_count) AS most_deliveries,
+  array_sort(collect_set(disposition_source)) AS told_by
+FROM silver.dlq_records
+WHERE disposition IS NOT NULL AND NOT is_control_marker AND routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now
+GROUP BY cluster, consumer_group, dlq_topic
+ORDER BY attempts_reached DESC, rejected DESC, dlq_topic, consumer_group

@@ -1,0 +1,27 @@
+-- Purpose: which dead-letter records were read from a DLQ in the first place, and where do they really come from?
+--   A second hop replaces the headers, so the origin is what the first DLQ's record at that offset says. A loop is a group
+--   whose DLQ is its own input: it never ends by itself.
+-- Usage: afterlog sql --file sql/questions/second_hops.sql
+-- Parameters: none.
+WITH hops AS (
+  SELECT * FROM silver.dlq_records WHERE original_topic IN (SELECT dlq_topic FROM silver.dlq_records)
+)
+SELECT
+  hops.cluster,
+  hops.dlq_topic,
+  hops.original_topic AS first_dlq_topic,
+  hops.consumer_group,
+  hops.dlq_topic = hops.original_topic AS is_loop,
+  first_hop.original_topic AS root_topic,
+  first_hop.consumer_group AS first_consumer_group,
+  count(*) AS record_count,
+  count_if(first_hop._bronze_id IS NULL) AS without_first_hop_count,
+  max(hops.routed_at) AS last_routed_at
+FROM hops
+LEFT JOIN silver.dlq_records AS first_hop
+  ON hops.cluster = first_hop.cluster
+  AND hops.original_topic = first_hop.dlq_topic
+  AND hops.original_partition = first_hop.dlq_partition
+  AND hops.original_offset = first_hop.dlq_offset
+GROUP BY ALL
+ORDER BY is_loop DESC, record_count DESC

@@ -1,0 +1,17 @@
+-- Purpose: which groups dead-letter most in the last day, and what share of all records is theirs?
+-- Usage: afterlog sql --file sql/questions/top_groups.sql [--param now=2026-11-21T02:00:00Z]
+-- Parameters: :now timestamp, the end of the day; default the present.
+SELECT
+  cluster,
+  consumer_group,
+  dlq_topic,
+  count(*) AS record_count,
+  round(count(*) / sum(count(*)) OVER (), 3) AS share,
+  count(DISTINCT original_topic, original_partition, original_offset) AS source_record_count,
+  count_if(routed_at > :now - INTERVAL 1 HOUR) AS records_in_the_last_hour,
+  max(routed_at) AS last_routed_at
+FROM silver.dlq_records
+WHERE routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now AND NOT is_control_marker
+GROUP BY cluster, consumer_group, dlq_topic
+ORDER BY record_count DESC, dlq_topic, consumer_group
+LIMIT 20

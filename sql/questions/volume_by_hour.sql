@@ -1,0 +1,17 @@
+-- Purpose: is the DLQ filling faster than usual? Records by hour of the last three days, against the median hour.
+-- Usage: afterlog sql --file sql/questions/volume_by_hour.sql [--param now=2026-11-21T02:00:00Z]
+-- Parameters: :now timestamp, the end of the three days; default the present.
+WITH hours AS (
+  SELECT cluster, hour, sum(record_count) AS record_count, count(DISTINCT dlq_topic) AS dlq_topic_count
+  FROM gold.dlq_summary
+  WHERE hour > :now - INTERVAL 72 HOURS AND hour <= :now
+  GROUP BY cluster, hour
+)
+SELECT
+  cluster,
+  hour,
+  record_count,
+  dlq_topic_count,
+  round(record_count / median(record_count) OVER (PARTITION BY cluster), 1) AS times_the_median
+FROM hours
+ORDER BY hour DESC, cluster

@@ -1,0 +1,125 @@
+"""Builders of landed lines in the capture form, and runs over them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from pipelines import lock, runner
+from pipelines.catalog import stages
+from pipelines.quality import StageRun
+from pipelines.settings import Settings
+
+Headers = Iterable[tuple[str, bytes | None]]
+
+HOUR = 3_600_000
+AT = 1_795_226_400_000  # 2026-11-21T02:00:00Z
+
+
+def kip_1191(
+    topic: str = "orders",
+    partition: int | str = 0,
+    offset: int | str = 7,
+    group: str = "orders-workers",
+    count: int | str = 1,
+    message: str = "Offset rejected by client.",
+) -> list[tuple[str, bytes | None]]:
+    """The six headers that a 4.4 broker writes, in its order."""
+    values = {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "group": group,
+        "delivery.count": count,
+        "message": message,
+    }
+    return [(f"__dlq.errors.{name}", str(value).encode()) for name, value in values.items()]
+
+
+def kip_1317(**changes: bytes | str | None) -> list[tuple[str, bytes | None]]:
+    """The draft's six headers; a keyword replaces a value (dots as underscores), None takes the header away."""
+    values: dict[str, bytes | str | None] = {
+        "disposition": "CLIENT_REJECTED",
+        "original.topic": "orders",
+        "original.partition": "0",
+        "original.offset": "7",
+        "original.consumer.group": "orders-workers",
+        "timestamp": "2026-11-21T02:30:00Z",
+    }
+    values |= {name.replace("_", "."): value for name, value in changes.items()}
+    return [
+        (f"_dlq.errors.{name}", value.encode() if isinstance(value, str) else value)
+        for name, value in values.items()
+        if value is not None
+    ]
+
+
+def line(
+    offset: int,
+    *,
+    topic: str = "dlq.orders",
+    partition: int = 0,
+    timestamp: int = AT,
+    timestamp_type: int = 0,
+    key: bytes | None = b"k",
+    value: bytes | None = b"v",
+    headers: Headers | None = None,
+) -> str:
+    """One record in the capture form; its headers default to a broker's, of a source record at the same offset."""
+    headers = kip_1191(offset=offset) if headers is None else headers
+    record: dict[str, Any] = {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "timestamp": timestamp,
+        "timestampType": timestamp_type,
+        "key": text(key),
+        "value": text(value),
+        "headers": [{"key": name, "value": text(content)} for name, content in headers],
+    }
+    return json.dumps(record, separators=(",", ":"))
+
+
+def text(content: bytes | None) -> str | None:
+    """Base64, or null."""
+    return None if content is None else base64.b64encode(content).decode()
+
+
+def land(settings: Settings, files: Mapping[str, Iterable[str]], feed: str = "dlq") -> Path:
+    """Write files of lines into a feed's landing directory, renamed into place."""
+    directory = settings.landing_of(feed)
+    for name, lines in files.items():
+        target = directory / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = target.with_name(f".{target.name}")
+        scratch.write_text("".join(f"{one}\n" for one in lines), encoding="utf-8")
+        scratch.rename(target)
+    return directory
+
+
+def run(spark: SparkSession, settings: Settings, only: str | None = None) -> dict[str, StageRun]:
+    """Run the stages once, as the command line does; return what each table's last batch did."""
+    with lock.writer(settings, "test"):
+        return {one.table: one for one in runner.run(spark, settings, stages(only=only))}
+
+
+def rows(spark: SparkSession, settings: Settings, table: str) -> list[dict[str, Any]]:
+    """All rows of a table, ordered, without what differs from run to run."""
+    from pipelines import lakehouse
+
+    found = lakehouse.read(spark, settings, table).drop("_ingested_at", "_run_id")
+    return sorted((row.asDict(recursive=True) for row in found.collect()), key=repr)
+
+
+def tables(spark: SparkSession, settings: Settings) -> dict[str, list[dict[str, Any]]]:
+    """All rows of all tables but quality's, to compare two warehouses."""
+    return {
+        contract.table: rows(spark, settings, contract.table)
+        for contract in runner.contracts()
+        if not contract.table.startswith("quality.")
+    }

@@ -1,0 +1,203 @@
+"""The DAG `dlq` as Airflow runs it: real DAG runs, real tasks, a fresh SQLite database."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from pipelines.demo import Airflow, delta_log
+from pipelines.errors import UsageError
+from pipelines.settings import ROOT
+
+SECRET = "canary-5d41402abc4b"
+TABLES = ["bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"]
+COUNTS = ("read", "accepted", "quarantined", "duplicates", "skipped")
+
+
+def base64(text: str) -> str:
+    return b64encode(text.encode()).decode()
+
+
+def record(offset: int, original_offset: str) -> str:
+    headers = {"topic": "orders", "partition": "0", "offset": original_offset, "group": "workers"}
+    return json.dumps(
+        {
+            "topic": "dlq.orders",
+            "partition": 0,
+            "offset": offset,
+            "timestamp": 1795228875344,
+            "timestampType": 0,
+            "key": base64(SECRET),
+            "value": base64(SECRET),
+            "headers": [{"key": f"__dlq.errors.{name}", "value": base64(value)} for name, value in headers.items()],
+        }
+    )
+
+
+def landed(directory: Path, records: list[str]) -> dict[str, str]:
+    feed = directory / "landing" / "dlq"
+    feed.mkdir(parents=True)
+    (feed / "records.jsonl").write_text("\n".join(records) + "\n")
+    return {"landing": str(directory / "landing"), "warehouse": str(directory / "warehouse")}
+
+
+def counts(run: dict[str, Any], table: str) -> list[int]:
+    return [run["xcoms"][table][name] for name in COUNTS]
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    shipping = (ROOT / "tests" / "data" / "dlq" / "dlq.shipping.jsonl").read_text().splitlines()
+    return landed(tmp_path_factory.mktemp("good"), [*shipping, record(0, "-1"), record(1, "7")])
+
+
+@pytest.fixture(scope="module")
+def first(airflow: Airflow, good: dict[str, str]) -> dict[str, Any]:
+    return airflow.run(good)
+
+
+@pytest.fixture(scope="module")
+def broken(airflow: Airflow, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    records = [record(offset, str(offset) if offset < 30 else f"{SECRET}{offset}") for offset in range(60)]
+    parameters = landed(tmp_path_factory.mktemp("broken"), records)
+    said = airflow.log.stat().st_size
+    run = airflow.run(parameters)
+    with airflow.log.open(encoding="utf-8") as log:
+        log.seek(said)
+        return {**run, "log": log.read(), "warehouse": parameters["warehouse"]}
+
+
+def test_a_run_fills_every_table(first: dict[str, Any]) -> None:
+    assert first["state"] == "success"
+    assert {task: found["state"] for task, found in first["tasks"].items()} == dict.fromkeys(
+        [*TABLES, "reports", "outcome"], "success"
+    )
+    assert counts(first, "bronze.dlq_records") == [59, 59, 0, 0, 0]
+    assert counts(first, "silver.dlq_records") == [59, 58, 1, 0, 0]
+
+
+def test_counts_and_verdict_are_the_xcom_and_the_assets_extra(first: dict[str, Any]) -> None:
+    assert first["xcoms"]["silver.dlq_records"]["verdict"] == {
+        "table": "silver.dlq_records",
+        "passed": True,
+        "candidates": 59,
+        "failed": [],
+    }
+    assert {name: first["assets"][name] for name in TABLES} == {name: first["xcoms"][name] for name in TABLES}
+    assert first["assets"]["reports.dlq"]["tables"] == {name: first["xcoms"][name] for name in TABLES}
+
+
+def test_the_report_is_built(first: dict[str, Any]) -> None:
+    assert Path(first["xcoms"]["reports"]["report"]).is_file()
+
+
+def test_a_second_run_changes_nothing(airflow: Airflow, first: dict[str, Any], good: dict[str, str]) -> None:
+    before = delta_log(Path(good["warehouse"]))
+    run = airflow.run(good)
+    assert run["state"] == "success"
+    assert [counts(run, table) for table in TABLES] == [[0, 0, 0, 0, 0]] * len(TABLES)
+    assert {run["xcoms"][table]["status"] for table in TABLES} == {"idle"}
+    assert len(before) >= len(TABLES)
+    assert delta_log(Path(good["warehouse"])) == before
+
+
+def test_a_broken_gate_fails_the_run_at_once_and_the_reports_are_built(broken: dict[str, Any]) -> None:
+    assert broken["state"] == "failed"
+    assert {task: (found["state"], found["tries"]) for task, found in broken["tasks"].items()} == {
+        "bronze.dlq_records": ("success", 1),
+        "silver.dlq_records": ("failed", 1),
+        "gold.dlq_summary": ("upstream_failed", 0),
+        "reports": ("success", 1),
+        "outcome": ("upstream_failed", 0),
+    }
+    assert Path(broken["xcoms"]["reports"]["report"]).is_file()
+
+
+def test_a_broken_gate_shows_its_verdict_in_xcom_and_asset(broken: dict[str, Any]) -> None:
+    verdict = broken["xcoms"]["silver.dlq_records"]["verdict"]
+    assert not verdict["passed"]
+    assert {"rule": "original_offset.decimal_int64", "failing": 30} in [
+        {name: failed[name] for name in ("rule", "failing")} for failed in verdict["failed"]
+    ]
+    assert broken["assets"]["reports.dlq"]["tables"]["silver.dlq_records"]["verdict"] == verdict
+    assert "silver.dlq_records" not in broken["assets"]
+
+
+def test_a_broken_gate_is_said_in_one_sentence(broken: dict[str, Any]) -> None:
+    said = re.findall(r"silver\.dlq_records failed: (.*)", broken["log"])
+    assert len(said) == 1
+    assert "original_offset.decimal_int64 fails in 30 of 60 rows" in said[0]
+    assert "Next: See the report" in said[0]
+
+
+def test_no_value_of_a_record_is_in_log_xcom_or_asset(
+    broken: dict[str, Any], airflow: Airflow, first: dict[str, Any]
+) -> None:
+    everything = json.dumps([broken, first]) + airflow.log.read_text(encoding="utf-8")
+    assert SECRET not in everything
+    assert base64(SECRET) not in everything
+
+
+def test_hostile_parameters_start_no_run(airflow: Airflow, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="warehouse"):
+        airflow.run({"warehouse": f"--landing={tmp_path}"})
+
+
+def test_up_serves_runs_the_schedule_and_leaves_no_process(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    landed(tmp_path, [record(0, "7")])
+    script = (
+        f"from pathlib import Path; from pipelines.airflow_home import up; up({port}, Path({str(tmp_path / 'home')!r}))"
+    )
+    places = {"AFTERLOG_LANDING": str(tmp_path / "landing"), "AFTERLOG_WAREHOUSE": str(tmp_path / "warehouse")}
+    served = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, **places},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    family: list[psutil.Process] = []
+    try:
+        assert served.stdout is not None
+        assert any(f"http://127.0.0.1:{port}" in line for line in served.stdout)
+        token = _get(port, "/auth/token")["access_token"]
+        assert [(dag["dag_id"], dag["is_paused"]) for dag in _get(port, "/api/v2/dags", token)["dags"]] == [
+            ("dlq", False)
+        ]
+        until = time.monotonic() + 120
+        path = "/api/v2/dags/dlq/dagRuns/~/taskInstances?task_id=bronze.dlq_records"
+        while [task["state"] for task in _get(port, path, token)["task_instances"]] != ["success"]:
+            assert time.monotonic() < until
+            time.sleep(1)
+        family = psutil.Process(served.pid).children(recursive=True)
+    finally:
+        served.terminate()
+        served.wait(timeout=60)
+    assert family
+    assert [process.pid for process in family if process.is_running()] == []
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def _get(port: int, path: str, token: str | None = None) -> Any:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+    with opener.open(request, timeout=30) as answer:
+        return json.load(answer)

@@ -1,0 +1,91 @@
+"""Run a command of Afterlog and kill it, with -9, at a named point: ``killed.py POINT COMMAND...``.
+
+The points are patched in from here: production code knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pipelines import lakehouse, progress, summarise
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_after(module: Any, name: str, when: Callable[..., bool]) -> None:
+    """Kill the process when a call of a function, one for which ``when`` holds, has returned."""
+    function = getattr(module, name)
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        result = function(*arguments, **named)
+        if when(*arguments, **named):
+            die()
+        return result
+
+    setattr(module, name, dying)
+
+
+def die_before(module: Any, name: str, when: Callable[..., bool]) -> None:
+    """Kill the process when a call of a function, one for which ``when`` holds, is about to happen."""
+    function = getattr(module, name)
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        if when(*arguments, **named):
+            die()
+        return function(*arguments, **named)
+
+    setattr(module, name, dying)
+
+
+def inserts_into(table: str) -> Callable[..., bool]:
+    return lambda settings, into, *rest: bool(into == table)
+
+
+def finishes(table: str) -> Callable[..., bool]:
+    return lambda warehouse, of, saved: bool(of == table and saved.pending is None)
+
+
+def without_a_commit(rows: Any, path: str) -> None:
+    """Leave data files in a table's directory, as a writer does that dies before it commits."""
+    rows.write.format("parquet").mode("append").save(path)
+
+
+def die_between_data_files_and_commit() -> None:
+    insert = lakehouse.insert
+
+    def dying(settings: Any, table: str, rows: Any, contract: Any, bounds: Any) -> int:
+        if table == "silver.dlq_records":
+            names = [column.name for column in contract.stored]
+            without_a_commit(rows.select(names), lakehouse.location(settings, table))
+            die()
+        return insert(settings, table, rows, contract, bounds)
+
+    lakehouse.insert = dying
+
+
+POINTS: dict[str, Callable[[], None]] = {
+    "after bronze, before its progress": lambda: die_before(progress, "save", finishes("bronze.dlq_records")),
+    "after data files, before their commit": die_between_data_files_and_commit,
+    "between quarantine and silver": lambda: die_after(lakehouse, "insert", inserts_into("quarantine.dlq_records")),
+    "between silver and progress": lambda: die_after(lakehouse, "insert", inserts_into("silver.dlq_records")),
+    "during gold": lambda: die_before(lakehouse, "replace_groups", lambda *arguments: True),
+    "between gold and progress": lambda: die_before(progress, "save", finishes("gold.dlq_summary")),
+    "requeue, before rows leave quarantine": lambda: die_before(lakehouse, "remove_matching", lambda *arguments: True),
+    "requeue, before violations are refreshed": lambda: die_after(
+        lakehouse, "remove_matching", lambda *arguments: True
+    ),
+}
+
+if __name__ == "__main__":
+    assert summarise.lakehouse is lakehouse  # the stages call through the module, where the patches are
+    POINTS[sys.argv[1]]()
+    sys.argv[1:] = sys.argv[2:]
+    from pipelines.cli import main
+
+    main()

@@ -1,0 +1,104 @@
+"""kill -9 at named points, then a rerun: the same tables as without the crash, no duplicate, none missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import lakehouse, lock
+from pipelines.requeue import requeue, stage_with_quarantine
+from pipelines.settings import Settings
+from tests.builders import AT, HOUR, kip_1191, land, line, rows, run, tables
+
+SCRIPT = Path(__file__).with_name("killed.py")
+
+
+def kill(point: str, settings: Settings, *command: str, **environment: str) -> None:
+    where = ("--warehouse", settings.warehouse, "--landing", settings.landing)
+    killed = subprocess.run(
+        [sys.executable, str(SCRIPT), point, *command, *where],
+        env=os.environ | {"PYTHONPATH": str(SCRIPT.parents[2])} | environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+
+
+@pytest.fixture
+def landed(settings: Settings) -> Settings:
+    """A first run's worth: good rows over two hours, duplicates, a conflict, violations, an unreadable line."""
+    good = [line(offset, timestamp=AT + HOUR * (offset % 2)) for offset in range(20)]
+    bad = [line(100, headers=kip_1191(offset="+1")), line(101, headers=[]), "{", line(3, value=b"other")]
+    land(settings, {"a.jsonl": good, "b.jsonl": [*good[:5], *bad]})
+    return settings
+
+
+@pytest.fixture
+def undisturbed(spark: SparkSession, landed: Settings, tmp_path: Path) -> Settings:
+    """The same landing and an equal warehouse, in which nothing is killed."""
+    copy = tmp_path / "undisturbed"
+    shutil.copytree(landed.warehouse, copy)
+    other = landed.model_copy(update={"warehouse": str(copy)})
+    run(spark, other)
+    return other
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "after bronze, before its progress",
+        "after data files, before their commit",
+        "between quarantine and silver",
+        "between silver and progress",
+        "during gold",
+        "between gold and progress",
+    ],
+)
+def test_killed_run_converges(spark: SparkSession, landed: Settings, undisturbed: Settings, point: str) -> None:
+    kill(point, landed, "run")
+    run(spark, landed)
+    assert tables(spark, landed) == tables(spark, undisturbed)
+    reported = lakehouse.read(spark, landed, "quality.stage_runs").where("status = 'passed'")
+    assert {row["table"] for row in reported.collect()} == {
+        "bronze.dlq_records",
+        "silver.dlq_records",
+        "gold.dlq_summary",
+    }
+
+
+@pytest.mark.parametrize("point", ["requeue, before rows leave quarantine", "requeue, before violations are refreshed"])
+def test_killed_requeue_converges(spark: SparkSession, landed: Settings, tmp_path: Path, point: str) -> None:
+    required = landed.model_copy(update={"dlq": _require("kip-1317")})
+    run(spark, required)
+    assert len(rows(spark, landed, "quarantine.dlq_records")) == 24
+    undisturbed = landed.model_copy(update={"warehouse": str(tmp_path / "undisturbed")})
+    shutil.copytree(landed.warehouse, undisturbed.warehouse)
+
+    kill(point, landed, "requeue", "silver.dlq_records")
+    for settings in (landed, undisturbed):
+        with lock.writer(settings, "test"):
+            requeue(spark, settings, stage_with_quarantine("silver.dlq_records"))
+        run(spark, settings)
+
+    left = {tuple(row["violations"]) for row in rows(spark, landed, "quarantine.dlq_records")}
+    assert left == {
+        ("original_offset.decimal_int64",),
+        ("header_profile.not_null",),
+        ("error.readable",),
+        ("grain.conflict",),
+    }
+    assert tables(spark, landed) == tables(spark, undisturbed)
+
+
+def _require(profile: str):  # type: ignore[no-untyped-def]
+    from pipelines.settings import Dlq, RequiredProfile
+
+    return Dlq(require=(RequiredProfile(topic="dlq.*", profile=profile),))  # type: ignore[arg-type]

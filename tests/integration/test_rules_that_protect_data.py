@@ -1,0 +1,362 @@
+"""The rules that protect data, each on real Delta tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import lakehouse, lock, progress, runner
+from pipelines.catalog import CATALOG
+from pipelines.errors import WriterBusy
+from pipelines.requeue import requeue, stage_with_quarantine
+from pipelines.settings import Settings, load
+from tests.builders import AT, HOUR, kip_1191, kip_1317, land, line, rows, run, tables
+
+BRONZE, SILVER, GOLD = (stage.table for stage in CATALOG if stage.feed == "dlq")
+QUARANTINE = "quarantine.dlq_records"
+
+FOREIGN = [("trace", b"1")]
+
+
+def offsets(spark: SparkSession, settings: Settings, table: str) -> list[int | None]:
+    return sorted((row["dlq_offset"] for row in rows(spark, settings, table)), key=lambda offset: offset or -1)
+
+
+def versions(settings: Settings) -> dict[str, int | None]:
+    return {contract.table: lakehouse.local_version(settings, contract.table) for contract in runner.contracts()}
+
+
+def test_read_is_accepted_quarantined_and_duplicates(spark: SparkSession, settings: Settings) -> None:
+    twice = line(1)
+    land(settings, {"a.jsonl": [twice, line(2), line(3, headers=FOREIGN), '{"topic":'], "b.jsonl": [twice, "", "  "]})
+    done = run(spark, settings)
+
+    bronze, silver, gold = done[BRONZE], done[SILVER], done[GOLD]
+    assert (bronze.read, bronze.accepted, bronze.duplicates) == (5, 5, 0)
+    assert (silver.read, silver.accepted, silver.quarantined, silver.duplicates) == (5, 2, 2, 1)
+    assert offsets(spark, settings, SILVER) == [1, 2]
+    violations = {row["dlq_offset"]: row["violations"] for row in rows(spark, settings, QUARANTINE)}
+    assert violations == {3: ["header_profile.not_null"], None: ["error.readable"]}
+    assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
+    assert gold.status == "passed"
+    reported = lakehouse.read(spark, settings, "quality.stage_runs").collect()
+    assert {row["table"] for row in reported} == {BRONZE, SILVER, GOLD}
+    assert all(
+        row["read"] == row["accepted"] + row["quarantined"] + row["duplicates"] + row["skipped"] for row in reported
+    )
+
+
+def test_same_line_twice_in_one_file_is_one_row_of_bronze(spark: SparkSession, settings: Settings) -> None:
+    land(settings, {"a.jsonl": [line(1), line(2), line(1)]})
+    bronze = run(spark, settings)[BRONZE]
+    assert (bronze.read, bronze.accepted, bronze.duplicates) == (3, 2, 1)
+
+
+def test_run_without_new_input_commits_nothing(spark: SparkSession, settings: Settings) -> None:
+    land(settings, {"a.jsonl": [line(1)]})
+    run(spark, settings)
+    before = versions(settings)
+    assert runner.idle(settings, CATALOG)
+
+    done = run(spark, settings)
+
+    assert {one.status for one in done.values()} == {"idle"}
+    assert versions(settings) == before
+
+
+def test_grown_file_and_late_file_with_an_old_time_are_read(spark: SparkSession, settings: Settings) -> None:
+    directory = land(settings, {"b.jsonl": [line(1)]})
+    run(spark, settings)
+    with (directory / "b.jsonl").open("a") as file:
+        file.write(line(2) + "\n")
+    land(settings, {"a.jsonl": [line(3)]})
+    os.utime(directory / "a.jsonl", (1, 1))
+    assert not runner.idle(settings, CATALOG)
+
+    bronze = run(spark, settings)[BRONZE]
+
+    assert (bronze.read, bronze.accepted, bronze.duplicates) == (3, 2, 1)
+    assert offsets(spark, settings, SILVER) == [1, 2, 3]
+
+
+def test_other_content_at_a_standing_grain_is_a_conflict(spark: SparkSession, settings: Settings) -> None:
+    land(settings, {"a.jsonl": [line(1, value=b"first")]})
+    run(spark, settings)
+    land(settings, {"b.jsonl": [line(1, value=b"other"), line(1, value=b"first")]})
+
+    silver = run(spark, settings)[SILVER]
+
+    assert (silver.status, silver.accepted, silver.quarantined, silver.duplicates) == ("passed", 0, 1, 1)
+    assert [row["value"] for row in rows(spark, settings, SILVER)] == [b"first"]
+    assert [(row["value"], row["violations"]) for row in rows(spark, settings, QUARANTINE)] == [
+        (b"other", ["grain.conflict"])
+    ]
+
+
+def test_within_a_batch_the_lowest_bronze_id_wins(spark: SparkSession, settings: Settings) -> None:
+    rivals = [line(1, value=f"v{i}".encode()) for i in range(5)]
+    land(settings, {"a.jsonl": rivals[:2], "b.jsonl": rivals[2:], "c.jsonl": rivals})
+
+    silver = run(spark, settings)[SILVER]
+
+    assert (silver.read, silver.accepted, silver.quarantined, silver.duplicates) == (10, 1, 4, 5)
+    bronze_ids = [row["_bronze_id"] for row in rows(spark, settings, BRONZE)]
+    assert [row["_bronze_id"] for row in rows(spark, settings, SILVER)] == [min(bronze_ids)]
+
+
+def kcat(offset: int) -> str:
+    headers: list[str] = []
+    for name, value in kip_1191(offset=offset):
+        headers += [name, (value or b"").decode()]
+    return json.dumps(
+        {
+            "topic": "dlq.orders",
+            "partition": 0,
+            "offset": offset,
+            "tstype": "create",
+            "ts": AT,
+            "broker": 1,
+            "headers": headers,
+            "key": "k",
+            "payload": "v",
+        }
+    )
+
+
+def test_lossless_record_wins_over_its_lossy_copy(spark: SparkSession, settings: Settings) -> None:
+    lossless = b"\xff\x00v"
+    land(settings, {"lossy.jsonl": [kcat(1), kcat(2)], "lossless.jsonl": [line(2, value=lossless)]})
+    first = run(spark, settings)[SILVER]
+    assert (first.accepted, first.quarantined, first.duplicates) == (2, 0, 1)
+    land(settings, {"later.jsonl": [line(1, value=lossless)], "copy.jsonl": [kcat(2) + " "]})
+
+    second = run(spark, settings)[SILVER]
+
+    assert (second.accepted, second.quarantined, second.duplicates) == (1, 0, 1)
+    stand = {row["dlq_offset"]: (row["lossy_encoding"], row["value"]) for row in rows(spark, settings, SILVER)}
+    assert stand == {1: (False, lossless), 2: (False, lossless)}
+    assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
+
+
+def test_broken_gate_holds_its_batch_and_what_comes_after(spark: SparkSession, settings: Settings) -> None:
+    land(settings, {"good.jsonl": [line(0)]})
+    run(spark, settings)
+    foreign = [line(offset, headers=FOREIGN, value=b"secret-canary") for offset in range(100, 130)]
+    land(settings, {"bad.jsonl": [line(1), *foreign]})
+    before = tables(spark, settings)
+
+    broken = run(spark, settings)
+
+    assert broken[SILVER].status == "broken"
+    assert broken[GOLD].status == "waiting"
+    after = tables(spark, settings)
+    assert {table for table in after if after[table] != before[table]} == {BRONZE}
+    message = broken[SILVER].message or ""
+    assert "header_profile.not_null fails in 30 of 31 rows" in message
+    assert "AFTERLOG_TOLERANCE" in message
+    results = lakehouse.read(spark, settings, "quality.expectation_results").where("NOT success").collect()
+    assert {row["expectation"] for row in results} == {"header_profile.not_null", "row.no_violations"}
+    assert all(len(row["coordinates"]) == 20 for row in results)
+    assert results[0]["coordinates"][0] == "dlq_topic=dlq.orders dlq_partition=0 dlq_offset=100"
+    assert "secret-canary" not in str(results)
+    blocked = progress.load(settings.warehouse, SILVER)
+    assert blocked is not None
+    assert blocked.blocked_since
+
+    land(settings, {"later.jsonl": [line(2)]})
+    again = run(spark, settings)
+    assert (again[BRONZE].accepted, again[SILVER].status, again[SILVER].read) == (1, "broken", 31)
+    assert offsets(spark, settings, SILVER) == [0]
+    still = progress.load(settings.warehouse, SILVER)
+    assert still is not None
+    assert (still.pending, still.blocked_since) == (blocked.pending, blocked.blocked_since)
+
+    with lock.writer(settings, "test"):
+        tolerant = settings.model_copy(update={"tolerance": 1.0})
+        passed = [one for one in runner.run(spark, tolerant, CATALOG) if one.table == SILVER]
+    assert [(one.read, one.accepted, one.quarantined) for one in passed] == [(31, 1, 30), (1, 1, 0)]
+    assert offsets(spark, settings, SILVER) == [0, 1, 2]
+    freed = progress.load(settings.warehouse, SILVER)
+    assert freed is not None
+    assert freed.blocked_since is None
+
+
+def test_few_failures_never_break_a_gate(spark: SparkSession, settings: Settings) -> None:
+    land(settings, {"bad.jsonl": [line(offset, headers=FOREIGN) for offset in range(9)]})
+    silver = run(spark, settings)[SILVER]
+    assert (silver.status, silver.quarantined) == ("passed", 9)
+
+
+def test_required_profile_breaks_with_its_hint(spark: SparkSession, settings: Settings) -> None:
+    required = load(
+        warehouse=settings.warehouse,
+        landing=settings.landing,
+        dlq={"require": [{"topic": "dlq.pay*", "profile": "kip-1317"}]},
+    )
+    good = [line(offset, topic="dlq.payments", headers=kip_1317(original_offset=str(offset))) for offset in range(3)]
+    suddenly = [line(offset, topic="dlq.payments") for offset in range(3, 20)]
+    land(settings, {"a.jsonl": [*good, *suddenly, line(0, topic="dlq.orders")]})
+
+    silver = run(spark, required)[SILVER]
+
+    assert silver.status == "broken"
+    assert "header_profile.required fails in 17 of 21 rows" in (silver.message or "")
+    assert "share.group.dlq.disposition.header.enable" in (silver.message or "")
+
+
+def test_requeue_releases_what_passes_and_refreshes_the_rest(spark: SparkSession, settings: Settings) -> None:
+    required = load(
+        warehouse=settings.warehouse,
+        landing=settings.landing,
+        dlq={"require": [{"topic": "dlq.*", "profile": "kip-1317"}]},
+    )
+    land(settings, {"a.jsonl": [line(1), line(2), line(3, headers=kip_1191(offset="+3"))], "b.jsonl": ["not JSON"]})
+    run(spark, required)
+    assert len(rows(spark, settings, QUARANTINE)) == 4
+    assert rows(spark, settings, SILVER) == []
+
+    with lock.writer(settings, "test"):
+        done = requeue(spark, settings, stage_with_quarantine(QUARANTINE))
+
+    assert (done.found, done.released) == (4, 2)
+    assert offsets(spark, settings, SILVER) == [1, 2]
+    left = {row["dlq_offset"]: row["violations"] for row in rows(spark, settings, QUARANTINE)}
+    assert left == {3: ["original_offset.decimal_int64"], None: ["error.readable"]}
+    assert [row["record_count"] for row in rows(spark, settings, GOLD)] == []
+    run(spark, settings)
+    assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
+
+
+def test_accepting_a_row_again_takes_it_out_of_quarantine(spark: SparkSession, settings: Settings) -> None:
+    required = load(
+        warehouse=settings.warehouse,
+        landing=settings.landing,
+        dlq={"require": [{"topic": "dlq.*", "profile": "kip-1317"}]},
+    )
+    land(settings, {"a.jsonl": [line(1), line(2)]})
+    run(spark, required)
+    assert offsets(spark, settings, QUARANTINE) == [1, 2]
+    land(settings, {"b.jsonl": [line(1)]})
+    accepted = run(spark, settings)[SILVER]
+    assert (accepted.accepted, offsets(spark, settings, SILVER)) == (1, [1])
+    assert offsets(spark, settings, QUARANTINE) == [2]
+
+    land(settings, {"c.jsonl": [line(1)]})
+    again = run(spark, required)[SILVER]
+
+    assert (again.quarantined, again.duplicates) == (0, 1)
+    assert offsets(spark, settings, QUARANTINE) == [2]
+
+
+@pytest.mark.parametrize("table", [BRONZE, SILVER, GOLD])
+def test_lost_progress_leads_to_one_announced_full_read(
+    spark: SparkSession, settings: Settings, table: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    land(settings, {"a.jsonl": [line(1), line(2, headers=FOREIGN)]})
+    run(spark, settings)
+    before = tables(spark, settings)
+    (Path(settings.warehouse) / "_progress" / f"{table}.json").unlink()
+
+    again = run(spark, settings)[table]
+
+    assert again.read == 2 if table != GOLD else again.read == 1
+    assert tables(spark, settings) == before
+    assert table in caplog.text or table == BRONZE
+
+
+def test_restored_progress_reads_again_without_a_change(spark: SparkSession, settings: Settings) -> None:
+    state = Path(settings.warehouse) / "_progress"
+    land(settings, {"a.jsonl": [line(1)]})
+    run(spark, settings)
+    shutil.copytree(state, state.with_name("backup"))
+    land(settings, {"b.jsonl": [line(2), line(3, headers=FOREIGN)]})
+    run(spark, settings)
+    before = tables(spark, settings)
+    shutil.rmtree(state)
+    shutil.move(state.with_name("backup"), state)
+
+    again = run(spark, settings)
+
+    assert (again[BRONZE].read, again[BRONZE].accepted) == (2, 0)
+    assert (again[SILVER].accepted, again[SILVER].quarantined, again[SILVER].duplicates) == (0, 0, 2)
+    assert tables(spark, settings) == before
+
+
+def test_recreated_table_is_filled_again(
+    spark: SparkSession, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    land(settings, {"a.jsonl": [line(1), line(2)]})
+    run(spark, settings)
+    before = tables(spark, settings)
+    shutil.rmtree(lakehouse.location(settings, SILVER))
+
+    run(spark, settings)
+
+    assert tables(spark, settings) == before
+    assert "reading all again" in caplog.text
+
+
+def test_gold_refreshes_affected_hours_only(spark: SparkSession, settings: Settings) -> None:
+    land(settings, {"a.jsonl": [line(1), line(2, timestamp=AT + HOUR), line(3, timestamp=-1)]})
+    run(spark, settings)
+    spark.sql(f"UPDATE delta.`{lakehouse.location(settings, GOLD)}` SET record_count = 1000")
+    land(settings, {"b.jsonl": [line(4, timestamp=AT + HOUR + 1)]})
+
+    run(spark, settings)
+
+    counts = {row["hour"] and row["hour"].hour: row["record_count"] for row in rows(spark, settings, GOLD)}
+    assert counts == {None: 1000, 2: 1000, 3: 2}
+
+
+def test_control_markers_stay_out_of_gold(spark: SparkSession, settings: Settings) -> None:
+    marker = {"key": b"\0\0\0\1", "value": b"\0" * 6}
+    land(settings, {"a.jsonl": [line(1), line(2, **marker), line(3, timestamp=AT + HOUR, **marker)]})  # type: ignore[arg-type]
+    run(spark, settings)
+    assert [row["is_control_marker"] for row in rows(spark, settings, SILVER)].count(True) == 2
+    assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [1]
+
+
+def test_second_writer_waits_and_then_names_the_holder(settings: Settings) -> None:
+    impatient = settings.model_copy(update={"lock": settings.lock.model_copy(update={"wait_seconds": 0.3})})
+    script = (
+        "import sys, time; from pipelines import lock; from pipelines.settings import load\n"
+        "with lock.writer(load(warehouse=sys.argv[1]), 'the first one'): print('held', flush=True); time.sleep(60)"
+    )
+    first = subprocess.Popen([sys.executable, "-c", script, settings.warehouse], stdout=subprocess.PIPE, text=True)
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        assert f"process {first.pid}" in (lock.holder(settings.warehouse) or "")
+        with (
+            pytest.raises(WriterBusy, match=rf"process {first.pid} on .* \(the first one\)"),
+            lock.writer(impatient, "x"),
+        ):
+            pass
+    finally:
+        first.kill()
+        first.wait()
+    with lock.writer(impatient, "the second one"):
+        assert "the second one" in (lock.holder(settings.warehouse) or "")
+    assert lock.holder(settings.warehouse) is None
+
+
+def test_warehouse_by_uri_gives_the_same_tables(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
+    land(settings, {"a.jsonl": [line(1), line(2, headers=FOREIGN)], "b.jsonl": [line(1), line(3)]})
+    run(spark, settings)
+    remote = settings.model_copy(update={"warehouse": (tmp_path / "remote").as_uri()})
+
+    run(spark, remote)
+    land(settings, {"c.jsonl": [line(4), line(1, value=b"other")]})
+    run(spark, remote)
+    again = run(spark, remote)
+    run(spark, settings)
+
+    assert {one.status for one in again.values()} == {"idle"}
+    assert tables(spark, remote) == tables(spark, settings)

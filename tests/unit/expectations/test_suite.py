@@ -1,0 +1,317 @@
+"""The gate: one verdict everywhere, the same as the row split's, at a constant price, without a value of a record."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from expectations import rules
+from expectations.bronze.dlq_records import HEADERS
+from expectations.contract import Column, Contract, contract_of
+from expectations.silver import dlq_records
+from expectations.suite import GateUnusable, build_docs, gate, gate_facts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EVERY_KIND = Contract(
+    table="silver.samples",
+    description="One column for each kind of rule, plain and guarded.",
+    columns=(
+        Column("text", "string", "-", (rules.not_null("There is text."), rules.matches("decimal", rules.INT64))),
+        Column("word", "string", "-", (rules.one_of("a", "b"), rules.not_null().where("flag"))),
+        Column("number", "bigint", "-", (rules.at_least(0), rules.between(-5, 2**62 + 1), rules.one_of(1, 2, 2**62))),
+        Column("ratio", "double", "-", (rules.between(0, 1),)),
+        Column("flag", "boolean", "-", (rules.is_true("set", "flag"), rules.is_true("apart", "flag OR number > 0"))),
+        Column("note", "string", "-", (rules.matches("word", r"\A\w+\z").where("flag"),), evidence=True),
+    ),
+    grain=("text",),
+)
+
+
+def counted_by_split(candidates: DataFrame, contract: Contract) -> dict[str, int]:
+    """Count the rows whose mask has a rule's bit set."""
+    from pyspark.sql import functions as F
+
+    masks = candidates.select(contract.broken_rules().alias("mask"))
+    bits = [F.count_if(F.col("mask").bitwiseAND(1 << bit) != 0) for bit in range(len(contract.rules))]
+    *counts, any_broken = masks.select(*bits, F.count_if(F.col("mask") != 0)).collect()[0]
+    return dict(zip([rule.code for rule in contract.rules], counts, strict=True)) | {"row.no_violations": any_broken}
+
+
+def jobs_of(spark: SparkSession, group: str, work: Callable[[], Any]) -> int:
+    spark.sparkContext.setJobGroup(group, group)
+    try:
+        work()
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+
+def numbers(spark: SparkSession, failing: int, passing: int, null: int = 0) -> DataFrame:
+    values = [(-1,)] * failing + [(1,)] * passing + [(None,)] * null
+    return spark.createDataFrame(values, "n bigint").coalesce(1)
+
+
+def numbers_contract(tolerance: float = 0.05, min_failures: int = 10) -> Contract:
+    column = Column("n", "bigint", "-", (rules.at_least(0, "n is at least 0."),))
+    return Contract("silver.numbers", "-", (column,), ("n",), tolerance=tolerance, min_failures=min_failures)
+
+
+def test_both_enforcers_agree_rule_by_rule_on_every_kind(spark: SparkSession) -> None:
+    texts = [
+        None,
+        "",
+        "0",
+        "7",
+        "7\n",
+        "\n7",
+        "07",
+        "+7",
+        "-1",
+        "7.0",
+        " 7",
+        "\u0667",
+        "\u096f",
+        "7\u2028",
+        "7\x00",
+        "9" * 19,
+        "9" * 18,
+    ]
+    words = [None, "a", "A", "b\n", "é", "a b", ""]
+    whole = [None, 0, 1, -1, -6, 2**62, 2**62 + 1, 2**62 + 2, 2**63 - 1, -(2**63)]
+    ratios = [None, 0.0, -0.0, 1.0, 1.0000001, float("nan"), float("inf"), float("-inf"), -5e-324]
+    flags = [None, True, False]
+    pools = (texts, words, whole, ratios, flags, words)
+    choose = random.Random(1)
+    rows = [tuple(choose.choice(pool) for pool in pools) for _ in range(500)]
+    rows += [tuple(pool[place % len(pool)] for pool in pools) for place in range(max(map(len, pools)))]
+    schema = ", ".join(f"{column.name} {column.type}" for column in EVERY_KIND.columns)
+    candidates = spark.createDataFrame(rows, schema).coalesce(1)
+
+    verdict = gate(candidates, EVERY_KIND, run_id="r", store=None)
+
+    split = counted_by_split(candidates, EVERY_KIND)
+    assert {outcome.code: outcome.failing for outcome in verdict.outcomes} == split
+    assert all(0 < failing < len(rows) for failing in split.values())
+
+
+def test_both_enforcers_agree_rule_by_rule_on_dead_letters(spark: SparkSession) -> None:
+    contract = contract_of("silver.dlq_records")
+    topics = [None, "orders", "..", "a b", "orders\n", "ördérs", "x" * 250]
+    numerals = [
+        None,
+        "0",
+        "5\n",
+        "05",
+        "+5",
+        "\u0665",
+        "5e0",
+        "2147483647",
+        "2147483648",
+        "9223372036854775807",
+        "9" * 19,
+    ]
+    moments = [
+        None,
+        "2026-02-28T10:00:00Z",
+        "2026-02-30T10:00:00Z",
+        "2026-02-28T10:00:00Z\n",
+        "2026-02-28T10:00:00+01:00",
+    ]
+    profiles = [None, "kip-1317", "kip-1191", "kafka-streams", "kafka-connect", "spring-kafka"]
+    fields = [rule.subject.split("'")[1] for rule in contract.rules if rule.name == "utf8"]
+    special = {
+        "header_profile": profiles,
+        "required_profile": [None, None, "kip-1317"],
+        "disposition": [None, *dlq_records.DISPOSITIONS, "client_rejected", "CLIENT_REJECTED\n", ""],
+        "original_topic": topics,
+        "original_partition_text": numerals,
+        "original_offset_text": numerals,
+        "routed_at_text": moments,
+        "undecodable_headers": [None, [], *([field] for field in fields), fields],
+        "error": [None, None, None, "not JSON"],
+    }
+    by_type: dict[str, list[Any]] = {
+        "string": [None, "text", "text\n"],
+        "int": [None, 0, -1, 2**31 - 1],
+        "bigint": [None, 0, -1, 2**63 - 1],
+        "boolean": [None, True, False],
+        "binary": [None, b"\xff"],
+        "timestamp": [None],
+        HEADERS: [None, []],
+    }
+    pools = [special.get(column.name, by_type.get(column.type)) for column in contract.columns]
+    choose = random.Random(2)
+    rows = [tuple(choose.choice(pool or [None]) for pool in pools) for _ in range(3000)]
+    schema = ", ".join(f"`{column.name}` {column.type}" for column in contract.columns)
+    candidates = spark.createDataFrame(rows, schema).coalesce(1)
+
+    verdict = gate(candidates, contract, run_id="r", store=None)
+
+    split = counted_by_split(candidates, contract)
+    assert {outcome.code: outcome.failing for outcome in verdict.outcomes} == split
+    assert not [code for code, failing in split.items() if not failing]
+
+
+def test_a_mask_that_is_there_already_decides_which_rows_have_no_violation(spark: SparkSession) -> None:
+    candidates = numbers(spark, 0, 30).selectExpr("n", "IF(n = 1, 1L, 0L) AS _broken_rules")
+    failing = {o.code: o.failing for o in gate(candidates, numbers_contract(), run_id="r", store=None).outcomes}
+    assert failing == {"n.at_least_0": 0, "row.no_violations": 30}
+
+
+@pytest.mark.parametrize(
+    ("failing", "passing", "null", "tolerance", "min_failures", "passed"),
+    [
+        pytest.param(10, 190, 0, 0.05, 10, True, id="exactly the tolerance"),
+        pytest.param(11, 190, 0, 0.05, 10, False, id="just above the tolerance"),
+        pytest.param(9, 0, 0, 0.05, 10, True, id="all rows, fewer than min_failures"),
+        pytest.param(10, 0, 0, 0.05, 10, False, id="all rows, min_failures of them"),
+        pytest.param(10, 0, 990, 0.05, 10, True, id="all rows that are not null, few of all candidates"),
+        pytest.param(50, 0, 0, 1.0, 1, True, id="tolerance 1.0 never breaks"),
+        pytest.param(1, 999, 0, 0.0, 1, False, id="no tolerance at all"),
+        pytest.param(0, 0, 0, 0.0, 1, True, id="no candidates"),
+    ],
+)
+def test_the_verdict_counts_failing_rows_among_all_candidates(
+    spark: SparkSession,
+    tmp_path: Path,
+    failing: int,
+    passing: int,
+    null: int,
+    tolerance: float,
+    min_failures: int,
+    passed: bool,
+) -> None:
+    contract = numbers_contract(tolerance, min_failures)
+    candidates = numbers(spark, failing, passing, null)
+
+    verdict = gate(candidates, contract, run_id="r", store=tmp_path / "gx")
+
+    assert verdict.passed is passed
+    assert [outcome.failing for outcome in verdict.outcomes] == [failing, failing]
+    assert verdict.candidates == failing + passing + null
+    stored = json.loads(next((tmp_path / "gx" / "silver.numbers").glob("*.json")).read_text())
+    assert (stored["success"], {found["success"] for found in stored["results"]}) == (passed, {passed})
+    build_docs(tmp_path / "gx", tmp_path / "site", keep_runs=1)
+    page = next((tmp_path / "site" / "validations").rglob("*.html")).read_text()
+    icons = (0, 3) if passed else (3, 0)  # of the batch and of two expectations
+    assert ("Failed" in page) is not passed
+    assert (page.count('class="fas fa-times'), page.count('class="fas fa-check-circle')) == icons
+
+
+def test_spark_jobs_do_not_grow_with_the_rules(spark: SparkSession) -> None:
+    def contract(of_rules: int) -> Contract:
+        columns = (Column(f"c{i}", "bigint", "-", (rules.at_least(i),)) for i in range(of_rules))
+        return Contract("silver.wide", "-", tuple(columns), ("c0",))
+
+    candidates = spark.range(100).selectExpr(*(f"id AS c{i}" for i in range(24)))
+    few, many = (
+        jobs_of(spark, f"gate of {of_rules}", lambda n=of_rules: gate(candidates, contract(n), run_id="r", store=None))
+        for of_rules in (3, 24)
+    )
+    assert few == many <= 4
+    assert not spark.sparkContext._jsc.getPersistentRDDs()  # type: ignore[attr-defined]
+
+
+def test_no_value_of_a_record_is_kept_shown_or_logged(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="great_expectations")
+    canary = "canary-7f3a"
+    row = (canary, canary, -77003377, 77003377.5, False, f"{canary} ")
+    schema = ", ".join(f"{column.name} {column.type}" for column in EVERY_KIND.columns)
+    candidates = spark.createDataFrame([row] * 20, schema)
+
+    verdict = gate(candidates, EVERY_KIND, run_id="r", store=tmp_path / "gx")
+    build_docs(tmp_path / "gx", tmp_path / "site", keep_runs=1)
+
+    assert len(verdict.failed) > 6
+    files = [file.read_bytes().decode("utf-8", "replace") for file in tmp_path.rglob("*") if file.is_file()]
+    shown = "\n".join(
+        [*files, repr(verdict), verdict.sentence(), str(verdict.summary()), caplog.text, *capfd.readouterr()]
+    )
+    assert "row.no_violations" in shown
+    assert canary not in shown
+    assert "77003377" not in shown
+
+
+def test_a_rule_that_cannot_be_evaluated_is_an_error_without_a_value(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    column = Column("text", "string", "-", (rules.at_least(0).of("CAST(text AS INT)"),))
+    contract = Contract("silver.samples", "-", (column,), ("text",))
+    candidates = spark.createDataFrame([("canary-7f3a",)] * 20, "text string")
+
+    with pytest.raises(GateUnusable, match=r"silver\.samples.*CAST_INVALID_INPUT") as raised:
+        gate(
+            candidates.withColumn("_broken_rules", candidates.text.isNull().cast("bigint")),
+            contract,
+            run_id="r",
+            store=tmp_path,
+        )
+
+    assert "canary-7f3a" not in "\n".join(
+        [str(raised.value), repr(raised.value.__context__), caplog.text, *capfd.readouterr()]
+    )
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_facts_must_be_zero(tmp_path: Path) -> None:
+    facts = {"grain.duplicates": 0, "counts.difference": -3}
+
+    verdict = gate_facts(facts, "gold.dlq_summary", run_id="r", store=tmp_path / "gx")
+
+    assert {outcome.code: (outcome.failing, outcome.success) for outcome in verdict.outcomes} == {
+        "grain.duplicates": (0, True),
+        "counts.difference": (3, False),
+    }
+    assert "counts.difference is 3 where 0 is due" in verdict.sentence()
+    build_docs(tmp_path / "gx", tmp_path / "site", keep_runs=1)
+    page = next((tmp_path / "site" / "validations").rglob("*.html")).read_text()
+    assert "Failed" in page
+    assert "counts.difference must be 0." in page
+    assert gate_facts({"grain.duplicates": 0}, numbers_contract(), run_id="r", store=None).passed
+
+
+def test_data_docs_keep_the_last_runs_of_each_table(tmp_path: Path) -> None:
+    store, site = tmp_path / "gx", tmp_path / "site"
+    for table, run in itertools.product(("gold.a", "gold.b"), range(4)):
+        gate_facts({"grain.duplicates": run}, table, run_id=f"run-{run}", store=store)
+        if run == 1:
+            build_docs(store, site, keep_runs=9)
+    untouched = next((site / "validations" / "gold" / "b" / "run-1").rglob("*.html"))
+    rendered = untouched.stat().st_mtime_ns
+
+    index = build_docs(store, site, keep_runs=3)
+
+    pages = sorted(file.relative_to(site / "validations").parts[1:3] for file in (site / "validations").rglob("*.html"))
+    assert pages == sorted(itertools.product("ab", ("run-1", "run-2", "run-3")))
+    assert len(list(store.rglob("*.json"))) == 6
+    assert untouched.stat().st_mtime_ns == rendered
+    links = [f"validations/gold/{table}/{run}/" in index.read_text() for table, run in pages]
+    assert all(links)
+    assert index == site / "index.html"
+
+
+def test_data_docs_need_neither_network_nor_scripts(tmp_path: Path) -> None:
+    gate_facts({"grain.duplicates": 1}, "gold.a", run_id="r", store=tmp_path / "gx")
+    build_docs(tmp_path / "gx", tmp_path / "site", keep_runs=1)
+    pages = [page.read_text() for page in (tmp_path / "site").rglob("*.html")]
+    assert len(pages) == 3
+    assert not [page for page in pages if "<script" in page or "//" in page.replace("</", "")]
+
+
+def test_names_cannot_leave_the_store_or_become_markup(tmp_path: Path) -> None:
+    gate_facts({"<b>x": 1}, "gold.<i>", run_id="../../<u>", store=tmp_path / "gx")
+    build_docs(tmp_path / "gx", tmp_path / "site", keep_runs=1)
+    assert {file.relative_to(tmp_path).parts[0] for file in tmp_path.rglob("*.*")} == {"gx", "site"}
+    for page in (tmp_path / "site").rglob("*.html"):
+        assert not [tag for tag in ("<b>", "<i>", "<u>") if tag in page.read_text()]
