@@ -84,8 +84,10 @@ class Command:
             until = time.monotonic() + GRACE_SECONDS
             while process.poll() is None and time.monotonic() < until:
                 time.sleep(0.05)
-        pass
-        process.wait()
+        self._signal(signal.SIGKILL)
+        # Airflow calls this from a signal handler: without a timeout, it would deadlock with the wait it interrupts.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=1)
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None

@@ -37,6 +37,7 @@ from great_expectations.expectations.core.expect_column_values_to_be_between imp
 from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
 from great_expectations.expectations.core.expect_column_values_to_match_regex import ExpectColumnValuesToMatchRegex
 from great_expectations.expectations.core.expect_column_values_to_not_be_null import ExpectColumnValuesToNotBeNull
+from great_expectations.expectations.expectation import ColumnMapExpectation
 from great_expectations.render.view.view import DefaultJinjaPageView
 from jinja2 import ChoiceLoader, FileSystemLoader
 
@@ -48,12 +49,14 @@ if TYPE_CHECKING:
     from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
     from great_expectations.datasource.fluent.interfaces import Batch
     from great_expectations.expectations.expectation import Expectation
+    from great_expectations.validator.validator import ValidationDependencies
     from pyspark.sql import DataFrame
 
 MASK = "_broken_rules"
 NO_VIOLATIONS = Rule(
     "no_violations", "is_true", code="row.no_violations", meaning="A row breaks none of the contract's rules."
 )
+ROW_COUNT = "table.row_count"
 COUNTS_ONLY = {"result_format": "BASIC", "partial_unexpected_count": 0}  # no value of a row, few Spark jobs
 
 
@@ -61,18 +64,26 @@ class GateUnusable(Exception):
     """An expectation could not be evaluated: the contract is wrong, whatever the data; names the rule, no value."""
 
 
-class _Counted:
-    """An expectation whose success follows from its outcome, so that every place that shows it shows one verdict.
+class _Counted(ColumnMapExpectation):
+    """An expectation that looks at two counts, and whose success is the verdict's, so that all who show it agree.
 
-    Great Expectations' own ``mostly`` divides by the rows that are not null and knows no least number of failures.
+    Great Expectations' own ``mostly`` divides by the rows that are not null and knows no least number of failures; it
+    also asks for null counts and samples, which would double the price.
     """
 
-    def _validate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        counts = super()._validate(*args, **kwargs)["result"]  # type: ignore[misc]  # of the next class in the MRO
-        failing, candidates = counts["unexpected_count"] or 0, counts["element_count"]
-        shown = {"element_count": candidates, "unexpected_count": failing}
-        shown["unexpected_percent"] = 100 * failing / candidates if candidates else 0.0
-        return {"success": _outcome(self.meta, shown).success, "result": shown}  # type: ignore[attr-defined]
+    def get_validation_dependencies(self, *args: Any, **kwargs: Any) -> ValidationDependencies:
+        """Ask for the number of rows and of unexpected ones only."""
+        dependencies = super().get_validation_dependencies(*args, **kwargs)
+        wanted = {ROW_COUNT, f"{self.map_metric}.unexpected_count"}
+        for name in set(dependencies.metric_configurations) - wanted:
+            dependencies.remove_metric_configuration(name)
+        return dependencies
+
+    def _validate(self, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        failing, candidates = metrics[f"{self.map_metric}.unexpected_count"] or 0, metrics[ROW_COUNT]
+        counts = {"element_count": candidates, "unexpected_count": failing}
+        counts["unexpected_percent"] = 100 * failing / candidates if candidates else 0.0
+        return {"success": _outcome(self.meta or {}, counts).success, "result": counts}
 
 
 class ExpectNotNull(_Counted, ExpectColumnValuesToNotBeNull):

@@ -34,6 +34,8 @@ app = typer.Typer(
     help="Afterlog: the lakehouse for what Kafka could not deliver.",
 )
 
+SHORT_WORK = 64 << 20  # bytes that wait for a run, up to which the JVM starts for short work
+
 Warehouse = Annotated[str | None, typer.Option(help="Directory or URI of the warehouse.", show_default=False)]
 Landing = Annotated[str | None, typer.Option(help="Directory that feeds land in.", show_default=False)]
 
@@ -62,7 +64,7 @@ def run(
     landing: Landing = None,
 ) -> None:
     """Run all stages once, on what is new."""
-    from pipelines import display, runner
+    from pipelines import display, freshness, runner
     from pipelines.quality import now
 
     settings = load(warehouse=warehouse, landing=landing)
@@ -78,7 +80,9 @@ def run(
             for stage_run in done:
                 display.progress(stage_run)
         else:
-            with _session(settings, gates=any(stage.kind != "land" for stage in chosen)) as spark:
+            waiting = freshness.unread_bytes(settings, chosen)
+            brisk = waiting is not None and waiting < SHORT_WORK
+            with _session(settings, gates=any(stage.kind != "land" for stage in chosen), brisk=brisk) as spark:
                 done = runner.run(spark, settings, chosen, display.progress)
     if format is Shown.json:
         print(json.dumps({"run_id": done[0].run_id, "tables": [stage_run.as_json() for stage_run in done]}))
@@ -208,7 +212,7 @@ def _say(sentence: str) -> None:
 
 
 @contextlib.contextmanager
-def _session(settings: Settings, gates: bool = False) -> Iterator[Any]:
+def _session(settings: Settings, gates: bool = False, brisk: bool = True) -> Iterator[Any]:
     """Yield a session; Great Expectations, which takes seconds to import, is imported while the JVM starts."""
     from pipelines.session import spark_session
 
@@ -216,5 +220,6 @@ def _session(settings: Settings, gates: bool = False) -> Iterator[Any]:
         import pyspark.sql  # noqa: F401  # both threads need it: whole before the second one starts
 
         threading.Thread(target=importlib.import_module, args=("expectations.suite",), daemon=True).start()
-    with spark_session(settings) as spark:
+    with spark_session(settings, brisk) as spark:
+        lock.name_jvm(settings, spark)
         yield spark

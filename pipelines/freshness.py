@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from expectations.contract import Column, Contract
@@ -10,6 +12,7 @@ from pipelines import lakehouse, progress
 from pipelines.catalog import CATALOG
 from pipelines.land import unread
 from pipelines.settings import Settings
+from pipelines.stage import Stage
 from pipelines.storage import is_local
 
 if TYPE_CHECKING:
@@ -67,6 +70,25 @@ def freshness(settings: Settings, spark: SparkSession | None = None) -> list[Fre
             behind = (stage.inputs[0], None, None, max(0, latest - read))
         found.append(Freshness(settings.cluster, stage.table, *behind, *blocked))
     return found
+
+
+def unread_bytes(settings: Settings, stages: Sequence[Stage]) -> int | None:
+    """Return roughly how many bytes wait for stages; None where only a session could tell."""
+    if not is_local(settings.warehouse):
+        return None
+    waiting = 0
+    for stage in stages:
+        known = progress.load(settings.warehouse, stage.table)
+        if stage.kind == "land":
+            waiting += sum(file.size for file in unread(settings, stage, known).values())
+        else:
+            directory = Path(lakehouse.location(settings, stage.inputs[0]))
+            read = known.target_version if known else None
+            log = Path(lakehouse.location(settings, stage.table)) / "_delta_log" / f"{read or 0:020}.json"
+            since = log.stat().st_mtime if read is not None and log.exists() else 0.0
+            facts = (file.stat() for file in directory.glob("*.parquet"))
+            waiting += sum(fact.st_size for fact in facts if fact.st_mtime > since)
+    return waiting
 
 
 def _latest(settings: Settings, table: str, spark: SparkSession | None) -> int:

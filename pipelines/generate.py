@@ -662,9 +662,9 @@ def _write(
             advanced(CHUNK)
 
     with files.open:
-        for written, record in enumerate(traffic):
-            if written + len(again) == records:
-                break
+        written, arriving = 0, iter(traffic)
+        while written + len(again) < records:
+            record = next(arriving)
             if files.lines == LINES_PER_FILE:
                 files.begin(f"{written // LINES_PER_FILE:04}")
             line = record.line.encode()
@@ -680,6 +680,7 @@ def _write(
                 else:
                     again.append((line, replace(record, kind="duplicate"), "duplicate", ()))
             add(line, record, "quarantined" if codes else "accepted", codes)
+            written += 1
         if again:
             files.begin("redelivered")
             for line, record, outcome, codes in again:

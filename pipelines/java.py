@@ -76,7 +76,7 @@ def ensure() -> Path:
 def _candidates() -> Iterator[Java]:
     if stated := os.environ.get("JAVA_HOME"):
         home = Path(stated)
-        if False:  # inherited from a process that called `ensure`
+        if home.parent == WRAPPERS:  # inherited from a process that called `ensure`
             home = home / "home"
         if java := _released(home, "JAVA_HOME") or _asked(home / "bin" / "java", "JAVA_HOME"):
             yield java

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.errors import EnvironmentLacking, UsageError
+from pipelines.errors import UsageError
 from pipelines.progress import Batch
 from pipelines.settings import Settings
 from pipelines.storage import is_local
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-    from expectations.contract import Column, Contract
+    from expectations.contract import Contract
 
 PROPERTIES = {
     # Consumers of a table read its changes; deletion vectors stay off so that readers without Spark see the truth.
@@ -128,9 +129,16 @@ def can_read(spark: SparkSession, settings: Settings, table: str, batch: Batch) 
     return True
 
 
-def is_empty(rows: DataFrame) -> bool:
-    """Tell from Delta's statistics alone that a filtered read of a table can hold no row: every file is skipped."""
-    return not rows.inputFiles()
+def standing(
+    spark: SparkSession, settings: Settings, table: str, bounds: SparkColumn | None = None
+) -> DataFrame | None:
+    """Return a table's rows within bounds; None where Delta's file statistics alone say that there are none."""
+    if state(spark, settings, table)[1] == 0:  # created, never written
+        return None
+    rows = read(spark, settings, table)
+    if bounds is not None:
+        rows = rows.where(bounds)
+    return rows if rows.inputFiles() else None
 
 
 def insert(settings: Settings, table: str, rows: DataFrame, contract: Contract, bounds: SparkColumn | None) -> int:
@@ -200,17 +208,19 @@ def replace_groups(settings: Settings, table: str, rows: DataFrame, groups: str 
     return _written(spark, settings, table, before)
 
 
-def append_values(
-    spark: SparkSession, settings: Settings, contract: Contract, values: Iterable[tuple[Any, ...]]
+def append_objects(
+    spark: SparkSession, settings: Settings, contract: Contract, objects: Sequence[dict[str, Any]]
 ) -> None:
-    """Append a few rows given as Python values, in the order of the contract's columns."""
-    rows = spark.createDataFrame(list(values), schema_of(contract.stored)).coalesce(1)
+    """Append a few rows given as JSON-ready objects, timestamps as ISO-8601 text.
+
+    They go to Spark as one literal: createDataFrame would start Python workers for them.
+    """
+    from pyspark.sql import functions as F
+
+    schema = f"array<struct<{', '.join(f'`{column.name}`: {column.type}' for column in contract.stored)}>>"
+    parsed = F.from_json(F.lit(json.dumps(objects)), schema, {"mode": "FAILFAST"})
+    rows = spark.range(1).select(F.inline(parsed)).coalesce(1)
     rows.write.format("delta").mode("append").save(location(settings, contract.table))
-
-
-def schema_of(columns: Iterable[Column]) -> str:
-    """Return columns as a DDL schema."""
-    return ", ".join(f"`{column.name}` {column.type}" for column in columns)
 
 
 def register(spark: SparkSession, settings: Settings, tables: Iterable[str]) -> None:
@@ -228,6 +238,10 @@ def register(spark: SparkSession, settings: Settings, tables: Iterable[str]) -> 
                 f"and run `afterlog run`, or name another warehouse with --warehouse."
             )
         spark.sql(f"CREATE DATABASE IF NOT EXISTS {table.partition('.')[0]}")
+        if spark.catalog.tableExists(
+            table
+        ):  # perhaps of another warehouse; dropping an external table drops its name only
+            spark.sql(f"DROP TABLE {table}")
         DeltaTable.createIfNotExists(spark).tableName(table).location(location(settings, table)).execute()
 
 
@@ -242,11 +256,13 @@ def _same(keys: Sequence[str]) -> SparkColumn:
 
 def _written(spark: SparkSession, settings: Settings, table: str, before: int) -> int:
     """Return the rows that the commit after version ``before`` wrote, as the commit itself counts them."""
-    from delta.tables import DeltaTable
+    if is_local(settings.warehouse):
+        commit = Path(location(settings, table)) / "_delta_log" / f"{before + 1:020}.json"
+        actions = (json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines())
+        metrics = next(action["commitInfo"]["operationMetrics"] for action in actions if "commitInfo" in action)
+    else:
+        from delta.tables import DeltaTable
 
-    latest = DeltaTable.forPath(spark, location(settings, table)).history(1).collect()[0]
-    if latest["version"] != before + 1:
-        raise EnvironmentLacking(
-            f"Another writer changed {table} during this run: let one process write to a local warehouse at a time."
-        )
-    return int(latest["operationMetrics"].get("numOutputRows", 0))
+        history = DeltaTable.forPath(spark, location(settings, table)).history().where(f"version = {before + 1}")
+        metrics = history.collect()[0]["operationMetrics"]
+    return int(metrics.get("numOutputRows", 0))

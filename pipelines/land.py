@@ -108,9 +108,9 @@ class _Landing:
         grain = list(self.contract.grain)
         if repeats:
             rows = rows.dropDuplicates(grain)
-        standing = lakehouse.read(self.spark, self.settings, self.stage.table).where(self._from(files)).select(grain)
-        if not lakehouse.is_empty(standing):
-            rows = rows.join(standing, grain, how="left_anti")
+        standing = lakehouse.standing(self.spark, self.settings, self.stage.table, self._from(files))
+        if standing is not None:
+            rows = rows.join(standing.select(grain), grain, how="left_anti")
         return read, lakehouse.insert(self.settings, self.stage.table, rows, self.contract, self._from(files))
 
     def _census(self, lines: DataFrame) -> tuple[int, bool]:

@@ -12,10 +12,16 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
 
 from pipelines.errors import EnvironmentLacking, WriterBusy
 from pipelines.settings import Settings
 from pipelines.storage import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NAME = ".lock"
 
@@ -42,6 +48,7 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
         ) from None
     try:
         _acquire(descriptor, path, settings.lock.wait_seconds)
+        _outlive(path, settings.lock.wait_seconds)
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": purpose, "since": _now()}
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode(), 0)
@@ -49,6 +56,16 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def name_jvm(settings: Settings, spark: SparkSession) -> None:
+    """Note this process's JVM beside its name, if it holds the lock: it can outlive a killed process for a moment."""
+    path = Path(settings.warehouse) / NAME
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        if facts["pid"] == os.getpid():
+            facts["jvm"] = spark.sparkContext._gateway.proc.pid
+            path.write_text(json.dumps(facts), encoding="utf-8")
 
 
 def holder(warehouse: str) -> str | None:
@@ -84,6 +101,19 @@ def _acquire(descriptor: int, path: Path, wait_seconds: float) -> None:
                 print(f"Waiting up to {wait_seconds:.0f} s for another writer: {_described(path)}.", file=sys.stderr)
                 announced = True
             time.sleep(min(0.2, left))
+
+
+def _outlive(path: Path, wait_seconds: float) -> None:
+    """Wait for the JVM of a holder that was killed: until it has noticed, it may still commit."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, psutil.NoSuchProcess):
+        jvm = psutil.Process(json.loads(path.read_text(encoding="utf-8"))["jvm"])
+        if "java" in jvm.name():
+            try:
+                jvm.wait(wait_seconds)
+            except psutil.TimeoutExpired:
+                raise WriterBusy(
+                    f"A killed writer's JVM, process {jvm.pid}, is still at work on {path.parent}: try again later."
+                ) from None
 
 
 def _described(path: Path) -> str:

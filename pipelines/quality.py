@@ -63,53 +63,43 @@ def now() -> datetime:
 
 def note(settings: Settings, stage_run: StageRun) -> None:
     """Keep a stage's counts and its gate's results until the run reports them."""
-    values = asdict(stage_run) | {"cluster": settings.cluster, "seconds": round(stage_run.seconds, 3)}
-    verdict = values.pop("verdict")
-    run = [values[column.name] for column in STAGE_RUNS.columns]
+    ran = asdict(stage_run) | {"cluster": settings.cluster, "seconds": round(stage_run.seconds, 3)}
     results = [
-        [
-            stage_run.run_id,
-            settings.cluster,
-            stage_run.table,
-            outcome["code"],
-            outcome["success"],
-            outcome["failing"],
-            outcome["candidates"],
-            outcome["failing"] / outcome["candidates"] if outcome["candidates"] else 0.0,
-            outcome["tolerance"],
-            outcome["min_failures"],
-            list(outcome["coordinates"]),
-            stage_run.finished_at,
-        ]
-        for outcome in (verdict["outcomes"] if verdict else ())
+        asdict(outcome)
+        | {
+            "run_id": stage_run.run_id,
+            "cluster": settings.cluster,
+            "table": stage_run.table,
+            "expectation": outcome.code,
+            "observed": outcome.failing / outcome.candidates if outcome.candidates else 0.0,
+            "examined_at": stage_run.finished_at,
+        }
+        for outcome in (stage_run.verdict.outcomes if stage_run.verdict else ())
     ]
     unreported = _unreported(settings)
-    unreported.append({STAGE_RUNS.table: [run], EXPECTATION_RESULTS.table: results})
+    for contract, objects in ((STAGE_RUNS, [ran]), (EXPECTATION_RESULTS, results)):
+        names = [column.name for column in contract.columns]
+        unreported[contract.table] += [{name: one[name] for name in names} for one in objects]
     storage.write_text(settings.warehouse, UNREPORTED, json.dumps(unreported, default=datetime.isoformat))
 
 
 def report(spark: SparkSession, settings: Settings) -> None:
     """Append what is unreported to the quality tables."""
     unreported = _unreported(settings)
-    if not unreported:
+    if not any(unreported.values()):
         return
     for contract in QUALITY:
-        timestamps = [place for place, column in enumerate(contract.columns) if column.type == "timestamp"]
-        rows = [row for noted in unreported for row in noted[contract.table]]
-        for row in rows:
-            for place in timestamps:
-                row[place] = datetime.fromisoformat(row[place])
-        if rows:
-            lakehouse.append_values(spark, settings, contract, (tuple(row) for row in rows))
-    storage.write_text(settings.warehouse, UNREPORTED, "[]")
+        if objects := unreported[contract.table]:
+            lakehouse.append_objects(spark, settings, contract, objects)
+    storage.write_text(settings.warehouse, UNREPORTED, "{}")
 
 
 def waiting(settings: Settings) -> bool:
     """Tell whether an earlier run was killed before it reported."""
-    return bool(_unreported(settings))
+    return any(_unreported(settings).values())
 
 
-def _unreported(settings: Settings) -> list[dict[str, list[list[Any]]]]:
+def _unreported(settings: Settings) -> dict[str, list[dict[str, Any]]]:
     text = storage.read_text(settings.warehouse, UNREPORTED)
-    noted: list[dict[str, list[list[Any]]]] = json.loads(text) if text else []
-    return noted
+    noted: dict[str, list[dict[str, Any]]] = json.loads(text) if text else {}
+    return {contract.table: noted.get(contract.table, []) for contract in QUALITY}

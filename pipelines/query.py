@@ -45,7 +45,9 @@ JSON_OPTIONS = {
     "timestampNTZFormat": TIME_FORMATS["timestamp_ntz"],
 }
 
-ACTING_NODES = ("InsertIntoDir", "Call", "UnresolvedExecuteImmediate")  # what acts, but is no Command to Spark
+ACTING_NODES = re.compile(
+    r"Call|InsertIntoDir|\w*ExecuteImmediate|\w+Statement"
+)  # what acts, but is no Command to Spark
 NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal")
 
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
@@ -178,6 +180,7 @@ def rows_of(spark: SparkSession, settings: Settings, text: str, values: Mapping[
 
     Raises UsageError: a statement that writes, cannot be read, or names what is not there.
     """
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
@@ -188,20 +191,20 @@ def rows_of(spark: SparkSession, settings: Settings, text: str, values: Mapping[
         return spark.sql(text, args=dict(values))
     except PySparkException as error:
         raise UsageError(_sentence(error)) from None
+    except Py4JJavaError as error:  # Delta's own errors
+        text = str(error.java_exception.getMessage())
+        raise UsageError(f"The statement cannot be answered: {_visible(_plain(text))}") from None
 
 
 def _shows_catalog(spark: SparkSession, text: str) -> bool:
     """Refuse what Spark's own parser reads as more than a query; return whether it is a SHOW command."""
     jvm: Any = spark.sparkContext._jvm
     plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
-    logical = "org.apache.spark.sql.catalyst.plans.logical"
-    command = jvm.java.lang.Class.forName(f"{logical}.Command")
-    statement = jvm.java.lang.Class.forName(f"{logical}.ParsedStatement")
+    command = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.plans.logical.Command")
     nodes = [plan]
     for node in nodes:
         name = str(node.getClass().getSimpleName())
-        reads = name.startswith(READING_COMMANDS)
-        if name in ACTING_NODES or (not reads and (command.isInstance(node) or statement.isInstance(node))):
+        if ACTING_NODES.fullmatch(name) or (command.isInstance(node) and not name.startswith(READING_COMMANDS)):
             raise UsageError(
                 "afterlog sql only reads (SELECT, WITH, VALUES, SHOW, DESCRIBE, EXPLAIN): tables are written by "
                 "`afterlog run` and `afterlog requeue`."
@@ -244,9 +247,13 @@ def _sentence(error: PySparkException) -> str:
         return f"There is no table {table}; there are {', '.join(TABLES)}."
     if condition == "UNBOUND_SQL_PARAMETER":
         return f"The statement needs a value for :{named.get('name')}: give --param {named.get('name')}=VALUE."
-    text = re.sub(r"^\[[A-Z0-9_.]+\] ", "", str(error)).partition("\n")[0]
-    text = re.sub(r"\s*SQLSTATE: \w+(?:; ?)?", " ", text).strip(" ;")
-    return f"The statement cannot be answered: {_visible(text)}"
+    return f"The statement cannot be answered: {_visible(_plain(str(error)))}"
+
+
+def _plain(text: str) -> str:
+    """Return the first line of Spark's message without its codes."""
+    text = re.sub(r"^\[[A-Z0-9_.]+\] ", "", text.strip()).partition("\n")[0]
+    return re.sub(r"\s*SQLSTATE: \w+(?:; ?)?", " ", text).strip(" ;")
 
 
 def write(rows: DataFrame, form: str, out: TextIO, *, width: int | None = None) -> int:
@@ -262,6 +269,7 @@ def write(rows: DataFrame, form: str, out: TextIO, *, width: int | None = None) 
 
     Raises UsageError: the statement fails on a row; or as JSON, two columns have one name.
     """
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     written = 0
@@ -273,8 +281,9 @@ def write(rows: DataFrame, form: str, out: TextIO, *, width: int | None = None) 
     except BrokenPipeError:
         if out is sys.stdout:  # else Python complains when it flushes at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except PySparkException as error:
-        condition = error.getCondition() or type(error).__name__
+    except (PySparkException, Py4JJavaError) as error:  # their texts may quote a value of a row
+        named = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", str(error))
+        condition = named[1] if named else "an error of Spark's"
         raise UsageError(f"The statement fails on some row with {condition}: guard it, as try_cast does.") from None
     return written
 

@@ -51,8 +51,8 @@ def requeue(spark: SparkSession, settings: Settings, stage: Stage) -> Requeued:
         lakehouse.ensure(spark, settings, contract)
     started_at, run_id = quality.now(), new_run_id()
     assert stage.quarantine is not None
-    quarantined = lakehouse.read(spark, settings, stage.quarantine)
-    if lakehouse.is_empty(quarantined):
+    quarantined = lakehouse.standing(spark, settings, stage.quarantine)
+    if quarantined is None:
         return Requeued(0, 0, None)
     rows = lakehouse.read(spark, settings, stage.inputs[0]).join(quarantined.select(*ROW), [*ROW], how="left_semi")
     split = Split.of(settings, stage, rows, run_id, started_at)

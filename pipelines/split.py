@@ -111,12 +111,9 @@ class Split:
         """Return, cached, the candidates that duplicates, conflicts or earlier runs decide; None if there are none."""
         standing = None
         if self.census.bounds is not None:
-            rows = lakehouse.read(self.spark, self.settings, self.contract.table).where(self.census.bounds)
-            standing = None if lakehouse.is_empty(rows) else rows
+            standing = lakehouse.standing(self.spark, self.settings, self.contract.table, self.census.bounds)
         quarantine = lakehouse.quarantine_contract(self.contract)
-        quarantined: DataFrame | None = lakehouse.read(self.spark, self.settings, quarantine.table)
-        if quarantined is not None and lakehouse.is_empty(quarantined):
-            quarantined = None
+        quarantined = lakehouse.standing(self.spark, self.settings, quarantine.table)
         if standing is None and quarantined is None and not self.census.repeats:
             return None
         return decided(self.candidates, self.contract, standing, quarantined).persist()

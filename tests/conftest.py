@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def spark() -> Iterator[SparkSession]:
     from pipelines.session import spark_session
 
-    with spark_session(load(spark={"spark.master": "local[2]"})) as session:
+    with spark_session(load(spark={"spark.master": "local[2]"}), brisk=True) as session:
         yield session
 
 

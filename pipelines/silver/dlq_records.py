@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from expectations.rules import INT32, INT64
 from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC
 from pipelines import headers
+from pipelines.plan import computed_once
 from pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         "required_profile": _required_profile(settings),
     }
     values |= {field: F.col(f"{field}_text") for field in headers.FIELDS if field not in values}
-    return decoded.select(*(values.get(column.name, F.col(column.name)).alias(column.name) for column in CONTRACT.columns))
+    known = {"dlq_topic": "topic"}
+    return decoded.select(*(computed_once(values.get(column.name, F.col(column.name))).alias(column.name) for column in CONTRACT.columns))
 
 
 def _inferred_disposition() -> Column:

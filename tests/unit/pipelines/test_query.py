@@ -17,7 +17,7 @@ import pytest
 from expectations.gold.dlq_summary import CONTRACT as SUMMARY
 from pipelines import lakehouse, query
 from pipelines.errors import UsageError
-from pipelines.settings import Settings
+from pipelines.settings import Settings, load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,26 +100,28 @@ def test_a_statement_comes_from_an_argument_or_a_file(tmp_path: Path) -> None:
         query.text_of(None, file)
 
 
+@pytest.fixture(scope="module")
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A warehouse in which gold alone exists, with one row."""
+    directory = tmp_path_factory.mktemp("query")
+    settings = load(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"))
+    at = datetime(2026, 11, 21, 1, 30, tzinfo=UTC)
+    lakehouse.ensure(spark, settings, SUMMARY)
+    row = ("default", at.replace(minute=0), "dlq.orders", "orders", "orders-workers", None, 3, 2, 0, 5, at, at)
+    lakehouse.append_values(spark, settings, SUMMARY, [row])
+    return settings
+
+
 @pytest.fixture
-def ask(spark: SparkSession, settings: Settings) -> Callable[..., str]:
+def ask(spark: SparkSession, warehouse: Settings) -> Callable[..., str]:
     def asked(text: str, form: str = "json", width: int | None = None, **values: query.Parameter) -> str:
         out = io.StringIO()
-        query.write(query.rows_of(spark, settings, text, NOW | values), form, out, width=width)
+        query.write(query.rows_of(spark, warehouse, text, NOW | values), form, out, width=width)
         return out.getvalue()
 
     return asked
 
 
-@pytest.fixture
-def summarised(spark: SparkSession, settings: Settings) -> None:
-    """A warehouse with one row in gold."""
-    at = datetime(2026, 11, 21, 1, 30, tzinfo=UTC)
-    lakehouse.ensure(spark, settings, SUMMARY)
-    row = ("default", at.replace(minute=0), "dlq.orders", "orders", "orders-workers", None, 3, 2, 0, 5, at, at)
-    lakehouse.append_values(spark, settings, SUMMARY, [row])
-
-
-@pytest.mark.usefixtures("summarised")
 def test_tables_of_the_warehouse_answer_by_name(ask: Callable[..., str]) -> None:
     text = (
         "select record_count, disposition, first_routed_at from gold.dlq_summary where hour < :now and dlq_topic = :t"
@@ -133,7 +135,7 @@ def test_tables_of_the_warehouse_answer_by_name(ask: Callable[..., str]) -> None
     assert ask(text, t="' or true or dlq_topic = '") == ""
     assert json.loads(ask("show tables in gold"))["tableName"] == "dlq_summary"
     assert json.loads(ask("describe gold.dlq_summary").splitlines()[0])["col_name"] == "cluster"
-    assert json.loads(ask("describe history gold.dlq_summary").splitlines()[-1])["version"] == 0
+    assert [json.loads(line)["version"] for line in ask("describe history gold.dlq_summary").splitlines()] == [1, 0]
     assert "Scan" in ask("explain select * from gold.dlq_summary")
     assert json.loads(ask("from gold.dlq_summary |> select hour"))["hour"] == "2026-11-21T01:00:00.000000Z"
 
@@ -146,7 +148,6 @@ def test_freshness_is_made_when_a_statement_names_it(ask: Callable[..., str]) ->
     assert rows[0]["blocked_since"] is None
 
 
-@pytest.mark.usefixtures("summarised")
 @pytest.mark.parametrize(
     "text",
     [
@@ -177,7 +178,6 @@ def test_what_writes_is_refused(text: str, ask: Callable[..., str]) -> None:
     assert json.loads(ask("select count(*) as n from gold.dlq_summary")) == {"n": 1}
 
 
-@pytest.mark.usefixtures("summarised")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -207,7 +207,8 @@ def test_what_cannot_be_answered_is_one_sentence(text: str, said: str, ask: Call
 
 TYPES = """
   select
-    9223372036854775807L as big, 1.50BD as dec, double('NaN') as nan, X'00ff' as bin, timestamp'2026-11-21 02:00:00.123Z' as at,
+    9223372036854775807L as big, 1.50BD as dec, double('NaN') as nan, X'00ff' as bin,
+    timestamp'2026-11-21 02:00:00.123Z' as at,
     timestamp_ntz'2026-11-21 02:00:00' as local, date'2026-11-21' as day, array(1, null) as list,
     named_struct('a', cast(null as int), 'b', X'ff') as thing, cast(null as string) as nothing, 'a"b,c\\nd' as text
 """
@@ -254,16 +255,17 @@ def test_csv_is_rfc_4180_and_tells_null_from_empty(ask: Callable[..., str]) -> N
 
 def test_a_table_is_aligned_and_hides_nothing(ask: Callable[..., str]) -> None:
     text = ask(
-        "select * from values ('a', 7, null), ('日本\u202e', 12345, 'two\\nlines'), ('\\u001b[31mred', -1, '') as t(name, n, note)",
+        "select * from values ('a', 7, null), ('日本\u202e', 12345, 'two\\nlines'), ('\\u001b[31mred', -1, '') "
+        "as t(name, n, note)",
         "table",
     )
 
     assert text.splitlines() == [
-        "name               n  note",
-        "─────────────  ─────  ──────────",
-        "a                  7  NULL",
-        "日本\\u202e     12345  two\\nlines",
-        "\\x1b[31mred       -1",
+        "name             n  note",
+        "───────────  ─────  ──────────",
+        "a                7  NULL",
+        "日本\\u202e   12345  two\\nlines",
+        "\\x1b[31mred     -1",
     ]
 
 
@@ -282,6 +284,14 @@ def test_json_shows_no_control_characters(ask: Callable[..., str]) -> None:
 
     assert line == '{"a":"\\u202e\\u009b\\udb40\\udc41ö"}\n'
     assert json.loads(line) == {"a": "\u202e\u009b\U000e0041ö"}
+
+
+def test_a_name_follows_the_warehouse(spark: SparkSession, ask: Callable[..., str], tmp_path: Path) -> None:
+    other = load(warehouse=str(tmp_path))
+    lakehouse.ensure(spark, other, SUMMARY)
+
+    assert query.rows_of(spark, other, "select * from gold.dlq_summary", NOW).collect() == []
+    assert ask("select record_count from gold.dlq_summary") == '{"record_count":3}\n'
 
 
 def test_rows_arrive_one_partition_after_the_other(spark: SparkSession) -> None:

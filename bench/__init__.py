@@ -1,0 +1,1 @@
+"""Benchmarks: each pair in one run, shown as ratios."""

@@ -1,0 +1,55 @@
+"""The same jobs written by hand in Spark, without contract, gate, quarantine, counts or safety after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from expectations.contract import contract_of
+from pipelines.settings import Settings
+from pipelines.summarise import select_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+def landing_to_gold(spark: SparkSession, settings: Settings, warehouse: Path) -> None:
+    """Land, decode, drop repeated grains and summarise: three tables, each read from the one before."""
+    from pyspark.sql import functions as F
+
+    from pipelines.bronze import dlq_records as bronze
+    from pipelines.silver import dlq_records as silver
+
+    files = [str(path) for path in sorted(settings.landing_of("dlq").glob("*.jsonl"))]
+    lines = spark.read.option("lineSep", "\n").text(files)
+    lines = lines.select(
+        F.col("_metadata.file_name").alias("_source"),
+        F.col("value").cast("binary").alias("line"),
+        F.lit(None).cast("string").alias("damage"),
+    )
+    landed = bronze.parse(lines, settings).withColumns({"_ingested_at": F.current_timestamp(), "_run_id": F.lit("1")})
+    write(landed, warehouse / "bronze")
+
+    contract = contract_of("silver.dlq_records")
+    decoded = silver.transform(spark.read.format("delta").load(str(warehouse / "bronze")), settings)
+    typed = decoded.where("header_profile IS NOT NULL").dropDuplicates(list(contract.grain))
+    write(typed.select([column.name for column in contract.stored]), warehouse / "silver")
+
+    dead_lettered = spark.read.format("delta").load(str(warehouse / "silver"))
+    write(spark.sql(select_of("gold.dlq_summary"), dlq_records=dead_lettered), warehouse / "gold")
+
+
+def two_pass_split(candidates: DataFrame, checks: Sequence[tuple[str, Column]], warehouse: Path) -> None:
+    """Split by an array of the codes of broken checks, in one pass for each side."""
+    from pyspark.sql import functions as F
+
+    codes = [F.when(F.coalesce(broken, F.lit(False)), F.lit(code)) for code, broken in checks]
+    judged = candidates.withColumn("violations", F.array_compact(F.array(*codes)))
+    write(judged.where(F.size("violations") == 0).drop("violations"), warehouse / "accepted")
+    write(judged.where(F.size("violations") > 0), warehouse / "quarantined")
+
+
+def write(rows: DataFrame, path: Path) -> None:
+    """Append rows to a Delta table."""
+    rows.write.format("delta").mode("append").save(str(path))

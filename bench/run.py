@@ -1,0 +1,361 @@
+"""``make bench``: what contracts cost, what a run costs, as ratios of things measured in the same process.
+
+Prints a table and writes ``bench/results/<benchmark>.json``. ``--only NAME`` runs one, ``--scale 0.1`` shrinks all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench import peers
+from expectations.contract import Column, Contract
+from expectations.rules import at_least, between, is_true, matches, not_null, one_of
+from pipelines import lakehouse, lock, runner
+from pipelines.catalog import CATALOG, stages
+from pipelines.collapse import Census
+from pipelines.generate import generate
+from pipelines.session import spark_session
+from pipelines.settings import ROOT, Settings, load
+from pipelines.split import Split
+from pipelines.summarise import Summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RESULTS = ROOT / "bench" / "results"
+
+
+@dataclass
+class Finding:
+    """One measured figure, and the target that it is held against."""
+
+    name: str
+    value: float
+    unit: str
+    target: str = ""
+    met: bool | None = None
+    parts: dict[str, Any] = field(default_factory=dict)
+
+
+class Bench:
+    """A session, a scratch directory and the figures found so far."""
+
+    def __init__(self, spark: SparkSession, scratch: Path, scale: float) -> None:
+        """Keep what the benchmarks share; ``scale`` multiplies the numbers of records."""
+        self.spark = spark
+        self.scratch = scratch
+        self.scale = scale
+        self.findings: list[Finding] = []
+
+    def settings(self, name: str) -> Settings:
+        """Return settings with a warehouse and a landing of their own."""
+        place = self.scratch / name
+        return load(warehouse=str(place / "warehouse"), landing=str(place / "landing"))
+
+    def records(self, count: int) -> int:
+        """Return a number of records, scaled."""
+        return max(100, int(count * self.scale))
+
+    def found(self, name: str, value: float, unit: str, target: float | None = None, **parts: Any) -> None:
+        """Keep a figure; a target is the most it should be."""
+        met = None if target is None else value <= target
+        self.findings.append(Finding(name, value, unit, "" if target is None else f"<= {target:g} {unit}", met, parts))
+
+    def run(self, settings: Settings, feed: str = "dlq") -> float:
+        """Run a feed's stages once; return the seconds, locks included."""
+        began = time.perf_counter()
+        with lock.writer(settings, "bench"):
+            done = runner.run(self.spark, settings, stages(feed))
+        seconds = time.perf_counter() - began
+        if any(stage_run.status == "broken" for stage_run in done):
+            raise RuntimeError("a gate broke: the benchmark measures nothing")
+        return seconds
+
+    def warm_up(self) -> None:
+        """Let the JVM compile both sides before anything is measured."""
+        settings = self.settings("warm-up")
+        generate(self.records(20_000), 7, Path(settings.landing))
+        self.run(settings)
+        peers.landing_to_gold(self.spark, settings, self.scratch / "warm-up-peer")
+
+
+@contextmanager
+def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
+    """Add up the seconds spent in a method while the block runs."""
+    method = getattr(owner, name)
+
+    def timing(*arguments: Any, **named: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return method(*arguments, **named)
+        finally:
+            spent[name] = spent.get(name, 0.0) + time.perf_counter() - began
+
+    setattr(owner, name, timing)
+    try:
+        yield
+    finally:
+        setattr(owner, name, method)
+
+
+def pipeline(bench: Bench) -> None:
+    """Landing to gold with contracts, gates and quarantine, against the same jobs by hand without any."""
+    count, ratios, shares, ours, theirs = bench.records(1_000_000), [], [], [], []
+    generated = bench.settings("pipeline")
+    generate(count, 1, Path(generated.landing))
+    for attempt in range(3):
+        settings = generated.model_copy(update={"warehouse": str(bench.scratch / f"pipeline-{attempt}")})
+        gates: dict[str, float] = {}
+        with timed(Split, "gate", gates), timed(Summary, "gate", gates):
+            ours.append(bench.run(settings))
+        began = time.perf_counter()
+        peers.landing_to_gold(bench.spark, settings, bench.scratch / f"peer-{attempt}")
+        theirs.append(time.perf_counter() - began)
+        ratios.append(ours[-1] / theirs[-1])
+        shares.append(gates["gate"] / ours[-1])
+        shutil.rmtree(settings.warehouse)
+        shutil.rmtree(bench.scratch / f"peer-{attempt}")
+    parts = {"records": count, "seconds": ours, "by_hand_seconds": theirs}
+    bench.found("landing to gold / by hand without contracts", median(ratios), "x", 1.4, **parts)
+    bench.found("share of the gates in it", 100 * median(shares), "%", 20.0)
+    bench.found("records per second, landing to gold", count / median(ours), "records/s")
+
+
+RULES = (
+    not_null(),
+    at_least(0),
+    between(0, 10_000_000),
+    is_true("even_or_odd", "abs(c0) % 2 IN (0, 1)"),
+)
+CANDIDATES = Contract(
+    table="silver.bench",
+    description="Twelve rules over eight columns.",
+    columns=(
+        *(Column(name, "string", name) for name in ("_source", "_bronze_id")),
+        Column("c0", "bigint", "a number", RULES),
+        Column("c1", "bigint", "a number", (not_null(), between(0, 99))),
+        Column("c2", "string", "a name", (not_null(), matches("word", r"\A[a-z]{1,12}\z"))),
+        Column("c3", "string", "a kind", (not_null(), one_of("red", "green", "blue"))),
+        Column("c4", "string", "a payload", (not_null(), is_true("long", "length(c4) >= 32"))),
+    ),
+    grain=("c0",),
+)
+
+
+def split(bench: Bench) -> None:
+    """Split and gate candidates by 12 rules, against a two-pass split by hand."""
+    count, settings = bench.records(2_000_000), bench.settings("split")
+    candidates = candidates_of(bench.spark, count, bench.scratch / "candidates")
+    lakehouse.ensure(bench.spark, settings, CANDIDATES)
+    lakehouse.ensure(bench.spark, settings, lakehouse.quarantine_contract(CANDIDATES))
+    checks = [(rule.code, rule.broken()) for rule in CANDIDATES.rules]
+    contract = CANDIDATES.with_gate(1.0, None)
+    judged = candidates.withColumn("_broken_rules", contract.broken_rules())
+    ours, theirs, gates = [], [], []
+    for attempt in range(4):
+        began = time.perf_counter()
+        batch = Split(bench.spark, settings, contract, judged, Census(count, repeats=False, bounds=None))
+        verdict = batch.gate("bench")
+        gates.append(time.perf_counter() - began)
+        rows = next(outcome.failing for outcome in verdict.outcomes if outcome.code == "row.no_violations")
+        batch.write(rows)
+        ours.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        peers.two_pass_split(candidates, checks, bench.scratch / f"two-pass-{attempt}")
+        theirs.append(time.perf_counter() - began)
+        for table in (CANDIDATES.table, "quarantine.bench"):
+            shutil.rmtree(lakehouse.location(settings, table))
+        lakehouse.ensure(bench.spark, settings, CANDIDATES)
+        lakehouse.ensure(bench.spark, settings, lakehouse.quarantine_contract(CANDIDATES))
+    ratios = [mine / peer for mine, peer in zip(ours[1:], theirs[1:], strict=True)]
+    parts = {"candidates": count, "rules": len(checks), "seconds": ours[1:], "by_hand_seconds": theirs[1:]}
+    bench.found("split and gate / two-pass split by hand", median(ratios), "x", 1.1, **parts, gate_seconds=gates[1:])
+
+
+def candidates_of(spark: SparkSession, count: int, path: Path) -> DataFrame:
+    """Write candidates, 2 % of them bad, and return them as read from disk."""
+    from pyspark.sql import functions as F
+
+    number = F.col("id")
+    rows = spark.range(0, count, 1, 4).select(
+        F.lit("bench").alias("_source"),
+        F.sha2(number.cast("string"), 256).alias("_bronze_id"),
+        F.when(number % 100 == 1, -number).otherwise(number).alias("c0"),
+        (number % 100).alias("c1"),
+        F.when(number % 200 == 3, F.lit("9bad")).otherwise(F.lit("word")).alias("c2"),
+        F.element_at(F.array(F.lit("red"), F.lit("green"), F.lit("blue")), (number % 3 + 1).cast("int")).alias("c3"),
+        F.when(number % 200 != 5, F.sha2((number + 1).cast("string"), 256)).alias("c4"),
+    )
+    peers.write(rows, path)
+    return spark.read.format("delta").load(str(path))
+
+
+def nothing_new(bench: Bench) -> None:
+    """A run with nothing new: in a warm session, and as a command from a cold start."""
+    settings = bench.settings("nothing-new")
+    generate(bench.records(1_000), 3, Path(settings.landing))
+    bench.run(settings)
+    bench.found("run with nothing new, warm session", median(bench.run(settings) for _ in range(5)), "s", 3.0)
+    command = ["run", "--warehouse", settings.warehouse, "--landing", settings.landing]
+    bench.found("afterlog run with nothing new, as a command", cold(command), "s", 3.0)
+
+
+def increment(bench: Bench) -> None:
+    """1,000 new records onto 5,000,000, against the same onto none."""
+    large, onto = bench.settings("onto-many"), bench.records(5_000_000)
+    generate(onto, 5, Path(large.landing))
+    bench.run(large)
+    many, none = [], []
+    for batch in range(1, 4):
+        generate(1_000, 5, Path(large.landing), batch=batch)
+        many.append(bench.run(large))
+        small = bench.settings(f"onto-none-{batch}")
+        generate(1_000, 5 + batch, Path(small.landing))
+        for contract in runner.contracts():
+            lakehouse.ensure(bench.spark, small, contract)
+        none.append(bench.run(small))
+    parts = {"onto": onto, "seconds": many, "onto_none_seconds": none}
+    bench.found("1,000 records onto many / onto none", median(many) / median(none), "x", 2.0, **parts)
+
+
+def jobs(bench: Bench) -> None:
+    """Spark jobs per stage, and of a gate by its number of rules."""
+    settings = bench.settings("jobs")
+    tracker = bench.spark.sparkContext.statusTracker()
+    generate(bench.records(5_000), 4, Path(settings.landing))
+    with lock.writer(settings, "bench"):
+        for stage in CATALOG:
+            bench.spark.sparkContext.setJobGroup(stage.table, stage.table)
+            runner.run(bench.spark, settings, [stage])
+            bench.found(f"Spark jobs, {stage.table}", len(tracker.getJobIdsForGroup(stage.table)), "jobs")
+    from expectations import suite
+
+    candidates = candidates_of(bench.spark, 1_000, bench.scratch / "few")
+    counts = {}
+    for rules in (RULES[:2], RULES * 6):
+        numbered = tuple(at_least(-10 - place) if place >= len(RULES) else rule for place, rule in enumerate(rules))
+        contract = Contract("silver.bench", "bench", (Column("c0", "bigint", "a number", numbered),), ("c0",))
+        group = f"{len(numbered)} rules"
+        bench.spark.sparkContext.setJobGroup(group, group)
+        suite.gate(candidates, contract, run_id="bench", store=None)
+        counts[len(numbered)] = len(tracker.getJobIdsForGroup(group))
+    bench.spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    few, many = counts.values()
+    bench.found("Spark jobs of a gate, many rules - few", many - few, "jobs", 0.0, jobs_by_rules=counts)
+
+
+def memory(bench: Bench) -> None:
+    """Peak memory of ``afterlog run`` over a million records, JVM and Python together."""
+    settings = bench.settings("memory")
+    generate(bench.records(1_000_000), 6, Path(settings.landing))
+    command = [afterlog(), "run", "--warehouse", settings.warehouse, "--landing", settings.landing]
+    import psutil
+
+    process, peak = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL), 0
+    while process.poll() is None:
+        try:
+            family = [process, *process.children(recursive=True)]
+            peak = max(peak, sum(member.memory_info().rss for member in family))
+        except psutil.NoSuchProcess:
+            pass
+        time.sleep(0.2)
+    if process.returncode:
+        raise RuntimeError(f"afterlog run ended with {process.returncode}")
+    bench.found("peak memory, 1,000,000 records", peak / 2**30, "GiB", 4.0)
+
+
+def query(bench: Bench) -> None:
+    """``afterlog sql "select 1"`` from a cold start."""
+    bench.found('afterlog sql "select 1", cold', cold(["sql", "select 1"]), "s")
+
+
+def demo(bench: Bench) -> None:
+    """``make demo`` once set up, in a copy of the project."""
+    copy = bench.scratch / "demo"
+    ignored = shutil.ignore_patterns(".venv", ".jars", ".git", "warehouse", "landing", ".airflow", ".cache")
+    shutil.copytree(ROOT, copy, ignore=ignored)
+    for name in (".venv", ".jars"):
+        if (ROOT / name).exists():
+            (copy / name).symlink_to(ROOT / name)
+    began = time.perf_counter()
+    environment = os.environ | {"PYTHONPATH": str(copy)}
+    subprocess.run(
+        [sys.executable, "-m", "pipelines.demo"], cwd=copy, env=environment, check=True, stdout=subprocess.DEVNULL
+    )
+    bench.found("make demo, once set up", (time.perf_counter() - began) / 60, "min", 5.0)
+
+
+def cold(command: list[str]) -> float:
+    """Return the median seconds of three cold starts of a command."""
+    spent = []
+    for _ in range(3):
+        began = time.perf_counter()
+        subprocess.run([afterlog(), *command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        spent.append(time.perf_counter() - began)
+    return median(spent)
+
+
+def afterlog() -> str:
+    """Return the command of this environment."""
+    return str(Path(sys.executable).with_name("afterlog"))
+
+
+BENCHMARKS: dict[str, Callable[[Bench], None]] = {
+    one.__name__: one for one in (nothing_new, jobs, split, pipeline, increment, memory, query, demo)
+}
+
+
+def show(findings: list[Finding]) -> None:
+    """Print the figures."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name, justify in (("what", "left"), ("measured", "right"), ("target", "left"), ("", "left")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for one in findings:
+        verdict = "" if one.met is None else "met" if one.met else "missed"
+        table.add_row(one.name, f"{one.value:,.2f} {one.unit}", one.target, verdict)
+    Console().print(table)
+
+
+def main() -> None:
+    """Run the benchmarks and leave their results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", choices=sorted(BENCHMARKS), help="run one benchmark")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiply the numbers of records")
+    arguments = parser.parse_args()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "scale": arguments.scale}
+    shown: list[Finding] = []
+    with tempfile.TemporaryDirectory(prefix="afterlog-bench-") as scratch:
+        settings = load(spark={"spark.master": "local[2]", "spark.driver.memory": "2g"})
+        with spark_session(settings) as spark:
+            bench = Bench(spark, Path(scratch), arguments.scale)
+            bench.warm_up()
+            for name in arguments.only or BENCHMARKS:
+                print(f"{name} ...", file=sys.stderr, flush=True)
+                bench.findings = []
+                BENCHMARKS[name](bench)
+                findings = [one.__dict__ for one in bench.findings]
+                (RESULTS / f"{name}.json").write_text(json.dumps({**machine, "findings": findings}, indent=2) + "\n")
+                shown += bench.findings
+    show(shown)
+
+
+if __name__ == "__main__":
+    main()

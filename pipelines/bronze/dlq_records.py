@@ -1,0 +1,37 @@
+"""landing/dlq -> bronze.dlq_records: a row per line, its record's parts as bytes, or the line itself and an error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations.bronze.dlq_records import CONTRACT
+from pipelines.settings import Settings
+from pipelines.sources import captures
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ADDED_BY_THE_RUN = ("_ingested_at", "_run_id")
+
+
+def parse(lines: DataFrame, settings: Settings) -> DataFrame:
+    """Return the contract's columns, without those that the run adds, for the lines of landed files.
+
+    A row about a damaged file has no line: it is known by its file and what is wrong with it.
+    """
+    about_the_file = F.concat_ws("\n", "_source", "damage").cast("binary")
+    values = {
+        "_bronze_id": F.sha2(F.coalesce(F.col("line"), about_the_file), 256),
+        "cluster": F.lit(settings.cluster),
+        "topic_id": F.lit(None).cast("string"),
+        "raw": F.when(F.col("error").isNotNull(), F.col("line")),
+    }
+    return captures.records(lines).select(
+        *(
+            values.get(column.name, F.col(column.name)).alias(column.name)
+            for column in CONTRACT.columns
+            if column.name not in ADDED_BY_THE_RUN
+        )
+    )

@@ -1,0 +1,413 @@
+"""What is wrong with this machine, the settings and the warehouse, and how to mend it; starts no JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pipelines import airflow_home, jars, java, lakehouse, lock, progress, quality, runner, session, storage
+from pipelines.catalog import CATALOG, FEEDS, stages
+from pipelines.errors import AfterlogError
+from pipelines.land import unread
+from pipelines.progress import Progress
+from pipelines.settings import ROOT, Settings
+from pipelines.stage import Stage
+
+State = Literal["well", "mind", "blocked", "lacking"]
+
+SPARE_BYTES = 2 << 30
+LEAST_BYTES = 200 << 20
+
+_COLOURS = {"well": "green", "mind": "yellow", "blocked": "bold red", "lacking": "bold red"}
+# Variables that are no settings: of set-up, of the command line, of the DAGs.
+_OTHER_VARIABLES = {"SETTINGS", "CACHE", "MAVEN", "DEBUG", "PORT", "COMMAND", "ON_FAILURE"}
+_CONNECTORS = {"s3": "hadoop-aws", "s3a": "hadoop-aws", "s3n": "hadoop-aws", "abfs": "hadoop-azure"}
+_CONNECTORS |= {"abfss": "hadoop-azure", "gs": "gcs-connector"}
+_SINGLE_DRIVER = "S3SingleDriverLogStore"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding: ``mind`` passes, ``blocked`` is a broken contract or table, ``lacking`` a fault of the machine."""
+
+    name: str
+    state: State
+    finding: str
+    remedy: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True where nothing has to be mended before the next run."""
+        return self.state in ("well", "mind")
+
+
+def diagnose(settings: Settings) -> list[Check]:
+    """Return every finding, from the machine to the tables; a check that itself fails is a finding."""
+    checks: list[Check] = []
+    examinations: tuple[tuple[str, Callable[[Settings], Iterable[Check]]], ...] = (
+        ("Java", _java),
+        ("Python packages", _packages),
+        ("JVM jars", _jars),
+        ("settings", _settings),
+        ("disk", _disk),
+        ("landing", _landing),
+        ("writer's lock", _lock),
+        ("log store", _log_store),
+        ("tables", _tables),
+        ("quality reports", _quality),
+        ("Airflow", _airflow),
+    )
+    for name, examine in examinations:
+        try:
+            checks += examine(settings)
+        except AfterlogError as error:
+            checks.append(Check(name, "lacking", str(error)))
+        except (OSError, ValueError) as error:
+            checks.append(Check(name, "lacking", f"It cannot be examined: {error}", "Mend that and ask again."))
+    return checks
+
+
+def exit_code(checks: Iterable[Check]) -> int:
+    """Return 0 where all is well, 3 where the environment lacks something, else 1."""
+    states = {check.state for check in checks}
+    return 3 if "lacking" in states else 1 if "blocked" in states else 0
+
+
+def show(checks: Sequence[Check], as_json: bool = False) -> None:
+    """Print the findings as a table, or as one JSON object a line."""
+    if as_json:
+        for check in checks:
+            print(json.dumps(asdict(check)))
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("check", "state", "finding"):
+        table.add_column(name, no_wrap=name != "finding", overflow="fold")
+    for check in checks:
+        finding = Text(_printable(check.finding))
+        if check.remedy:
+            finding.append(f"\n{_printable(check.remedy)}", style="bold")
+        table.add_row(Text(_printable(check.name)), Text(check.state, style=_COLOURS[check.state]), finding)
+    Console().print(table)
+
+
+def _printable(text: str) -> str:
+    """Escape what could move a terminal's cursor: names of files and topics are not to be trusted."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def _java(settings: Settings) -> Iterator[Check]:
+    found = java.find()
+    yield Check("Java", "well", f"Java {found.version}, from {found.source}: {found.home}")
+
+
+def _packages(settings: Settings) -> Iterator[Check]:
+    try:
+        pinned = [re.match(r"([\w.-]+)==([^;\s]+)", line) for line in requires("afterlog") or ()]
+    except PackageNotFoundError:
+        yield Check("Python packages", "lacking", "Afterlog is not installed here.", "Run `make setup`.")
+        return
+    found = {}
+    for pin in filter(None, pinned):
+        try:
+            found[pin[1]] = version(pin[1])
+        except PackageNotFoundError:
+            found[pin[1]] = "missing"
+        if found[pin[1]] != pin[2]:
+            finding = f"{pin[1]} is {found[pin[1]]}, not {pin[2]}."
+            yield Check("Python packages", "lacking", finding, "Run `make setup`.")
+    if all(found[pin[1]] == pin[2] for pin in pinned if pin):
+        yield Check("Python packages", "well", ", ".join(f"{name} {number}" for name, number in sorted(found.items())))
+
+
+def _jars(settings: Settings) -> Iterator[Check]:
+    if reason := jars.lacking():
+        yield Check("JVM jars", "lacking", f"{reason}.", "Run `make setup`.")
+        return
+    sizes = jars.sizes()
+    parts = []
+    for conf in ("spark", "broker"):
+        of_conf = [size for name, size in sizes.items() if name.startswith(f"{conf}/")]
+        parts.append(f"{conf} {len(of_conf)} files, {_bytes(sum(of_conf))}")
+    yield Check("JVM jars", "well", f"As conf/ivy.xml names them, each of its size: {'; '.join(parts)}.")
+
+
+def _settings(settings: Settings) -> Iterator[Check]:
+    variables = {name.removeprefix("AFTERLOG_"): name for name in sorted(os.environ) if name.startswith("AFTERLOG_")}
+    used = []
+    unknown = False
+    for short, name in variables.items():
+        top = short.partition("__")[0].lower()
+        if top in Settings.model_fields and top not in ("gates", "spark"):
+            used.append(name)
+        elif short not in _OTHER_VARIABLES:
+            unknown = True
+            where = "can only be set in the settings file" if top in ("gates", "spark") else "is no setting"
+            yield Check("settings", "mind", f"{name} {where}, and has no effect.", f"Unset {name}.")
+    gated = [stage.table for stage in CATALOG if stage.kind != "land"]
+    for table in settings.gates.keys() - set(gated):
+        unknown = True
+        finding = f'[gates."{table}"] has no effect: no gate stands before such a table.'
+        yield Check("settings", "mind", finding, f"Tables with a gate: {', '.join(gated)}.")
+    if not unknown:
+        file = Path(os.environ.get("AFTERLOG_SETTINGS") or ROOT / "conf" / "afterlog.toml")
+        overridden = f", {', '.join(used)} from the environment" if used else ""
+        source = str(file) if file.exists() else "defaults, no settings file"
+        yield Check("settings", "well", f"{source}{overridden}; warehouse {settings.warehouse}.")
+
+
+def _disk(settings: Settings) -> Iterator[Check]:
+    if not storage.is_local(settings.warehouse):
+        return
+    warehouse = Path(settings.warehouse)
+    place = next(part for part in (warehouse, *warehouse.parents) if part.exists())
+    if not place.is_dir():
+        yield Check("disk", "lacking", f"{place} is not a directory.", "Name another warehouse with --warehouse.")
+        return
+    if not os.access(place, os.W_OK | os.X_OK):
+        yield Check("disk", "lacking", f"{place} cannot be written.", "Mend its permissions or name another warehouse.")
+        return
+    free = shutil.disk_usage(place).free
+    finding = f"{_bytes(free)} free at {place}."
+    if free >= SPARE_BYTES:
+        yield Check("disk", "well", finding)
+    else:
+        yield Check("disk", "lacking" if free < LEAST_BYTES else "mind", finding, "Free some space: 2 GB or more.")
+
+
+def _landing(settings: Settings) -> Iterator[Check]:
+    for feed in FEEDS:
+        directory = settings.landing_of(feed)
+        if not directory.is_dir():
+            yield Check(f"landing {feed}", "well", f"{directory} does not exist: no input.")
+            continue
+        for stage in stages(feed):
+            if stage.kind == "land":
+                known = progress.load(settings.warehouse, stage.table) if storage.is_local(settings.warehouse) else None
+                files = unread(settings, stage, known).values()
+                size = _bytes(sum(file.size for file in files))
+                finding = f"{len(files):,} files, {size}, to be read" if files else "all files are read"
+                yield Check(f"landing {feed}", "well", f"{directory}: {finding}.")
+
+
+def _lock(settings: Settings) -> Iterator[Check]:
+    if storage.is_local(settings.warehouse):
+        holder = lock.holder(settings.warehouse)
+        yield Check("writer's lock", "well", f"Held by {holder}." if holder else "Free.")
+
+
+def _log_store(settings: Settings) -> Iterator[Check]:
+    """Examine what a warehouse on an object store needs: Delta's log store for it, and Hadoop's file system."""
+    if storage.is_local(settings.warehouse):
+        return
+    scheme = settings.warehouse.partition("://")[0].lower()
+    properties = {**session.defaults(), **settings.spark}
+    if scheme in ("s3", "s3a", "s3n"):
+        key = f"spark.delta.logStore.{scheme}.impl"
+        store = properties.get(key) or properties.get("spark.delta.logStore.class")
+        if not store or store.endswith(_SINGLE_DRIVER):
+            yield Check(
+                "log store",
+                "lacking",
+                f"Two writers on {scheme}:// would lose each other's commits: no multi-writer log store is configured.",
+                f'Set "{key}" = "io.delta.storage.S3DynamoDBLogStore" under [spark] in conf/afterlog.toml.',
+            )
+        else:
+            yield Check("log store", "well", f"{scheme}:// through {store}.")
+    elif scheme in _CONNECTORS:
+        yield Check("log store", "well", f"Delta's own log store for {scheme}:// is safe with several writers.")
+    else:
+        yield Check("log store", "mind", f"Whether {scheme}:// is safe with several writers is not known here.")
+    connector = _CONNECTORS.get(scheme)
+    added = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
+    if connector and not any(connector in properties.get(name, "") for name in added):
+        yield Check(
+            "log store",
+            "mind",
+            f"No property of [spark] names {connector}, which reads {scheme}://.",
+            'Add it to "spark.jars.packages" or "spark.jars", unless the cluster has it.',
+        )
+
+
+def _tables(settings: Settings) -> Iterator[Check]:
+    if not storage.is_local(settings.warehouse):
+        remedy = '`afterlog sql "SELECT * FROM quality.freshness"` says how far each table is.'
+        yield Check("tables", "mind", f"{settings.warehouse} is not on this machine: its tables are not read.", remedy)
+        return
+    names = [contract.table for contract in runner.contracts()]
+    missing = [name for name in names if lakehouse.local_version(settings, name) is None]
+    if len(missing) == len(names):
+        yield Check("tables", "well", f"None yet in {settings.warehouse}: `afterlog run` creates them.")
+    elif missing:
+        yield Check("tables", "mind", f"{', '.join(missing)} missing.", "`afterlog run` creates them, empty.")
+    else:
+        yield Check("tables", "well", f"All {len(names)} are there.")
+    for name in names:
+        if (gap := _gap(settings, name)) is not None:
+            directory = lakehouse.location(settings, name)
+            yield Check(
+                name,
+                "blocked",
+                f"Commit {gap} is missing in {directory}/_delta_log: the table cannot be read.",
+                f"Restore it, or move {directory} away: `afterlog run` then fills it again from its input.",
+            )
+    for stage in CATALOG:
+        yield from _progress(settings, stage)
+
+
+def _progress(settings: Settings, stage: Stage) -> Iterator[Check]:
+    """Compare what a stage says it has read with the tables that it speaks of, as the next run will."""
+    known = progress.load(settings.warehouse, stage.table)
+    if known is None and not _stated(settings, stage) and not lakehouse.local_version(settings, stage.table):
+        return
+    if known and known.blocked_since:
+        yield Check(
+            stage.table,
+            "blocked",
+            f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}",
+            "The next run takes the same rows again: mend the contract or raise the tolerance, then `afterlog run`.",
+        )
+        return
+    if reason := _disagreement(settings, stage, known):
+        read = "all landed files" if stage.kind == "land" else f"all of {stage.inputs[0]}"
+        yield Check(stage.table, "mind", f"{reason}.", f"The next `afterlog run` reads {read} again, without harm.")
+    elif known and known.pending:
+        yield Check(stage.table, "mind", "A run ended within a batch.", "The next `afterlog run` takes it again.")
+    else:
+        table = lakehouse.local_version(settings, stage.table)
+        read = f", {stage.inputs[0]} is read up to version {known.version}" if known and stage.inputs else ""
+        behind = _behind(settings, stage, known)
+        waits = f", {behind} versions wait" if behind else ""
+        yield Check(stage.table, "well", f"Version {table}{read}{waits}.")
+
+
+def _disagreement(settings: Settings, stage: Stage, known: Progress | None) -> str | None:
+    latest = lakehouse.local_version(settings, stage.table)
+    if known is None:
+        return f"Its progress {'cannot be understood' if _stated(settings, stage) else 'is gone'}"
+    if latest is None:
+        return "It has progress, but the table is gone"
+    sides = [("the table", stage.table, known.target_id, latest, known.target_version)]
+    if stage.inputs:
+        read = max(known.version or 0, known.pending.end if known.pending else 0)
+        input_latest = lakehouse.local_version(settings, stage.inputs[0])
+        sides.append(
+            (stage.inputs[0], stage.inputs[0], known.input_id, -1 if input_latest is None else input_latest, read)
+        )
+    for shown, table, stated_id, version_there, version_stated in sides:
+        actual_id = _table_id(settings, table)
+        if actual_id and stated_id and actual_id != stated_id:
+            return f"Its progress speaks of another table than {shown} that is there now"
+        if version_there < (version_stated or 0):
+            return f"Its progress speaks of version {version_stated} of {shown}, which ends at {version_there}"
+    return None
+
+
+def _behind(settings: Settings, stage: Stage, known: Progress | None) -> int:
+    if not stage.inputs:
+        return 0
+    latest = lakehouse.local_version(settings, stage.inputs[0])
+    read = known.version if known and known.version is not None else -1
+    return max(0, (-1 if latest is None else latest) - read)
+
+
+def _stated(settings: Settings, stage: Stage) -> bool:
+    return storage.read_text(settings.warehouse, f"{stage.table}.json") is not None
+
+
+def _delta_log(settings: Settings, table: str) -> tuple[Path, list[str]]:
+    directory = Path(lakehouse.location(settings, table)) / "_delta_log"
+    return directory, sorted(os.listdir(directory)) if directory.is_dir() else []
+
+
+def _gap(settings: Settings, table: str) -> int | None:
+    """Return the first commit that a reader needs and does not find: those after the last checkpoint, or all."""
+    _, names = _delta_log(settings, table)
+    commits = {int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.json", name)}
+    checkpoint = max((int(name[:20]) for name in names if re.match(r"\d{20}\.checkpoint", name)), default=-1)
+    return next((number for number in range(checkpoint + 1, max(commits, default=-1)) if number not in commits), None)
+
+
+def _table_id(settings: Settings, table: str) -> str | None:
+    """Return the id in a table's latest checksum or its first commit; None where neither is left."""
+    directory, names = _delta_log(settings, table)
+    checksums = [name for name in names if name.endswith(".crc") and not name.startswith(".")]
+    if checksums:
+        metadata = json.loads((directory / checksums[-1]).read_text(encoding="utf-8")).get("metadata")
+        if metadata:
+            return str(metadata["id"])
+    if f"{0:020}.json" in names:
+        for line in (directory / f"{0:020}.json").read_text(encoding="utf-8").splitlines():
+            if metadata := json.loads(line).get("metaData"):
+                return str(metadata["id"])
+    return None
+
+
+def _quality(settings: Settings) -> Iterator[Check]:
+    if storage.is_local(settings.warehouse) and quality.waiting(settings):
+        yield Check("quality reports", "mind", "A run ended before it reported.", "The next `afterlog run` reports it.")
+
+
+def _airflow(settings: Settings) -> Iterator[Check]:
+    """Look at the project's own Airflow: prepared by this version, and answering where `make up` serves it."""
+    installed = version("apache-airflow")
+    try:
+        prepared = (airflow_home.HOME / ".prepared").read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        prepared = None
+    if prepared not in (None, installed):
+        finding = f"{airflow_home.HOME} was prepared by Airflow {prepared}, {installed} is installed."
+        yield Check("Airflow", "mind", finding, "`make up` or `make demo` migrates it.")
+    home = f"home {airflow_home.HOME}" if prepared else "no home yet (`make demo` and `make up` make one)"
+    text = os.environ.get("AFTERLOG_PORT") or "8080"
+    port = int(text) if text.isascii() and text.isdigit() else 8080
+    address = f"http://127.0.0.1:{port}"
+    health = _health(address)
+    if health is None:
+        with socket.socket() as probe:
+            probe.settimeout(2)
+            taken = probe.connect_ex(("127.0.0.1", port)) == 0
+        if taken:
+            finding = f"What listens on port {port} is not an Airflow that answers."
+            yield Check("Airflow", "mind", finding, "Choose another port: AFTERLOG_PORT=8081 make up.")
+        else:
+            yield Check("Airflow", "well", f"Airflow {installed}, {home}; not serving (`make up` starts it).")
+        return
+    ill = [part for part in ("metadatabase", "scheduler", "dag_processor") if health.get(part) != "healthy"]
+    if ill:
+        remedy = f"Read {airflow_home.HOME / 'logs' / 'up'}, then restart `make up`."
+        yield Check("Airflow", "lacking", f"At {address}, not healthy: {', '.join(ill)}.", remedy)
+    else:
+        yield Check("Airflow", "well", f"Airflow {installed}, {home}; healthy at {address}.")
+
+
+def _health(address: str) -> dict[str, str | None] | None:
+    """Ask Airflow's API for the state of its components; None where none answers as Airflow does."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{address}/api/v2/monitor/health", timeout=2) as answer:
+            parts = json.load(answer)
+        return {name: (part or {}).get("status") for name, part in parts.items() if isinstance(part, dict | None)}
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _bytes(size: int) -> str:
+    amount = float(size)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"

@@ -1,0 +1,309 @@
+"""quality.*, quarantine, progress -> one static page, and Data Docs beside it: what a team opens in a browser."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from expectations.contract import contract_of
+from expectations.quality import EXPECTATION_RESULTS, STAGE_RUNS
+from expectations.verdict import Outcome, share
+from pipelines import lakehouse, storage
+from pipelines.catalog import CATALOG
+from pipelines.collapse import CONFLICT
+from pipelines.errors import EnvironmentLacking
+from pipelines.freshness import Freshness, freshness
+from pipelines.settings import Settings
+from pipelines.stage import Stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_RUNS = 60
+MOST_COORDINATES = 5
+DATA_DOCS = "data_docs"
+NOT_A_RULE = {CONFLICT: "The table holds a row of the same grain with other content, which stands."}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A row of quality.stage_runs: what one run did to a table."""
+
+    run_id: str
+    started_at: datetime
+    seconds: float
+    status: str
+    read: int
+    accepted: int
+    quarantined: int
+    duplicates: int
+    skipped: int
+    message: str | None = None
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A rule that rows in quarantine break; a row may break several."""
+
+    code: str
+    rows: int
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """What a table's quarantine holds now, worst rule first."""
+
+    rows: int
+    violations: tuple[Violation, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the page says of one table; runs are in order of time, ``gate`` is what the last gate found."""
+
+    name: str
+    description: str
+    runs: tuple[Run, ...]
+    gate: tuple[Outcome, ...]
+    quarantine: Quarantine | None
+    freshness: Freshness
+
+    @property
+    def blocked_since(self) -> datetime | None:
+        """Since when a broken gate holds up a batch."""
+        since = self.freshness.blocked_since
+        return datetime.fromisoformat(since).astimezone(UTC) if since else None
+
+    @property
+    def state(self) -> str:
+        """One word for the table: blocked, failed, behind, current or new."""
+        if self.freshness.blocked_since:
+            return "blocked"
+        if self.runs and self.runs[-1].status != "passed":
+            return "failed"
+        if self.freshness.behind:
+            return "behind"
+        return "current" if self.runs else "new"
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that the page says."""
+
+    cluster: str
+    warehouse: str
+    made_at: datetime
+    tables: tuple[Table, ...]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One run in the chart: stacked parts from the bottom, each (class, y, height) of 100, and words for it."""
+
+    x: float
+    width: float
+    parts: tuple[tuple[str, float, float], ...]
+    title: str
+
+
+def build(settings: Settings, spark: SparkSession) -> Path:
+    """Build the page and Data Docs in the reports' directory; return the page.
+
+    Raises EnvironmentLacking: the directory cannot be written.
+    """
+    from expectations import suite
+
+    directory = settings.reports()
+    try:
+        suite.build_docs(directory / "gx", directory / DATA_DOCS, settings.report.keep_runs)
+        page = directory / "index.html"
+        storage.replace_text(page, render(gather(settings, spark)))
+    except OSError as error:
+        raise EnvironmentLacking(
+            f"The reports cannot be written to {directory} ({error.strerror}): "
+            f"free some space, mend its permissions or set [report] directory."
+        ) from None
+    return page
+
+
+def gather(settings: Settings, spark: SparkSession) -> Report:
+    """Collect what the page says, in a few Spark jobs whatever the number of runs and rules."""
+    runs = _runs(settings, spark)
+    gates = _gates(settings, spark)
+    behind = {entry.table: entry for entry in freshness(settings, spark)}
+    tables = tuple(
+        Table(
+            name=stage.table,
+            description=contract_of(stage.table).description,
+            runs=tuple(runs[stage.table]),
+            gate=tuple(gates[stage.table]),
+            quarantine=_quarantine(settings, spark, stage),
+            freshness=behind[stage.table],
+        )
+        for stage in CATALOG
+    )
+    return Report(settings.cluster, settings.warehouse, datetime.now(UTC), tables)
+
+
+def render(report: Report) -> str:
+    """Return the page as HTML that needs no script, no network and no other file."""
+    return _environment().get_template("report.html.j2").render(report=report, data_docs=f"{DATA_DOCS}/index.html")
+
+
+def bars(runs: tuple[Run, ...]) -> list[Bar]:
+    """Return the chart of acceptance over time: for each run the shares of the rows read, in a box 100 high."""
+    width = 100 / max(len(runs), 12)
+    chart = []
+    for place, run in enumerate(runs):
+        shares = {"accepted": run.accepted, "other": run.duplicates + run.skipped, "quarantined": run.quarantined}
+        parts, top = [], 100.0
+        if run.status != "passed":
+            parts.append((run.status, 0.0, 100.0))
+        elif run.read:
+            for part, rows in shares.items():
+                height = 100 * rows / run.read
+                top -= height
+                if rows:
+                    parts.append((part, round(top, 2), round(max(height, 1.5), 2)))
+        chart.append(Bar(round(place * width, 3), round(width * 0.8, 3), tuple(parts), _in_words(run)))
+    return chart
+
+
+def visible(text: Any) -> Any:
+    """Return text with what cannot be seen, such as control and bidirectional characters, written out."""
+    if not isinstance(text, str):
+        return text
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
+def _in_words(run: Run) -> str:
+    said = f"{_moment(run.started_at)}: {run.status}, read {run.read:,}"
+    if run.status != "passed":
+        return said
+    return f"{said}, accepted {run.accepted:,}, quarantined {run.quarantined:,}, duplicates {run.duplicates:,}"
+
+
+def _runs(settings: Settings, spark: SparkSession) -> dict[str, list[Run]]:
+    """Return each table's last runs, in order of time."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    found: dict[str, list[Run]] = defaultdict(list)
+    rows = _rows(settings, spark, STAGE_RUNS.table)
+    if rows is None:
+        return found
+    place = F.row_number().over(Window.partitionBy("table").orderBy(F.desc("started_at")))
+    last = rows.withColumn("place", place).where(F.col("place") <= MOST_RUNS)
+    for row in last.withColumn("started", F.unix_micros("started_at")).orderBy("started_at").collect():
+        names = ("run_id", "seconds", "status", "read", "accepted", "quarantined", "duplicates", "skipped", "message")
+        counts = {name: row[name] for name in names}
+        found[row["table"]].append(Run(started_at=_at(row["started"]), **counts))
+    return found
+
+
+def _gates(settings: Settings, spark: SparkSession) -> dict[str, list[Outcome]]:
+    """Return what each table's last gate found, with the meanings of today's contract."""
+    from pyspark.sql import functions as F
+
+    found: dict[str, list[Outcome]] = defaultdict(list)
+    rows = _rows(settings, spark, EXPECTATION_RESULTS.table)
+    if rows is None:
+        return found
+    last = rows.groupBy("table").agg(F.max("examined_at").alias("examined_at"))
+    for row in rows.join(last, ["table", "examined_at"], how="left_semi").orderBy("expectation").collect():
+        rules = {rule.code: rule for rule in contract_of(row["table"]).rules}
+        rule = rules.get(row["expectation"])
+        found[row["table"]].append(
+            Outcome(
+                code=row["expectation"],
+                failing=row["failing"],
+                candidates=row["candidates"],
+                tolerance=row["tolerance"],
+                min_failures=row["min_failures"],
+                success=row["success"],
+                meaning=rule.meaning if rule else "",
+                hint=rule.hint if rule else "",
+                coordinates=tuple(row["coordinates"] or ()),
+            )
+        )
+    return found
+
+
+def _quarantine(settings: Settings, spark: SparkSession, stage: Stage) -> Quarantine | None:
+    """Return how many rows a table's quarantine holds and why; None where it has none."""
+    from pyspark.sql import functions as F
+
+    rows = _rows(settings, spark, stage.quarantine) if stage.quarantine else None
+    if rows is None:
+        return None
+    every_row = ""  # no rule's code
+    codes = rows.select(F.explode(F.array_append("violations", F.lit(every_row))).alias("code"))
+    counts = {row["code"]: row["count"] for row in codes.groupBy("code").count().collect()}
+    total = counts.pop(every_row, 0)
+    meanings = NOT_A_RULE | {rule.code: rule.meaning for rule in contract_of(stage.table).rules}
+    worst = sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))
+    return Quarantine(total, tuple(Violation(code, count, meanings.get(code, "")) for code, count in worst))
+
+
+def _rows(settings: Settings, spark: SparkSession, table: str) -> DataFrame | None:
+    """Return the cluster's rows of a table, if it is there."""
+    from pyspark.sql import functions as F
+
+    if not lakehouse.exists(spark, settings, table):
+        return None
+    return lakehouse.read(spark, settings, table).where(F.col("cluster") == settings.cluster)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=visible,
+    )
+    environment.filters |= {"moment": _moment, "lasting": _lasting, "size": _size, "share": share}
+    environment.globals |= {"bars": bars, "most_coordinates": MOST_COORDINATES, "unread": _unread}
+    return environment
+
+
+def _at(micros: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _lasting(duration: timedelta) -> str:
+    """Return a duration in its largest whole unit."""
+    seconds = max(0, int(duration.total_seconds()))
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)):
+        if seconds >= length or length == 1:
+            number = seconds // length
+            return f"{number:,} {unit}{'' if number == 1 else 's'}"
+    raise AssertionError
+
+
+def _size(size: int) -> str:
+    amount, unit = float(size), "bytes"
+    for larger in ("KB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
+
+
+def _unread(fresh: Freshness) -> str:
+    if fresh.unread_files:
+        return f"{fresh.unread_files:,} file{'' if fresh.unread_files == 1 else 's'}, {_size(fresh.unread_bytes or 0)}"
+    if fresh.unread_versions:
+        return f"{fresh.unread_versions:,} version{'' if fresh.unread_versions == 1 else 's'} of {fresh.input}"
+    return "nothing"

@@ -1,0 +1,240 @@
+"""Lines -> Kafka records: the capture form and kcat's JSON, read strictly; what cannot be read says why.
+
+Spark's ``from_json`` parses a line of the capture form once, base64 included, and tells whether anything in it was not of
+its type. Where something was, or may have been, the line is parsed again into variants, which keep what JSON's types
+were: kcat's JSON, or an error to name.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+GREATEST_PARTITION = 2**31 - 1
+GREATEST_MILLIS = 253402300799999  # the last millisecond of the year 9999
+
+# `payload` and `tstype` are kcat's: as they are never true or false there, they show as fields of a wrong type.
+_CAPTURE = (
+    "struct<topic: string, partition: int, offset: bigint, timestamp: bigint, timestampType: int, key: binary,"
+    " value: binary, headers: array<struct<key: string, value: binary>>, payload: boolean, tstype: boolean>"
+)
+_FIELDS = (
+    *("topic", "partition", "offset", "key", "headers"),
+    *("timestamp", "timestampType", "value"),
+    *("tstype", "ts", "payload", "key_error", "payload_error"),
+)
+_ANY = f"struct<{', '.join(f'{name}: variant' for name in _FIELDS)}>"
+_STRICT = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": "misread",
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+    "maxStringLen": str(2**31 - 1),
+}
+_BYTE_ORDER_MARK = "\ufeff"
+# As from_json makes text of whatever stands where text is due, text that looks like another type is looked at again.
+_LOOKS_UNQUOTED = r"\n(?:[-0-9\[{]|(?:true|false)(?:\n|\z))"
+_HALF_SURROGATE_PAIR = (
+    r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F])"
+)
+
+
+def records(lines: DataFrame) -> DataFrame:
+    """Return each line with its record: topic, partition, offset, timestamp, timestamp_type, key, value, headers.
+
+    ``lossy_encoding`` marks kcat's JSON, whose strings cannot keep all bytes. Where ``error`` is not null, all of these
+    are. The steps are separate projections, which Spark keeps apart as long as later ones use a parsed line twice.
+    """
+    text = F.col("line").cast("string")
+    json = F.when(text.startswith(_BYTE_ORDER_MARK), F.substring(text, 2, 1 << 30)).otherwise(text)
+    parsed = lines.withColumn("_text", json).withColumn("_read", _parsed(_CAPTURE))
+    judged = parsed.withColumn("_plain", F.coalesce(_is_plain_capture(), F.lit(False)))
+    again = judged.withColumn("_again", F.when(~F.col("_plain") & F.col("line").isNotNull(), _parsed(_ANY)))
+    explained = again.withColumn("error", F.when(~F.col("_plain"), _error())).withColumn(
+        "lossy_encoding", ~F.col("_plain") & F.col("error").isNull() & F.coalesce(_is_kcat(), F.lit(False))
+    )
+    captured, kcat = _captured(), _written_by_kcat()
+    readable = F.col("error").isNull()
+    return explained.select(
+        *lines.columns,
+        *(F.when(F.col("lossy_encoding"), kcat[name]).when(readable, captured[name]).alias(name) for name in captured),
+        "lossy_encoding",
+        "error",
+    )
+
+
+def _parsed(record: str) -> Column:
+    """Parse the line as the first of two elements, so that text behind the object is not passed over."""
+    wrapped = F.concat(F.lit('{"line":['), F.col("_text"), F.lit(",null]}"))
+    return F.from_json(wrapped, f"line array<{record}>, misread string", _STRICT)
+
+
+def _captured() -> dict[str, Column]:
+    """Return the columns of a record in the capture form."""
+    record = F.col("_read.line")[0]
+    return {
+        "topic": record["topic"],
+        "partition": record["partition"],
+        "offset": record["offset"],
+        "timestamp": _time(record["timestamp"]),
+        "timestamp_type": F.when(record["timestampType"] >= 0, record["timestampType"]),
+        "key": record["key"],
+        "value": record["value"],
+        "headers": F.coalesce(record["headers"], F.array()),
+    }
+
+
+def _is_plain_capture() -> Column:
+    """Tell whether the line is in the capture form beyond doubt; null is no."""
+    record = F.col("_read.line")[0]
+    names = F.array_join(record["headers"]["key"], "\n", "{")  # a missing name counts as one that looks unquoted
+    texts = F.concat_ws("\n", F.lit(""), record["topic"], names)
+    return _all(
+        F.col("_read.misread").isNull(),
+        F.size("_read.line") == 2,
+        record["topic"] != "",
+        record["partition"] >= 0,
+        record["offset"] >= 0,
+        F.coalesce(record["timestamp"].between(-1, GREATEST_MILLIS), F.lit(True)),
+        F.coalesce(record["timestampType"].between(-1, 1), F.lit(True)),
+        ~texts.rlike(_LOOKS_UNQUOTED),
+        F.is_valid_utf8("_text"),
+        ~_has_half_surrogate_pair(),
+    )
+
+
+def _has_half_surrogate_pair() -> Column:
+    return F.col("_text").contains("\\u") & F.col("_text").rlike(_HALF_SURROGATE_PAIR)
+
+
+def _again(field: str) -> Column:
+    return F.col("_again.line")[0][field]
+
+
+def _kind(field: str) -> Column:
+    """Return the type that a field has in the JSON: STRING, BIGINT, VOID for null ...; null where there is no field."""
+    return F.schema_of_variant(_again(field))
+
+
+def _has(field: str) -> Column:
+    return _again(field).isNotNull()
+
+
+def _is_absent(field: str) -> Column:
+    return F.coalesce(_kind(field) == "VOID", F.lit(True))
+
+
+def _is_text(field: str) -> Column:
+    return F.coalesce(_kind(field) == "STRING", F.lit(False))
+
+
+def _text(field: str) -> Column:
+    return F.try_variant_get(_again(field), "$", "string")
+
+
+def _number(field: str, least: int, greatest: int) -> Column:
+    """Return a field as bigint where it is a whole number of the range, else null."""
+    number = F.when(_kind(field) == "BIGINT", F.try_variant_get(_again(field), "$", "bigint"))
+    return F.when(number.between(least, greatest), number)
+
+
+def _is_kcat() -> Column:
+    return _has("payload") | _has("tstype")
+
+
+def _error() -> Column:
+    """Return the first reason why the line is no record; null where it is one after all."""
+    captured = F.col("_read.line")[0]
+    is_kcat, headers = _is_kcat(), _kcat_headers()
+    capture_headers = F.try_variant_get(_again("headers"), "$", "array<struct<key: variant, value: variant>>")
+    well_formed = F.forall(
+        capture_headers,
+        lambda header: (
+            F.coalesce(F.schema_of_variant(header["key"]) == "STRING", F.lit(False))
+            & F.coalesce(F.schema_of_variant(header["value"]).isin("STRING", "VOID"), F.lit(True))
+        ),
+    )
+    reasons = {
+        "the line is not a JSON object": ~F.ltrim("_text").startswith("{"),
+        "the line is not valid JSON": F.col("_again.misread").isNotNull()
+        | (F.size("_again.line") != 2)
+        | F.col("_again.line").isNull(),
+        "a string holds half a surrogate pair": _has_half_surrogate_pair(),
+        "the line is neither in the capture form nor kcat's JSON": ~(
+            _has("topic") | _has("partition") | _has("offset")
+        ),
+        "topic is not a string that names a topic": ~_is_text("topic") | (_text("topic") == ""),
+        "partition is not a whole number from 0 to 2147483647": _number("partition", 0, GREATEST_PARTITION).isNull(),
+        "offset is not a whole number from 0 to 9223372036854775807": _number("offset", 0, 2**63 - 1).isNull(),
+        "the line mixes the capture form with kcat's JSON": is_kcat
+        & (_has("value") | _has("timestamp") | _has("timestampType")),
+        "kcat could not decode the key": is_kcat & ~_is_absent("key_error"),
+        "kcat could not decode the payload": is_kcat & ~_is_absent("payload_error"),
+        "tstype is none of create, logappend, unknown": is_kcat
+        & ~_is_absent("tstype")
+        & ~(_is_text("tstype") & _text("tstype").isin("create", "logappend", "unknown")),
+        "ts is not a time in milliseconds": is_kcat & ~_is_absent("ts") & _number("ts", -1, GREATEST_MILLIS).isNull(),
+        "headers is not a flat array of names and values": is_kcat & ~_is_absent("headers") & headers.isNull(),
+        "the line is not UTF-8": ~is_kcat & ~F.is_valid_utf8("_text"),
+        "timestamp is not a time in milliseconds": ~is_kcat
+        & ~_is_absent("timestamp")
+        & _number("timestamp", -1, GREATEST_MILLIS).isNull(),
+        "timestampType is none of -1, 0, 1": ~is_kcat
+        & ~_is_absent("timestampType")
+        & _number("timestampType", -1, 1).isNull(),
+        "key is not base64": ~is_kcat & ~_is_absent("key") & captured["key"].isNull(),
+        "value is not base64": ~is_kcat & ~_is_absent("value") & captured["value"].isNull(),
+        "headers is not an array of objects with a key and a value": ~is_kcat
+        & ~_is_absent("headers")
+        & ~F.coalesce(well_formed, F.lit(False)),
+        "a header's value is not base64": ~is_kcat & F.col("_read.misread").isNotNull(),
+    }
+    error = F.when(F.col("line").isNull(), F.col("damage"))
+    for reason, applies in reasons.items():
+        error = error.when(applies, F.lit(reason))
+    return error
+
+
+def _written_by_kcat() -> dict[str, Column]:
+    """Return the columns of a record in kcat's JSON; what Avro decoding left as JSON stays JSON text."""
+    known = _text("tstype").isin("create", "logappend")
+    return {
+        "topic": _text("topic"),
+        "partition": _number("partition", 0, GREATEST_PARTITION).cast("int"),
+        "offset": _number("offset", 0, 2**63 - 1),
+        "timestamp": F.when(known, _time(_number("ts", 0, GREATEST_MILLIS))),
+        "timestamp_type": F.when(_text("tstype") == "create", 0).when(_text("tstype") == "logappend", 1),
+        "key": _text("key").cast("binary"),
+        "value": _text("payload").cast("binary"),
+        "headers": F.coalesce(_kcat_headers(), F.array()),
+    }
+
+
+def _kcat_headers() -> Column:
+    """Return kcat's flat array [name, value, name, value ...] as headers; null where it is no such array."""
+    flat = F.when(
+        _kind("headers").isin("ARRAY<STRING>", "ARRAY<VOID>"),
+        F.try_variant_get(_again("headers"), "$", "array<string>"),
+    )
+    names = F.filter(flat, lambda _, at: at % 2 == 0)
+    values = F.filter(flat, lambda _, at: at % 2 == 1)
+    complete = (F.size(flat) % 2 == 0) & F.forall(names, lambda name: name.isNotNull())
+    headers = F.transform(
+        names, lambda name, at: F.struct(name.alias("key"), F.get(values, at).cast("binary").alias("value"))
+    )
+    return F.when(complete, headers)
+
+
+def _time(millis: Column) -> Column:
+    return F.when(millis.between(0, GREATEST_MILLIS), F.timestamp_millis(millis))
+
+
+def _all(*conditions: Column) -> Column:
+    return reduce(and_, conditions)

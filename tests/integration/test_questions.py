@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipelines import query, runner
+from pipelines.catalog import CATALOG
+from pipelines.generate import generate
+from pipelines.settings import ROOT, Settings, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUESTIONS = sorted((ROOT / "sql" / "questions").glob("*.sql"))
+CAPTURES = ROOT / "tests" / "data" / "dlq"
+WHERE = {"topic": "orders", "partition": 0, "offset": 0}  # parameters of the one question that needs some
+CAPTURED = datetime(2026, 11, 21, 3, tzinfo=UTC)
+
+Ask = Callable[..., list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Landed:
+    """A warehouse made from landed files, and what the generator says is true of them."""
+
+    settings: Settings
+    truth: dict[str, Any]
+    entries: list[dict[str, Any]]
+
+
+def run(spark: SparkSession, settings: Settings) -> None:
+    stage_runs = runner.run(spark, settings, CATALOG)
+    assert {stage_run.status for stage_run in stage_runs} == {"passed"}
+
+
+@pytest.fixture(scope="module")
+def generated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Landed:
+    directory = tmp_path_factory.mktemp("generated")
+    settings = load(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"))
+    truth = generate(12_000, 4, directory / "landing")
+    run(spark, settings)
+    return Landed(settings, truth.counts(), list(truth.lines()))
+
+
+@pytest.fixture(scope="module")
+def captured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Landed:
+    directory = tmp_path_factory.mktemp("captured")
+    settings = load(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"))
+    shutil.copytree(CAPTURES, directory / "landing" / "dlq")
+    run(spark, settings)
+    return Landed(settings, {}, [])
+
+
+@pytest.fixture
+def ask(spark: SparkSession) -> Ask:
+    def asked(landed: Landed, question: str, now: str | None = None, **values: query.Parameter) -> list[dict[str, Any]]:
+        text = (ROOT / "sql" / "questions" / f"{question}.sql").read_text(encoding="utf-8")
+        moment = datetime.fromisoformat(now) if now else CAPTURED
+        return [
+            row.asDict() for row in query.rows_of(spark, landed.settings, text, {"now": moment, **values}).collect()
+        ]
+
+    return asked
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda path: path.stem)
+def test_a_question_says_what_it_is_for(question: Path) -> None:
+    text = question.read_text(encoding="utf-8")
+    head = text[: re.search(r"^(?!--)", text, re.MULTILINE).start()]  # type: ignore[union-attr]
+    body = "".join(re.split(r"--[^\n]*\n", text))
+    parameters = re.search(r"-- Parameters: (.*)", head)
+
+    assert re.match(r"-- Purpose: \w.*", head)
+    assert f"-- Usage: afterlog sql --file sql/questions/{question.name}" in head
+    assert parameters
+    for name in set(re.findall(r"(?<![:\w]):([a-z]\w*)", body)):
+        assert f":{name}" in parameters[1]
+        assert f"--param {name}=" in head
+    if ":" not in body:
+        assert parameters[1] == "none."
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda path: path.stem)
+def test_a_question_can_be_asked_of_an_empty_warehouse(
+    question: Path, spark: SparkSession, empty_warehouse: Path, ask: Ask
+) -> None:
+    empty = Landed(load(warehouse=str(empty_warehouse), landing=str(empty_warehouse / "none")), {}, [])
+
+    rows = ask(empty, question.stem, **WHERE)
+
+    assert len(rows) == (len(CATALOG) if question.stem == "blocked_tables" else 0)
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda path: path.stem)
+def test_a_question_can_be_asked_of_captures(question: Path, captured: Landed, ask: Ask) -> None:
+    rows = ask(captured, question.stem, **WHERE)
+
+    none = ("quarantine_reasons", "gate_history", "header_collisions", "control_markers", "missing_dlq_offsets")
+    assert bool(rows) == (question.stem not in none)
+
+
+def test_what_is_new_in_the_last_hour(generated: Landed, ask: Ask) -> None:
+    incident = next(i for i in generated.truth["incidents"] if i["dlq_topic"] in SYSTEMIC)
+
+    rows = ask(generated, "new_in_the_last_hour", incident["to"])
+
+    new = [row for row in rows if row["error_message"] == SYSTEMIC[incident["dlq_topic"]]]
+    assert len(new) == 1
+    assert rows[0] == new[0]
+    assert new[0]["first_routed_at"].isoformat() >= incident["from"][:19]
+    assert new[0]["record_count"] == incident["records"]
+
+
+SYSTEMIC = {  # messages that only an incident shows
+    "enrichment-dlq": "State store sessions is not open",
+    "dlq-warehouse-sink": "Connection to the warehouse was refused",
+    "inventory-dlt": "Listener failed; read timed out",
+}
+
+
+def test_an_incident_is_systemic_and_a_poison_pill_is_not(generated: Landed, ask: Ask) -> None:
+    for incident in generated.truth["incidents"]:
+        rows = ask(generated, "poison_pill_or_systemic", incident["to"])
+        assert rows[0]["verdict"] == "systemic"
+        assert rows[0]["dlq_topic"] == incident["dlq_topic"]
+        assert {row["verdict"] for row in rows if row["dlq_topic"] != incident["dlq_topic"]} <= {
+            "single records",
+            "poison pill",
+        }
+
+    verdicts = [row["verdict"] for row in ask(generated, "poison_pill_or_systemic", generated.truth["to"])]
+    assert "single records" in verdicts
+
+
+def test_poison_pills_are_dead_lettered_more_than_once(generated: Landed, ask: Ask) -> None:
+    rows = ask(generated, "dead_lettered_twice")
+
+    found = {
+        (row["consumer_group"], row["original_topic"], row["original_partition"], row["original_offset"]): row["times"]
+        for row in rows
+    }
+    pills = {
+        (p["consumer_group"], p["original_topic"], p["original_partition"], p["original_offset"]): p["records"]
+        for p in generated.truth["poison_pills"]
+        if p["records"] > 1
+    }
+    assert pills
+    assert found == pills
+    assert all(len(row["dlq_coordinates"]) == row["times"] for row in rows)
+
+
+def test_the_history_of_a_poison_pill(generated: Landed, ask: Ask) -> None:
+    pill = max(generated.truth["poison_pills"], key=lambda p: int(p["records"]))
+    where = {name: pill[f"original_{name}"] for name in ("topic", "partition", "offset")}
+
+    rows = ask(generated, "source_record_history", **where)
+
+    assert len(rows) == pill["records"]
+    assert [row["routed_at"] for row in rows] == sorted(row["routed_at"] for row in rows)
+
+
+def test_what_is_in_quarantine(generated: Landed, ask: Ask) -> None:
+    rows = ask(generated, "quarantine_reasons")
+
+    found: dict[str, int] = {}
+    for row in rows:
+        found[row["violation"]] = found.get(row["violation"], 0) + row["record_count"]
+    assert found == generated.truth["violations"]
+
+
+def test_payloads_that_were_not_copied(generated: Landed, ask: Ask) -> None:
+    rows = {row["consumer_group"]: row for row in ask(generated, "payload_not_copied")}
+
+    assert rows["billing-workers"]["likely_cause"] == "record copy is off"
+    assert rows["billing-workers"]["without_payload_count"] == rows["billing-workers"]["record_count"]
+    assert rows["orders-workers"]["likely_cause"].startswith("too large")
+    others = sum(row["without_payload_count"] for group, row in rows.items() if group != "billing-workers")
+    assert others == generated.truth["kinds"]["headers_only/accepted"]
+
+
+def test_second_hops_lead_to_their_origin(captured: Landed, generated: Landed, ask: Ask) -> None:
+    (captured_hop,) = [row for row in ask(captured, "second_hops") if row["root_topic"] == "orders"]
+    hops = ask(generated, "second_hops")
+
+    assert captured_hop["record_count"] == 215
+    assert captured_hop["without_first_hop_count"] == 0
+    loops = [row for row in hops if row["is_loop"]]
+    assert {row["dlq_topic"] for row in loops} == {"dlq.loop"}
+    assert {row["root_topic"] for row in hops if row["dlq_topic"] == "dlq.second-hop"} == {"orders"}
+    assert (
+        sum(row["record_count"] for row in hops if not row["is_loop"])
+        == generated.truth["kinds"]["second_hop/accepted"]
+    )
+
+
+def test_control_markers_are_found_and_not_counted(generated: Landed, ask: Ask) -> None:
+    markers = sum(row["marker_count"] for row in ask(generated, "control_markers"))
+    volume = sum(row["record_count"] for row in ask(generated, "volume_by_hour", generated.truth["to"]))
+
+    assert markers == generated.truth["kinds"]["control_marker/accepted"]
+    assert volume == generated.truth["outcomes"]["accepted"] - markers
+
+
+def test_rejected_or_retried_to_death(captured: Landed, ask: Ask) -> None:
+    rows = {row["consumer_group"]: row for row in ask(captured, "rejected_or_retried_to_death")}
+
+    assert sum(row["rejected"] + row["attempts_reached"] for row in rows.values()) == 916 + 534 + 57 + 56 + 215
+    assert rows["audit-workers"]["most_deliveries"] == 2
+    assert rows["billing-workers"]["told_by"] == ["message"]
+
+
+def test_missing_offsets_are_those_of_unreadable_lines(generated: Landed, ask: Ask) -> None:
+    rows = ask(generated, "missing_dlq_offsets")
+
+    places = [(e["dlq_topic"], e["dlq_partition"], e["dlq_offset"]) for e in generated.entries]
+    last = {place[:2]: place[2] for place in sorted(places)}
+    first = {place[:2]: place[2] for place in sorted(places, reverse=True)}
+    missing = {
+        place
+        for place, entry in zip(places, generated.entries, strict=True)
+        if entry["violations"] == ["error.readable"] and first[place[:2]] < place[2] < last[place[:2]]
+    }
+    assert missing
+    assert missing == {
+        (row["dlq_topic"], row["dlq_partition"], offset)
+        for row in rows
+        for offset in range(row["first_missing_offset"], row["last_missing_offset"] + 1)
+    }
+
+
+def test_header_profiles_and_collisions(generated: Landed, ask: Ask) -> None:
+    profiles = ask(generated, "header_profiles")
+    collisions = ask(generated, "header_collisions")
+
+    assert {row["profiles_of_topic"] for row in profiles} == {1}
+    assert sum(row["record_count"] for row in profiles) == generated.truth["outcomes"]["accepted"]
+    assert sum(row["record_count"] for row in collisions) == generated.truth["kinds"]["collision/accepted"]
+    assert all("_dlq.errors.disposition" in row["user_header_names"] for row in collisions)
+
+
+def test_nothing_is_blocked_and_the_gate_remembers(generated: Landed, ask: Ask) -> None:
+    tables = {row["table"]: row for row in ask(generated, "blocked_tables")}
+    rules = {row["expectation"]: row for row in ask(generated, "gate_history")}
+
+    assert set(tables) == {stage.table for stage in CATALOG}
+    assert {(row["last_status"], row["blocked_since"], row["unread_files"] or 0) for row in tables.values()} == {
+        ("passed", None, 0)
+    }
+    expected = {code: count for code, count in generated.truth["violations"].items() if code != "grain.conflict"}
+    assert {code: row["failing_rows"] for code, row in rules.items() if code in expected} == expected
+    assert all(row["broken_count"] == 0 for row in rules.values())

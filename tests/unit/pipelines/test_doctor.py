@@ -1,0 +1,349 @@
+"""Every finding of `afterlog doctor`, on warehouses that real runs made."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import airflow_home, doctor, jars, java, lock
+from pipelines.doctor import Check, diagnose, exit_code
+from pipelines.settings import Settings, load
+from tests.builders import land, line, run
+
+SILVER = "silver.dlq_records"
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A warehouse whose second run broke a gate; `good` beside it is a copy from before that run."""
+    top = tmp_path_factory.mktemp("made")
+    settings = load(warehouse=str(top / "blocked"), landing=str(top / "landing"))
+    land(settings, {"a.jsonl": [line(1), line(2)]})
+    run(spark, settings)
+    shutil.copytree(top / "blocked", top / "good")
+    elsewhere = settings.model_copy(update={"landing": str(top / "landing of blocked")})
+    land(elsewhere, {"b.jsonl": [line(offset, headers=[("trace", b"1")]) for offset in range(10, 30)]})
+    run(spark, elsewhere)
+    return settings
+
+
+@pytest.fixture
+def after_runs(made: Settings, tmp_path: Path) -> Settings:
+    shutil.copytree(Path(made.warehouse).with_name("good"), tmp_path / "warehouse")
+    return load(warehouse=str(tmp_path / "warehouse"), landing=made.landing)
+
+
+@pytest.fixture(autouse=True)
+def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No Airflow of this project, no listener on its port, no variables of the person who runs the tests."""
+    monkeypatch.setattr(airflow_home, "HOME", tmp_path / "airflow")
+    for name in [name for name in os.environ if name.startswith("AFTERLOG_")]:
+        monkeypatch.delenv(name)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AFTERLOG_PORT", str(free.getsockname()[1]))
+
+
+def found(settings: Settings, name: str) -> Check:
+    """The one finding of that name."""
+    (check,) = [check for check in diagnose(settings) if check.name == name]
+    return check
+
+
+def change_progress(settings: Settings, table: str, **values: object) -> None:
+    file = Path(settings.warehouse) / "_progress" / f"{table}.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def test_after_runs_all_is_well(after_runs: Settings) -> None:
+    checks = diagnose(after_runs)
+    assert {check.name: check.state for check in checks if check.state != "well"} == {}
+    assert exit_code(checks) == 0
+    names = ["Java", "Python packages", "JVM jars", "settings", "disk", "landing dlq", "writer's lock", "tables"]
+    names += ["bronze.dlq_records", SILVER, "gold.dlq_summary", "Airflow"]
+    assert [check.name for check in checks] == names
+    assert found(after_runs, SILVER).finding == "Version 1, bronze.dlq_records is read up to version 1."
+
+
+def test_before_the_first_run_all_is_well(settings: Settings) -> None:
+    checks = diagnose(settings)
+    assert exit_code(checks) == 0
+    assert "`afterlog run` creates them" in found(settings, "tables").finding
+    assert found(settings, "landing dlq").finding.endswith("does not exist: no input.")
+
+
+def test_no_java(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.setattr(java, "SUPPORTED", (99,))
+    check = found(settings, "Java")
+    assert (check.state, check.finding) == (
+        "lacking",
+        "There is no Java 17 or 21; run `make setup`, which installs one, or set JAVA_HOME to one of your own.",
+    )
+    assert exit_code(diagnose(settings)) == 3
+
+
+def test_package_of_another_version(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.setattr(doctor, "requires", lambda _: ["pyspark==9.9.9", "rich>=14"])
+    check = found(settings, "Python packages")
+    assert (check.state, check.remedy) == ("lacking", "Run `make setup`.")
+    assert check.finding.startswith("pyspark is 4.")
+    assert check.finding.endswith("not 9.9.9.")
+
+
+def test_missing_jars(monkeypatch: pytest.MonkeyPatch, settings: Settings, tmp_path: Path) -> None:
+    lacking = jars.lacking
+    monkeypatch.setattr(jars, "lacking", lambda: lacking(tmp_path))
+    assert found(settings, "JVM jars") == Check(
+        "JVM jars", "lacking", f"The JVM jars are not in {tmp_path}.", "Run `make setup`."
+    )
+
+
+def test_variable_that_is_no_setting(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.setenv("AFTERLOG_TOLERENCE", "0.5")
+    check = found(settings, "settings")
+    assert (check.state, check.ok) == ("mind", True)
+    assert check.finding == "AFTERLOG_TOLERENCE is no setting, and has no effect."
+
+
+def test_variables_that_are_settings_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERLOG_LOCK__WAIT_SECONDS", "5")
+    assert "AFTERLOG_LOCK__WAIT_SECONDS from the environment" in found(load(), "settings").finding
+
+
+def test_gate_of_a_table_without_one() -> None:
+    check = found(load(gates={"bronze.dlq_records": {"tolerance": 0.1}}), "settings")
+    assert check.state == "mind"
+    assert check.finding.startswith('[gates."bronze.dlq_records"] has no effect')
+    assert found(load(gates={SILVER: {"tolerance": 0.1}}), "settings").state == "well"
+
+
+@pytest.mark.parametrize(("free", "state"), [(3 << 30, "well"), (1 << 30, "mind"), (1 << 20, "lacking")])
+def test_disk_space(monkeypatch: pytest.MonkeyPatch, settings: Settings, free: int, state: str) -> None:
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(free, 0, free))
+    assert found(settings, "disk").state == state
+
+
+def test_warehouse_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "warehouse").write_text("")
+    settings = load(warehouse=str(tmp_path / "warehouse" / "below"), landing=str(tmp_path))
+    assert found(settings, "disk").finding == f"{tmp_path / 'warehouse'} is not a directory."
+
+
+def test_landed_files_that_wait(after_runs: Settings, tmp_path: Path) -> None:
+    settings = after_runs.model_copy(update={"landing": str(tmp_path / "landing")})
+    land(settings, {"new.jsonl": [line(9)], ".hidden": ["x"]})
+    assert "1 files, " in found(settings, "landing dlq").finding
+    assert found(after_runs, "landing dlq").finding.endswith("all files are read.")
+
+
+def test_landing_that_cannot_be_read(settings: Settings) -> None:
+    directory = settings.landing_of("dlq")
+    directory.mkdir(parents=True)
+    for name in (b"\\xe9.jsonl", b"\xe9.jsonl"):
+        Path(os.fsdecode(os.fsencode(directory) + b"/" + name)).write_bytes(b"{}")
+    check = found(settings, "landing")
+    assert (check.state, exit_code([check])) == ("lacking", 3)
+    assert "rename one" in check.finding
+
+
+def test_lock_says_who_holds_it(after_runs: Settings) -> None:
+    assert found(after_runs, "writer's lock").finding == "Free."
+    with lock.writer(after_runs, "a test"):
+        assert found(after_runs, "writer's lock").finding.startswith(f"Held by process {os.getpid()} on ")
+
+
+def test_missing_table(after_runs: Settings) -> None:
+    shutil.rmtree(Path(after_runs.warehouse) / "quarantine")
+    check = found(after_runs, "tables")
+    assert (check.state, check.finding) == ("mind", "quarantine.dlq_records missing.")
+
+
+def test_blocked_batch(made: Settings) -> None:
+    check = found(made, SILVER)
+    assert check.state == "blocked"
+    assert check.finding.startswith("Blocked since 2")
+    assert "header_profile" in check.finding
+    assert exit_code(diagnose(made)) == 1
+
+
+def test_gap_in_a_log(after_runs: Settings) -> None:
+    (Path(after_runs.warehouse) / "silver" / "dlq_records" / "_delta_log" / f"{0:020}.json").unlink()
+    checks = [check for check in diagnose(after_runs) if check.name == SILVER]
+    assert [(check.state, check.finding.partition(" in ")[0]) for check in checks] == [
+        ("blocked", "Commit 0 is missing"),
+        ("well", "Version 1, bronze.dlq_records is read up to version 1."),
+    ]
+    assert exit_code(checks) == 1
+
+
+def test_gap_before_a_checkpoint_is_no_fault(after_runs: Settings) -> None:
+    log = Path(after_runs.warehouse) / "silver" / "dlq_records" / "_delta_log"
+    (log / f"{0:020}.json").unlink()
+    (log / f"{0:020}.checkpoint.parquet").write_bytes(b"")
+    assert found(after_runs, SILVER).state == "well"
+
+
+@pytest.mark.parametrize(
+    ("values", "finding"),
+    [
+        ({"version": 7}, "Its progress speaks of version 7 of bronze.dlq_records, which ends at 1."),
+        ({"target_version": 5}, "Its progress speaks of version 5 of the table, which ends at 1."),
+        ({"target_id": "other"}, "Its progress speaks of another table than the table that is there now."),
+        ({"input_id": "other"}, "Its progress speaks of another table than bronze.dlq_records that is there now."),
+        (
+            {"pending": {"start": 1, "end": 9}},
+            "Its progress speaks of version 9 of bronze.dlq_records, which ends at 1.",
+        ),
+        ({"pending": {"start": 0, "end": 1}}, "A run ended within a batch."),
+        ({"pending": 5}, "Its progress cannot be understood."),
+    ],
+    ids=["version", "target version", "target", "input", "pending that is gone", "pending", "unreadable"],
+)
+def test_progress_that_disagrees_with_its_tables(after_runs: Settings, values: dict[str, object], finding: str) -> None:
+    change_progress(after_runs, SILVER, **values)
+    check = found(after_runs, SILVER)
+    assert (check.state, check.finding) == ("mind", finding)
+    assert "next `afterlog run`" in (check.remedy or "")
+
+
+def test_progress_without_table_and_table_without_progress(after_runs: Settings) -> None:
+    shutil.rmtree(Path(after_runs.warehouse) / "silver")
+    assert found(after_runs, SILVER).finding == "It has progress, but the table is gone."
+    (Path(after_runs.warehouse) / "_progress" / "gold.dlq_summary.json").unlink()
+    check = found(after_runs, "gold.dlq_summary")
+    assert (check.state, check.finding) == ("mind", "Its progress is gone.")
+
+
+def test_versions_that_wait(after_runs: Settings) -> None:
+    change_progress(after_runs, SILVER, version=0)
+    assert found(after_runs, SILVER).finding.endswith("read up to version 0, 1 versions wait.")
+
+
+def test_run_that_did_not_report(after_runs: Settings) -> None:
+    (Path(after_runs.warehouse) / "_progress" / "unreported.json").write_text('[{"quality.stage_runs": []}]')
+    assert found(after_runs, "quality reports").state == "mind"
+
+
+def test_state_file_that_is_damaged_is_a_finding(after_runs: Settings) -> None:
+    (Path(after_runs.warehouse) / "_progress" / "unreported.json").write_text("[{")
+    assert found(after_runs, "quality reports").state == "lacking"
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "properties", "states"),
+    [
+        ("s3a://b/w", {}, ["lacking", "mind"]),
+        (
+            "s3a://b/w",
+            {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3SingleDriverLogStore"},
+            ["lacking", "mind"],
+        ),
+        (
+            "s3a://b/w",
+            {
+                "spark.delta.logStore.s3a.impl": "io.delta.storage.S3DynamoDBLogStore",
+                "spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.2",
+            },
+            ["well"],
+        ),
+        ("abfss://b@c/w", {"spark.jars": "hadoop-azure.jar"}, ["well"]),
+        ("gs://b/w", {}, ["well", "mind"]),
+        ("swift://b/w", {}, ["mind"]),
+    ],
+    ids=["s3 without", "s3 single driver", "s3", "azure", "gs without connector", "unknown"],
+)
+def test_log_store_of_an_object_store(warehouse: str, properties: dict[str, str], states: list[str]) -> None:
+    checks = diagnose(load(warehouse=warehouse, spark=properties))
+    assert [check.state for check in checks if check.name == "log store"] == states
+    assert [check.state for check in checks if check.name == "tables"] == ["mind"]
+
+
+class Api(http.server.BaseHTTPRequestHandler):
+    answer = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.answer)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Api]]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Answering", (Api,), {}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("AFTERLOG_PORT", str(server.server_port))
+    yield server.RequestHandlerClass  # type: ignore[misc]
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "state"), [({"status": "healthy"}, "well"), ({"status": "unhealthy"}, "lacking"), (None, "lacking")]
+)
+def test_airflow_that_serves(settings: Settings, api: type[Api], scheduler: dict[str, str] | None, state: str) -> None:
+    healthy = {"status": "healthy"}
+    api.answer = json.dumps({"metadatabase": healthy, "dag_processor": healthy, "scheduler": scheduler}).encode()
+    check = found(settings, "Airflow")
+    assert check.state == state
+    assert ("healthy at http://127.0.0.1:" if state == "well" else "not healthy: scheduler.") in check.finding
+
+
+def test_port_of_airflow_in_use_by_another(settings: Settings, api: type[Api]) -> None:
+    api.answer = b"<html>"
+    check = found(settings, "Airflow")
+    assert (check.state, check.remedy) == ("mind", "Choose another port: AFTERLOG_PORT=8081 make up.")
+
+
+def test_airflow_home_of_another_version(settings: Settings) -> None:
+    airflow_home.HOME.mkdir()
+    (airflow_home.HOME / ".prepared").write_text("2.9.0")
+    checks = [check for check in diagnose(settings) if check.name == "Airflow"]
+    assert [check.state for check in checks] == ["mind", "well"]
+    assert "was prepared by Airflow 2.9.0" in checks[0].finding
+
+
+def test_json_is_one_object_a_check(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor.show([Check("disk", "well", "9 GB"), Check("Java", "lacking", "none", "get one")], as_json=True)
+    assert [json.loads(text) for text in capsys.readouterr().out.splitlines()] == [
+        {"name": "disk", "state": "well", "finding": "9 GB", "remedy": None},
+        {"name": "Java", "state": "lacking", "finding": "none", "remedy": "get one"},
+    ]
+
+
+def test_table_shows_hostile_names_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor.show([Check("landing", "lacking", "a\x1b[2Jb [red]c\u202e", "mend")])
+    out = capsys.readouterr().out
+    assert "a\\x1b[2Jb [red]c\\u202e" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [(["well", "mind"], 0), (["well", "blocked"], 1), (["blocked", "lacking"], 3)],
+)
+def test_exit_code(states: list[doctor.State], code: int) -> None:
+    assert exit_code([Check("x", state, "") for state in states]) == code
+
+
+def test_diagnosis_needs_neither_spark_nor_great_expectations(after_runs: Settings) -> None:
+    script = (
+        "import sys; from pipelines import doctor, settings\n"
+        f"checks = doctor.diagnose(settings.load(warehouse={after_runs.warehouse!r}))\n"
+        "print(sorted({'pyspark', 'py4j', 'great_expectations', 'airflow', 'pandas'} & set(sys.modules)))"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout == "[]\n"

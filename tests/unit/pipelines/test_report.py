@@ -1,0 +1,227 @@
+"""The quality page: what it says, how hostile names show in it, and what it is made from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from expectations.contract import contract_of
+from expectations.verdict import Outcome, Verdict
+from pipelines import lakehouse, progress, quality
+from pipelines.errors import EnvironmentLacking
+from pipelines.freshness import Freshness
+from pipelines.progress import Batch, Progress
+from pipelines.quality import StageRun
+from pipelines.report import Quarantine, Report, Run, Table, Violation, bars, build, gather, render
+from pipelines.runner import contracts
+from pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+FRESH = Freshness("default", "silver.dlq_records", "bronze.dlq_records", None, None, 0, None, None)
+
+
+def run(**changes: object) -> Run:
+    known = Run("run-1", AT, 2.5, "passed", read=100, accepted=90, quarantined=4, duplicates=5, skipped=1)
+    return replace(known, **changes)  # type: ignore[arg-type]
+
+
+def table(**changes: object) -> Table:
+    known = Table("silver.dlq_records", "One row per record.", (run(),), (), Quarantine(0, ()), FRESH)
+    return replace(known, **changes)  # type: ignore[arg-type]
+
+
+def page(*tables: Table, **changes: object) -> str:
+    report = Report("default", "/data/warehouse", AT + timedelta(hours=3), tables or (table(),))
+    return render(replace(report, **changes))  # type: ignore[arg-type]
+
+
+def text_of(html: str) -> str:
+    """Return a page's words as a person reads them."""
+    said: list[str] = []
+    parser = HTMLParser()
+    parser.handle_data = said.append  # type: ignore[method-assign]
+    parser.feed(re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL))
+    return " ".join(" ".join(said).split())
+
+
+def test_the_page_tells_each_table_and_its_last_run() -> None:
+    said = text_of(page(table(runs=(run(started_at=AT - timedelta(days=1)), run(read=1234567, accepted=1234566)))))
+    assert "silver.dlq_records current" in said
+    assert "read 1,234,567 accepted 1,234,566 quarantined 4 duplicates 5 skipped 1 seconds 2.5" in said
+    assert "Last run passed 3 hours before this report, at 2026-03-01 12:00:00 UTC" in said
+    assert "2026-02-28 12:00:00 UTC to 2026-03-01 12:00:00 UTC, 2 runs" in said
+
+
+def test_a_table_without_a_run_says_so() -> None:
+    assert "No run has had input for it yet." in text_of(page(table(runs=(), quarantine=None)))
+
+
+@pytest.mark.parametrize(
+    ("fresh", "said"),
+    [
+        pytest.param(FRESH, "current 0 nothing", id="nothing unread"),
+        pytest.param(
+            replace(FRESH, unread_files=2, unread_bytes=1_234_567, unread_versions=None),
+            "behind 0 2 files, 1.2 MB",
+            id="files",
+        ),
+        pytest.param(replace(FRESH, unread_versions=1), "behind 0 1 version of bronze.dlq_records", id="version"),
+    ],
+)
+def test_lag_is_what_was_not_read(fresh: Freshness, said: str) -> None:
+    assert said in text_of(page(table(freshness=fresh)))
+
+
+def test_a_blocked_batch_stands_first_with_its_cause_and_where_it_is() -> None:
+    fresh = replace(FRESH, blocked_since="2026-03-01T09:00:00+00:00", message="The gate broke: do this.")
+    broken = Outcome(
+        "disposition.not_null", 40, 100, 0.05, 10, False, "It is mandatory.", "", tuple(f"offset={i}" for i in range(7))
+    )
+    held = Outcome("dlq_offset.at_least_0", 0, 100, 0.05, 10, True)
+    said = text_of(page(table(runs=(run(status="broken"),), gate=(broken, held), freshness=fresh)))
+    assert "silver.dlq_records is blocked since 2026-03-01 09:00:00 UTC, 6 hours ago The gate broke: do this." in said
+    assert "1 of 2 expectations held" in said
+    assert "disposition.not_null fails in 40 of 100 rows (40.0%, tolerated 5.0%) : It is mandatory." in said
+    assert "offset=0 offset=1 offset=2 offset=3 offset=4 and others" in said
+    assert said.index("is blocked since") < said.index("In quarantine")
+
+
+def test_violations_are_told_with_count_and_meaning() -> None:
+    violations = (Violation("a.not_null", 1500, "A is there."), Violation("gone.rule", 1, ""))
+    said = text_of(page(table(quarantine=Quarantine(1500, violations))))
+    assert "In quarantine: 1,500 rows" in said
+    assert "a.not_null A is there. 1,500 gone.rule 1" in said
+    assert "afterlog requeue silver.dlq_records" in said
+
+
+HOSTILE = "<script>alert(1)</script>\"'>&\u202etxt\u2066\x00\x1b[31m\u200b\ud800"
+
+
+def test_hostile_names_are_shown_and_do_nothing() -> None:
+    outcome = Outcome(HOSTILE, 40, 100, 0.05, 10, False, HOSTILE, HOSTILE, (HOSTILE,))
+    fresh = Freshness(HOSTILE, HOSTILE, HOSTILE, None, None, 3, "2026-03-01T09:00:00+00:00", HOSTILE)
+    hostile = Table(
+        HOSTILE,
+        HOSTILE,
+        (run(run_id=HOSTILE, status="failed", message=HOSTILE),),
+        (outcome,),
+        Quarantine(1, (Violation(HOSTILE, 1, HOSTILE),)),
+        fresh,
+    )
+    html = page(hostile, cluster=HOSTILE, warehouse=HOSTILE)
+    assert "<script" not in html
+    assert all(character.isprintable() or character == "\n" for character in html)
+    assert "<script>alert(1)</script>\"'>&\\u202etxt\\u2066\\u0000\\u001b[31m\\u200b\\ud800" in text_of(html)
+    attributes: list[str] = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, found: attributes.extend(name for name, _ in found)  # type: ignore[method-assign]
+    parser.feed(html)
+    known = "aria-label charset class content height href id lang name preserveaspectratio role style viewbox width x y"
+    assert set(attributes) <= set(known.split())
+    html.encode("utf-8")
+
+
+def test_the_page_needs_no_other_file() -> None:
+    html = page()
+    assert not re.findall(r"<(?:script|link|img|iframe)|src=|url\(|@import|https?:", html)
+
+
+def test_each_run_is_a_bar_of_the_shares_of_its_rows() -> None:
+    passed, broken, empty = bars((run(), run(status="broken"), run(read=0, accepted=0)))
+    assert passed.parts == (("accepted", 10.0, 90.0), ("other", 4.0, 6.0), ("quarantined", 0.0, 4.0))
+    assert broken.parts == (("broken", 0.0, 100.0),)
+    assert empty.parts == ()
+    assert passed.x < broken.x < empty.x
+    assert "accepted 90" in passed.title
+
+
+def test_a_few_bad_rows_among_many_can_be_seen() -> None:
+    (bar,) = bars((run(read=1_000_000, accepted=999_999, quarantined=1, duplicates=0, skipped=0),))
+    assert [part for part, _, height in bar.parts if height >= 1.5] == ["accepted", "quarantined"]
+
+
+def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Settings) -> None:
+    for contract in contracts():
+        lakehouse.ensure(spark, settings, contract)
+    silver = contract_of("silver.dlq_records")
+    quarantine = lakehouse.quarantine_contract(silver)
+    columns = [column.name for column in quarantine.columns]
+
+    def refused(cluster: str, identifier: str, *violations: str) -> tuple[object, ...]:
+        known = {"cluster": cluster, "_bronze_id": identifier, "violations": list(violations)}
+        return tuple(known.get(column) for column in columns)
+
+    rows = [
+        refused("default", "1", "dlq_offset.at_least_0", "grain.conflict"),
+        refused("default", "2", "dlq_offset.at_least_0"),
+        refused("elsewhere", "3", "dlq_offset.at_least_0"),
+    ]
+    lakehouse.append_values(spark, settings, quarantine, rows)
+    outcomes = tuple(
+        Outcome(code, failing, 50, 0.05, 10, failing < 10, coordinates=("dlq_offset=7",) if failing else ())
+        for code, failing in (("dlq_offset.at_least_0", 20), ("error.readable", 0))
+    )
+    verdict = Verdict("silver.dlq_records", "run-2", 50, outcomes)
+    ended = AT + timedelta(seconds=3)
+    quality.note(settings, StageRun("run-1", "silver.dlq_records", "passed", AT - timedelta(hours=1), AT, 9, 7, 2))
+    quality.note(
+        settings,
+        StageRun("run-2", "silver.dlq_records", "broken", AT, ended, 50, message="It broke.", verdict=verdict),
+    )
+    quality.report(spark, settings)
+    blocked = Progress(pending=Batch(None, 0), blocked_since=AT.isoformat(), message="It broke.")
+    progress.save(settings.warehouse, "silver.dlq_records", blocked)
+
+    report = gather(settings, spark)
+
+    bronze, found, gold = report.tables
+    assert [(one.run_id, one.status, one.started_at) for one in found.runs] == [
+        ("run-1", "passed", AT - timedelta(hours=1)),
+        ("run-2", "broken", AT),
+    ]
+    assert (found.runs[0].read, found.runs[0].accepted, found.runs[0].quarantined) == (9, 7, 2)
+    assert [(one.code, one.failing, one.success) for one in found.gate] == [
+        ("dlq_offset.at_least_0", 20, False),
+        ("error.readable", 0, True),
+    ]
+    assert found.gate[0].coordinates == ("dlq_offset=7",)
+    assert found.quarantine == Quarantine(
+        2,
+        (
+            Violation(
+                "dlq_offset.at_least_0", 2, next(r for r in silver.rules if r.code == "dlq_offset.at_least_0").meaning
+            ),
+            Violation("grain.conflict", 1, "The table holds a row of the same grain with other content, which stands."),
+        ),
+    )
+    assert (found.state, found.blocked_since, found.freshness.message) == ("blocked", AT, "It broke.")
+    assert (bronze.state, bronze.quarantine, gold.runs) == ("new", None, ())
+
+    index = build(settings, spark)
+
+    assert index == settings.reports() / "index.html"
+    assert "silver.dlq_records is blocked since 2026-03-01 12:00:00 UTC" in text_of(index.read_text())
+    assert (settings.reports() / "data_docs" / "index.html").is_file()
+    assert not [file for file in settings.reports().rglob("*.tmp") if file.is_file()]
+
+
+def test_a_report_on_an_empty_warehouse_is_a_page(spark: SparkSession, settings: Settings) -> None:
+    assert "No run has had input for it yet." in build(settings, spark).read_text()
+
+
+def test_a_directory_that_cannot_be_written_is_one_sentence(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    report = settings.report.model_copy(update={"directory": str(tmp_path / "file" / "reports")})
+    with pytest.raises(EnvironmentLacking, match=r"reports cannot be written to .*file/reports"):
+        build(settings.model_copy(update={"report": report}), spark)
