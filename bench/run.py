@@ -256,7 +256,7 @@ def jobs(bench: Bench) -> None:
         bench.spark.sparkContext.setJobGroup(group, group)
         suite.gate(candidates, contract, run_id="bench", store=None)
         counts[len(numbered)] = len(tracker.getJobIdsForGroup(group))
-    bench.spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    bench.spark.sparkContext.setJobGroup("bench", "bench")
     few, many = counts.values()
     bench.found("Spark jobs of a gate, many rules - few", many - few, "jobs", 0.0, jobs_by_rules=counts)
 

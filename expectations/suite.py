@@ -61,7 +61,7 @@ COUNTS_ONLY = {"result_format": "BASIC", "partial_unexpected_count": 0}  # no va
 
 
 class GateUnusable(Exception):
-    """An expectation could not be evaluated: the contract is wrong, whatever the data; names the rule, no value."""
+    """The expectations could not be evaluated, mostly because a rule does not suit the columns; quotes no value."""
 
 
 class _Counted(ColumnMapExpectation):
@@ -290,8 +290,8 @@ def _examine(batch: Batch, expectations: Iterable[Expectation], table: str, run_
     for found in result.results:
         if found.exception_info.get("raised_exception", True):
             raise GateUnusable(
-                f"The gate of {table} cannot be evaluated ({_error_class(found.exception_info)}): mend the rule of its "
-                f"contract that does not suit the candidates' columns."
+                f"The gate of {table} cannot be evaluated ({_error_class(found.exception_info)}): unless the machine "
+                f"is at fault, mend the rule of its contract that does not suit the candidates' columns."
             )
         said: Any = found.expectation_config
         outcome = _outcome(said.meta, found.result)
@@ -303,6 +303,9 @@ def _examine(batch: Batch, expectations: Iterable[Expectation], table: str, run_
 
 
 def _error_class(exception_info: Mapping[str, Any]) -> str:
-    """Return Spark's name for an error; its text may quote a value of a row."""
-    named = re.search(r"\[([A-Z][A-Z_.]+)\]", json.dumps(exception_info, default=str))
-    return named[1] if named else "no Spark error class"
+    """Return the name of an error; its text may quote a value of a row."""
+    told = json.dumps(exception_info, default=str)
+    for name in (r"\[([A-Z][A-Z_.]+)\]", r"(No space left on device)", r"\b([A-Z][A-Za-z]+(?:Error|Exception))\b"):
+        if named := re.search(name, told):
+            return named[1]
+    return "unknown error"

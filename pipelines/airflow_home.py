@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 from rich.console import Console
 
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError

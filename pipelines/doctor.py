@@ -75,7 +75,7 @@ def diagnose(settings: Settings) -> list[Check]:
             checks += examine(settings)
         except AfterlogError as error:
             checks.append(Check(name, "lacking", str(error)))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged state file
             checks.append(Check(name, "lacking", f"It cannot be examined: {error}", "Mend that and ask again."))
     return checks
 

@@ -337,6 +337,7 @@ class _Traffic:
 
     def __init__(self, records: int, seed: str, bad_share: float, state: _State, span: int) -> None:
         self.records, self.state, self.start, self.end = records, state, state.at, state.at + span
+        self.segment = min(SEGMENT, span // 60)
         self.name = seed.partition("/")[2]
         self.random = random.Random(seed)
         self.bad_share, self.bad_owed = bad_share, self.random.random()
@@ -350,8 +351,8 @@ class _Traffic:
         self.incidents = [self._incident(number, flow, span // days) for number, flow in enumerate(flows)]
 
     def _incident(self, number: int, flow: Flow, day: int) -> Incident:
-        length = min(day // 6, int((15 + 45 * self.random.random()) * 60_000))
-        start = self.start + number * day + int(self.random.random() * (day - length))
+        length = self.random.randint(3, 11) * self.segment
+        start = self.start + number * day + self.random.randrange((day - length) // self.segment) * self.segment
         return Incident(f"incident-{self.name}-{number + 1}", flow, start, start + length)
 
     def __iter__(self) -> Iterator[Record]:
@@ -363,7 +364,7 @@ class _Traffic:
 
     def _segments(self) -> Iterator[tuple[int, int, int, Incident | None]]:
         """Yield (start, length, records, incident): busy days, quiet nights, bursts, far more in an incident."""
-        starts = range(self.start, self.end, min(SEGMENT, (self.end - self.start) // 60))
+        starts = range(self.start, self.end, self.segment)
         under_way = [next((i for i in self.incidents if i.start <= start < i.end), None) for start in starts]
         weights = [
             (1 - 0.7 * math.cos((start % 86_400_000) / 86_400_000 * math.tau))
@@ -376,7 +377,7 @@ class _Traffic:
             share += weight / total
             count = round(share * self.records) - done
             done += count
-            yield start, starts.step, count, incident
+            yield start, self.segment, count, incident
 
     def _next(self, at: int, incident: Incident | None) -> Record:
         self.bad_owed += self.bad_share
@@ -670,13 +671,15 @@ def _write(
             line = record.line.encode()
             codes = record.defect.violations if record.defect else ()
             due = len(again) < redelivered and written * redelivered >= len(again) * (records - redelivered)
-            if due and not record.defect and written + len(again) + 2 <= records:
-                if len(again) % CONFLICT_EVERY == 1:
+            conflicting = len(again) % CONFLICT_EVERY == 1
+            suits = not record.defect and not (conflicting and record.value == "null")
+            if due and suits and written + len(again) + 2 <= records:
+                if conflicting:
                     other = record.line.replace(f'"value":{record.value}', '"value":"YW5vdGhlcg=="', 1).encode()
                     stands = _digest(line) < _digest(other)  # the lowest id wins
                     codes, lost = ((), CONFLICT) if stands else (CONFLICT, ())
-                    conflicting = replace(record, kind="conflict")
-                    again.append((other, conflicting, "quarantined" if lost else "accepted", lost))
+                    rival = replace(record, kind="conflict")
+                    again.append((other, rival, "quarantined" if lost else "accepted", lost))
                 else:
                     again.append((line, replace(record, kind="duplicate"), "duplicate", ()))
             add(line, record, "quarantined" if codes else "accepted", codes)

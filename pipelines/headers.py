@@ -154,7 +154,11 @@ def _profile() -> Column:
     complete = [_all(F.array_contains("_names", name) for name in profile.mandatory) for profile in PROFILES]
     some = [F.arrays_overlap("_names", F.array(*map(F.lit, profile.names))) for profile in PROFILES]
     return F.coalesce(
-        *(F.when(condition, F.lit(place)) for conditions in (complete, some) for place, condition in enumerate(conditions))
+        *(
+            F.when(condition, F.lit(place))
+            for conditions in (complete, some)
+            for place, condition in enumerate(conditions)
+        )
     )
 
 
@@ -219,9 +223,7 @@ def _user_headers() -> Column:
             ),
         )
 
-    return F.coalesce(
-        F.filter("headers", lambda header: ~F.coalesce(own(header), F.lit(False))), F.array()
-    )
+    return F.coalesce(F.filter("headers", lambda header: ~F.coalesce(own(header), F.lit(False))), F.array())
 
 
 def _by_profile(values: list[str | None]) -> Column:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -64,7 +64,8 @@ def name_jvm(settings: Settings, spark: SparkSession) -> None:
     with contextlib.suppress(OSError, ValueError, AttributeError):
         facts = json.loads(path.read_text(encoding="utf-8"))
         if facts["pid"] == os.getpid():
-            facts["jvm"] = spark.sparkContext._gateway.proc.pid
+            gateway: Any = spark.sparkContext._gateway
+            facts["jvm"] = gateway.proc.pid
             path.write_text(json.dumps(facts), encoding="utf-8")
 
 

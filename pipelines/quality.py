@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from expectations.quality import EXPECTATION_RESULTS, QUALITY, STAGE_RUNS
 from expectations.verdict import Verdict
 from pipelines import lakehouse, storage
+from pipelines.errors import EnvironmentLacking
 from pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -101,5 +102,11 @@ def waiting(settings: Settings) -> bool:
 
 def _unreported(settings: Settings) -> dict[str, list[dict[str, Any]]]:
     text = storage.read_text(settings.warehouse, UNREPORTED)
-    noted: dict[str, list[dict[str, Any]]] = json.loads(text) if text else {}
-    return {contract.table: noted.get(contract.table, []) for contract in QUALITY}
+    try:
+        noted: dict[str, list[dict[str, Any]]] = json.loads(text) if text else {}
+        return {contract.table: noted.get(contract.table, []) for contract in QUALITY}
+    except (ValueError, AttributeError):
+        raise EnvironmentLacking(
+            f"The file _progress/{UNREPORTED} in {settings.warehouse} is damaged: move it away and run again; "
+            f"only the counts of the last run are in it."
+        ) from None

@@ -18,9 +18,7 @@ _MONTH_AND_DAY = (
 )
 _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?"
 # A calendar date that exists, of the years 0001 to 9999, and a time of day; no leap second, which Java cannot print.
-ISO_8601_UTC = (
-    rf"\A(?!0000)(?:[0-9]{{4}}-(?:{_MONTH_AND_DAY})|(?:{_LEAP_YEAR})-02-29)T{_TIME}(?:Z|\+00(?::?00)?)\z"
-)
+ISO_8601_UTC = rf"\A(?!0000)(?:[0-9]{{4}}-(?:{_MONTH_AND_DAY})|(?:{_LEAP_YEAR})-02-29)T{_TIME}(?:Z|\+00(?::?00)?)\z"
 
 READABLE = "error IS NULL"
 RECOGNISED = "header_profile IS NOT NULL"
@@ -51,7 +49,9 @@ CONTRACT = Contract(
             "Dead-letter topic that holds the record.",
             (not_null("A line names the topic of its record.").where(READABLE),),
         ),
-        Column("dlq_topic_id", "string", "Topic id of the dead-letter topic where the source knows it; null from files."),
+        Column(
+            "dlq_topic_id", "string", "Topic id of the dead-letter topic where the source knows it; null from files."
+        ),
         Column(
             "dlq_partition",
             "int",
@@ -134,7 +134,9 @@ CONTRACT = Contract(
                 .where(_decoded("original_offset")),
             ),
         ),
-        Column("original_timestamp", "timestamp", "Kafka's timestamp of the record that failed, where the headers say it."),
+        Column(
+            "original_timestamp", "timestamp", "Kafka's timestamp of the record that failed, where the headers say it."
+        ),
         Column(
             "original_timestamp_type",
             "string",
@@ -178,17 +180,23 @@ CONTRACT = Contract(
                 .where(_decoded("routed_at")),
             ),
         ),
-        Column("routed_at_source", "string", "What tells routed_at: the profile's header, or kafka's record timestamp."),
+        Column(
+            "routed_at_source", "string", "What tells routed_at: the profile's header, or kafka's record timestamp."
+        ),
         Column("payload_copied", "boolean", "False where the broker wrote headers only; null without a profile."),
         Column("is_control_marker", "boolean", "True where the record is a transaction's control marker, not data."),
         Column("key", "binary", "Record key, the bytes."),
         Column("value", "binary", "Record value, the bytes."),
         Column("user_headers", HEADERS, "All headers in order except those of the record's profile."),
         Column(
-            "reserved_header_collision", "boolean", "True where a recognised name occurs twice, or names of two profiles."
+            "reserved_header_collision",
+            "boolean",
+            "True where a recognised name occurs twice, or names of two profiles.",
         ),
         Column("lossy_encoding", "boolean", "True where the source's form cannot keep all bytes."),
-        Column("_content_hash", "bigint", "Hash of timestamp, key, value and headers: tells a duplicate from a conflict."),
+        Column(
+            "_content_hash", "bigint", "Hash of timestamp, key, value and headers: tells a duplicate from a conflict."
+        ),
         Column("required_profile", "string", "Header profile that the settings require for the topic.", evidence=True),
         Column("original_partition_text", "string", "The partition as the header says it.", evidence=True),
         Column("original_offset_text", "string", "The offset as the header says it.", evidence=True),

@@ -29,26 +29,24 @@ GREATEST_MILLIS = 253402300799999  # the last millisecond of the year 9999
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; what cannot be typed is null."""
     decoded = headers.decode(bronze)
+    coordinates = ("topic", "topic_id", "partition", "offset", "timestamp", "timestamp_type")
     kip_1317 = F.col("header_profile").eqNullSafe("kip-1317")
     kip_1191 = F.col("header_profile").eqNullSafe("kip-1191")
+    timed = F.col("routed_at_text").isNotNull()
     values = {
-        "dlq_topic": F.col("topic"),
-        "dlq_topic_id": F.col("topic_id"),
-        "dlq_partition": F.col("partition"),
-        "dlq_offset": F.col("offset"),
-        "dlq_timestamp": F.col("timestamp"),
-        "dlq_timestamp_type": F.col("timestamp_type"),
         "disposition": F.when(kip_1317, F.col("disposition_text")).when(kip_1191, _inferred_disposition()),
         "disposition_source": F.when(kip_1317 & F.col("disposition_text").isNotNull(), "header")
         .when(kip_1191 & _inferred_disposition().isNotNull(), "message")
         .otherwise("unknown"),
-        "original_topic_id": F.when(kip_1191 & _is_topic_id(F.col("original_topic_text")), F.col("original_topic_text")),
+        "original_topic_id": F.when(
+            kip_1191 & _is_topic_id(F.col("original_topic_text")), F.col("original_topic_text")
+        ),
         "original_partition": _whole("original_partition_text", INT32, "int"),
         "original_offset": _whole("original_offset_text", INT64, "bigint"),
         "original_timestamp": _time_of_millis("original_timestamp_text"),
         "delivery_count": _whole("delivery_count_text", INT32, "int"),
-        "routed_at": F.when(kip_1317, _time_of_iso_8601("routed_at_text")).otherwise(F.col("timestamp")),
-        "routed_at_source": F.when(kip_1317, "header").otherwise("kafka"),
+        "routed_at": F.when(timed, _time_of_iso_8601("routed_at_text")).otherwise(F.col("timestamp")),
+        "routed_at_source": F.when(timed, "header").otherwise("kafka"),
         "payload_copied": F.when(kip_1317 | kip_1191, F.col("key").isNotNull() | F.col("value").isNotNull()).when(
             F.col("header_profile").isNotNull(), True
         ),
@@ -57,8 +55,11 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         "required_profile": _required_profile(settings),
     }
     values |= {field: F.col(f"{field}_text") for field in headers.FIELDS if field not in values}
-    known = {"dlq_topic": "topic"}
-    return decoded.select(*(computed_once(values.get(column.name, F.col(column.name))).alias(column.name) for column in CONTRACT.columns))
+    values = {name: computed_once(value) for name, value in values.items()}
+    values |= {f"dlq_{name}": F.col(name) for name in coordinates}
+    return decoded.select(
+        *(values.get(column.name, F.col(column.name)).alias(column.name) for column in CONTRACT.columns)
+    )
 
 
 def _inferred_disposition() -> Column:

@@ -1,7 +1,7 @@
 """Lines -> Kafka records: the capture form and kcat's JSON, read strictly; what cannot be read says why.
 
-Spark's ``from_json`` parses a line of the capture form once, base64 included, and tells whether anything in it was not of
-its type. Where something was, or may have been, the line is parsed again into variants, which keep what JSON's types
+Spark's ``from_json`` parses a line of the capture form once, base64 included, and tells whether anything in it was not
+of its type. Where something was, or may have been, the line is parsed again into variants, which keep what JSON's types
 were: kcat's JSON, or an error to name.
 """
 

@@ -284,8 +284,7 @@ def _member() -> zlib._Decompress:
 
 
 def _up_to_damage(member: zlib._Decompress, block: bytes) -> Iterator[bytes]:
-    """Yield a block again byte by byte, as zlib gives nothing of a call that fails."""
+    """Yield what a block gives, put in byte by byte, as zlib gives nothing of a call that fails."""
     with suppress(zlib.error):
-        while block:
-            yield member.decompress(block, 1)
-            block = member.unconsumed_tail
+        for at in range(len(block)):
+            yield member.decompress(block[at : at + 1])

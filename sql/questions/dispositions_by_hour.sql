@@ -13,6 +13,6 @@ SELECT
   coalesce(sum(record_count) FILTER (WHERE disposition = 'COORDINATOR_INITIATED'), 0) AS by_coordinator,
   coalesce(sum(record_count) FILTER (WHERE disposition IS NULL), 0) AS unknown
 FROM gold.dlq_summary
-WHERE hour > :now - INTERVAL 25 HOURS AND hour <= :now
+WHERE hour >= :now - INTERVAL 24 HOURS AND hour <= :now
 GROUP BY cluster, hour, consumer_group, dlq_topic
 ORDER BY hour DESC, record_count DESC

@@ -13,7 +13,6 @@ in_order AS (
     lag(dlq_offset) OVER (
       PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition
       ORDER BY dlq_offset
-      ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING
     ) AS offset_before
   FROM landed
 )

@@ -23,7 +23,6 @@ in_order AS (
     original_offset - 1 <=> lag(original_offset) OVER (
       PARTITION BY cluster, dlq_topic, consumer_group, hour, original_topic, original_partition
       ORDER BY original_offset
-      ROWS BETWEEN 1 PRECEDING AND 1 PRECEDING
     ) AS follows_a_failure
   FROM source_records
 ),

@@ -4,7 +4,7 @@
 WITH hours AS (
   SELECT cluster, hour, sum(record_count) AS record_count, count(DISTINCT dlq_topic) AS dlq_topic_count
   FROM gold.dlq_summary
-  WHERE hour > :now - INTERVAL 72 HOURS AND hour <= :now
+  WHERE hour >= :now - INTERVAL 72 HOURS AND hour <= :now
   GROUP BY cluster, hour
 )
 SELECT

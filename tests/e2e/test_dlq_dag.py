@@ -14,7 +14,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 
 from pipelines.demo import Airflow, delta_log

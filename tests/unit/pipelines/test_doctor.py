@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import airflow_home, doctor, jars, java, lock
+from pipelines import airflow_home, doctor, jars, java, lock, quality
 from pipelines.doctor import Check, diagnose, exit_code
 from pipelines.settings import Settings, load
 from tests.builders import land, line, run
@@ -231,12 +231,14 @@ def test_versions_that_wait(after_runs: Settings) -> None:
 
 
 def test_run_that_did_not_report(after_runs: Settings) -> None:
-    (Path(after_runs.warehouse) / "_progress" / "unreported.json").write_text('[{"quality.stage_runs": []}]')
+    at = quality.now()
+    quality.note(after_runs, quality.StageRun("a run", SILVER, "failed", at, at))
     assert found(after_runs, "quality reports").state == "mind"
 
 
-def test_state_file_that_is_damaged_is_a_finding(after_runs: Settings) -> None:
-    (Path(after_runs.warehouse) / "_progress" / "unreported.json").write_text("[{")
+@pytest.mark.parametrize("text", ["[{", "[1]"], ids=["no JSON", "other JSON"])
+def test_state_file_that_is_damaged_is_a_finding(after_runs: Settings, text: str) -> None:
+    (Path(after_runs.warehouse) / "_progress" / "unreported.json").write_text(text)
     assert found(after_runs, "quality reports").state == "lacking"
 
 

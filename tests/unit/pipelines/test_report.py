@@ -154,18 +154,16 @@ def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Setting
         lakehouse.ensure(spark, settings, contract)
     silver = contract_of("silver.dlq_records")
     quarantine = lakehouse.quarantine_contract(silver)
-    columns = [column.name for column in quarantine.columns]
 
-    def refused(cluster: str, identifier: str, *violations: str) -> tuple[object, ...]:
-        known = {"cluster": cluster, "_bronze_id": identifier, "violations": list(violations)}
-        return tuple(known.get(column) for column in columns)
+    def refused(cluster: str, identifier: str, *violations: str) -> dict[str, object]:
+        return {"cluster": cluster, "_bronze_id": identifier, "violations": list(violations)}
 
     rows = [
         refused("default", "1", "dlq_offset.at_least_0", "grain.conflict"),
         refused("default", "2", "dlq_offset.at_least_0"),
         refused("elsewhere", "3", "dlq_offset.at_least_0"),
     ]
-    lakehouse.append_values(spark, settings, quarantine, rows)
+    lakehouse.append_objects(spark, settings, quarantine, rows)
     outcomes = tuple(
         Outcome(code, failing, 50, 0.05, 10, failing < 10, coordinates=("dlq_offset=7",) if failing else ())
         for code, failing in (("dlq_offset.at_least_0", 20), ("error.readable", 0))

@@ -1,0 +1,172 @@
+"""What Spark reads of files with hostile names and of files that are damaged."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipelines.sources.landing import damaged, lines, listing
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+HOSTILE = [
+    *(
+        "plain.jsonl",
+        "two words",
+        " before",
+        "after ",
+        "a%b",
+        "a%20b",
+        "a#b",
+        "a+b",
+        "a,b",
+        "a;b&c=d",
+        "a@b",
+        "~a",
+        "-a",
+    ),
+    *(
+        "a*b",
+        "a?b",
+        "a?b=c",
+        "a[b]",
+        "a{b,c}",
+        "a\\b",
+        "\\x41",
+        "a:b",
+        "2026-11-21T10:15:30.jsonl",
+        "s3:a",
+        "a'b",
+        'a"b',
+    ),
+    *("a\nb", "a\tb", "a\rb", "\x7f", "a|b", "a<b>", "a^b`c", "$HOME", "a!b", "a.b.c", "a..", "x.gz.txt", "a.bz2.old"),
+    *("é", "e\u0301", "日本", "😀", "\u202eabc", "\ufeff", "date=2026-11-21/value=1/a", "date=2026-11-22/value=x/a"),
+    *("d:e/f g/h*", "f0/" * 99 + "f0", "f0/" * 99 + "f0x", "n" * 250),
+]
+RAW = [b'{"a":1}', b"text", b"\xff\xfe\x00\xed\xa0\x80", b'{"crlf":1}\r', b"  x ", b"\xef\xbb\xbf{}", b"\xc2\xa0"]
+BLANK = [b"", b"  ", b"\t", b"\r", b" \r", b"\xef\xbb\xbf"]
+
+
+def landed(directory: Path, name: str, raw: bytes) -> None:
+    file = directory / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(raw)
+
+
+def read(spark: SparkSession, directory: Path, *, mend: bool = False) -> dict[str, list[Row]]:
+    files = list(listing(directory).values())
+    found = defaultdict(list)
+    for row in lines(spark, directory, files, damaged(directory, files) if mend else None).collect():
+        found[row["_source"]].append(row)
+    return found
+
+
+def raw_lines(rows: list[Row]) -> list[bytes]:
+    return [bytes(row["line"]) for row in rows if row["line"] is not None]
+
+
+@pytest.mark.parametrize("directory_name", ["landing", "a landing:é*{b}%20"])
+def test_names_come_out_as_they_are(spark: SparkSession, tmp_path: Path, directory_name: str) -> None:
+    directory = tmp_path / directory_name
+    for name in HOSTILE:
+        landed(directory, name, name.encode().hex().encode())
+    (directory / os.fsdecode(b"caf\xe9:")).write_bytes(b"latin")
+    expected = {name: [name.encode().hex().encode()] for name in HOSTILE} | {r"caf\xe9:": [b"latin"]}
+    assert {source: raw_lines(rows) for source, rows in read(spark, directory).items()} == expected
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a b.jsonl", "a.jsonl.gz", "a:b.GZ"])
+def test_lines_are_kept_byte_for_byte_and_blank_ones_skipped(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    text = b"\n".join(line for pair in zip(RAW, [*BLANK, b""], strict=True) for line in pair)
+    landed(tmp_path, name, gzip.compress(text) if name.lower().endswith("gz") else text)
+    rows = read(spark, tmp_path)[name]
+    assert raw_lines(rows) == RAW
+    assert {row["damage"] for row in rows} == {None}
+
+
+def test_files_without_lines(spark: SparkSession, tmp_path: Path) -> None:
+    for name, raw in {
+        "a": b"",
+        "b": b"\n\n \r\n",
+        "c.gz": b"",
+        "d.gz": gzip.compress(b""),
+        "e": b"\xef\xbb\xbf",
+    }.items():
+        landed(tmp_path, name, raw)
+    assert read(spark, tmp_path) == {}
+    assert lines(spark, tmp_path, []).collect() == []
+
+
+def test_a_megabyte_in_a_line(spark: SparkSession, tmp_path: Path) -> None:
+    line = b'{"a":"' + b"x" * 2**20 + b'"}'
+    landed(tmp_path, "a", line + b"\n" + line)
+    assert raw_lines(read(spark, tmp_path)["a"]) == [line, line]
+
+
+def test_what_stands_before_the_damage_is_read_and_the_damage_told(spark: SparkSession, tmp_path: Path) -> None:
+    noise = random.Random(7)
+    many = [noise.randbytes(200).hex().encode() for _ in range(3_000)]
+    packed = gzip.compress(b"\n".join(many))
+    few = [b'{"a":1}', b'{"b":2}']
+    landed(tmp_path, "sound.jsonl", b'{"sound":1}\n')
+    landed(tmp_path, "sound.gz", gzip.compress(b'{"sound":2}\n'))
+    landed(tmp_path, "truncated file.gz", packed[: len(packed) // 2])
+    landed(tmp_path, "overwritten.gz", packed[:400_000] + bytes(1_000) + packed[401_000:])
+    landed(tmp_path, "no checksum.gz", gzip.compress(b"\n".join(few))[:-8])
+    landed(tmp_path, "wrong checksum.gz", gzip.compress(b"\n".join(few))[:-8] + bytes(8))
+    landed(tmp_path, "text.gz", b"\n".join(few))
+    landed(tmp_path, "text behind.gz", gzip.compress(b"\n".join(few)) + b"text")
+    with pytest.raises(Exception, match=r"gzip|Unexpected end"):
+        read(spark, tmp_path)
+    found = read(spark, tmp_path, mend=True)
+    told = {source: [row["damage"] for row in rows if row["line"] is None] for source, rows in found.items()}
+    assert {source: len(errors) for source, errors in told.items() if errors} == {
+        name: 1
+        for name in (
+            "truncated file.gz",
+            "overwritten.gz",
+            "no checksum.gz",
+            "wrong checksum.gz",
+            "text.gz",
+            "text behind.gz",
+        )
+    }
+    assert raw_lines(found["sound.jsonl"]) + raw_lines(found["sound.gz"]) == [b'{"sound":1}', b'{"sound":2}']
+    for name in ("no checksum.gz", "wrong checksum.gz", "text behind.gz"):
+        assert raw_lines(found[name]) == few
+    assert raw_lines(found["text.gz"]) == []
+    for name, least in (("truncated file.gz", 1_490), ("overwritten.gz", 1_700)):
+        readable = raw_lines(found[name])
+        assert least < len(readable) < 2_000
+        assert readable[:-1] == many[: len(readable) - 1]
+
+
+def test_formats_that_are_not_read_are_told_each_time(spark: SparkSession, tmp_path: Path) -> None:
+    for suffix in ("bz2", "deflate", "lz4", "snappy", "zst", "ZST"):
+        landed(tmp_path, f"a.{suffix}", b'{"a":1}\n')
+    landed(tmp_path, "b.jsonl", b"{}\n")
+    found = read(spark, tmp_path)
+    assert raw_lines(found.pop("b.jsonl")) == [b"{}"]
+    assert {
+        source: [(row["line"], "land it as gzip" in row["damage"]) for row in rows] for source, rows in found.items()
+    } == {f"a.{suffix}": [(None, True)] for suffix in ("bz2", "deflate", "lz4", "snappy", "zst", "ZST")}
+
+
+def test_thousands_of_files_make_a_plan_of_one_size(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(300):
+        landed(tmp_path, f"{number}.jsonl", b"{}\n")
+        landed(tmp_path, f"{number} spaced.jsonl", b"{}\n")
+    files = list(listing(tmp_path).values())
+
+    def operators(count: int) -> int:
+        return len(lines(spark, tmp_path, files[:count])._jdf.queryExecution().executedPlan().treeString().splitlines())
+
+    assert operators(600) == operators(20)
+    assert len(read(spark, tmp_path)) == 600

@@ -1,0 +1,89 @@
+"""The verdict: when failing rows break a gate, and the words for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from expectations.verdict import Outcome, Verdict, breaks, share
+
+
+def outcome(code: str = "a.not_null", failing: int = 0, candidates: int = 100, hint: str = "") -> Outcome:
+    success = not breaks(failing, candidates, 0.05, 10)
+    return Outcome(code, failing, candidates, 0.05, 10, success, hint=hint)
+
+
+@pytest.mark.parametrize(
+    ("failing", "candidates", "tolerance", "min_failures", "broken"),
+    [
+        pytest.param(50, 1000, 0.05, 10, False, id="exactly the tolerance"),
+        pytest.param(51, 1000, 0.05, 10, True, id="above the tolerance"),
+        pytest.param(9, 9, 0.05, 10, False, id="too few to tell"),
+        pytest.param(10, 10, 0.05, 10, True, id="enough to tell"),
+        pytest.param(0, 0, 0.0, 1, False, id="nothing"),
+        pytest.param(1, 10**9, 0.0, 1, True, id="nothing tolerated"),
+        pytest.param(10**9, 10**9, 1.0, 1, False, id="everything tolerated"),
+    ],
+)
+def test_failing_rows_break_a_gate_when_many_and_too_large_a_share(
+    failing: int, candidates: int, tolerance: float, min_failures: int, broken: bool
+) -> None:
+    assert breaks(failing, candidates, tolerance, min_failures) is broken
+
+
+def test_the_sentence_of_a_broken_gate_names_rules_counts_threshold_hint_and_the_way_on() -> None:
+    verdict = Verdict(
+        "silver.x",
+        "run",
+        1000,
+        (
+            outcome("a.not_null", 60, 1000, hint="Was it switched off?"),
+            outcome("b.one_of", 1000, 1000, hint="Was it switched off?"),
+            outcome("c.matches", 3, 1000),
+        ),
+    )
+    assert not verdict.passed
+    assert verdict.sentence() == (
+        "The gate of silver.x broke: b.one_of fails in 1,000 of 1,000 rows (100.0%, tolerated 5.0%); a.not_null fails "
+        "in 60 of 1,000 rows (6.0%, tolerated 5.0%). Was it switched off? Nothing of this batch was written and later "
+        "input waits behind it: mend the producer or the contract and run again, or accept it once with "
+        "AFTERLOG_TOLERANCE=1.0 afterlog run, which quarantines the failing rows."
+    )
+    assert [failed["rule"] for failed in verdict.summary()["failed"]] == ["b.one_of", "a.not_null"]
+
+
+def test_facts_of_a_table_have_no_rows_to_tolerate() -> None:
+    fact = Outcome("grain.duplicates", 3, 0, 0.0, 1, False)
+    assert Verdict("gold.x", "run", 0, (fact,)).sentence() == (
+        "The gate of gold.x broke: grain.duplicates is 3 where 0 is due. "
+        "Nothing was written to it: mend this and run again."
+    )
+
+
+def test_a_gate_that_passed_says_so() -> None:
+    assert Verdict("silver.x", "run", 1000, (outcome(),)).sentence() == "The gate of silver.x passed: 1,000 candidates."
+    assert Verdict("gold.x", "run", 0, ()).sentence() == "The gate of gold.x passed."
+
+
+def test_coordinates_go_to_their_expectation() -> None:
+    verdict = Verdict("silver.x", "run", 100, (outcome("a.b", 20), outcome("c.d", 20)))
+    assert [o.coordinates for o in verdict.located({"c.d": ("offset=1",)}).outcomes] == [(), ("offset=1",)]
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "min_failures", "said"),
+    [
+        pytest.param(0.05, 1000, "where at least 1,000 rows and more than 5.0% of all candidates fail", id="both"),
+        pytest.param(0.0, 1, "where any row fails", id="none tolerated"),
+        pytest.param(1.0, 10, "never", id="all tolerated"),
+    ],
+)
+def test_the_threshold_in_words(tolerance: float, min_failures: int, said: str) -> None:
+    assert Outcome("a.b", 0, 0, tolerance, min_failures, True).threshold == said
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [(0, "0.0%"), (1, "100.0%"), (0.1, "10.0%"), (0.99999, "99.999%"), (0.0004, "0.04%"), (2 / 3, "66.7%")],
+)
+def test_a_share_is_not_rounded_to_nothing_or_all(part: float, said: str) -> None:
+    assert share(part) == said
