@@ -89,7 +89,7 @@ class FillTable(_CommandOperator):
         ended = self._run(context)
         counts, message = self._counts(ended)
         self.log.info("%s", _sentence(counts))
-        if ended.code == 1:
+        if ended.code == 1 or counts["status"] == "broken":
             context["ti"].xcom_push(key="return_value", value=counts)
             raise GateBroke(message or f"The gate of {self.table} broke.")
         for asset in self.outlets:

@@ -175,7 +175,7 @@ def main() -> None:
     """Run the command line; every error a user can cause is one sentence on standard error."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     try:
-        app(standalone_mode=False, prog_name="afterlog")
+        sys.exit(app(standalone_mode=False, prog_name="afterlog"))  # returns the code of typer.Exit
     except Exception as error:
         sys.exit(_told(error))
     except KeyboardInterrupt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,11 +42,11 @@ class Freshness:
     cluster: str
     table: str
     input: str
-    unread_files: int | None
-    unread_bytes: int | None
-    unread_versions: int | None
-    blocked_since: str | None
-    message: str | None
+    unread_files: int | None = None
+    unread_bytes: int | None = None
+    unread_versions: int | None = None
+    blocked_since: str | None = None
+    message: str | None = None
 
     @property
     def behind(self) -> bool:
@@ -59,16 +59,17 @@ def freshness(settings: Settings, spark: SparkSession | None = None) -> list[Fre
     found = []
     for stage in CATALOG:
         known = progress.load(settings.warehouse, stage.table)
-        blocked = (known.blocked_since, known.message) if known else (None, None)
-        behind: tuple[str, int | None, int | None, int | None]
+        one = Freshness(settings.cluster, stage.table, stage.feed)
+        if known:
+            one = replace(one, blocked_since=known.blocked_since, message=known.message)
         if stage.kind == "land":
             files = unread(settings, stage, known).values()
-            behind = (stage.feed, len(files), sum(file.size for file in files), None)
+            one = replace(one, unread_files=len(files), unread_bytes=sum(file.size for file in files))
         else:
-            latest = _latest(settings, stage.inputs[0], spark)
             read = known.version if known and known.version is not None else -1
-            behind = (stage.inputs[0], None, None, max(0, latest - read))
-        found.append(Freshness(settings.cluster, stage.table, *behind, *blocked))
+            behind = max(0, _latest(settings, stage.inputs[0], spark) - read)
+            one = replace(one, input=stage.inputs[0], unread_versions=behind)
+        found.append(one)
     return found
 
 

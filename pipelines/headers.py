@@ -5,8 +5,10 @@ The profiles are data; one decoder reads them all.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
+from operator import and_, or_
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F
@@ -23,8 +25,8 @@ HEX_SHOWN = 64  # bytes of a binary header of the wrong length that are shown as
 class Header:
     """A header of a profile and the field that it fills.
 
-    ``throwable`` is text of which the part before ``": "`` counts, as Java's ``Throwable.toString()`` prints a class and
-    its message; ``int32`` and ``int64`` are big-endian. Of two headers that fill one field, the first that is there counts.
+    ``throwable`` is text of which the part before ``": "`` counts, as Java's ``Throwable.toString()`` prints class and
+    message; ``int32`` and ``int64`` are big-endian. Of two headers that fill one field the first with a value counts.
     """
 
     field: str
@@ -126,9 +128,10 @@ NAMES = tuple(name for profile in PROFILES for name in profile.names)
 def decode(records: DataFrame) -> DataFrame:
     """Add what the column ``headers`` says, one row for each row.
 
-    Adds ``header_profile``, ``<field>_text`` for each of FIELDS (null where absent or empty; a malformed binary number as
-    ``0x...``), ``undecodable_headers`` (fields whose bytes are not UTF-8; null where none), ``reserved_header_collision``
-    and ``user_headers`` (in order, all headers but those of the record's profile). The last value of a name counts.
+    Adds ``header_profile``, ``<field>_text`` for each of FIELDS (null where absent or empty; a binary number of another
+    length as ``0x...``), ``undecodable_headers`` (fields whose bytes are not UTF-8; null where none),
+    ``reserved_header_collision`` and ``user_headers`` (in order, all headers but those of the record's profile).
+    The last value of a name counts, as in Kafka's ``lastHeader``.
     """
     # One projection each: an expensive column that the next one uses more than once is computed once a row.
     headers = F.coalesce("headers", F.array().cast(records.schema["headers"].dataType))
@@ -174,7 +177,7 @@ def _bytes(field: str) -> Column:
 def _text(field: str) -> Column:
     content = F.col(f"_{field}")
     text = F.make_valid_utf8(content.cast("string"))
-    branches = {
+    branches: dict[Encoding, Column] = {
         "throwable": F.substring_index(text, ": ", 1),
         "int32": _signed(content, 4),
         "int64": _signed(content, 8),
@@ -200,7 +203,7 @@ def _undecodable() -> Column:
         binary = _places(field, "int32") + _places(field, "int64")
         fields.append((field, invalid & ~F.col("_profile").isin(*binary) if binary else invalid))
     each = F.array_compact(F.array(*(F.when(invalid, F.lit(field)) for field, invalid in fields)))
-    return F.when(reduce(lambda left, right: left | right, (invalid for _, invalid in fields)), each)
+    return F.when(_any(invalid for _, invalid in fields), each)
 
 
 def _collision() -> Column:
@@ -215,12 +218,8 @@ def _collision() -> Column:
 
 def _user_headers() -> Column:
     def own(header: Column) -> Column:
-        return reduce(
-            lambda left, right: left | right,
-            (
-                (F.col("_profile") == place) & header["key"].isin(*profile.names)
-                for place, profile in enumerate(PROFILES)
-            ),
+        return _any(
+            (F.col("_profile") == place) & header["key"].isin(*profile.names) for place, profile in enumerate(PROFILES)
         )
 
     return F.coalesce(F.filter("headers", lambda header: ~F.coalesce(own(header), F.lit(False))), F.array())
@@ -239,5 +238,9 @@ def _places(field: str, encoding: Encoding) -> list[int]:
     ]
 
 
-def _all(conditions: object) -> Column:
-    return reduce(lambda left, right: left & right, conditions)  # type: ignore[arg-type]
+def _all(conditions: Iterable[Column]) -> Column:
+    return reduce(and_, conditions)
+
+
+def _any(conditions: Iterable[Column]) -> Column:
+    return reduce(or_, conditions)

@@ -238,9 +238,8 @@ def register(spark: SparkSession, settings: Settings, tables: Iterable[str]) -> 
                 f"and run `afterlog run`, or name another warehouse with --warehouse."
             )
         spark.sql(f"CREATE DATABASE IF NOT EXISTS {table.partition('.')[0]}")
-        if spark.catalog.tableExists(
-            table
-        ):  # perhaps of another warehouse; dropping an external table drops its name only
+        if spark.catalog.tableExists(table):
+            # Perhaps it is another warehouse's. Dropping an external table drops its name only.
             spark.sql(f"DROP TABLE {table}")
         DeltaTable.createIfNotExists(spark).tableName(table).location(location(settings, table)).execute()
 
@@ -255,7 +254,12 @@ def _same(keys: Sequence[str]) -> SparkColumn:
 
 
 def _written(spark: SparkSession, settings: Settings, table: str, before: int) -> int:
-    """Return the rows that the commit after version ``before`` wrote, as the commit itself counts them."""
+    """Return the rows that the commit after version ``before`` wrote, as the commit itself counts them.
+
+    Delta does not commit an append without rows.
+    """
+    if state(spark, settings, table)[1] == before:
+        return 0
     if is_local(settings.warehouse):
         commit = Path(location(settings, table)) / "_delta_log" / f"{before + 1:020}.json"
         actions = (json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines())

@@ -21,7 +21,7 @@ from pipelines.stage import Stage
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 log = logging.getLogger("afterlog")
 
@@ -125,7 +125,7 @@ class _Landing:
         )
         return counted[0] or 0, (counted[1] or 0) > 1
 
-    def _from(self, files: Sequence[LandedFile]):  # type: ignore[no-untyped-def]
+    def _from(self, files: Sequence[LandedFile]) -> Column:
         """Return the predicate on bronze that rows of these files satisfy, in literals, so that Delta skips files."""
         from pyspark.sql import functions as F
 

@@ -14,7 +14,7 @@ def computed_once(column: Column) -> Column:
     """Return the column in a projection that filters stay above.
 
     Spark moves a filter below a projection by copying the projection's expressions into it, once for each use, through
-    every projection below: a filter on a column of many steps then grows to megabytes. It leaves a projection alone that
-    is not deterministic, as it takes any with a partition's number to be.
+    every projection below: a filter on a column of many steps then grows to megabytes. It leaves a projection alone
+    that is not deterministic, which it takes any with a partition's number not to be.
     """
     return F.when(F.spark_partition_id() >= 0, column)

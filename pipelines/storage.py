@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from pipelines.errors import EnvironmentLacking
 
@@ -63,10 +64,11 @@ def replace_text(target: Path, text: str) -> None:
     scratch.replace(target)
 
 
-def _hadoop(warehouse: str, name: str):  # type: ignore[no-untyped-def]  # JVM objects behind Py4J have no types
+def _hadoop(warehouse: str, name: str) -> tuple[Any, Any]:
+    """Return Hadoop's file system of a warehouse and the path of a state file; Py4J's objects have no types."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.active()
-    jvm = spark.sparkContext._jvm
+    jvm: Any = spark.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path(f"{warehouse.rstrip('/')}/{STATE}/{name}")
     return path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), path

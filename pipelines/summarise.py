@@ -25,7 +25,7 @@ class Summary:
 
     settings: Settings
     stage: Stage
-    inputs: dict[str, DataFrame]
+    inputs: dict[str, Any]
     rows: DataFrame
     replaces: str | None
     read: int
@@ -45,8 +45,8 @@ class Summary:
         inputs = {name.partition(".")[2]: lakehouse.read(spark, settings, name) for name in stage.inputs}
         if not everything:
             inputs = {name: rows.where(_among(refresh, touched)) for name, rows in inputs.items()}
-        rows = spark.sql(select_of(stage.table), **inputs).persist()
-        read = sum(row["_rows"] for row in found)
+        rows = spark.sql(select_of(stage.table), None, **inputs).persist()
+        read = changed.count() if everything else sum(row["_rows"] for row in found)
         return cls(settings, stage, inputs, rows, None if everything else _predicate(refresh.column, touched), read)
 
     def gate(self, run_id: str) -> Verdict:

@@ -94,7 +94,7 @@ def _time_of_iso_8601(name: str) -> Column:
 
 
 def _is_control_marker() -> Column:
-    """A transaction's commit or abort marker: int16 version 0 and int16 type as key, version 0 and an int32 as value."""
+    """A transaction's commit or abort marker: version and type (int16 each) as key, version and an int32 as value."""
     marker = F.col("key").isin(b"\0\0\0\0", b"\0\0\0\1")
     version = F.substring(F.col("value"), 1, 2) == F.lit(b"\0\0")
     return F.coalesce(marker & (F.length("value") == 6) & version, F.lit(False))

@@ -11,7 +11,7 @@ from expectations.contract import MOST_RULES, Column, Contract, contract_of
 from expectations.rules import at_least, is_true, matches, not_null, one_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FEW = Contract(
     table="silver.few",
@@ -25,14 +25,19 @@ FEW = Contract(
 )
 
 
+def judged(contract: Contract, rows: DataFrame) -> list[tuple[int, list[str]]]:
+    from pyspark.sql import functions as F
+
+    masked = rows.withColumn("mask", contract.broken_rules())
+    return [tuple(row) for row in masked.select("mask", contract.violations(F.col("mask"))).collect()]
+
+
 def test_a_bit_for_each_rule_in_the_order_of_the_columns(spark: SparkSession) -> None:
     rows = spark.createDataFrame(
         [(0, "a", 1, "x"), (1, None, -1, "x"), (2, "A", -1, "y"), (3, "a", -1, None), (4, "a\n", None, "z")],
         "n int, topic string, offset bigint, text string",
     )
-    mask = FEW.broken_rules()
-    found = rows.select("n", mask.alias("mask"), FEW.violations(mask).alias("violations")).orderBy("n").collect()
-    assert [(row["mask"], row["violations"]) for row in found] == [
+    assert judged(FEW, rows.orderBy("n")) == [
         (0b0000, []),
         (0b0001, ["topic.not_null"]),
         (0b1010, ["topic.letters", "text.one_of"]),
@@ -45,16 +50,18 @@ def test_as_many_rules_as_a_bigint_has_bits(spark: SparkSession) -> None:
     rules = tuple(is_true(f"bit_{bit}", f"n != {bit} AND n != -1") for bit in range(MOST_RULES))
     most = Contract("silver.most", "As many as fit.", (Column("n", "int", "A number.", rules),), grain=("n",))
     rows = spark.createDataFrame([(number,) for number in (0, MOST_RULES - 1, MOST_RULES, -1)], "n int")
-    mask = most.broken_rules()
-    found = [tuple(row) for row in rows.select(mask, most.violations(mask)).collect()]
     codes = [rule.code for rule in most.rules]
-    assert found == [(1, codes[:1]), (1 << (MOST_RULES - 1), codes[-1:]), (0, []), ((1 << MOST_RULES) - 1, codes)]
+    assert judged(most, rows) == [
+        (1, codes[:1]),
+        (1 << (MOST_RULES - 1), codes[-1:]),
+        (0, []),
+        ((1 << MOST_RULES) - 1, codes),
+    ]
 
 
 def test_no_rules_break_nothing(spark: SparkSession) -> None:
     none = Contract("silver.none", "No rule.", (Column("n", "int", "A number."),), grain=("n",))
-    mask = none.broken_rules()
-    assert [tuple(row) for row in spark.range(1).select(mask, none.violations(mask)).collect()] == [(0, [])]
+    assert judged(none, spark.range(1).toDF("n")) == [(0, [])]
 
 
 def test_evidence_is_in_quarantine_only() -> None:

@@ -151,8 +151,7 @@ def test_broken_is_never_null_and_null_breaks_only_not_null(name: str, found: di
 
 @pytest.mark.parametrize("name", RULES)
 def test_examined_shows_the_gate_a_value_that_fails_where_the_rule_is_broken(spark: SparkSession, name: str) -> None:
-    """What Great Expectations asks: for not_null whether it is null, else of values that are there whether they hold."""
-
+    """Great Expectations asks of not_null whether it is null, of all else whether values that are there hold."""
     rule = RULES[name].bound("text")
     rows = spark.createDataFrame(
         [(place, *row) for place, row in enumerate(ROWS)], "n int, text string, number int, other string"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +13,6 @@ from pipelines.headers import FIELDS, NAMES, PROFILES, Profile, decode
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
-
-IDS = {"ids": lambda profile: profile.name}
 
 
 def decoded(spark: SparkSession, rows: dict[str, list[tuple[str, bytes | None]]]) -> dict[str, Row]:
@@ -81,7 +80,7 @@ def test_big_endian_numbers(rows: dict[str, Row]) -> None:
     assert [rows[f"int64 {number}"]["original_offset_text"] for number in INT64] == list(map(str, INT64))
 
 
-@pytest.mark.parametrize("profile", PROFILES, **IDS)
+@pytest.mark.parametrize("profile", PROFILES, ids=attrgetter("name"))
 def test_each_name_alone_is_recognised_and_fills_its_field(profile: Profile, rows: dict[str, Row]) -> None:
     for header in profile.headers:
         row = rows[f"only {header.name}"]
@@ -92,14 +91,14 @@ def test_each_name_alone_is_recognised_and_fills_its_field(profile: Profile, row
         assert not row["reserved_header_collision"]
 
 
-@pytest.mark.parametrize("profile", PROFILES, **IDS)
+@pytest.mark.parametrize("profile", PROFILES, ids=attrgetter("name"))
 def test_presence_does_not_depend_on_values(profile: Profile, rows: dict[str, Row]) -> None:
     assert rows[f"{profile.name}: all"]["header_profile"] == profile.name
     assert rows[f"{profile.name}: all null"]["header_profile"] == profile.name
     assert _said(rows[f"{profile.name}: all null"]) == {}
 
 
-@pytest.mark.parametrize("profile", PROFILES, **IDS)
+@pytest.mark.parametrize("profile", PROFILES, ids=attrgetter("name"))
 def test_last_value_counts(profile: Profile, rows: dict[str, Row]) -> None:
     row = rows[f"{profile.name}: last of two"]
     assert _said(row) == _said(rows[f"{profile.name}: all"])
@@ -107,7 +106,7 @@ def test_last_value_counts(profile: Profile, rows: dict[str, Row]) -> None:
     assert row["user_headers"] == []
 
 
-@pytest.mark.parametrize("profile", PROFILES[:-1], **IDS)
+@pytest.mark.parametrize("profile", PROFILES[:-1], ids=attrgetter("name"))
 def test_the_first_complete_profile_wins_then_the_first_of_which_any_is_there(
     profile: Profile, rows: dict[str, Row]
 ) -> None:
