@@ -137,11 +137,14 @@ def requeue(
 @app.command()
 def report(warehouse: Warehouse = None, landing: Landing = None) -> None:
     """Build the quality page and Data Docs."""
-    settings = load(warehouse=warehouse, landing=landing)
-    with _session(settings, gates=True) as spark:
-        from pipelines import report as reports
+    from pipelines import report as reports
 
-        print(reports.build(settings, spark))
+    settings = load(warehouse=warehouse, landing=landing)
+    page = reports.current(settings)
+    if page is None:
+        with _session(settings, gates=True) as spark:
+            page = reports.build(settings, spark)
+    print(page)
 
 
 @app.command()

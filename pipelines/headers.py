@@ -207,22 +207,23 @@ def _undecodable() -> Column:
 
 
 def _collision() -> Column:
-    """Whether a recognised name occurs twice, or names of two profiles occur."""
+    """Whether a recognised name occurs twice, or names of two profiles; what is cheap rules most rows out first."""
     repeated = F.size("_names") > F.size(F.array_distinct("_names"))
     recognised = F.filter("_names", lambda name: name.isin(*NAMES))
     twice = repeated & (F.size(recognised) > F.size(F.array_distinct(recognised)))
     others = [[name for name in NAMES if name not in profile.names] for profile in PROFILES]
-    foreign = F.arrays_overlap("_names", F.get(F.array(*(F.array(*map(F.lit, names)) for names in others)), "_profile"))
+    foreign = (F.size("user_headers") > 0) & F.arrays_overlap(
+        "_names", F.get(F.array(*(F.array(*map(F.lit, names)) for names in others)), "_profile")
+    )
     return F.coalesce(twice | foreign, F.lit(False))
 
 
 def _user_headers() -> Column:
-    def own(header: Column) -> Column:
-        return _any(
-            (F.col("_profile") == place) & header["key"].isin(*profile.names) for place, profile in enumerate(PROFILES)
-        )
+    def foreign_to(profile: Profile) -> Column:
+        return F.filter("headers", lambda header: ~F.coalesce(header["key"].isin(*profile.names), F.lit(False)))
 
-    return F.coalesce(F.filter("headers", lambda header: ~F.coalesce(own(header), F.lit(False))), F.array())
+    found = [F.when(F.col("_profile") == place, foreign_to(profile)) for place, profile in enumerate(PROFILES)]
+    return F.coalesce(*found, "headers", F.array())
 
 
 def _by_profile(values: list[str | None]) -> Column:

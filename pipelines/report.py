@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,10 @@ from pipelines.catalog import CATALOG
 from pipelines.collapse import CONFLICT
 from pipelines.errors import EnvironmentLacking
 from pipelines.freshness import Freshness, freshness
+from pipelines.runner import contracts
 from pipelines.settings import Settings
 from pipelines.stage import Stage
+from pipelines.storage import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 MOST_RUNS = 60
 MOST_COORDINATES = 5
 DATA_DOCS = "data_docs"
+SHOWN = ".shown.json"
 NOT_A_RULE = {CONFLICT: "The table holds a row of the same grain with other content, which stands."}
 
 
@@ -112,6 +116,18 @@ class Bar:
     title: str
 
 
+def current(settings: Settings) -> Path | None:
+    """Return the page if it shows the present state already, which needs no session; None where it has to be built."""
+    page = settings.reports() / "index.html"
+    if not is_local(settings.warehouse) or not page.exists():
+        return None
+    try:
+        shown = (settings.reports() / SHOWN).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    return page if shown == _state(settings) else None
+
+
 def build(settings: Settings, spark: SparkSession) -> Path:
     """Build the page and Data Docs in the reports' directory; return the page.
 
@@ -121,15 +137,26 @@ def build(settings: Settings, spark: SparkSession) -> Path:
 
     directory = settings.reports()
     try:
+        state = _state(settings)
         suite.build_docs(directory / "gx", directory / DATA_DOCS, settings.report.keep_runs)
         page = directory / "index.html"
         storage.replace_text(page, render(gather(settings, spark)))
+        storage.replace_text(directory / SHOWN, state)
     except OSError as error:
         raise EnvironmentLacking(
             f"The reports cannot be written to {directory} ({error.strerror}): "
             f"free some space, mend its permissions or set [report] directory."
         ) from None
     return page
+
+
+def _state(settings: Settings) -> str:
+    """Return all that the page depends on: versions of tables, what is unread and blocked, how many runs are kept."""
+    if not is_local(settings.warehouse):
+        return ""
+    versions = {contract.table: lakehouse.local_version(settings, contract.table) for contract in contracts()}
+    behind = [asdict(one) for one in freshness(settings)]
+    return json.dumps([versions, behind, settings.cluster, settings.report.keep_runs])
 
 
 def gather(settings: Settings, spark: SparkSession) -> Report:

@@ -82,7 +82,7 @@ def lines(
         elif damaged and source in damaged:
             damages.append((source, None, damaged[source]))
             paths.append(stand_ins.unpack(source))
-        elif _PLAIN_PATH.fullmatch(f"{root}/{source}") and (suffix != GZIP or source.endswith(GZIP)):
+        elif _PLAIN_PATH.fullmatch(f"{root}/{source}"):
             paths.append(f"{root}/{source}")
         else:
             paths.append(stand_ins.link(source))
@@ -91,7 +91,6 @@ def lines(
     text = F.col("value")
     read = (
         spark.read.option("lineSep", "\n")
-        .option("recursiveFileLookup", True)  # takes `date=2026-11-21` in a path for a name, not for a column
         .text(paths)
         .where(text.startswith("{") | (F.trim(text, F.lit(_BLANK)) != ""))
         .select(

@@ -82,7 +82,7 @@ def test_names_come_out_as_they_are(spark: SparkSession, tmp_path: Path, directo
     assert {source: raw_lines(rows) for source, rows in read(spark, directory).items()} == expected
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a b.jsonl", "a.jsonl.gz", "a:b.GZ"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a b.jsonl", "a.jsonl.gz", "a:b.GZ", "A.GZ"])
 def test_lines_are_kept_byte_for_byte_and_blank_ones_skipped(spark: SparkSession, tmp_path: Path, name: str) -> None:
     text = b"\n".join(line for pair in zip(RAW, [*BLANK, b""], strict=True) for line in pair)
     landed(tmp_path, name, gzip.compress(text) if name.lower().endswith("gz") else text)
