@@ -31,8 +31,10 @@ def defaults() -> dict[str, str]:
     return {name: value.strip() for name, value in pairs}
 
 
-# A compiler that starts fast and stops early: seconds won on short work, half the speed on long.
-BRISK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+# For short work: a compiler that starts fast and stops early, and no code generated for expressions that see few rows.
+# Half the time on small batches, twice the time on large ones.
+BRISK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+BRISK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @contextlib.contextmanager
@@ -66,10 +68,10 @@ def start(settings: Settings, brisk: bool = False) -> SparkSession:
         "spark.driver.extraClassPath": class_path,
         "spark.executor.extraClassPath": class_path,
         "spark.sql.warehouse.dir": (scratch / "tables").as_uri(),
-        "spark.driver.extraJavaOptions": " ".join([*_java_options(scratch), *(BRISK if brisk else ())]),
+        "spark.driver.extraJavaOptions": " ".join([*_java_options(scratch), *(BRISK_JAVA if brisk else ())]),
     }
     builder = SparkSession.builder
-    for name, value in {**properties, **defaults(), **settings.spark}.items():
+    for name, value in {**properties, **defaults(), **(BRISK if brisk else {}), **settings.spark}.items():
         if name == "spark.driver.extraJavaOptions" and value != properties[name]:
             value = f"{properties[name]} {value}"
         builder = builder.config(name, value)

@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipelines import lakehouse, lock
 from pipelines.requeue import requeue, stage_with_quarantine
-from pipelines.settings import Settings
+from pipelines.settings import Dlq, RequiredProfile, Settings, load
 from tests.builders import AT, HOUR, kip_1191, land, line, rows, run, tables
 
 SCRIPT = Path(__file__).with_name("killed.py")
@@ -32,23 +33,30 @@ def kill(point: str, settings: Settings, *command: str, **environment: str) -> N
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
 
 
-@pytest.fixture
-def landed(settings: Settings) -> Settings:
-    """A first run's worth: good rows over two hours, duplicates, a conflict, violations, an unreadable line."""
+def landing() -> dict[str, list[str]]:
+    """Good rows over two hours, duplicates, a conflict, violations, an unreadable line."""
     good = [line(offset, timestamp=AT + HOUR * (offset % 2)) for offset in range(20)]
     bad = [line(100, headers=kip_1191(offset="+1")), line(101, headers=[]), "{", line(3, value=b"other")]
-    land(settings, {"a.jsonl": good, "b.jsonl": [*good[:5], *bad]})
+    return {"a.jsonl": good, "b.jsonl": [*good[:5], *bad]}
+
+
+@pytest.fixture
+def landed(settings: Settings) -> Settings:
+    land(settings, landing())
     return settings
 
 
-@pytest.fixture
-def undisturbed(spark: SparkSession, landed: Settings, tmp_path: Path) -> Settings:
-    """The same landing and an equal warehouse, in which nothing is killed."""
-    copy = tmp_path / "undisturbed"
-    shutil.copytree(landed.warehouse, copy)
-    other = landed.model_copy(update={"warehouse": str(copy)})
-    run(spark, other)
-    return other
+@pytest.fixture(scope="module")
+def undisturbed(
+    spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[dict[str, Any]]]:
+    """The tables of a run over the same files in which nothing is killed."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    shutil.copytree(empty_warehouse, place / "warehouse")
+    settings = load(warehouse=str(place / "warehouse"), landing=str(place / "landing"))
+    land(settings, landing())
+    run(spark, settings)
+    return tables(spark, settings)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +70,12 @@ def undisturbed(spark: SparkSession, landed: Settings, tmp_path: Path) -> Settin
         "between gold and progress",
     ],
 )
-def test_killed_run_converges(spark: SparkSession, landed: Settings, undisturbed: Settings, point: str) -> None:
+def test_killed_run_converges(
+    spark: SparkSession, landed: Settings, undisturbed: dict[str, list[dict[str, Any]]], point: str
+) -> None:
     kill(point, landed, "run")
     run(spark, landed)
-    assert tables(spark, landed) == tables(spark, undisturbed)
+    assert tables(spark, landed) == undisturbed
     reported = lakehouse.read(spark, landed, "quality.stage_runs").where("status = 'passed'")
     assert {row["table"] for row in reported.collect()} == {
         "bronze.dlq_records",
@@ -76,7 +86,7 @@ def test_killed_run_converges(spark: SparkSession, landed: Settings, undisturbed
 
 @pytest.mark.parametrize("point", ["requeue, before rows leave quarantine", "requeue, before violations are refreshed"])
 def test_killed_requeue_converges(spark: SparkSession, landed: Settings, tmp_path: Path, point: str) -> None:
-    required = landed.model_copy(update={"dlq": _require("kip-1317")})
+    required = landed.model_copy(update={"dlq": Dlq(require=(RequiredProfile(topic="dlq.*", profile="kip-1317"),))})
     run(spark, required)
     assert len(rows(spark, landed, "quarantine.dlq_records")) == 24
     undisturbed = landed.model_copy(update={"warehouse": str(tmp_path / "undisturbed")})
@@ -96,9 +106,3 @@ def test_killed_requeue_converges(spark: SparkSession, landed: Settings, tmp_pat
         ("grain.conflict",),
     }
     assert tables(spark, landed) == tables(spark, undisturbed)
-
-
-def _require(profile: str):  # type: ignore[no-untyped-def]
-    from pipelines.settings import Dlq, RequiredProfile
-
-    return Dlq(require=(RequiredProfile(topic="dlq.*", profile=profile),))  # type: ignore[arg-type]
