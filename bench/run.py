@@ -120,7 +120,7 @@ def pipeline(bench: Bench) -> None:
     count, ratios, shares, ours, theirs = bench.records(1_000_000), [], [], [], []
     generated = bench.settings("pipeline")
     generate(count, 1, Path(generated.landing))
-    for attempt in range(3):
+    for attempt in range(2):
         settings = generated.model_copy(update={"warehouse": str(bench.scratch / f"pipeline-{attempt}")})
         gates: dict[str, float] = {}
         with timed(Split, "gate", gates), timed(Summary, "gate", gates):
@@ -169,7 +169,7 @@ def split(bench: Bench) -> None:
     contract = CANDIDATES.with_gate(1.0, None)
     judged = candidates.withColumn("_broken_rules", contract.broken_rules())
     ours, theirs, gates = [], [], []
-    for attempt in range(4):
+    for attempt in range(3):
         began = time.perf_counter()
         batch = Split(bench.spark, settings, contract, judged, Census(count, repeats=False, bounds=None))
         verdict = batch.gate("bench")
@@ -223,7 +223,7 @@ def increment(bench: Bench) -> None:
     generate(onto, 5, Path(large.landing))
     bench.run(large)
     many, none = [], []
-    for batch in range(1, 4):
+    for batch in range(1, 3):
         generate(1_000, 5, Path(large.landing), batch=batch)
         many.append(bench.run(large))
         small = bench.settings(f"onto-none-{batch}")

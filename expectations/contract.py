@@ -90,8 +90,12 @@ class Contract:
         """Return the codes of the bits set in the mask as array<string>, in the order of the rules."""
         from pyspark.sql import functions as F
 
-        codes = [F.when(mask.bitwiseAND(F.lit(1 << bit)) != 0, F.lit(rule.code)) for bit, rule in enumerate(self.rules)]
-        return F.array_compact(F.array(*codes)) if codes else F.array().cast("array<string>")
+        one = F.lit(1).cast("bigint")
+
+        def broken(code: SparkColumn, bit: SparkColumn) -> SparkColumn:
+            return mask.bitwiseAND(F.call_function("shiftleft", one, bit)) != 0
+
+        return F.filter(F.array(*[F.lit(rule.code) for rule in self.rules]).cast("array<string>"), broken)
 
     def with_gate(self, tolerance: float | None, min_failures: int | None) -> Contract:
         """Return the contract under other thresholds; None keeps the contract's own."""

@@ -132,10 +132,14 @@ def can_read(spark: SparkSession, settings: Settings, table: str, batch: Batch) 
 def standing(
     spark: SparkSession, settings: Settings, table: str, bounds: SparkColumn | None = None
 ) -> DataFrame | None:
-    """Return a table's rows within bounds; None where Delta's file statistics alone say that there are none."""
-    if state(spark, settings, table)[1] == 0:  # created, never written
+    """Return a table's rows within bounds; None where Delta's file statistics alone say that there are none.
+
+    They stay what they are now: without a version, a frame would show what this very run writes to the table.
+    """
+    _, version = state(spark, settings, table)
+    if version == 0:  # created, never written
         return None
-    rows = read(spark, settings, table)
+    rows = read(spark, settings, table, version)
     if bounds is not None:
         rows = rows.where(bounds)
     return rows if rows.inputFiles() else None
@@ -156,14 +160,15 @@ def insert(settings: Settings, table: str, rows: DataFrame, contract: Contract, 
     from delta.tables import DeltaTable
     from pyspark.sql import functions as F
 
+    # Under other names, so that the bounds, which speak of plain columns, mean the table's.
+    named = {column.name: f"_new_{column.name}" for column in contract.stored}
     condition = F.lit(True) if bounds is None else bounds
     for name in contract.grain:
-        condition = condition & F.col(f"old.`{name}`").eqNullSafe(F.col(f"new.`{name}`"))
+        condition = condition & F.col(name).eqNullSafe(F.col(named[name]))
     merged = (
         DeltaTable.forPath(spark, location(settings, table))
-        .alias("old")
-        .merge(rows.alias("new"), condition)
-        .whenNotMatchedInsertAll()
+        .merge(rows.withColumnsRenamed(named), condition)
+        .whenNotMatchedInsert(values={f"`{name}`": F.col(new) for name, new in named.items()})
         .execute()
     )
     return int(merged.collect()[0]["num_inserted_rows"])

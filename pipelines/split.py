@@ -10,6 +10,7 @@ from expectations.contract import Contract, contract_of
 from expectations.verdict import Verdict
 from pipelines import lakehouse
 from pipelines.collapse import CONFLICT, ROW, Census, census, decided
+from pipelines.plan import computed_once
 from pipelines.settings import Settings
 from pipelines.stage import Stage
 
@@ -55,7 +56,7 @@ class Split:
             import_module(f"pipelines.{stage.table}")
             .transform(rows, settings)
             .withColumns({"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)})
-            .withColumn("_broken_rules", contract.broken_rules())
+            .withColumn("_broken_rules", computed_once(contract.broken_rules()))
         )
         return cls(rows.sparkSession, settings, contract, candidates, census(candidates, contract))
 

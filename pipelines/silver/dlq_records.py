@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from expectations.rules import INT32, INT64
 from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC
 from pipelines import headers
+from pipelines.plan import computed_once
 from pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,21 +55,11 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         "required_profile": _required_profile(settings),
     }
     values |= {field: F.col(f"{field}_text") for field in headers.FIELDS if field not in values}
-    values = {name: _computed_once(value) for name, value in values.items()}
+    values = {name: computed_once(value) for name, value in values.items()}
     values |= {f"dlq_{name}": F.col(name) for name in coordinates}
     return decoded.select(
         *(values.get(column.name, F.col(column.name)).alias(column.name) for column in CONTRACT.columns)
     )
-
-
-def _computed_once(column: Column) -> Column:
-    """Return the column in a projection that filters stay above.
-
-    Spark moves a filter below a projection by copying the projection's expressions into it, once for each use, through
-    every projection below: a filter on a column of many steps then grows to megabytes. It leaves a projection alone
-    that is not deterministic, which it takes any with a partition's number not to be.
-    """
-    return F.when(F.spark_partition_id() >= 0, column)
 
 
 def _inferred_disposition() -> Column:

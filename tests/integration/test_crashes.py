@@ -86,7 +86,9 @@ def test_killed_run_converges(
 
 @pytest.mark.parametrize("point", ["requeue, before rows leave quarantine", "requeue, before violations are refreshed"])
 def test_killed_requeue_converges(spark: SparkSession, landed: Settings, tmp_path: Path, point: str) -> None:
-    required = landed.model_copy(update={"dlq": Dlq(require=(RequiredProfile(topic="dlq.*", profile="kip-1317"),))})
+    required = landed.model_copy(
+        update={"dlq": Dlq(require=(RequiredProfile(topic="dlq.*", profile="kip-1317"),)), "tolerance": 1.0}
+    )
     run(spark, required)
     assert len(rows(spark, landed, "quarantine.dlq_records")) == 24
     undisturbed = landed.model_copy(update={"warehouse": str(tmp_path / "undisturbed")})
