@@ -29,14 +29,19 @@ def stage_runs(done: Sequence[StageRun]) -> None:
     """Print a table of what each stage did."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("stage", no_wrap=True)
-    table.add_column("status")
-    for name in ("read", "accepted", "quarantined", "duplicates", "skipped", "seconds"):
-        table.add_column(name, justify="right")
+    table.add_column("status", no_wrap=True)
+    names = [
+        "read",
+        "accepted",
+        "quarantined",
+        "duplicates",
+        *(["skipped"] if any(one.skipped for one in done) else []),
+    ]
+    for name in (*names, "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
     for one in done:
-        counts = (one.read, one.accepted, one.quarantined, one.duplicates, one.skipped)
-        colour = COLOURS[one.status]
-        status = f"[{colour}]{escape(MEANINGS.get(one.status, one.status))}[/{colour}]"
-        table.add_row(one.table, status, *(f"{count:,}" for count in counts), f"{one.seconds:.1f}")
+        status = f"[{COLOURS[one.status]}]{escape(one.status)}[/{COLOURS[one.status]}]"
+        table.add_row(one.table, status, *(f"{getattr(one, name):,}" for name in names), f"{one.seconds:.1f}")
     console = Console()
     console.print(table)
     for one in done:
