@@ -1,12 +1,13 @@
-"""catalog -> DAG: one task a table, an edge for each input within the feed, then the reports."""
+"""catalog -> DAG: one task a layer, an edge where a table has an input in another layer, then the reports."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from airflow.sdk import DAG, Asset, Param, TriggerRule
 
-from dags.operators import BuildReports, FillTable, Outcome, tell_failure
+from dags.operators import BuildReports, FillLayer, Outcome, tell_failure
 from pipelines.airflow_runs import POOL
 from pipelines.catalog import stages
 from pipelines.stage import Stage
@@ -21,12 +22,13 @@ The feed `{feed}`, from its landing directory to gold, once for what is new.
 |---|---|---|
 {rows}
 
-Each table task runs `afterlog run --only TABLE`; its log streams here, its counts and verdict are its XCom and the
-extra of its asset. `reports` runs also after a broken gate. `outcome` is green only where all else is.
+Each layer is one task, which runs `afterlog run --feed {feed} --layer LAYER`; its log streams here. The counts and
+the verdict of each table are in its XCom and in the extra of the table's asset. Later layers run also after a broken
+gate, for the tables that do not depend on it; so does `reports`. `outcome` is green only where all else is.
 
-**A table task is red.** The last line of its log says which table, why, and what to do next. A broken contract is not
-retried: nothing of the batch was written, and the next run takes the same batch first. A busy warehouse and a crash are
-retried twice.
+**A layer's task is red.** The last line of its log says which tables, why, and what to do next. A broken contract is
+not retried: nothing of the batch was written, and the next run takes the same batch first. A busy warehouse and a crash
+are retried twice.
 
 **Parameters.** `landing` and `warehouse` (a directory or a URI) override the settings for one run.
 """
@@ -43,6 +45,9 @@ def feed_dag(feed: str, schedule: str | None) -> DAG:
     All feeds share a pool of one slot, as one process at a time may write to a local warehouse.
     """
     filled = stages(feed)
+    layers: dict[str, list[Stage]] = {}
+    for stage in filled:
+        layers.setdefault(stage.layer, []).append(stage)
     with DAG(
         dag_id=feed,
         schedule=schedule,
@@ -65,34 +70,44 @@ def feed_dag(feed: str, schedule: str | None) -> DAG:
         },
     ) as dag:
         tasks = {
-            stage.table: FillTable(
-                task_id=stage.table,
-                table=stage.table,
-                inlets=[asset_of(table) for table in stage.inputs],
-                outlets=[asset_of(stage.table)],
+            layer: FillLayer(
+                task_id=layer,
+                feed=feed,
+                layer=layer,
+                tables=[stage.table for stage in members],
+                # A gate that broke above holds up the tables that depend on it; the others may have news of their own.
+                trigger_rule=TriggerRule.ALL_DONE,
+                inlets=[asset_of(table) for table in _read_by(members)],
+                outlets=[asset_of(stage.table) for stage in members],
             )
-            for stage in filled
+            for layer, members in layers.items()
         }
         reports = BuildReports(
             task_id="reports",
-            tables=list(tasks),
+            layers={layer: [stage.table for stage in members] for layer, members in layers.items()},
             trigger_rule=TriggerRule.ALL_DONE,
             outlets=[Asset(name=f"reports.{feed}", uri=f"x-afterlog://reports/{feed}", group="afterlog")],
         )
         outcome = Outcome(task_id="outcome", retries=0)
-        for stage in filled:
-            for table in stage.inputs:
-                if table in tasks:
-                    tasks[table] >> tasks[stage.table]
+        layer_of = {stage.table: stage.layer for stage in filled}
+        for layer, members in layers.items():
+            for above in dict.fromkeys(layer_of[table] for table in _read_by(members) if table in layer_of):
+                tasks[above] >> tasks[layer]
         for task in tasks.values():
             if not task.downstream_task_ids:
-                task >> [reports, outcome]
-        reports >> outcome
+                task >> reports
+        [*tasks.values(), reports] >> outcome
     return dag
 
 
 def _place(description: str) -> Param:
     return Param(None, description, type=["null", "string"], minLength=1, maxLength=1024, pattern=PRINTABLE)
+
+
+def _read_by(members: Sequence[Stage]) -> tuple[str, ...]:
+    """Return the inputs of a layer's stages that the layer does not fill itself."""
+    own = {stage.table for stage in members}
+    return tuple(dict.fromkeys(table for stage in members for table in stage.inputs if table not in own))
 
 
 def _row(stage: Stage) -> str:

@@ -1,4 +1,4 @@
-"""What a task of a feed does: fill one table, build the reports, say how the run came out."""
+"""What a task of a feed does: fill the tables of a layer, build the reports, say how the run came out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow.sdk import Asset, BaseOperator, Context
@@ -17,6 +17,7 @@ from dags.command import Command, Ended, printable
 
 PLACES = ("landing", "warehouse")
 COUNTS = ("read", "accepted", "quarantined", "duplicates", "skipped")
+_WITHOUT_COUNTS = {"idle": "nothing new", "waiting": "waits, as the gate of an input broke"}
 _NOTIFY_SECONDS = 30
 
 
@@ -73,39 +74,51 @@ class _CommandOperator(BaseOperator):
         return ended
 
 
-class FillTable(_CommandOperator):
-    """Fill one table from what is new in its inputs; counts and verdict become the XCom and the asset's extra."""
+class FillLayer(_CommandOperator):
+    """Fill the tables of a feed's layer from what is new; their counts become the XCom, and extras of their assets."""
 
-    def __init__(self, *, table: str, **options: Any) -> None:
-        """Take the table of the catalog."""
-        super().__init__(arguments=["run", "--only", table, "--format", "json"], **options)
-        self.table = table
+    def __init__(self, *, feed: str, layer: str, tables: Sequence[str], **options: Any) -> None:
+        """Take a feed and a layer of the catalog, and the tables that it holds of that feed."""
+        super().__init__(arguments=["run", "--feed", feed, "--layer", layer, "--format", "json"], **options)
+        self.tables = list(tables)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Return the table's counts and verdict; they stand in the XCom also where the gate broke.
+        """Return ``{"run_id": ..., "tables": {table: counts and verdict}}``; it is the XCom also where a gate broke.
 
         Raises GateBroke, CannotRun, WriterBusy, CommandDied.
         """
         ended = self._run(context)
-        counts, message = self._counts(ended)
-        self.log.info("%s", _sentence(counts))
-        if ended.code == 1 or counts["status"] == "broken":
-            context["ti"].xcom_push(key="return_value", value=counts)
-            raise GateBroke(message or f"The gate of {self.table} broke.")
+        filled, broke = self._filled(ended)
+        for table, counts in filled["tables"].items():
+            self.log.info("%s", _sentence(table, counts))
+        if broke:
+            context["ti"].xcom_push(key="return_value", value=filled)
+            raise GateBroke(" ".join(broke))
         for asset in self.outlets:
             if isinstance(asset, Asset):
-                context["outlet_events"][asset].extra.update(counts)
-        return counts
+                counts = filled["tables"][asset.name]
+                context["outlet_events"][asset].extra.update({"run_id": filled["run_id"], **counts})
+        return filled
 
-    def _counts(self, ended: Ended) -> tuple[dict[str, Any], str]:
-        """Sum up the table's batches (one that waited and the next, say); the last one says how it came out."""
+    def _filled(self, ended: Ended) -> tuple[dict[str, Any], list[str]]:
+        """Return what a run says of each table, and a sentence for each gate that broke.
+
+        Batches of one table (one that waited and the next, say) are summed up; the last one says how it came out.
+        """
         try:
             answer = json.loads(ended.answer)
-            batches = [row for row in answer["tables"] if row["table"] == self.table]
-            sums = {name: sum(batch[name] for batch in batches) for name in (*COUNTS, "seconds")}
-            last = batches[-1]
-            counts = {"run_id": answer["run_id"], "table": self.table, "status": last["status"], **sums}
-            return {**counts, "verdict": last["verdict"]}, printable(last["message"] or "")
+            tables: dict[str, dict[str, Any]] = {}
+            broke: list[str] = []
+            for table in self.tables:
+                batches = [row for row in answer["tables"] if row["table"] == table]
+                last = batches[-1]
+                sums = {name: sum(batch[name] for batch in batches) for name in (*COUNTS, "seconds")}
+                tables[table] = {"status": last["status"], **sums, "verdict": last["verdict"]}
+                if last["status"] == "broken":
+                    broke.append(printable(last["message"]))
+            if ended.code != (1 if broke else 0):
+                raise ValueError
+            return {"run_id": answer["run_id"], "tables": tables}, broke
         except (ValueError, LookupError, TypeError):
             raise CommandDied(f"The command {_how(ended.code)}, without counts: {ended.complaint}") from None
 
@@ -113,10 +126,10 @@ class FillTable(_CommandOperator):
 class BuildReports(_CommandOperator):
     """Build Data Docs and the quality page, and publish the verdict of every table of the run."""
 
-    def __init__(self, *, tables: Sequence[str], **options: Any) -> None:
-        """Take the tables whose tasks, named like them, run before."""
+    def __init__(self, *, layers: Mapping[str, Sequence[str]], **options: Any) -> None:
+        """Take the layers, whose tasks, named like them, run before, and the tables of each."""
         super().__init__(arguments=["report"], **options)
-        self.tables = list(tables)
+        self.layers = {layer: list(tables) for layer, tables in layers.items()}
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Return where the report is, and the counts and verdict of each table that this run reached.
@@ -127,10 +140,12 @@ class BuildReports(_CommandOperator):
         if ended.code != 0:
             raise CommandDied(f"The command {_how(ended.code)}: {ended.complaint}")
         reached: dict[str, Any] = {}
-        for table in self.tables:
-            if counts := context["ti"].xcom_pull(task_ids=table):
-                reached[table] = counts
-            self.log.info("%s", _sentence(counts) if counts else f"{table}: not reached")
+        for layer, tables in self.layers.items():
+            filled = context["ti"].xcom_pull(task_ids=layer)
+            for table in tables:
+                if filled:
+                    reached[table] = {"run_id": filled["run_id"], **filled["tables"][table]}
+                self.log.info("%s", _sentence(table, reached[table]) if filled else f"{table}: not reached")
         outcome: dict[str, Any] = {"report": ended.answer.strip(), "tables": reached}
         for asset in self.outlets:
             if isinstance(asset, Asset):
@@ -139,10 +154,10 @@ class BuildReports(_CommandOperator):
 
 
 class Outcome(BaseOperator):
-    """The last task: it runs only where every table and the reports succeeded, else it fails the run.
+    """The last task: it runs only where every layer and the reports succeeded, else it fails the run.
 
-    Airflow judges a run by its last tasks. The reports are built in any case, so that they alone would turn a broken
-    gate green.
+    Airflow judges a run by its last tasks. Later layers and the reports run in any case, so that they alone would turn
+    a broken gate green.
     """
 
     def execute(self, context: Context) -> None:
@@ -187,9 +202,9 @@ def _how(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-def _sentence(counts: dict[str, Any]) -> str:
-    if counts["status"] == "idle":
-        return f"{counts['table']}: nothing new"
+def _sentence(table: str, counts: dict[str, Any]) -> str:
+    if told := _WITHOUT_COUNTS.get(counts["status"]):
+        return f"{table}: {told}"
     numbers = ", ".join(f"{counts[name]:,} {name}" for name in COUNTS)
     gate = "" if counts["verdict"] is None else f"; the gate {'held' if counts['verdict']['passed'] else 'broke'}"
-    return f"{counts['table']}: {numbers}; {counts['seconds']:.1f} s{gate}"
+    return f"{table}: {numbers}; {counts['seconds']:.1f} s{gate}"

@@ -35,8 +35,11 @@ class Contract:
 
     ``grain`` names the columns that identify a row, compared null-safe. ``content`` names the column that tells whether
     two rows of one grain are the same (a duplicate) or not (a conflict); ``lossy`` the boolean column that marks copies
-    which never conflict. ``tolerance`` and ``min_failures`` are the gate's: an expectation fails when failing rows are
-    at least ``min_failures`` and more than the share ``tolerance`` of all candidates.
+    which never conflict; ``item`` the column that numbers the rows, from 0, where one row of bronze gives several.
+    ``ranges_per`` are the columns of the grain for each value of which a batch's range of the last one is looked at
+    apart, so that Delta skips files; default all the others, which suits those with few values. ``tolerance`` and
+    ``min_failures`` are the gate's: an expectation fails when failing rows are at least ``min_failures`` and more than
+    the share ``tolerance`` of all candidates.
     """
 
     table: str
@@ -45,13 +48,15 @@ class Contract:
     grain: tuple[str, ...]
     content: str | None = None
     lossy: str | None = None
+    item: str | None = None
+    ranges_per: tuple[str, ...] | None = None
     tolerance: float = 0.05
     min_failures: int = 10
 
     def __post_init__(self) -> None:
         """Refuse a contract that contradicts itself, when it is imported rather than when data arrives."""
         names = [column.name for column in self.columns]
-        named = [*self.grain, *filter(None, (self.content, self.lossy))]
+        named = [*self.grain, *(self.ranges_per or ()), *filter(None, (self.content, self.lossy, self.item))]
         if len(set(names)) != len(names):
             raise ValueError(f"{self.table}: a column is declared twice")
         if missing := [name for name in named if name not in names]:
@@ -66,6 +71,16 @@ class Contract:
         return tuple(rule.bound(column.name) for column in self.columns for rule in column.rules)
 
     @property
+    def identity(self) -> tuple[str, ...]:
+        """What a row is made from, whichever file held it: the row of bronze, and the item within it."""
+        return ("_bronze_id", self.item) if self.item else ("_bronze_id",)
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """What names one candidate: bronze's grain, and the item within it."""
+        return ("_source", *self.identity)
+
+    @property
     def stored(self) -> tuple[Column, ...]:
         """The columns of the table itself."""
         return tuple(column for column in self.columns if not column.evidence)
@@ -74,7 +89,7 @@ class Contract:
     def quarantine(self) -> tuple[Column, ...]:
         """The columns of the table's quarantine: every candidate column, and why."""
         violations = Column("violations", "array<string>", "Codes of the rules that the row breaks, column.rule.")
-        return (*self.columns, violations)
+        return (*(replace(column, evidence=False) for column in self.columns), violations)
 
     def broken_rules(self) -> SparkColumn:
         """Return a bigint Column, bit i set where rule i is broken: one projection however many rules."""
@@ -85,6 +100,15 @@ class Contract:
         for bit, rule in enumerate(self.rules):
             mask = mask.bitwiseOR(F.when(rule.broken(), F.lit(1 << bit).cast("bigint")).otherwise(none))
         return mask
+
+    def refused(self, mask: SparkColumn) -> SparkColumn:
+        """Return whether the mask has the bit of a rule that keeps a row out of the table."""
+        from pyspark.sql import functions as F
+
+        if all(rule.refuses for rule in self.rules):
+            return mask != 0
+        refusing = sum(1 << bit for bit, rule in enumerate(self.rules) if rule.refuses)
+        return mask.bitwiseAND(F.lit(refusing).cast("bigint")) != 0
 
     def violations(self, mask: SparkColumn) -> SparkColumn:
         """Return the codes of the bits set in the mask as array<string>, in the order of the rules."""

@@ -31,6 +31,7 @@ class Rule:
     meaning: str = ""
     hint: str = ""
     code: str = ""
+    refuses: bool = True
 
     def of(self, subject: str) -> Rule:
         """Return the rule examining an SQL expression in place of the column that it is written on."""
@@ -43,6 +44,10 @@ class Rule:
     def hinting(self, hint: str) -> Rule:
         """Return the rule with a sentence that the message of a broken gate adds: the likely cause, the way on."""
         return replace(self, hint=hint)
+
+    def tolerated(self) -> Rule:
+        """Return the rule as one that the gate counts, but whose breach keeps no row out of the table."""
+        return replace(self, refuses=False)
 
     def bound(self, column: str) -> Rule:
         """Return the rule with its stable code, ``column.name``, and the column as subject unless it has another."""

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 MASK = "_broken_rules"
 NO_VIOLATIONS = Rule(
-    "no_violations", "is_true", code="row.no_violations", meaning="A row breaks none of the contract's rules."
+    "no_violations", "is_true", code="row.no_violations", meaning="A row breaks no rule that keeps it out of the table."
 )
 ROW_COUNT = "table.row_count"
 COUNTS_ONLY = {"result_format": "BASIC", "partial_unexpected_count": 0}  # no value of a row, few Spark jobs
@@ -106,16 +106,20 @@ class ExpectMatch(_Counted, ExpectColumnValuesToMatchRegex):
 
 
 def gate(candidates: DataFrame, contract: Contract, *, run_id: str, store: Path | None) -> Verdict:
-    """Examine candidates (the contract's columns, and the bits of broken rules in ``_broken_rules`` if they are there).
+    """Examine candidates: the contract's columns, or, by the rules' codes, what the rules examine in them.
 
-    One native column expectation for each rule and one for the row as a whole; the result goes to ``store``.
+    The bits of broken rules are taken from ``_broken_rules`` if they are there. One native column expectation for each
+    rule and one for the row as a whole; the result goes to ``store``.
 
     Raises GateUnusable: a rule cannot be evaluated on these columns.
     """
     from pyspark.sql import functions as F
 
     mask = F.col(MASK) if MASK in candidates.columns else contract.broken_rules()
-    examined = candidates.select(*(rule.examined() for rule in contract.rules), (mask == 0).alias(NO_VIOLATIONS.code))
+    fit = (~contract.refused(mask)).alias(NO_VIOLATIONS.code)
+    there = set(candidates.columns)
+    subjects = (F.col(f"`{rule.code}`") if rule.code in there else rule.examined() for rule in contract.rules)
+    examined = candidates.select(*subjects, fit)
     context = _context()
     source = context.data_sources.add_spark("candidates", persist=False)
     batch = (

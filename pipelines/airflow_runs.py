@@ -1,4 +1,4 @@
-"""Inside Airflow's environment: prepare its database, and run a DAG once for each line of standard input."""
+"""Inside Airflow's environment: prepare its database, and run a DAG for each line of standard input."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def prepare() -> None:
     )
 
 
-def serve(dag_id: str, tell: Callable[[dict[str, Any]], None]) -> None:
-    """Run the DAG for each line of standard input, a JSON object of parameters; tell what happens as JSON objects.
+def serve(tell: Callable[[dict[str, Any]], None]) -> None:
+    """Run a DAG for each line of standard input, ``{"dag": its id, "parameters": {...}}``; tell what happens as JSON.
 
-    Airflow costs seconds to start: whoever runs a DAG several times pays once. The runs are ordinary DAG runs in
+    Airflow costs seconds to start: whoever runs DAGs several times pays once. The runs are ordinary DAG runs in
     Airflow's database; tasks run one after the other in this process instead of under a scheduler.
     """
     from airflow.dag_processing.dagbag import DagBag
@@ -41,18 +41,19 @@ def serve(dag_id: str, tell: Callable[[dict[str, Any]], None]) -> None:
 
     prepare()
     bag = DagBag(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
-    dag = bag.dags.get(dag_id)
-    if dag is None:
-        raise SystemExit(f"There is no DAG {dag_id}: {bag.import_errors}")
     get_listener_manager().add_listener(Listener())  # type: ignore[no-untyped-call]
     tell({"event": "ready"})
     for line in sys.stdin:
+        asked = json.loads(line)
+        dag = bag.dags.get(asked["dag"])
+        if dag is None:
+            raise SystemExit(f"There is no DAG {asked['dag']}: {bag.import_errors}")
         try:
-            run = dag.test(run_conf=json.loads(line))
+            run = dag.test(run_conf=asked["parameters"])
         except ParamValidationError as error:
             tell({"event": "refused", "why": str(error).partition("\n")[0]})
             continue
-        tell({"event": "run", "state": str(run.state), "run": run.run_id, **_found(dag_id, run.run_id)})
+        tell({"event": "run", "state": str(run.state), "run": run.run_id, **_found(dag.dag_id, run.run_id)})
 
 
 def _found(dag_id: str, run_id: str) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def _found(dag_id: str, run_id: str) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """``prepare``, or ``serve DAG``: answers go to standard output, all that Airflow prints to standard error."""
+    """``prepare`` or ``serve``: answers go to standard output, all that Airflow prints to standard error."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
@@ -99,7 +100,7 @@ def main(arguments: list[str]) -> None:
     if arguments[0] == "prepare":
         prepare()
     else:
-        serve(arguments[1], tell)
+        serve(tell)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from pipelines import lock
-from pipelines.catalog import CATALOG, FEEDS, stages
+from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.quality import StageRun
 from pipelines.settings import Settings, load
@@ -55,10 +55,20 @@ class Shown(StrEnum):
     json = "json"
 
 
+class Drawn(StrEnum):
+    """How a topology is printed."""
+
+    text = "text"
+    json = "json"
+    mermaid = "mermaid"
+    svg = "svg"
+
+
 @app.command()
 def run(
     feed: Annotated[str | None, typer.Option(help=f"One feed: {', '.join(FEEDS)}.", show_default=False)] = None,
     only: Annotated[str | None, typer.Option(help="One table, such as silver.dlq_records.", show_default=False)] = None,
+    layer: Annotated[str | None, typer.Option(help=f"One layer: {', '.join(LAYERS)}.", show_default=False)] = None,
     format: Annotated[Shown, typer.Option(help="json: the last line is the counts.")] = Shown.table,
     warehouse: Warehouse = None,
     landing: Landing = None,
@@ -72,7 +82,11 @@ def run(
         raise UsageError(f"There is no feed {feed!r}; feeds: {', '.join(FEEDS)}.")
     if only is not None and only not in {stage.table for stage in CATALOG}:
         raise UsageError(f"No stage fills {only!r}; tables: {', '.join(stage.table for stage in CATALOG)}.")
-    chosen = stages(feed, only)
+    if layer is not None and layer not in LAYERS:
+        raise UsageError(f"There is no layer {layer!r}; layers: {', '.join(LAYERS)}.")
+    chosen = stages(feed, only, layer)
+    if not chosen:
+        raise UsageError("No stage is of the feed, the layer and the table that are asked for together.")
     with lock.writer(settings, "afterlog run"):
         if runner.idle(settings, chosen):
             at = now()
@@ -109,6 +123,35 @@ def sql(
     parameters = queries.parameters_of(param or [])
     with _session(settings) as spark:
         queries.answer(spark, settings, text, parameters, format.value)
+
+
+@app.command()
+def describe(
+    group: Annotated[str, typer.Option(help="The id of a Kafka Streams group.", show_default=False)],
+    revision: Annotated[int | None, typer.Option(help="That revision of its topology.", show_default=False)] = None,
+    epoch: Annotated[
+        int | None, typer.Option(help="The last one accepted under that epoch.", show_default=False)
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(help="The one accepted at that time (ISO-8601, UTC).", show_default=False)
+    ] = None,
+    diff: Annotated[
+        tuple[int, int] | None, typer.Option(metavar="N M", help="How revision M differs from N.", show_default=False)
+    ] = None,
+    format: Annotated[Drawn, typer.Option(help="How to print it.")] = Drawn.text,
+    warehouse: Warehouse = None,
+    landing: Landing = None,
+) -> None:
+    """Show the topology of a Kafka Streams group, as it is or as it was."""
+    from pipelines import describe as descriptions
+
+    settings = load(warehouse=warehouse, landing=landing)
+    answer = descriptions.answer(settings, group, format.value, revision=revision, epoch=epoch, at=at, diff=diff)
+    if answer.result:
+        print(answer.result.removesuffix("\n"), flush=True)
+    for remark in answer.remarks:
+        _say(remark)
+    raise typer.Exit(answer.exit_code)
 
 
 @app.command()
@@ -187,12 +230,8 @@ def main() -> None:
 
 def _told(error: Exception) -> int:
     """Say an error on standard error; return the exit code."""
-    import click
-
-    if isinstance(error, click.exceptions.Exit):
-        return error.exit_code
-    if isinstance(error, click.exceptions.ClickException):
-        error.show(sys.stderr)
+    if callable(show := getattr(error, "show", None)):  # a mistake in the command line; Typer has its own copy of Click
+        show(sys.stderr)
         return 2
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

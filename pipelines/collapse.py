@@ -18,33 +18,41 @@ if TYPE_CHECKING:
 
 CONFLICT = "grain.conflict"
 MOST_RANGES = 100
-ROW = ("_source", "_bronze_id")  # bronze's grain: what names one candidate
+OUTCOMES = ("refused", "duplicate", "conflict", "supersede")
+SKIPPED = "_skipped"  # of a candidate: true where it is none of the table's business
 
 
 @dataclass(frozen=True)
 class Census:
-    """What a batch looks like on its grain: rows, whether a grain comes twice, and the literal bounds of its grains."""
+    """What a batch looks like on its grain: rows, whether a grain comes twice, and the literal bounds of its grains.
+
+    ``skipped`` counts rows that are none of the table's business; ``rows`` does not.
+    """
 
     rows: int
     repeats: bool
     bounds: Column | None
+    skipped: int = 0
 
 
-def census(candidates: DataFrame, contract: Contract) -> Census:
-    """Count a batch by grain, in one job over the grain's columns alone.
+def census(judged: DataFrame, contract: Contract) -> Census:
+    """Count a batch by grain, in one job.
 
     The bounds are a predicate on the table that every row of the batch's grains satisfies, in literals, so that Delta
-    skips files: a range of the grain's last column for each value of the others, or one range if there are too many.
-    Rows whose last grain column is null (they break the contract) repeat each other by ``_bronze_id``, bound nothing.
+    skips files: a range of the grain's last column for each value of ``ranges_per``, or one if there are too many.
+    Rows whose last grain column is null (they break the contract) repeat each other by what they are made from, and
+    bound nothing.
     """
     from pyspark.sql import functions as F
 
     *others, last = contract.grain
-    known = F.col(last).isNotNull()
-    nameless = F.when(~known, F.col("_bronze_id")).alias("_nameless")
-    per_grain = candidates.groupBy(*contract.grain, nameless).agg(F.count("*").alias("_rows"))
+    others = list(contract.ranges_per) if contract.ranges_per is not None else others
+    skipped = F.col(SKIPPED)
+    nameless = [F.when(F.col(last).isNull() & ~skipped, F.col(name)).alias(f"_of{name}") for name in contract.identity]
+    grain = [F.when(~skipped, F.col(name)).alias(name) for name in contract.grain]
+    per_grain = judged.groupBy(*grain, *nameless, skipped.alias(SKIPPED)).agg(F.count("*").alias("_rows"))
     ranges = (
-        per_grain.groupBy(*others)
+        per_grain.groupBy(*others, SKIPPED)
         .agg(
             F.sum("_rows").alias("_rows"),
             F.max("_rows").alias("_most"),
@@ -53,26 +61,34 @@ def census(candidates: DataFrame, contract: Contract) -> Census:
         )
         .collect()
     )
-    known_ranges = [found for found in ranges if found["_least"] is not None]
+    wanted = [found for found in ranges if not found[SKIPPED]]
+    known_ranges = [found for found in wanted if found["_least"] is not None]
     return Census(
-        rows=sum(found["_rows"] for found in ranges),
-        repeats=any(found["_most"] > 1 for found in ranges),
+        rows=sum(found["_rows"] for found in wanted),
+        repeats=any(found["_most"] > 1 for found in wanted),
         bounds=_bounds(known_ranges, others, last) if known_ranges else None,
+        skipped=sum(found["_rows"] for found in ranges if found[SKIPPED]),
     )
 
 
 def decided(
-    candidates: DataFrame, contract: Contract, standing: DataFrame | None, quarantined: DataFrame | None
+    judged: DataFrame,
+    contract: Contract,
+    repeats: bool,
+    standing: DataFrame | None,
+    quarantined: DataFrame | None,
 ) -> DataFrame:
-    """Return the candidates (by ``_source, _bronze_id``) that are not simply accepted or quarantined, and why.
+    """Return the candidates (by the contract's ``row``) that are not simply accepted, and why.
 
-    ``candidates`` carry ``_broken_rules``; ``standing`` are the table's rows within the census's bounds, and
-    ``quarantined`` the quarantine's; None where there are none. ``outcome`` is
+    ``repeats`` tells whether a grain may come twice in the batch; ``standing`` are the table's rows within the census's
+    bounds, and ``quarantined`` the quarantine's; None where there are none. ``outcome`` is
 
-    - ``duplicate``: the same ``_bronze_id`` stands already, or the same grain with the same content, or a lossy copy;
+    - ``refused``: broken rules keep it out of the table;
+    - ``duplicate``: what is made from the same row of bronze stands already, or the same grain with the same content,
+      or a lossy copy;
     - ``conflict``: the same grain with other content; what stands stays, within a batch the lowest ``_bronze_id`` wins;
     - ``supersede``: the lossless record behind a lossy copy that stands;
-    - null where the row is decided by its rules alone.
+    - null where the row is accepted, and was in quarantine.
 
     ``heals``: the row leaves quarantine, as the table holds it now. ``conflicts``: a conflict, also where the outcome
     is ``duplicate`` because the quarantine holds it already.
@@ -80,20 +96,24 @@ def decided(
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    grain = contract.grain
-    valid = F.col("_broken_rules") == 0
-    rows = candidates.select(
-        *ROW,
-        *grain,
-        valid.alias("_valid"),
+    grain, identity = contract.grain, contract.identity
+    refused = contract.refused(F.col("_broken_rules"))
+    if not repeats and standing is None and quarantined is None:
+        plain = judged.where(refused).select(*contract.row, "_broken_rules")
+        return plain.withColumns({"outcome": F.lit("refused"), "heals": F.lit(False), "conflicts": F.lit(False)})
+    rows = judged.select(
+        *contract.row,
+        *(name for name in grain if name not in contract.row),
+        "_broken_rules",
+        (~refused).alias("_valid"),
         (F.col(contract.content) if contract.content else F.lit(0)).alias("_content"),
         (F.coalesce(F.col(contract.lossy), F.lit(False)) if contract.lossy else F.lit(False)).alias("_lossy"),
     )
     rivals = Window.partitionBy(
         F.col("_valid"),
         *[F.when(F.col("_valid"), F.col(name)) for name in grain],
-        F.when(~F.col("_valid"), F.col("_bronze_id")),
-    ).orderBy("_lossy", "_bronze_id", "_source")
+        *[F.when(~F.col("_valid"), F.col(name)) for name in identity],
+    ).orderBy("_lossy", *identity, "_source")
     rows = rows.select(
         "*",
         F.row_number().over(rivals).alias("_place"),
@@ -103,8 +123,8 @@ def decided(
     if quarantined is None:
         rows = rows.withColumn("_in_quarantine", F.lit(False))
     else:
-        ids = quarantined.select("_bronze_id", F.lit(True).alias("_in_quarantine"))
-        rows = rows.join(ids, "_bronze_id", how="left")
+        ids = quarantined.select(*identity, F.lit(True).alias("_in_quarantine"))
+        rows = rows.join(ids, [*identity], how="left")
     in_quarantine = F.coalesce(F.col("_in_quarantine"), F.lit(False))
     first = F.col("_place") == 1
     stands = F.col("_stands")
@@ -114,7 +134,7 @@ def decided(
     outcome = (
         F.when(F.col("_known"), "duplicate")
         .when(~F.col("_valid") & (~first | in_quarantine), "duplicate")
-        .when(~F.col("_valid"), None)
+        .when(~F.col("_valid"), "refused")
         .when(stands & (same_as_standing | F.col("_lossy")), "duplicate")
         .when(stands & supersedes & first, "supersede")
         .when(stands & ~supersedes, "conflict")
@@ -125,10 +145,17 @@ def decided(
     rows = rows.withColumn("outcome", outcome)
     conflicts = F.coalesce(F.col("outcome") == "conflict", F.lit(False))
     heals = in_quarantine & (F.col("_known") | (F.col("_valid") & ~conflicts))
-    again = Window.partitionBy("_bronze_id", "conflicts").orderBy("_source")
+    again = Window.partitionBy(*identity, "conflicts").orderBy("_source")
     held = F.col("conflicts") & (F.col("_held") | (F.row_number().over(again) > 1))
     return (
-        rows.select(*ROW, "outcome", heals.alias("heals"), conflicts.alias("conflicts"), in_quarantine.alias("_held"))
+        rows.select(
+            *contract.row,
+            "_broken_rules",
+            "outcome",
+            heals.alias("heals"),
+            conflicts.alias("conflicts"),
+            in_quarantine.alias("_held"),
+        )
         .where(F.col("outcome").isNotNull() | F.col("heals"))
         .withColumn("outcome", F.when(held, "duplicate").otherwise(F.col("outcome")))
         .drop("_held")
@@ -136,7 +163,7 @@ def decided(
 
 
 def _met(rows: DataFrame, standing: DataFrame | None, contract: Contract) -> DataFrame:
-    """Add what stands in the table at each row's grain, and whether its ``_bronze_id`` stands there."""
+    """Add what stands in the table at each row's grain, and whether what is made from the same bronze stands there."""
     from pyspark.sql import functions as F
 
     if standing is None:
@@ -154,10 +181,10 @@ def _met(rows: DataFrame, standing: DataFrame | None, contract: Contract) -> Dat
         (F.col(contract.lossy) if contract.lossy else F.lit(False)).alias("_standing_lossy"),
     )
     same = reduce(and_, (F.col(name).eqNullSafe(F.col(f"_at_{place}")) for place, name in enumerate(contract.grain)))
-    ids = standing.select("_bronze_id", F.lit(True).alias("_known")).dropDuplicates(["_bronze_id"])
+    ids = standing.select(*contract.identity, F.lit(True).alias("_known")).dropDuplicates([*contract.identity])
     return (
         rows.join(there, same, how="left")
-        .join(ids, "_bronze_id", how="left")
+        .join(ids, [*contract.identity], how="left")
         .withColumn("_stands", F.coalesce("_stands", F.lit(False)))
         .withColumn("_known", F.coalesce("_known", F.lit(False)))
     )

@@ -1,4 +1,4 @@
-"""Bundled dead-letter records -> landing -> the Airflow DAG `dlq`, twice: what ``make demo`` shows."""
+"""Bundled records and request logs -> landing -> the DAGs of both feeds, twice: what ``make demo`` shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,23 +21,24 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines import jars, java
+from pipelines import glance, jars, java, lakehouse
 from pipelines.airflow_home import HOME, environment, stop
+from pipelines.catalog import LAYERS, stages
 from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, UsageError
 from pipelines.settings import ROOT, Settings, load
 
-DAG = "dlq"
-BUNDLED = (ROOT / "tests" / "data" / "dlq", ROOT / "demo")
+BUNDLED = {
+    "dlq": (ROOT / "tests" / "data" / "dlq", "*.jsonl*"),
+    "topology": (ROOT / "tests" / "data" / "streams-requests", "*.log*"),
+}
+"""By feed: where its captured files are, and which names its files have, those in ``demo/`` too."""
 PREFIX = "demo-"
 AFTERLOG = Path(sys.executable).with_name("afterlog")
-VIOLATIONS = """
-    SELECT violation, count(*) AS records
-    FROM quarantine.dlq_records LATERAL VIEW explode(violations) AS violation
-    GROUP BY violation ORDER BY records DESC, violation LIMIT 10
-"""
 NEXT = (
     "sql 'SELECT disposition, count(*) FROM silver.dlq_records GROUP BY disposition'",
     "sql 'SELECT * FROM gold.dlq_summary ORDER BY record_count DESC LIMIT 10'",
+    "describe --group orders-app --revision 1",
+    "describe --group wordcount-app",
     "doctor",
 )
 
@@ -46,7 +48,7 @@ _STOP_SECONDS = 5.0
 
 
 class Airflow:
-    """One Airflow, started once, on a fresh database, that runs the DAG as often as asked."""
+    """One Airflow, started once, on a fresh database, that runs DAGs as often as asked."""
 
     def __init__(self, home: Path, log: Path, console: Console) -> None:
         """Start it; ``log`` takes all that it prints."""
@@ -54,7 +56,7 @@ class Airflow:
         self.console = console
         with log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "pipelines.airflow_runs", "serve", DAG],
+                [sys.executable, "-m", "pipelines.airflow_runs", "serve"],
                 cwd=ROOT,
                 env=environment(home),
                 stdin=subprocess.PIPE,
@@ -64,17 +66,20 @@ class Airflow:
                 start_new_session=True,
             )
 
-    def run(self, parameters: dict[str, str]) -> dict[str, Any]:
-        """Run the DAG, showing which task is at work; return what Airflow's database holds of the run."""
+    def run(self, dag: str, parameters: dict[str, str]) -> dict[str, Any]:
+        """Run a DAG, showing which task is at work; return what Airflow's database holds of the run.
+
+        Raises UsageError: a parameter that the DAG refuses. Raises EnvironmentLacking: Airflow ended.
+        """
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps(parameters) + "\n")
+            self.process.stdin.write(json.dumps({"dag": dag, "parameters": parameters}) + "\n")
             self.process.stdin.flush()
         with self._progress("Airflow is starting") as show:
             for event in self._events():
                 if event["event"] == "task":
                     again = f" (try {event['try']})" if event["try"] > 1 else ""
-                    show(f"{event['task']}{again}")
+                    show(f"{dag}: {event['task']}{again}")
                 elif event["event"] == "run":
                     return event
                 elif event["event"] == "refused":
@@ -106,51 +111,46 @@ class Airflow:
 
 
 def demo(console: Console) -> None:
-    """Land the bundled records, run the DAG twice, show what it did.
+    """Land what is bundled, run the DAG of each feed twice, show what they did.
 
     Raises ContractBroken, EnvironmentLacking, UsageError: the demo cannot run, or a task of it failed.
     """
     settings = load()
     _check(settings)
     began = time.monotonic()
-    files = land(settings.landing_of(DAG))
-    console.print(
-        f"[bold]Landed[/bold] {files} files of dead-letter records in {escape(str(settings.landing_of(DAG)))}"
-    )
+    for feed, files in land(settings).items():
+        console.print(f"[bold]Landed[/bold] {files} files in {escape(str(_directory(settings, feed)))}", soft_wrap=True)
     home = HOME / "demo"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     airflow = Airflow(home, home / "demo.log", console)
     try:
         parameters = {"landing": settings.landing, "warehouse": settings.warehouse}
-        first = _run(airflow, parameters, "First run", console)
+        first = [_run(airflow, feed, parameters, "First run", console) for feed in BUNDLED]
         before = delta_log(Path(settings.warehouse))
-        violations = subprocess.Popen(
-            [AFTERLOG, "sql", VIOLATIONS, "--format", "json", "--warehouse", settings.warehouse],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            second = _run(airflow, parameters, "Second run, nothing new", console)
-            _show_unchanged(second, before, delta_log(Path(settings.warehouse)), console)
-            rows, _ = violations.communicate()
-        finally:
-            stop([violations])
+        second = [_run(airflow, feed, parameters, "Second run, nothing new", console) for feed in BUNDLED]
+        _show_unchanged(second, before, delta_log(Path(settings.warehouse)), console)
     finally:
         airflow.close()
-    _show_violations([json.loads(row) for row in rows.splitlines()], console)
-    _show_ways_on(first["xcoms"]["reports"]["report"], airflow.log, console)
+    _show_violations(settings, console)
+    _show_health(settings, console)
+    _show_ways_on(first[-1]["xcoms"]["reports"]["report"], airflow.log, console)
     console.print(f"[dim]The demo took {time.monotonic() - began:.0f} s.[/dim]")
 
 
-def land(directory: Path) -> int:
-    """Copy the bundled files to ``demo-*`` names in the landing directory, each renamed into place when it is whole.
+def land(settings: Settings) -> dict[str, int]:
+    """Copy the bundled files to ``demo-*`` names in the feeds' landing directories, each renamed into place when whole.
 
-    Files that are there already stay as they are, so that they are not read again. Returns how many files there are.
+    Files that are there already stay as they are, so that they are not read again. Returns how many there are, by feed.
     """
-    sources = [file for bundle in BUNDLED for file in sorted(bundle.glob("*.jsonl*"))]
+    return {feed: _land(*bundled, _directory(settings, feed)) for feed, bundled in BUNDLED.items()}
+
+
+def _land(captured: Path, names: str, directory: Path) -> int:
+    sources = list(captured.glob(names))
     if not sources:
-        raise EnvironmentLacking(f"The bundled records are missing in {BUNDLED[0]}; get the whole project again.")
+        raise EnvironmentLacking(f"The bundled files are missing in {captured}; get the whole project again.")
+    sources += (ROOT / "demo").glob(names)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for source in sources:
@@ -165,6 +165,11 @@ def land(directory: Path) -> int:
     return len(sources)
 
 
+def _directory(settings: Settings, feed: str) -> Path:
+    (landed,) = stages(feed, layer="bronze")
+    return settings.landing_of(landed.directory)
+
+
 def delta_log(warehouse: Path) -> dict[str, int]:
     """Return how many commits each table of a warehouse has, by its path."""
     commits: dict[str, int] = {}
@@ -177,8 +182,9 @@ def _check(settings: Settings) -> None:
     """Refuse what would mix the demo into somebody's tables; say early what the machine lacks."""
     if "://" in settings.warehouse:
         raise UsageError("The demo needs a local warehouse; name one: AFTERLOG_WAREHOUSE=demo-warehouse make demo.")
-    landed = any(settings.landing_of(DAG).glob(f"{PREFIX}*"))
-    if not landed and (Path(settings.warehouse) / "bronze" / "dlq_records" / "_delta_log").exists():
+    landed = any(any(_directory(settings, feed).glob(f"{PREFIX}*")) for feed in BUNDLED)
+    filled = any(lakehouse.local_version(settings, stage.table) for stage in stages(layer="bronze"))
+    if filled and not landed:
         raise UsageError(
             f"The warehouse {settings.warehouse} holds records that are not the demo's; name another one: "
             f"AFTERLOG_WAREHOUSE=demo-warehouse AFTERLOG_LANDING=demo-landing make demo."
@@ -187,50 +193,80 @@ def _check(settings: Settings) -> None:
     jars.class_path("spark")
 
 
-def _run(airflow: Airflow, parameters: dict[str, str], title: str, console: Console) -> dict[str, Any]:
-    run = airflow.run(parameters)
-    table = Table(title=f"{title}: DAG {DAG}, {run['state']}", title_justify="left", title_style="bold", box=None)
-    table.add_column("task", no_wrap=True)
-    table.add_column("state")
-    for name in ("read", "accepted", "quarantined", "duplicates", "seconds"):
-        table.add_column(name, justify="right")
-    for task, found in run["tasks"].items():
-        counts = run["xcoms"].get(task) or {}
-        colour = {"success": "green", "failed": "red"}.get(found["state"], "yellow")
-        numbers = [
-            f"{counts[name]:,}" if name in counts else "" for name in ("read", "accepted", "quarantined", "duplicates")
-        ]
-        table.add_row(task, f"[{colour}]{found['state']}[/{colour}]", *numbers, f"{found['seconds'] or 0:.1f}")
+def _run(airflow: Airflow, dag: str, parameters: dict[str, str], title: str, console: Console) -> dict[str, Any]:
+    run = airflow.run(dag, parameters)
     console.print()
-    console.print(table)
+    console.print(_table_of(dag, run, title))
     if run["state"] != "success":
         failed = ", ".join(task for task, found in run["tasks"].items() if found["state"] == "failed")
-        raise ContractBroken(f"Task {failed} failed; {airflow.log} says why.")
+        raise ContractBroken(f"Task {failed} of DAG {dag} failed; {airflow.log} says why.")
     return run
 
 
-def _show_unchanged(run: dict[str, Any], before: dict[str, int], after: dict[str, int], console: Console) -> None:
-    """Say that the second run changed nothing; raises ContractBroken where it did."""
-    read = sum(counts.get("read", 0) for counts in run["xcoms"].values())
+def _table_of(dag: str, run: dict[str, Any], title: str) -> Table:
+    """Return the table of a run: a line per task, and one per table that it filled; it fits 80 columns."""
+    filled = {layer: run["xcoms"].get(layer, {}).get("tables", {}) for layer in LAYERS}
+    skips = any(counts["skipped"] for tables in filled.values() for counts in tables.values())
+    names = ["read", "accepted", "quarantined", "duplicates", *(["skipped"] if skips else [])]
+    table = _table(f"{title}: DAG {dag}, {run['state']}")
+    table.add_column("task and tables", no_wrap=True)
+    for name in (*names, "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for task, found in run["tasks"].items():
+        colour = {"success": "green", "failed": "red"}.get(found["state"], "yellow")
+        state = f"{task}: [{colour}]{found['state']}[/{colour}]"
+        table.add_row(state, *("" for _ in names), f"{found['seconds'] or 0:.1f}")
+        for name, counts in filled.get(task, {}).items():
+            numbers = (f"{counts[count]:,}" for count in names)
+            table.add_row(f"  {name.partition('.')[2]}", *numbers, f"{counts['seconds']:.1f}")
+    return table
+
+
+def _show_unchanged(
+    runs: Sequence[dict[str, Any]], before: dict[str, int], after: dict[str, int], console: Console
+) -> None:
+    """Say that the second runs changed nothing; raises ContractBroken where they did."""
+    read = sum(counts["read"] for run in runs for counts in run["xcoms"]["reports"]["tables"].values())
     changed = sorted(table for table in before.keys() | after.keys() if before.get(table) != after.get(table))
     if read or changed:
-        raise ContractBroken(f"The second run should change nothing, but read {read} rows and wrote {changed}.")
+        raise ContractBroken(f"The second runs should change nothing, but read {read} rows and wrote {changed}.")
     commits = sum(after.values())
     console.print(
-        f"Nothing changed: 0 rows read, and all {len(after)} tables stand at the same {commits} Delta commits."
+        f"Nothing changed: 0 rows read, all {len(after)} tables stand at the same {commits} Delta commits.",
+        soft_wrap=True,
     )
 
 
-def _show_violations(rows: list[dict[str, Any]], console: Console) -> None:
-    if not rows:
-        return
-    table = Table(title="Quarantine, by violation", title_justify="left", title_style="bold", box=None)
-    table.add_column("violation", no_wrap=True)
-    table.add_column("records", justify="right")
-    for row in rows:
-        table.add_row(escape(row["violation"]), f"{row['records']:,}")
+def _show_violations(settings: Settings, console: Console) -> None:
+    table = _table("Quarantine, by violation")
+    for name in ("table", "violation"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("rows", justify="right")
+    for quarantine in (stage.quarantine for feed in BUNDLED for stage in stages(feed) if stage.quarantine):
+        rows = glance.rows(settings, quarantine, {"cluster": settings.cluster}, ["violations"])
+        found = Counter(violation for row in rows for violation in row["violations"])
+        for violation, count in sorted(found.items(), key=lambda one: (-one[1], one[0])):
+            table.add_row(quarantine, escape(violation), f"{count:,}")
     console.print()
     console.print(table)
+
+
+def _show_health(settings: Settings, console: Console) -> None:
+    groups = glance.rows(settings, "gold.topology_current", {"cluster": settings.cluster}, ["health", "defects"])
+    found = Counter(group["health"] for group in groups)
+    malformed = Counter(group["health"] for group in groups if group["defects"])
+    table = _table("Topologies, by health")
+    table.add_column("health", no_wrap=True)
+    for name in ("groups", "malformed"):
+        table.add_column(name, justify="right")
+    for health, count in found.most_common():
+        table.add_row(health, f"{count:,}", f"{malformed[health]:,}")
+    console.print()
+    console.print(table)
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False)
 
 
 def _show_ways_on(report: str, log: Path, console: Console) -> None:

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines import airflow_home, jars, java, lakehouse, lock, progress, quality, runner, session, storage
-from pipelines.catalog import CATALOG, FEEDS, stages
+from pipelines.catalog import CATALOG
 from pipelines.errors import AfterlogError
 from pipelines.land import unread
 from pipelines.progress import Progress
@@ -188,18 +188,18 @@ def _disk(settings: Settings) -> Iterator[Check]:
 
 
 def _landing(settings: Settings) -> Iterator[Check]:
-    for feed in FEEDS:
-        directory = settings.landing_of(feed)
-        if not directory.is_dir():
-            yield Check(f"landing {feed}", "well", f"{directory} does not exist: no input.")
+    for stage in CATALOG:
+        if stage.kind != "land":
             continue
-        for stage in stages(feed):
-            if stage.kind == "land":
-                known = progress.load(settings.warehouse, stage.table) if storage.is_local(settings.warehouse) else None
-                files = unread(settings, stage, known).values()
-                size = _bytes(sum(file.size for file in files))
-                finding = f"{len(files):,} files, {size}, to be read" if files else "all files are read"
-                yield Check(f"landing {feed}", "well", f"{directory}: {finding}.")
+        directory = settings.landing_of(stage.directory)
+        if not directory.is_dir():
+            yield Check(f"landing {stage.directory}", "well", f"{directory} does not exist: no input.")
+            continue
+        known = progress.load(settings.warehouse, stage.table) if storage.is_local(settings.warehouse) else None
+        files = unread(settings, stage, known).values()
+        size = _bytes(sum(file.size for file in files))
+        finding = f"{len(files):,} files, {size}, to be read" if files else "all files are read"
+        yield Check(f"landing {stage.directory}", "well", f"{directory}: {finding}.")
 
 
 def _lock(settings: Settings) -> Iterator[Check]:
@@ -255,7 +255,7 @@ def _tables(settings: Settings) -> Iterator[Check]:
     else:
         yield Check("tables", "well", f"All {len(names)} are there.")
     for name in names:
-        if (gap := _gap(settings, name)) is not None:
+        if (gap := lakehouse.local_gap(settings, name)) is not None:
             directory = lakehouse.location(settings, name)
             yield Check(
                 name,
@@ -281,14 +281,15 @@ def _progress(settings: Settings, stage: Stage) -> Iterator[Check]:
         )
         return
     if reason := _disagreement(settings, stage, known):
-        read = "all landed files" if stage.kind == "land" else f"all of {stage.inputs[0]}"
+        read = "all landed files" if stage.kind == "land" else f"all of {' and '.join(stage.inputs)}"
         yield Check(stage.table, "mind", f"{reason}.", f"The next `afterlog run` reads {read} again, without harm.")
     elif known and known.pending:
         yield Check(stage.table, "mind", "A run ended within a batch.", "The next `afterlog run` takes it again.")
     else:
         table = lakehouse.local_version(settings, stage.table)
-        read = f", {stage.inputs[0]} is read up to version {known.version}" if known and stage.inputs else ""
-        behind = _behind(settings, stage, known)
+        versions = {name: known.version_of(name) if known else None for name in stage.inputs}
+        read = "".join(f", {name} is read up to version {version}" for name, version in versions.items())
+        behind = lakehouse.local_versions_after(settings, versions)
         waits = f", {behind} versions wait" if behind else ""
         yield Check(stage.table, "well", f"Version {table}{read}{waits}.")
 
@@ -300,14 +301,11 @@ def _disagreement(settings: Settings, stage: Stage, known: Progress | None) -> s
     if latest is None:
         return "It has progress, but the table is gone"
     sides = [("the table", stage.table, known.target_id, latest, known.target_version)]
-    if stage.inputs:
-        read = max(known.version or 0, known.pending.end if known.pending else 0)
-        input_latest = lakehouse.local_version(settings, stage.inputs[0])
-        sides.append(
-            (stage.inputs[0], stage.inputs[0], known.input_id, -1 if input_latest is None else input_latest, read)
-        )
+    for table, reading in known.inputs.items():
+        ends_at = lakehouse.local_version(settings, table)
+        sides.append((table, table, reading.table_id, -1 if ends_at is None else ends_at, known.reached(table)))
     for shown, table, stated_id, version_there, version_stated in sides:
-        actual_id = _table_id(settings, table)
+        actual_id = lakehouse.local_id(settings, table)
         if actual_id and stated_id and actual_id != stated_id:
             return f"Its progress speaks of another table than {shown} that is there now"
         if version_there < (version_stated or 0):
@@ -315,44 +313,8 @@ def _disagreement(settings: Settings, stage: Stage, known: Progress | None) -> s
     return None
 
 
-def _behind(settings: Settings, stage: Stage, known: Progress | None) -> int:
-    if not stage.inputs:
-        return 0
-    latest = lakehouse.local_version(settings, stage.inputs[0])
-    read = known.version if known and known.version is not None else -1
-    return max(0, (-1 if latest is None else latest) - read)
-
-
 def _stated(settings: Settings, stage: Stage) -> bool:
     return storage.read_text(settings.warehouse, f"{stage.table}.json") is not None
-
-
-def _delta_log(settings: Settings, table: str) -> tuple[Path, list[str]]:
-    directory = Path(lakehouse.location(settings, table)) / "_delta_log"
-    return directory, sorted(os.listdir(directory)) if directory.is_dir() else []
-
-
-def _gap(settings: Settings, table: str) -> int | None:
-    """Return the first commit that a reader needs and does not find: those after the last checkpoint, or all."""
-    _, names = _delta_log(settings, table)
-    commits = {int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.json", name)}
-    checkpoint = max((int(name[:20]) for name in names if re.match(r"\d{20}\.checkpoint", name)), default=-1)
-    return next((number for number in range(checkpoint + 1, max(commits, default=-1)) if number not in commits), None)
-
-
-def _table_id(settings: Settings, table: str) -> str | None:
-    """Return the id in a table's latest checksum or its first commit; None where neither is left."""
-    directory, names = _delta_log(settings, table)
-    checksums = [name for name in names if name.endswith(".crc") and not name.startswith(".")]
-    if checksums:
-        metadata = json.loads((directory / checksums[-1]).read_text(encoding="utf-8")).get("metadata")
-        if metadata:
-            return str(metadata["id"])
-    if f"{0:020}.json" in names:
-        for line in (directory / f"{0:020}.json").read_text(encoding="utf-8").splitlines():
-            if metadata := json.loads(line).get("metaData"):
-                return str(metadata["id"])
-    return None
 
 
 def _quality(settings: Settings) -> Iterator[Check]:

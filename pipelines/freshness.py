@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from expectations.contract import Column, Contract
@@ -66,9 +65,13 @@ def freshness(settings: Settings, spark: SparkSession | None = None) -> list[Fre
             files = unread(settings, stage, known).values()
             one = replace(one, unread_files=len(files), unread_bytes=sum(file.size for file in files))
         else:
-            read = known.version if known and known.version is not None else -1
-            behind = max(0, _latest(settings, stage.inputs[0], spark) - read)
-            one = replace(one, input=stage.inputs[0], unread_versions=behind)
+            read = {table: known.version_of(table) if known else None for table in stage.inputs}
+            if is_local(settings.warehouse):
+                behind = lakehouse.local_versions_after(settings, read)
+            else:
+                assert spark is not None
+                behind = lakehouse.versions_after(spark, settings, read)
+            one = replace(one, input=", ".join(stage.inputs), unread_versions=behind)
         found.append(one)
     return found
 
@@ -83,18 +86,8 @@ def unread_bytes(settings: Settings, stages: Sequence[Stage]) -> int | None:
         if stage.kind == "land":
             waiting += sum(file.size for file in unread(settings, stage, known).values())
         else:
-            directory = Path(lakehouse.location(settings, stage.inputs[0]))
-            read = known.target_version if known else None
-            log = Path(lakehouse.location(settings, stage.table)) / "_delta_log" / f"{read or 0:020}.json"
-            since = log.stat().st_mtime if read is not None and log.exists() else 0.0
-            facts = (file.stat() for file in directory.glob("*.parquet"))
-            waiting += sum(fact.st_size for fact in facts if fact.st_mtime > since)
+            waiting += sum(
+                lakehouse.local_bytes_after(settings, table, known.version_of(table) if known else None)
+                for table in stage.inputs
+            )
     return waiting
-
-
-def _latest(settings: Settings, table: str, spark: SparkSession | None) -> int:
-    if is_local(settings.warehouse):
-        version = lakehouse.local_version(settings, table)
-        return -1 if version is None else version
-    assert spark is not None
-    return lakehouse.state(spark, settings, table)[1] if lakehouse.exists(spark, settings, table) else -1

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterable, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +18,7 @@ from pipelines.storage import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
     from expectations.contract import Contract
 
@@ -24,6 +27,7 @@ PROPERTIES = {
     "delta.enableChangeDataFeed": "true",
     "delta.enableDeletionVectors": "false",
 }
+CREATED_AT_ONCE = 4
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
 
 
@@ -43,7 +47,7 @@ def quarantine_contract(contract: Contract) -> Contract:
         table=f"quarantine.{name}",
         description=f"Rows that break the contract of {contract.table}, with every candidate column and why.",
         columns=contract.quarantine,
-        grain=("_bronze_id",),
+        grain=contract.identity,
     )
 
 
@@ -71,15 +75,62 @@ def ensure(spark: SparkSession, settings: Settings, contract: Contract) -> bool:
     return True
 
 
+def ensure_all(spark: SparkSession, settings: Settings, contracts: Iterable[Contract]) -> None:
+    """Create the tables that are not there, several at a time: each is little work and much waiting."""
+    with ThreadPoolExecutor(CREATED_AT_ONCE) as pool:
+        for _ in pool.map(lambda contract: ensure(spark, settings, contract), contracts):
+            pass
+
+
 def local_version(settings: Settings, table: str) -> int | None:
     """Return the latest version of a table in a local warehouse from its log's file names; None where there is none."""
-    log = Path(location(settings, table)) / "_delta_log"
-    try:
-        names = [entry.name for entry in log.iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    _, names = _local_log(settings, table)
     versions = [int(match[1]) for name in names if (match := re.match(r"(\d{20})\.(?:json|checkpoint)", name))]
     return max(versions, default=None)
+
+
+def local_versions_after(settings: Settings, versions: Mapping[str, int | None]) -> int:
+    """Return how many versions tables in a local warehouse have after the given ones (None: in all)."""
+    ends = {table: local_version(settings, table) for table in versions}
+    read = {table: -1 if version is None else version for table, version in versions.items()}
+    return sum(max(0, end - read[table]) for table, end in ends.items() if end is not None)
+
+
+def local_gap(settings: Settings, table: str) -> int | None:
+    """Return the first commit that a reader needs and does not find: those after the last checkpoint, or all."""
+    _, names = _local_log(settings, table)
+    commits = {int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.json", name)}
+    checkpoint = max((int(name[:20]) for name in names if re.match(r"\d{20}\.checkpoint", name)), default=-1)
+    return next((number for number in range(checkpoint + 1, max(commits, default=-1)) if number not in commits), None)
+
+
+def local_id(settings: Settings, table: str) -> str | None:
+    """Return the id in a table's latest checksum or its first commit; None where neither is left."""
+    directory, names = _local_log(settings, table)
+    checksums = [name for name in names if name.endswith(".crc") and not name.startswith(".")]
+    if checksums:
+        metadata = json.loads((directory / checksums[-1]).read_text(encoding="utf-8")).get("metadata")
+        if metadata:
+            return str(metadata["id"])
+    if f"{0:020}.json" in names:
+        for line in (directory / f"{0:020}.json").read_text(encoding="utf-8").splitlines():
+            if metadata := json.loads(line).get("metaData"):
+                return str(metadata["id"])
+    return None
+
+
+def _local_log(settings: Settings, table: str) -> tuple[Path, list[str]]:
+    directory = Path(location(settings, table)) / "_delta_log"
+    return directory, sorted(os.listdir(directory)) if directory.is_dir() else []
+
+
+def local_bytes_after(settings: Settings, table: str, version: int | None) -> int:
+    """Return roughly how many bytes a table in a local warehouse gained after a version (None: since it began)."""
+    directory = Path(location(settings, table))
+    commit = directory / "_delta_log" / f"{version or 0:020}.json"
+    since = commit.stat().st_mtime if version is not None and commit.exists() else 0.0
+    facts = (file.stat() for file in directory.glob("*.parquet"))
+    return sum(fact.st_size for fact in facts if fact.st_mtime > since)
 
 
 def state(spark: SparkSession, settings: Settings, table: str) -> tuple[str, int]:
@@ -89,6 +140,13 @@ def state(spark: SparkSession, settings: Settings, table: str) -> tuple[str, int
     nothing = jvm.scala.Option.empty()
     snapshot = log.update(False, nothing, nothing)
     return str(snapshot.metadata().id()), int(snapshot.version())
+
+
+def versions_after(spark: SparkSession, settings: Settings, versions: Mapping[str, int | None]) -> int:
+    """Return how many versions tables have after the given ones (None: in all)."""
+    ends = {table: state(spark, settings, table)[1] for table in versions if exists(spark, settings, table)}
+    read = {table: -1 if version is None else version for table, version in versions.items()}
+    return sum(max(0, end - read[table]) for table, end in ends.items())
 
 
 def read(spark: SparkSession, settings: Settings, table: str, version: int | None = None) -> DataFrame:
@@ -154,9 +212,8 @@ def insert(settings: Settings, table: str, rows: DataFrame, contract: Contract, 
     spark = rows.sparkSession
     rows = rows.select([column.name for column in contract.stored])
     if is_local(settings.warehouse):
-        before = state(spark, settings, table)[1]
-        rows.write.format("delta").mode("append").option("mergeSchema", "true").save(location(settings, table))
-        return _written(spark, settings, table, before)
+        writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")
+        return _written(spark, settings, table, writer)
     from delta.tables import DeltaTable
     from pyspark.sql import functions as F
 
@@ -204,13 +261,10 @@ def remove_matching(settings: Settings, table: str, rows: DataFrame, keys: Seque
 
 def replace_groups(settings: Settings, table: str, rows: DataFrame, groups: str | None) -> int:
     """Replace the rows for which the SQL predicate holds (None: all) in one commit; return how many were written."""
-    spark = rows.sparkSession
-    before = state(spark, settings, table)[1]
     writer = rows.write.format("delta").mode("overwrite")
     if groups is not None:
         writer = writer.option("replaceWhere", groups)
-    writer.save(location(settings, table))
-    return _written(spark, settings, table, before)
+    return _written(rows.sparkSession, settings, table, writer)
 
 
 def append_objects(
@@ -258,20 +312,29 @@ def _same(keys: Sequence[str]) -> SparkColumn:
     return condition
 
 
-def _written(spark: SparkSession, settings: Settings, table: str, before: int) -> int:
-    """Return the rows that the commit after version ``before`` wrote, as the commit itself counts them.
+def _written(spark: SparkSession, settings: Settings, table: str, writer: DataFrameWriter) -> int:
+    """Write, and return the rows written, as the commit itself counts them.
 
-    Delta does not commit an append without rows.
+    The commit is known by a mark that it carries, whoever else commits. Delta does not commit an append without rows.
     """
-    if state(spark, settings, table)[1] == before:
-        return 0
+    mark = f"afterlog-{secrets.token_hex(8)}"
+    before = state(spark, settings, table)[1]
+    writer.option("userMetadata", mark).save(location(settings, table))
+    after = state(spark, settings, table)[1]
     if is_local(settings.warehouse):
-        commit = Path(location(settings, table)) / "_delta_log" / f"{before + 1:020}.json"
-        actions = (json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines())
-        metrics = next(action["commitInfo"]["operationMetrics"] for action in actions if "commitInfo" in action)
-    else:
+        log = Path(location(settings, table)) / "_delta_log"
+        commits = (log / f"{version:020}.json" for version in range(before + 1, after + 1))
+        actions = (line for commit in commits for line in commit.read_text(encoding="utf-8").splitlines())
+        infos = [json.loads(action).get("commitInfo", {}) for action in actions]
+    elif after > before:
         from delta.tables import DeltaTable
 
-        history = DeltaTable.forPath(spark, location(settings, table)).history().where(f"version = {before + 1}")
-        metrics = history.collect()[0]["operationMetrics"]
-    return int(metrics.get("numOutputRows", 0))
+        history = DeltaTable.forPath(spark, location(settings, table)).history().where(f"version > {before}")
+        infos = [row.asDict(recursive=True) for row in history.select("userMetadata", "operationMetrics").collect()]
+    else:
+        infos = []
+    own = [info["operationMetrics"] for info in infos if info.get("userMetadata") == mark]
+    if not own:
+        return 0
+    # What Delta carries over from files that it rewrites is output too.
+    return int(own[0].get("numOutputRows", 0)) - int(own[0].get("numCopiedRows", 0))

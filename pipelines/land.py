@@ -30,7 +30,7 @@ MOST_NAMES = 200
 
 def unread(settings: Settings, stage: Stage, known: Progress | None) -> dict[str, LandedFile]:
     """Return the feed's files that are new, or changed since they were read, by source."""
-    directory = settings.landing_of(stage.feed)
+    directory = settings.landing_of(stage.directory)
     read = known.files if known and known.directory == str(directory) else {}
     listed = landing.listing(directory)
     return {source: file for source, file in listed.items() if read.get(source) != file}
@@ -46,7 +46,7 @@ def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, sta
     files = unread(settings, stage, known)
     if not files:
         return None
-    directory = settings.landing_of(stage.feed)
+    directory = settings.landing_of(stage.directory)
     batch = _Landing(spark, settings, stage, run_id, started_at)
     try:
         counts = batch.insert(tuple(files.values()), damaged={})
@@ -59,7 +59,7 @@ def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, sta
         for source, error in damaged.items():
             log.warning("%r is damaged: %s The lines before the damage are read.", source, error)
         counts = batch.insert(tuple(files.values()), damaged)
-    read, accepted = counts
+    read, skipped, accepted = counts
     stage_run = StageRun(
         run_id,
         stage.table,
@@ -68,7 +68,8 @@ def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, sta
         quality.now(),
         read=read,
         accepted=accepted,
-        duplicates=read - accepted,
+        duplicates=read - skipped - accepted,
+        skipped=skipped,
         message=f"{len(files):,} new or changed files",
     )
     quality.note(settings, stage_run)
@@ -94,36 +95,48 @@ class _Landing:
         self.started_at = started_at
         self.contract = contract_of(stage.table)
 
-    def insert(self, files: Sequence[LandedFile], damaged: dict[str, str]) -> tuple[int, int]:
-        """Insert the lines that bronze does not hold; return how many were read and how many inserted."""
+    def insert(self, files: Sequence[LandedFile], damaged: dict[str, str]) -> tuple[int, int, int]:
+        """Insert the lines that bronze does not hold; return how many were read, skipped and inserted."""
+        from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        lines = landing.lines(self.spark, self.settings.landing_of(self.stage.feed), files, damaged)
-        read, repeats = self._census(lines)
-        rows: DataFrame = (
-            import_module(f"pipelines.{self.stage.table}")
-            .parse(lines, self.settings)
-            .withColumns({"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)})
+        module = import_module(f"pipelines.{self.stage.table}")
+        lines = landing.lines(self.spark, self.settings.landing_of(self.stage.directory), files, damaged)
+        unwanted = module.skipped(lines) if hasattr(module, "skipped") else F.lit(False)
+        read, skipped, repeats = self._census(lines, unwanted)
+        if skipped:
+            lines = lines.where(~unwanted)
+        if self.stage.numbered:
+            equal = Window.partitionBy("_source", "line", "damage").orderBy(F.lit(0))
+            lines = lines.withColumn("_occurrence", F.row_number().over(equal) if repeats else F.lit(1))
+        rows: DataFrame = module.parse(lines, self.settings).withColumns(
+            {"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)}
         )
         grain = list(self.contract.grain)
-        if repeats:
+        if repeats and not self.stage.numbered:
             rows = rows.dropDuplicates(grain)
         standing = lakehouse.standing(self.spark, self.settings, self.stage.table, self._from(files))
         if standing is not None:
             rows = rows.join(standing.select(grain), grain, how="left_anti")
-        return read, lakehouse.insert(self.settings, self.stage.table, rows, self.contract, self._from(files))
+        written = lakehouse.insert(self.settings, self.stage.table, rows, self.contract, self._from(files))
+        return read, skipped, written
 
-    def _census(self, lines: DataFrame) -> tuple[int, bool]:
-        """Count the lines, and tell whether a file may hold the same line twice, from their 64-bit hashes."""
+    def _census(self, lines: DataFrame, unwanted: Column) -> tuple[int, int, bool]:
+        """Count lines, all and skipped; tell whether a file may hold a wanted one twice, from their 64-bit hashes."""
         from pyspark.sql import functions as F
 
+        hashed = F.when(~unwanted, F.xxhash64("line", "damage")).alias("hash")
         counted = (
-            lines.groupBy("_source", F.xxhash64("line", "damage"))
+            lines.groupBy("_source", hashed)
             .agg(F.count("*").alias("times"))
-            .agg(F.sum("times"), F.max("times"))
+            .agg(
+                F.sum("times").alias("read"),
+                F.sum(F.when(F.col("hash").isNull(), F.col("times"))).alias("skipped"),
+                F.max(F.when(F.col("hash").isNotNull(), F.col("times"))).alias("most"),
+            )
             .collect()[0]
         )
-        return counted[0] or 0, (counted[1] or 0) > 1
+        return counted["read"] or 0, counted["skipped"] or 0, (counted["most"] or 0) > 1
 
     def _from(self, files: Sequence[LandedFile]) -> Column:
         """Return the predicate on bronze that rows of these files satisfy, in literals, so that Delta skips files."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 from pipelines import storage
 from pipelines.sources.landing import LandedFile
@@ -23,27 +22,46 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What a stage has read of its input.
+class Reading:
+    """How far an input table is read: its Delta id, and its last version read (None: nothing yet)."""
 
-    ``input_id`` and ``target_id`` are Delta table ids: another id means another table, hence a full re-read.
-    ``version`` is the input's last version read (None: nothing yet); ``target_version`` the version of the stage's own
-    table after its last write; ``files`` what the landing ``directory`` held, by source.
+    table_id: str
+    version: int | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a stage has read of its inputs.
+
+    ``target_id`` and the readings' are Delta table ids: another id means another table, hence a full re-read.
+    ``target_version`` is the version of the stage's own table after its last write; ``pending`` the batch that is
+    fixed, by input; ``files`` what the landing ``directory`` held, by source.
     """
 
-    input_id: str | None = None
     target_id: str | None = None
-    version: int | None = None
     target_version: int | None = None
-    pending: Batch | None = None
+    inputs: dict[str, Reading] = field(default_factory=dict)
+    pending: dict[str, Batch] = field(default_factory=dict)
     blocked_since: str | None = None
     message: str | None = None
     directory: str | None = None
     files: dict[str, LandedFile] = field(default_factory=dict)
 
-    def done(self, **changes: Any) -> Progress:
+    def done(self, target_version: int) -> Progress:
         """Return the progress with the pending batch behind it."""
-        return replace(self, pending=None, blocked_since=None, message=None, **changes)
+        read = {table: replace(self.inputs[table], version=batch.end) for table, batch in self.pending.items()}
+        inputs = self.inputs | read
+        return replace(self, inputs=inputs, pending={}, blocked_since=None, message=None, target_version=target_version)
+
+    def version_of(self, table: str) -> int | None:
+        """Return the last version of an input that is read and done with."""
+        reading = self.inputs.get(table)
+        return reading.version if reading else None
+
+    def reached(self, table: str) -> int | None:
+        """Return the last version of an input that is read, or fixed to be read; None where there is none."""
+        batch = self.pending.get(table)
+        return batch.end if batch else self.version_of(table)
 
 
 def load(warehouse: str, table: str) -> Progress | None:
@@ -53,9 +71,10 @@ def load(warehouse: str, table: str) -> Progress | None:
         return None
     try:
         values = json.loads(text)
-        pending = values.pop("pending")
+        pending = {table: Batch(**batch) for table, batch in values.pop("pending").items()}
+        inputs = {table: Reading(**reading) for table, reading in values.pop("inputs").items()}
         files = {source: LandedFile(source, *facts) for source, facts in values.pop("files").items()}
-        return Progress(pending=Batch(**pending) if pending else None, files=files, **values)
+        return Progress(inputs=inputs, pending=pending, files=files, **values)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 

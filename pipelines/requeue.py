@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from expectations.contract import contract_of
 from pipelines import lakehouse, quality
 from pipelines.catalog import CATALOG
-from pipelines.collapse import CONFLICT, ROW
 from pipelines.errors import UsageError
 from pipelines.quality import StageRun
 from pipelines.runner import contracts, new_run_id
 from pipelines.settings import Settings
-from pipelines.split import Split
+from pipelines.split import Split, wanted
 from pipelines.stage import Stage
 
 if TYPE_CHECKING:
@@ -47,26 +47,22 @@ def requeue(spark: SparkSession, settings: Settings, stage: Stage) -> Requeued:
     holds the writer's lock.
     """
 
-    for contract in contracts():
-        lakehouse.ensure(spark, settings, contract)
+    lakehouse.ensure_all(spark, settings, contracts())
     started_at, run_id = quality.now(), new_run_id()
     assert stage.quarantine is not None
     quarantined = lakehouse.standing(spark, settings, stage.quarantine)
     if quarantined is None:
         return Requeued(0, 0, None)
-    rows = lakehouse.read(spark, settings, stage.inputs[0]).join(quarantined.select(*ROW), [*ROW], how="left_semi")
-    split = Split.of(settings, stage, rows, run_id, started_at)
-    if not split.census.rows:
-        return Requeued(0, 0, None)
-    decisions = split.decisions()
-    assert decisions is not None  # every candidate is in quarantine
-    try:
-        released = decisions.where("heals").count()
-        conflicts = decisions.where("conflicts").select(*ROW)
-        counts = split.write(invalid=0, decisions=decisions)
-        _refresh(settings, stage, split, conflicts)
-    finally:
-        decisions.unpersist()
+    origin = ["_source", "_bronze_id"]
+    rows = lakehouse.read(spark, settings, stage.inputs[0]).join(quarantined.select(*origin), origin, how="left_semi")
+    row = contract_of(stage.table).row
+    with Split.of(settings, stage, rows, run_id, started_at, among=quarantined.select(*row)) as split:
+        if not split.census.rows:
+            return Requeued(0, 0, None)
+        with split.decisions() as decisions:
+            released = decisions.where("heals").count()
+            counts = split.write_decided(decisions)
+            _refresh(settings, stage, split, decisions.where("conflicts").select(*row))
     stage_run = StageRun(
         run_id,
         stage.table,
@@ -89,15 +85,13 @@ def _refresh(settings: Settings, stage: Stage, split: Split, conflicts: DataFram
     from pyspark.sql import functions as F
 
     assert stage.quarantine is not None
-    in_conflict = F.col("_conflicts")
-    rest = (
-        split.candidates.join(conflicts.withColumn("_conflicts", F.lit(True)), [*ROW], how="left")
-        .withColumn("_conflicts", F.coalesce("_conflicts", F.lit(False)))
-        .where((F.col("_broken_rules") != 0) | in_conflict)
-        .withColumn(
-            "violations",
-            F.when(in_conflict, F.array(F.lit(CONFLICT))).otherwise(split.contract.violations(F.col("_broken_rules"))),
-        )
+    row = split.contract.row
+    in_conflict = F.coalesce("_conflicts", F.lit(False))
+    why = (
+        wanted(split.judged)
+        .join(conflicts.withColumn("_conflicts", F.lit(True)), [*row], how="left")
+        .where(split.contract.refused(F.col("_broken_rules")) | in_conflict)
+        .select(*row, split.why(in_conflict).alias("violations"))
     )
     names = [column.name for column in split.contract.quarantine]
-    lakehouse.replace_matching(settings, stage.quarantine, rest.select(names), [*ROW])
+    lakehouse.replace_matching(settings, stage.quarantine, split.among(why).select(names), row)

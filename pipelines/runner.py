@@ -13,10 +13,10 @@ from expectations.quality import QUALITY
 from pipelines import lakehouse, progress, quality
 from pipelines.catalog import CATALOG
 from pipelines.land import land, unread
-from pipelines.progress import Batch, Progress
+from pipelines.progress import Batch, Progress, Reading
 from pipelines.quality import StageRun
 from pipelines.settings import Settings
-from pipelines.split import NO_VIOLATIONS, Split
+from pipelines.split import Split
 from pipelines.stage import Stage
 from pipelines.storage import is_local
 from pipelines.summarise import Summary
@@ -47,7 +47,10 @@ def idle(settings: Settings, stages: Sequence[Stage]) -> bool:
         if stage.kind == "land":
             if unread(settings, stage, known):
                 return False
-        elif known is None or known.version != lakehouse.local_version(settings, stage.inputs[0]):
+        elif any(
+            lakehouse.local_version(settings, table) != ((known.reached(table) if known else None) or 0)
+            for table in stage.inputs
+        ):
             return False
     return True
 
@@ -67,8 +70,7 @@ def run(
     A stage whose gate broke leaves its batch uncommitted; stages that depend on it wait, others run. An error that is
     not a contract's is raised after the counts so far are reported.
     """
-    for contract in contracts():
-        lakehouse.ensure(spark, settings, contract)
+    lakehouse.ensure_all(spark, settings, contracts())
     quality.report(spark, settings)
     run_id = new_run_id()
     stage_runs: list[StageRun] = []
@@ -101,7 +103,7 @@ def _run_stage(spark: SparkSession, settings: Settings, stage: Stage, run_id: st
             stage_runs += [landed] if landed else []
         else:
             known = _known(spark, settings, stage)
-            while batch := _next_batch(spark, settings, stage, known):
+            while batch := known.pending or _news(spark, settings, known):
                 known = replace(known, pending=batch)
                 progress.save(settings.warehouse, stage.table, known)
                 step = _split if stage.kind == "split" else _summarise
@@ -119,80 +121,94 @@ def _run_stage(spark: SparkSession, settings: Settings, stage: Stage, run_id: st
 
 def _known(spark: SparkSession, settings: Settings, stage: Stage) -> Progress:
     """Return a stage's progress, or none, announced, where it speaks of other tables or of versions that are gone."""
-    input_id, input_version = lakehouse.state(spark, settings, stage.inputs[0])
     target_id, target_version = lakehouse.state(spark, settings, stage.table)
-    fresh = Progress(input_id=input_id, target_id=target_id)
+    states = {table: lakehouse.state(spark, settings, table) for table in stage.inputs}
+    inputs = {table: Reading(table_id) for table, (table_id, _) in states.items()}
+    fresh = Progress(target_id=target_id, inputs=inputs)
     known = progress.load(settings.warehouse, stage.table)
     if known is None:
         if target_version > 0:
             log.warning("%s has no progress that can be read: reading all of its input again.", stage.table)
         return fresh
-    reached = max(known.version or 0, known.pending.end if known.pending else 0)
-    batch = known.pending or Batch(known.version, input_version)
     if (
-        (known.input_id, known.target_id) != (input_id, target_id)
-        or reached > input_version
+        known.target_id != target_id
         or (known.target_version or 0) > target_version
-        or ((batch.start or 0) < batch.end and not lakehouse.can_read(spark, settings, stage.inputs[0], batch))
+        or {table: reading.table_id for table, reading in known.inputs.items()}
+        != {table: reading.table_id for table, reading in inputs.items()}
+        or not all(_is_there(spark, settings, known, table, latest) for table, (_, latest) in states.items())
     ):
         log.warning("The progress of %s speaks of a table or versions that are gone: reading all again.", stage.table)
         return fresh
     return known
 
 
-def _next_batch(spark: SparkSession, settings: Settings, stage: Stage, known: Progress) -> Batch | None:
-    if known.pending:
-        return known.pending
-    _, latest = lakehouse.state(spark, settings, stage.inputs[0])
-    return Batch(known.version, latest) if known.version is None or latest > known.version else None
+def _is_there(spark: SparkSession, settings: Settings, known: Progress, table: str, latest: int) -> bool:
+    """Tell whether the versions of an input that are to be read next are in its log, and those that were read."""
+    batch = known.pending.get(table) or Batch(known.inputs[table].version, latest)
+    if (known.reached(table) or 0) > latest:
+        return False
+    return (batch.start or 0) >= batch.end or lakehouse.can_read(spark, settings, table, batch)
+
+
+def _news(spark: SparkSession, settings: Settings, known: Progress) -> dict[str, Batch]:
+    """Return, for every input, the versions after those that are read; nothing where no input has any.
+
+    Version 0 creates a table and holds no rows.
+    """
+    latest = {table: lakehouse.state(spark, settings, table)[1] for table in known.inputs}
+    if all(latest[table] == (reading.version or 0) for table, reading in known.inputs.items()):
+        return {}
+    return {table: Batch(reading.version, latest[table]) for table, reading in known.inputs.items()}
 
 
 def _split(
-    spark: SparkSession, settings: Settings, stage: Stage, batch: Batch, known: Progress, run_id: str
+    spark: SparkSession, settings: Settings, stage: Stage, batch: dict[str, Batch], known: Progress, run_id: str
 ) -> tuple[Progress, StageRun | None]:
     """Take a batch into the table and its quarantine, if its gate holds."""
     started_at = quality.now()
-    rows = lakehouse.changes(spark, settings, stage.inputs[0], batch).where("_change_type = 'insert'")
-    split = Split.of(settings, stage, rows.drop("_change_type"), run_id, started_at)
-    if not split.census.rows:
-        return _passed(spark, settings, stage, batch, known), None
-    verdict = split.gate(run_id)
-    stage_run = StageRun(
-        run_id,
-        stage.table,
-        "passed" if verdict.passed else "broken",
-        started_at,
-        quality.now(),
-        read=split.census.rows,
-        input_from=batch.start,
-        input_to=batch.end,
-        message=None if verdict.passed else verdict.sentence(),
-        verdict=verdict,
-    )
-    if not verdict.passed:
-        return _blocked(settings, stage, known, stage_run), stage_run
-    invalid = next(outcome.failing for outcome in verdict.outcomes if outcome.code == NO_VIOLATIONS)
-    counts = split.write(invalid)
+    (table,) = stage.inputs
+    versions = batch[table]
+    rows = lakehouse.changes(spark, settings, table, versions).where("_change_type = 'insert'")
+    with Split.of(settings, stage, rows.drop("_change_type"), run_id, started_at) as split:
+        if not split.census.rows:
+            return _passed(spark, settings, stage, known), None
+        verdict = split.gate(run_id)
+        stage_run = StageRun(
+            run_id,
+            stage.table,
+            "passed" if verdict.passed else "broken",
+            started_at,
+            quality.now(),
+            read=split.census.rows + split.census.skipped,
+            input_from=versions.start,
+            input_to=versions.end,
+            message=None if verdict.passed else verdict.sentence(),
+            verdict=verdict,
+        )
+        if not verdict.passed:
+            return _blocked(settings, stage, known, stage_run), stage_run
+        counts = split.write()
     stage_run = replace(
         stage_run,
         finished_at=quality.now(),
         accepted=counts.accepted,
         quarantined=counts.quarantined,
         duplicates=counts.duplicates,
+        skipped=counts.skipped,
     )
     quality.note(settings, stage_run)
-    return _passed(spark, settings, stage, batch, known), stage_run
+    return _passed(spark, settings, stage, known), stage_run
 
 
 def _summarise(
-    spark: SparkSession, settings: Settings, stage: Stage, batch: Batch, known: Progress, run_id: str
+    spark: SparkSession, settings: Settings, stage: Stage, batch: dict[str, Batch], known: Progress, run_id: str
 ) -> tuple[Progress, StageRun | None]:
     """Refresh the groups that a batch touches, if the facts hold."""
     started_at = quality.now()
-    summary = Summary.of(settings, stage, lakehouse.changes(spark, settings, stage.inputs[0], batch))
+    summary = Summary.of(spark, settings, stage, batch)
+    if summary is None:
+        return _passed(spark, settings, stage, known), None
     try:
-        if not summary.read:
-            return _passed(spark, settings, stage, batch, known), None
         verdict = summary.gate(run_id)
         stage_run = StageRun(
             run_id,
@@ -201,8 +217,8 @@ def _summarise(
             started_at,
             quality.now(),
             read=summary.read,
-            input_from=batch.start,
-            input_to=batch.end,
+            input_from=batch[stage.inputs[0]].start,
+            input_to=batch[stage.inputs[0]].end,
             message=None if verdict.passed else verdict.sentence(),
             verdict=verdict,
         )
@@ -215,12 +231,12 @@ def _summarise(
         stage_run, finished_at=quality.now(), accepted=summary.read, message=f"{written:,} rows refreshed"
     )
     quality.note(settings, stage_run)
-    return _passed(spark, settings, stage, batch, known), stage_run
+    return _passed(spark, settings, stage, known), stage_run
 
 
-def _passed(spark: SparkSession, settings: Settings, stage: Stage, batch: Batch, known: Progress) -> Progress:
+def _passed(spark: SparkSession, settings: Settings, stage: Stage, known: Progress) -> Progress:
     _, target_version = lakehouse.state(spark, settings, stage.table)
-    known = known.done(version=batch.end, target_version=target_version)
+    known = known.done(target_version=target_version)
     progress.save(settings.warehouse, stage.table, known)
     return known
 

@@ -35,7 +35,11 @@ def defaults() -> dict[str, str]:
 # For short work: a compiler that starts fast and stops early, and no code generated for expressions that see few rows.
 # Half the time on small batches, twice the time on large ones.
 BRISK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-BRISK = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+BRISK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",  # each shuffle would be a job of its own
+}
 
 
 @contextlib.contextmanager

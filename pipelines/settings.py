@@ -6,8 +6,9 @@ import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zoneinfo import available_timezones
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from pipelines.errors import UsageError
 
@@ -39,6 +40,19 @@ class Dlq(_Part):
     require: tuple[RequiredProfile, ...] = ()
 
 
+class StreamsRequests(_Part):
+    """Settings of the brokers' request log: the zone of its timestamps, which do not name one."""
+
+    timezone: str = "UTC"
+
+    @field_validator("timezone")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in available_timezones():
+            raise ValueError("no such time zone; name one like Europe/Berlin")
+        return name
+
+
 class Lock(_Part):
     """How long a writing command waits for another writer on the same warehouse."""
 
@@ -61,13 +75,14 @@ class Settings(_Part):
     tolerance: Share | None = None
     gates: dict[str, Gate] = Field(default_factory=dict)
     dlq: Dlq = Dlq()
+    streams_requests: StreamsRequests = StreamsRequests()
     lock: Lock = Lock()
     report: Report = Report()
     spark: dict[str, str] = Field(default_factory=dict)
 
-    def landing_of(self, feed: str) -> Path:
-        """Return the landing directory of a feed."""
-        return Path(self.landing) / feed
+    def landing_of(self, directory: str) -> Path:
+        """Return one of the directories that files land in."""
+        return Path(self.landing) / directory
 
     def reports(self) -> Path:
         """Return the directory of the reports, always local."""

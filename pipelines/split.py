@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING
 from expectations.contract import Contract, contract_of
 from expectations.verdict import Verdict
 from pipelines import lakehouse
-from pipelines.collapse import CONFLICT, ROW, Census, census, decided
+from pipelines.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, decided
 from pipelines.plan import computed_once
 from pipelines.settings import Settings
 from pipelines.stage import Stage
@@ -17,7 +19,7 @@ from pipelines.stage import Stage
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 MOST_COORDINATES = 20
 NO_VIOLATIONS = "row.no_violations"
@@ -25,115 +27,162 @@ NO_VIOLATIONS = "row.no_violations"
 
 @dataclass(frozen=True)
 class Counts:
-    """Where the rows of a batch went: read = accepted + quarantined + duplicates."""
+    """Where the rows of a batch went: read = accepted + quarantined + duplicates + skipped."""
 
     read: int
     accepted: int
     quarantined: int
     duplicates: int
+    skipped: int
 
 
 @dataclass(frozen=True)
 class Split:
     """A batch of candidates on its way into a table and its quarantine.
 
-    ``candidates`` have the contract's columns and ``_broken_rules``, the bitmask of the rules that each row breaks.
+    ``rows`` become candidates by ``transform``. ``judged`` is what decides about them, cached and without payloads:
+    what names them, the grain, ``_broken_rules`` (the bitmask of the rules that each breaks) and what each rule
+    examines. It is computed once; later passes over the candidates evaluate no rule.
     """
 
-    spark: SparkSession
     settings: Settings
     contract: Contract
-    candidates: DataFrame
+    rows: DataFrame
+    transform: Callable[[DataFrame], DataFrame]
+    judged: DataFrame
     census: Census
 
     @classmethod
-    def of(cls, settings: Settings, stage: Stage, rows: DataFrame, run_id: str, started_at: datetime) -> Split:
-        """Transform input rows into candidates, one each, and count them by grain."""
+    @contextmanager
+    def of(
+        cls,
+        settings: Settings,
+        stage: Stage,
+        rows: DataFrame,
+        run_id: str,
+        started_at: datetime,
+        among: DataFrame | None = None,
+    ) -> Iterator[Split]:
+        """Yield the batch of input rows, counted by grain; ``among`` names the candidates to take, if not all."""
         from pyspark.sql import functions as F
 
         contract = contract_under(settings, stage)
-        candidates = (
-            import_module(f"pipelines.{stage.table}")
-            .transform(rows, settings)
-            .withColumns({"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)})
-            .withColumn("_broken_rules", computed_once(contract.broken_rules()))
-        )
-        return cls(rows.sparkSession, settings, contract, candidates, census(candidates, contract))
+        module = import_module(f"pipelines.{stage.table}")
+
+        def transform(rows: DataFrame) -> DataFrame:
+            candidates: DataFrame = module.transform(rows, settings)
+            candidates = candidates.withColumns({"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)})
+            return candidates if among is None else candidates.join(among, [*contract.row], how="left_semi")
+
+        with cls.between(settings, contract, rows, transform) as split:
+            yield split
+
+    @classmethod
+    @contextmanager
+    def between(
+        cls, settings: Settings, contract: Contract, rows: DataFrame, transform: Callable[[DataFrame], DataFrame]
+    ) -> Iterator[Split]:
+        """Yield a batch of rows that a function makes candidates of; what is cached of it ends with the block."""
+        judged = judged_by(contract, transform(rows)).persist()
+        try:
+            yield cls(settings, contract, rows, transform, judged, census(judged, contract))
+        finally:
+            judged.unpersist()
+
+    @property
+    def candidates(self) -> DataFrame:
+        """The candidates, with payloads, computed whenever they are used."""
+        from pyspark.sql import functions as F
+
+        candidates = self.transform(self.rows)
+        return candidates.where(~F.col(SKIPPED)).drop(SKIPPED) if SKIPPED in candidates.columns else candidates
 
     def gate(self, run_id: str) -> Verdict:
         """Hold the candidates to the contract; of a broken gate the verdict names failing rows' coordinates."""
         from expectations import suite
 
-        verdict = suite.gate(self.candidates, self.contract, run_id=run_id, store=self.settings.reports() / "gx")
+        store = self.settings.reports() / "gx"
+        verdict = suite.gate(wanted(self.judged), self.contract, run_id=run_id, store=store)
         return verdict if verdict.passed else verdict.located(self._coordinates(verdict))
 
-    def write(self, invalid: int, decisions: DataFrame | None = None) -> Counts:
+    def write(self) -> Counts:
         """Insert new rows into quarantine, then into the table, then take healed rows out of quarantine.
 
-        Each step leaves alone what an earlier, killed attempt wrote, so that a rerun converges. ``invalid`` is how many
-        candidates break a rule and may have to enter quarantine; ``decisions`` are this batch's, if they are known.
+        Each step leaves alone what an earlier, killed attempt wrote, so that a rerun converges.
 
         Raises RuntimeError: the rows written do not add up to the rows read, so that progress must not be recorded.
         """
+        with self.decisions() as decisions:
+            return self.write_decided(decisions)
+
+    def write_decided(self, decisions: DataFrame) -> Counts:
+        """Do what ``write`` does, by decisions that the caller holds."""
         from pyspark.sql import functions as F
 
-        settings, contract = self.settings, self.contract
+        settings, contract, row = self.settings, self.contract, [*self.contract.row]
         quarantine = lakehouse.quarantine_contract(contract)
-        own = self.decisions() if decisions is None else None
-        decisions = own if decisions is None else decisions
-        try:
-            tally, rows = self._decided(decisions)
-            undecided = F.col("outcome").isNull()
-            conflict = F.coalesce(F.col("outcome") == "conflict", F.lit(False))
-            broken = F.col("_broken_rules") != 0
-            quarantined = 0
-            if invalid or tally["conflict"]:
-                codes = contract.violations(F.col("_broken_rules"))
-                codes = F.when(conflict, F.array(F.lit(CONFLICT))).otherwise(codes)
-                refused = rows.where((broken & undecided) | conflict).withColumn("violations", codes)
-                quarantined = lakehouse.insert(settings, quarantine.table, refused, quarantine, None)
-            new = rows.where(~broken & undecided)
-            accepted = lakehouse.insert(settings, contract.table, new, contract, self.census.bounds)
-            if tally["supersede"]:
-                lossless = rows.where("outcome = 'supersede'").select([column.name for column in contract.stored])
-                accepted += lakehouse.replace_matching(settings, contract.table, lossless, contract.grain)
-            if tally["heals"] and decisions is not None:
-                healed = decisions.where("heals").select("_bronze_id").distinct()
-                lakehouse.remove_matching(settings, quarantine.table, healed, ["_bronze_id"])
-        finally:
-            if own is not None:
-                own.unpersist()
-        counts = Counts(self.census.rows, accepted, quarantined, tally["duplicate"])
-        if counts.read != counts.accepted + counts.quarantined + counts.duplicates:
+        tally = self._tally(decisions)
+        quarantined = 0
+        if tally["refused"] or tally["conflict"]:
+            why = decisions.where(F.col("outcome").isin("refused", "conflict")).select(
+                *row, self.why(F.col("outcome") == "conflict").alias("violations")
+            )
+            quarantined = lakehouse.insert(settings, quarantine.table, self.among(why), quarantine, None)
+        new = self.candidates
+        if any(tally[outcome] for outcome in OUTCOMES):
+            new = new.join(decisions.where(F.col("outcome").isNotNull()).select(*row), row, how="left_anti")
+        accepted = lakehouse.insert(settings, contract.table, new, contract, self.census.bounds)
+        if tally["supersede"]:
+            lossless = self.among(decisions.where("outcome = 'supersede'").select(*row))
+            names = [column.name for column in contract.stored]
+            accepted += lakehouse.replace_matching(settings, contract.table, lossless.select(names), contract.grain)
+        if tally["heals"]:
+            healed = decisions.where("heals").select(*contract.identity).distinct()
+            lakehouse.remove_matching(settings, quarantine.table, healed, contract.identity)
+        skipped = self.census.skipped
+        counts = Counts(self.census.rows + skipped, accepted, quarantined, tally["duplicate"], skipped)
+        if counts.read != accepted + quarantined + counts.duplicates + skipped:
             raise RuntimeError(f"the counts of {contract.table} do not add up: {counts}")
         return counts
 
-    def decisions(self) -> DataFrame | None:
-        """Return, cached, the candidates that duplicates, conflicts or earlier runs decide; None if there are none."""
-        standing = None
-        if self.census.bounds is not None:
-            standing = lakehouse.standing(self.spark, self.settings, self.contract.table, self.census.bounds)
-        quarantine = lakehouse.quarantine_contract(self.contract)
-        quarantined = lakehouse.standing(self.spark, self.settings, quarantine.table)
-        if standing is None and quarantined is None and not self.census.repeats:
-            return None
-        return decided(self.candidates, self.contract, standing, quarantined).persist()
+    def among(self, chosen: DataFrame) -> DataFrame:
+        """Return the candidates that ``chosen`` names, with its columns; only their rows are transformed."""
+        origin = ["_source", "_bronze_id"]
+        rows = self.rows.join(chosen.select(*origin).distinct(), origin, how="left_semi")
+        return self.transform(rows).join(chosen, [*self.contract.row])
 
-    def _decided(self, decisions: DataFrame | None) -> tuple[dict[str, int], DataFrame]:
-        """Return how many rows have each outcome (and how many heal), and the candidates with their ``outcome``."""
+    def why(self, conflict: Column) -> Column:
+        """Return the violations of a candidate that enters quarantine, or stays there, as array<string>."""
         from pyspark.sql import functions as F
 
-        tally = {"duplicate": 0, "conflict": 0, "supersede": 0, "heals": 0}
-        unmarked = self.candidates.withColumn("outcome", F.lit(None).cast("string"))
-        if decisions is None:
-            return tally, unmarked
+        codes = self.contract.violations(F.col("_broken_rules"))
+        return F.when(conflict, F.array(F.lit(CONFLICT))).otherwise(codes)
+
+    @contextmanager
+    def decisions(self) -> Iterator[DataFrame]:
+        """Yield, cached, the candidates that are not simply accepted, and why; see ``collapse.decided``."""
+        spark = self.judged.sparkSession
+        standing = None
+        if self.census.bounds is not None:
+            standing = lakehouse.standing(spark, self.settings, self.contract.table, self.census.bounds)
+        quarantine = lakehouse.quarantine_contract(self.contract)
+        quarantined = lakehouse.standing(spark, self.settings, quarantine.table)
+        found = decided(wanted(self.judged), self.contract, self.census.repeats, standing, quarantined).persist()
+        try:
+            yield found
+        finally:
+            found.unpersist()
+
+    def _tally(self, decisions: DataFrame) -> dict[str, int]:
+        """Return how many rows have each outcome, and how many heal."""
+        from pyspark.sql import functions as F
+
+        tally = dict.fromkeys((*OUTCOMES, "heals"), 0)
         for found in decisions.groupBy("outcome").agg(F.count("*"), F.count_if("heals")).collect():
             if found[0] is not None:
                 tally[found[0]] = found[1]
             tally["heals"] += found[2]
-        if not any(tally.values()):
-            return tally, unmarked
-        return tally, self.candidates.join(decisions.drop("heals", "conflicts"), [*ROW], how="left")
+        return tally
 
     def _coordinates(self, verdict: Verdict) -> dict[str, tuple[str, ...]]:
         """Return where up to 20 failing rows of each failing rule are, by code: the grain, never a value."""
@@ -148,11 +197,15 @@ class Split:
             if name != "cluster"
         ]
         line = F.concat(F.col("_source"), F.lit(" line "), F.substring("_bronze_id", 1, 16))
-        rows = self.candidates.where(F.col("_broken_rules") != 0).select(
-            F.explode(F.array_append(self.contract.violations(F.col("_broken_rules")), F.lit(NO_VIOLATIONS))).alias(
-                "code"
-            ),
-            F.when(F.col(last).isNull(), line).otherwise(F.concat_ws(" ", *parts)).alias("coordinates"),
+        mask = F.col("_broken_rules")
+        refused = F.when(self.contract.refused(mask), F.array(F.lit(NO_VIOLATIONS))).otherwise(F.array())
+        rows = (
+            wanted(self.judged)
+            .where(mask != 0)
+            .select(
+                F.explode(F.concat(self.contract.violations(mask), refused)).alias("code"),
+                F.when(F.col(last).isNull(), line).otherwise(F.concat_ws(" ", *parts)).alias("coordinates"),
+            )
         )
         place = F.row_number().over(Window.partitionBy("code").orderBy("coordinates"))
         found: dict[str, tuple[str, ...]] = {}
@@ -165,6 +218,28 @@ class Split:
         ):
             found[row["code"]] = (*found.get(row["code"], ()), row["coordinates"])
         return found
+
+
+def judged_by(contract: Contract, candidates: DataFrame) -> DataFrame:
+    """Return what decides about candidates: their names and grain, the bits of broken rules, what rules examine."""
+    from pyspark.sql import functions as F
+
+    named = (*contract.row, *contract.grain, *filter(None, (contract.content, contract.lossy)))
+    names = [name for name in dict.fromkeys(named) if name in candidates.columns]
+    skipped = F.col(SKIPPED) if SKIPPED in candidates.columns else F.lit(False)
+    return candidates.select(
+        *names,
+        skipped.alias(SKIPPED),
+        computed_once(contract.broken_rules()).alias("_broken_rules"),
+        *(rule.examined() for rule in contract.rules),
+    )
+
+
+def wanted(judged: DataFrame) -> DataFrame:
+    """Return the judged rows that are the table's business."""
+    from pyspark.sql import functions as F
+
+    return judged.where(~F.col(SKIPPED))
 
 
 def contract_under(settings: Settings, stage: Stage) -> Contract:

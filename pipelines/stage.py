@@ -11,10 +11,10 @@ Kind = Literal["land", "split", "summarise"]
 
 @dataclass(frozen=True)
 class Refresh:
-    """The groups of a gold table that are computed again when rows of its input change.
+    """The groups of a table that are computed again when rows of its inputs change.
 
-    ``column`` names the group in the table, ``group`` is the SQL expression that gives it over the input; where a group
-    is a range of an input column, ``spans`` is that column and the length of the range.
+    ``column`` names the group in the table, ``group`` is the SQL expression that gives it over each input; where a
+    group is a range of an input column, ``spans`` is that column and the length of the range.
     """
 
     column: str
@@ -26,10 +26,13 @@ class Refresh:
 class Stage:
     """One step of the pipeline, named by the table that it fills.
 
-    - ``land``: ``pipelines/<table>.py`` reads a feed's landing directory; rows are inserted on the contract's grain.
-    - ``split``: ``pipelines/<table>.py`` has ``transform(bronze, settings)``, one candidate per input row; the gate,
-      the split into table and quarantine and the collapse on the grain follow from the contract.
-    - ``summarise``: ``sql/<table>.sql`` is the SELECT; only the groups that new input touches are computed again.
+    - ``land``: ``pipelines/<table>.py`` has ``parse(lines, settings)`` for what lies in ``<landing>/<directory>``; rows
+      are inserted on the contract's grain. Where equal lines are different events (``numbered``) each has the number
+      of its occurrence in its file, ``_occurrence``. A function ``skipped(lines)`` tells lines that are not wanted.
+    - ``split``: ``pipelines/<table>.py`` has ``transform(bronze, settings)``, at least one candidate per input row; the
+      gate, the split into table and quarantine and the collapse on the grain follow from the contract. A candidate
+      with ``_skipped`` is none of the table's business: it is counted, no more.
+    - ``summarise``: ``sql/<table>.sql`` is the SELECT; only the groups that news touches are computed again.
     """
 
     table: str
@@ -37,6 +40,13 @@ class Stage:
     kind: Kind
     inputs: tuple[str, ...] = ()
     refresh_by: Refresh | None = None
+    directory: str = ""
+    numbered: bool = False
+
+    @property
+    def layer(self) -> str:
+        """The table's layer: bronze, silver or gold."""
+        return self.table.partition(".")[0]
 
     @property
     def quarantine(self) -> str | None:

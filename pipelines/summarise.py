@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import contract_of
 from expectations.verdict import Verdict
 from pipelines import lakehouse
 from pipelines.errors import UsageError
+from pipelines.progress import Batch
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Refresh, Stage
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 MOST_GROUPS = 5_000
 
@@ -31,18 +33,33 @@ class Summary:
     read: int
 
     @classmethod
-    def of(cls, settings: Settings, stage: Stage, changed: DataFrame) -> Summary:
-        """Compute the groups of the changed input rows again, from the whole of the input in these groups."""
+    def of(cls, spark: SparkSession, settings: Settings, stage: Stage, batch: dict[str, Batch]) -> Summary | None:
+        """Compute again the groups of the batch's rows, from the whole of the inputs, as of the batch, in these groups.
+
+        None where the batch holds no rows. ``rows`` are cached: the caller lets go of them.
+        """
         from pyspark.sql import functions as F
 
-        spark = changed.sparkSession
         assert stage.refresh_by is not None
         refresh = stage.refresh_by
-        groups = changed.groupBy(F.expr(refresh.group).alias("_group")).agg(F.count("*").alias("_rows"))
-        found = groups.limit(MOST_GROUPS + 1).collect()
+        group = F.expr(refresh.group).alias("_group")
+        changed = reduce(
+            lambda some, more: some.union(more),
+            (
+                lakehouse.changes(spark, settings, table, versions).select(group)
+                for table, versions in batch.items()
+                if (versions.start or 0) < versions.end
+            ),
+        )
+        found = changed.groupBy("_group").agg(F.count("*").alias("_rows")).limit(MOST_GROUPS + 1).collect()
+        if not found:
+            return None
         touched = [row["_group"] for row in found]
         everything = len(touched) > MOST_GROUPS
-        inputs = {name.partition(".")[2]: lakehouse.read(spark, settings, name) for name in stage.inputs}
+        inputs = {
+            table.partition(".")[2]: lakehouse.read(spark, settings, table, versions.end)
+            for table, versions in batch.items()
+        }
         if not everything:
             inputs = {name: rows.where(_among(refresh, touched)) for name, rows in inputs.items()}
         rows = spark.sql(select_of(stage.table), None, **inputs).persist()

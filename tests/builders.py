@@ -102,10 +102,12 @@ def land(settings: Settings, files: Mapping[str, Iterable[str]], feed: str = "dl
     return directory
 
 
-def run(spark: SparkSession, settings: Settings, only: str | None = None) -> dict[str, StageRun]:
-    """Run the stages once, as the command line does; return what each table's last batch did."""
+def run(
+    spark: SparkSession, settings: Settings, only: str | None = None, feed: str | None = "dlq"
+) -> dict[str, StageRun]:
+    """Run a feed's stages once, as the command line does; return what each table's last batch did."""
     with lock.writer(settings, "test"):
-        return {one.table: one for one in runner.run(spark, settings, stages(only=only))}
+        return {one.table: one for one in runner.run(spark, settings, stages(feed, only))}
 
 
 def rows(spark: SparkSession, settings: Settings, table: str) -> list[dict[str, Any]]:

@@ -110,6 +110,19 @@ def damaged(directory: Path, files: Sequence[LandedFile]) -> dict[str, str]:
     return {source: error for source, error in errors if error}
 
 
+def numbered_id(line: str, damage: str, occurrence: str) -> Column:
+    """Return the ``_bronze_id`` of a line where equal lines are different events, from the columns of these names.
+
+    The first of a file's equal lines has the id that it would have alone, so that a copy of a file keeps its ids, and
+    a file that grew too. A row about a damaged file has no line: it is known by its file and what is wrong with it.
+    """
+    from pyspark.sql import functions as F
+
+    about_the_file = F.concat_ws("\n", "_source", damage).cast("binary")
+    later = F.concat(F.col(line), F.concat(F.lit("\n"), F.col(occurrence).cast("string")).cast("binary"))
+    return F.sha2(F.coalesce(F.when(F.col(occurrence) > 1, later).otherwise(F.col(line)), about_the_file), 256)
+
+
 def _walk(top: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the files below a directory, each with its path from there as Python spells it."""
     pending = [("", top, frozenset[tuple[int, int]]())]

@@ -20,10 +20,10 @@ import pytest
 from pipelines.demo import Airflow, delta_log
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT
+from tests.e2e.runs import counts, tables, told_by_assets
 
 SECRET = "canary-5d41402abc4b"
 TABLES = ["bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"]
-COUNTS = ("read", "accepted", "quarantined", "duplicates", "skipped")
 
 
 def base64(text: str) -> str:
@@ -53,10 +53,6 @@ def landed(directory: Path, records: list[str]) -> dict[str, str]:
     return {"landing": str(directory / "landing"), "warehouse": str(directory / "warehouse")}
 
 
-def counts(run: dict[str, Any], table: str) -> list[int]:
-    return [run["xcoms"][table][name] for name in COUNTS]
-
-
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     shipping = (ROOT / "tests" / "data" / "dlq" / "dlq.shipping.jsonl").read_text().splitlines()
@@ -65,7 +61,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def first(airflow: Airflow, good: dict[str, str]) -> dict[str, Any]:
-    return airflow.run(good)
+    return airflow.run("dlq", good)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +69,7 @@ def broken(airflow: Airflow, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     records = [record(offset, str(offset) if offset < 30 else f"{SECRET}{offset}") for offset in range(60)]
     parameters = landed(tmp_path_factory.mktemp("broken"), records)
     said = airflow.log.stat().st_size
-    run = airflow.run(parameters)
+    run = airflow.run("dlq", parameters)
     with airflow.log.open(encoding="utf-8") as log:
         log.seek(said)
         return {**run, "log": log.read(), "warehouse": parameters["warehouse"]}
@@ -82,21 +78,22 @@ def broken(airflow: Airflow, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 def test_a_run_fills_every_table(first: dict[str, Any]) -> None:
     assert first["state"] == "success"
     assert {task: found["state"] for task, found in first["tasks"].items()} == dict.fromkeys(
-        [*TABLES, "reports", "outcome"], "success"
+        ["bronze", "silver", "gold", "reports", "outcome"], "success"
     )
     assert counts(first, "bronze.dlq_records") == [59, 59, 0, 0, 0]
     assert counts(first, "silver.dlq_records") == [59, 58, 1, 0, 0]
 
 
 def test_counts_and_verdict_are_the_xcom_and_the_assets_extra(first: dict[str, Any]) -> None:
-    assert first["xcoms"]["silver.dlq_records"]["verdict"] == {
+    assert tables(first)["silver.dlq_records"]["verdict"] == {
         "table": "silver.dlq_records",
         "passed": True,
         "candidates": 59,
         "failed": [],
     }
-    assert {name: first["assets"][name] for name in TABLES} == {name: first["xcoms"][name] for name in TABLES}
-    assert first["assets"]["reports.dlq"]["tables"] == {name: first["xcoms"][name] for name in TABLES}
+    assert first["assets"].keys() == {*TABLES, "reports.dlq"}
+    assert {name: first["assets"][name] for name in TABLES} == told_by_assets(first)
+    assert first["assets"]["reports.dlq"]["tables"] == told_by_assets(first)
 
 
 def test_the_report_is_built(first: dict[str, Any]) -> None:
@@ -105,10 +102,10 @@ def test_the_report_is_built(first: dict[str, Any]) -> None:
 
 def test_a_second_run_changes_nothing(airflow: Airflow, first: dict[str, Any], good: dict[str, str]) -> None:
     before = delta_log(Path(good["warehouse"]))
-    run = airflow.run(good)
+    run = airflow.run("dlq", good)
     assert run["state"] == "success"
     assert [counts(run, table) for table in TABLES] == [[0, 0, 0, 0, 0]] * len(TABLES)
-    assert {run["xcoms"][table]["status"] for table in TABLES} == {"idle"}
+    assert {table: found["status"] for table, found in tables(run).items()} == dict.fromkeys(TABLES, "idle")
     assert len(before) >= len(TABLES)
     assert delta_log(Path(good["warehouse"])) == before
 
@@ -116,29 +113,30 @@ def test_a_second_run_changes_nothing(airflow: Airflow, first: dict[str, Any], g
 def test_a_broken_gate_fails_the_run_at_once_and_the_reports_are_built(broken: dict[str, Any]) -> None:
     assert broken["state"] == "failed"
     assert {task: (found["state"], found["tries"]) for task, found in broken["tasks"].items()} == {
-        "bronze.dlq_records": ("success", 1),
-        "silver.dlq_records": ("failed", 1),
-        "gold.dlq_summary": ("upstream_failed", 0),
+        "bronze": ("success", 1),
+        "silver": ("failed", 1),
+        "gold": ("success", 1),
         "reports": ("success", 1),
         "outcome": ("upstream_failed", 0),
     }
+    assert counts(broken, "gold.dlq_summary") == [0, 0, 0, 0, 0]
     assert Path(broken["xcoms"]["reports"]["report"]).is_file()
 
 
 def test_a_broken_gate_shows_its_verdict_in_xcom_and_asset(broken: dict[str, Any]) -> None:
-    verdict = broken["xcoms"]["silver.dlq_records"]["verdict"]
+    verdict = tables(broken)["silver.dlq_records"]["verdict"]
     assert not verdict["passed"]
     assert {"rule": "original_offset.decimal_int64", "failing": 30} in [
         {name: failed[name] for name in ("rule", "failing")} for failed in verdict["failed"]
     ]
     assert broken["assets"]["reports.dlq"]["tables"]["silver.dlq_records"]["verdict"] == verdict
-    assert "silver.dlq_records" not in broken["assets"]
+    assert broken["assets"].keys() == {"bronze.dlq_records", "gold.dlq_summary", "reports.dlq"}
 
 
 def test_a_broken_gate_is_said_in_one_sentence(broken: dict[str, Any]) -> None:
-    said = re.findall(r"silver\.dlq_records failed: (.*)", broken["log"])
+    said = re.findall(r"silver failed: (.*)", broken["log"])
     assert len(said) == 1
-    assert "original_offset.decimal_int64 fails in 30 of 60 rows" in said[0]
+    assert "The gate of silver.dlq_records broke: original_offset.decimal_int64 fails in 30 of 60 rows" in said[0]
     assert "Next: See the report" in said[0]
 
 
@@ -152,7 +150,7 @@ def test_no_value_of_a_record_is_in_log_xcom_or_asset(
 
 def test_hostile_parameters_start_no_run(airflow: Airflow, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="warehouse"):
-        airflow.run({"warehouse": f"--landing={tmp_path}"})
+        airflow.run("dlq", {"warehouse": f"--landing={tmp_path}"})
 
 
 def test_up_serves_runs_the_schedule_and_leaves_no_process(tmp_path: Path) -> None:
@@ -178,10 +176,11 @@ def test_up_serves_runs_the_schedule_and_leaves_no_process(tmp_path: Path) -> No
         assert any(f"http://127.0.0.1:{port}" in line for line in served.stdout)
         token = _get(port, "/auth/token")["access_token"]
         assert [(dag["dag_id"], dag["is_paused"]) for dag in _get(port, "/api/v2/dags", token)["dags"]] == [
-            ("dlq", False)
+            ("dlq", False),
+            ("topology", False),
         ]
-        until = time.monotonic() + 120
-        path = "/api/v2/dags/dlq/dagRuns/~/taskInstances?task_id=bronze.dlq_records"
+        until = time.monotonic() + 300
+        path = "/api/v2/dags/dlq/dagRuns/~/taskInstances?task_id=bronze"
         while [task["state"] for task in _get(port, path, token)["task_instances"]] != ["success"]:
             assert time.monotonic() < until
             time.sleep(1)

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_the_demo_shows_every_profile_and_has_something_in_quarantine(spark: SparkSession, settings: Settings) -> None:
-    land(settings.landing_of("dlq"))
+def test_dead_letters_of_the_demo_show_every_profile_and_fill_the_quarantine(
+    spark: SparkSession, settings: Settings
+) -> None:
+    land(settings)
     bronze, silver, gold = run(spark, settings, stages("dlq"))
     assert (bronze.read, bronze.accepted, bronze.duplicates) == (1931, 1931, 0)
     assert (silver.status, silver.read, silver.accepted, silver.quarantined, silver.duplicates) == (
@@ -37,3 +39,49 @@ def test_the_demo_shows_every_profile_and_has_something_in_quarantine(spark: Spa
         "spring-kafka",
     }
     assert accepted.where("is_control_marker").count() > 0
+
+
+def test_request_logs_of_the_demo_fill_the_quarantine_and_show_what_pushes_suffer(
+    spark: SparkSession, settings: Settings
+) -> None:
+    land(settings)
+    done = {stage_run.table: stage_run for stage_run in run(spark, settings, stages("topology"))}
+    assert {stage_run.status for stage_run in done.values()} == {"passed"}
+    bronze, pushes = done["bronze.streams_requests"], done["silver.topology_pushes"]
+    assert (bronze.read, bronze.accepted, bronze.duplicates, bronze.skipped) == (277, 146, 0, 131)
+    assert (pushes.read, pushes.accepted, pushes.quarantined, pushes.skipped) == (146, 53, 2, 91)
+    assert pushes.verdict is not None
+    judged = {outcome.code: outcome for outcome in pushes.verdict.outcomes}
+    assert judged["error_code.of_the_api"].failing == 1
+    quarantine = lakehouse.read(spark, settings, "quarantine.topology_pushes")
+    why = quarantine.select("_bronze_id", "violations").join(
+        lakehouse.read(spark, settings, "bronze.streams_requests"), "_bronze_id", how="inner"
+    )
+    assert sorted((row["_source"], row["violations"], row["error"]) for row in why.collect()) == [
+        ("demo-planted-requests.log", ["error.readable"], error)
+        for error in (
+            "the JSON of the request is cut off or not valid",
+            "the line is not a completed request with its JSON: cut off, or logged at TRACE",
+        )
+    ]
+    current = lakehouse.read(spark, settings, "gold.topology_current")
+    health = current.groupBy("health").count()
+    assert {row["health"]: row["count"] for row in health.collect()} == {
+        "OK": 14,
+        "REJECTED": 7,
+        "LOST": 2,
+        "PLUGIN_ERROR": 2,
+        "DELETED": 1,
+    }
+    planted = current.where("group_id IN ('refunds-app', 'invoices-app', 'payments-app')")
+    assert sorted((row["group_id"], row["health"], row["sentence"]) for row in planted.collect()) == [
+        (
+            "invoices-app",
+            "REJECTED",
+            "The last push was refused at 2026-11-21 02:50:11 UTC with 199: "
+            "The description is larger than this cluster stores.",
+        ),
+        ("refunds-app", "OK", "The description is stored, but malformed: dangling_successor."),
+    ]
+    revisions = lakehouse.read(spark, settings, "gold.topology_revisions").where("revision = 1")
+    assert {"orders-app", "wordcount-app"} <= {row["group_id"] for row in revisions.select("group_id").collect()}

@@ -1,15 +1,18 @@
-"""What the demo lands, and what it refuses to touch."""
+"""What the demo lands, what it shows of a run, and what it refuses to touch."""
 
 from __future__ import annotations
 
 import gzip
+import io
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
-from pipelines.demo import _check, delta_log, land
-from pipelines.errors import EnvironmentLacking, UsageError
-from pipelines.settings import load
+from pipelines.demo import _check, _show_unchanged, _table_of, delta_log, land
+from pipelines.errors import ContractBroken, EnvironmentLacking, UsageError
+from pipelines.settings import Settings, load
 
 
 def records(file: Path) -> int:
@@ -17,46 +20,72 @@ def records(file: Path) -> int:
     return content.count(b"\n")
 
 
-def test_all_bundled_records_are_landed_under_names_of_their_own(tmp_path: Path) -> None:
-    assert land(tmp_path / "landing") == len(list((tmp_path / "landing").iterdir()))
-    assert {file.name: records(file) for file in (tmp_path / "landing").iterdir()} == {
-        "demo-dlq.orders.jsonl": 916,
-        "demo-dlq.billing.jsonl": 534,
-        "demo-dlq.shipping.jsonl": 57,
-        "demo-dlq.audit.jsonl": 56,
-        "demo-dlq.second-hop.jsonl": 215,
-        "demo-broker-edge-cases.jsonl.gz": 84,
-        "demo-kcat.jsonl": 8,
-        "demo-planted-other-writers.jsonl": 48,
-        "demo-planted-bad.jsonl": 9,
-        "demo-planted-again.jsonl": 4,
+def commits(settings: Settings, table: str, versions: int) -> None:
+    log = Path(settings.warehouse) / table.replace(".", "/") / "_delta_log"
+    log.mkdir(parents=True)
+    for version in range(versions):
+        (log / f"{version:020}.json").touch()
+
+
+def test_all_that_is_bundled_is_landed_under_names_of_their_own(settings: Settings) -> None:
+    assert land(settings) == {"dlq": 10, "topology": 5}
+    landed = Path(settings.landing)
+    assert {f"{file.relative_to(landed)}": records(file) for file in landed.glob("*/*")} == {
+        "dlq/demo-dlq.orders.jsonl": 916,
+        "dlq/demo-dlq.billing.jsonl": 534,
+        "dlq/demo-dlq.shipping.jsonl": 57,
+        "dlq/demo-dlq.audit.jsonl": 56,
+        "dlq/demo-dlq.second-hop.jsonl": 215,
+        "dlq/demo-broker-edge-cases.jsonl.gz": 84,
+        "dlq/demo-kcat.jsonl": 8,
+        "dlq/demo-planted-other-writers.jsonl": 48,
+        "dlq/demo-planted-bad.jsonl": 9,
+        "dlq/demo-planted-again.jsonl": 4,
+        "streams-requests/demo-kafka-request-A.log.gz": 182,
+        "streams-requests/demo-kafka-request-B.log.gz": 21,
+        "streams-requests/demo-kafka-request-C.log.gz": 48,
+        "streams-requests/demo-kafka-request-D.log.gz": 22,
+        "streams-requests/demo-planted-requests.log": 4,
     }
 
 
-def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
-    land(tmp_path)
-    mine = tmp_path / "mine.jsonl"
+def test_files_that_are_there_are_left_alone(settings: Settings) -> None:
+    land(settings)
+    mine = settings.landing_of("dlq") / "mine.jsonl"
     mine.write_text("mine")
-    before = {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
-    (tmp_path / "demo-kcat.jsonl").write_text("older demo")
-    land(tmp_path)
-    after = {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
-    assert {file for file in after if after[file] != before.get(file)} == {tmp_path / "demo-kcat.jsonl"}
+    older = settings.landing_of("streams-requests") / "demo-planted-requests.log"
+    before = {file: file.stat().st_mtime_ns for file in Path(settings.landing).glob("*/*")}
+    older.write_text("older demo")
+    land(settings)
+    after = {file: file.stat().st_mtime_ns for file in Path(settings.landing).glob("*/*")}
+    assert {file for file in after if after[file] != before.get(file)} == {older}
     assert mine.read_text() == "mine"
 
 
-def test_a_landing_directory_that_is_a_file_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "landing").write_text("")
+def test_a_landing_directory_that_is_a_file_is_one_sentence(settings: Settings) -> None:
+    Path(settings.landing).write_text("")
     with pytest.raises(EnvironmentLacking, match="Nothing can be landed"):
-        land(tmp_path / "landing")
+        land(settings)
 
 
-def test_somebody_elses_warehouse_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "warehouse" / "bronze" / "dlq_records" / "_delta_log").mkdir(parents=True)
-    settings = load(warehouse=str(tmp_path / "warehouse"), landing=str(tmp_path / "landing"))
+@pytest.mark.parametrize("table", ["bronze.dlq_records", "bronze.streams_requests"])
+def test_somebody_elses_warehouse_is_refused(settings: Settings, table: str) -> None:
+    commits(settings, table, 2)
     with pytest.raises(UsageError, match="not the demo's"):
         _check(settings)
-    land(settings.landing_of("dlq"))
+    land(settings)
+    _check(settings)
+
+
+def test_a_warehouse_whose_tables_are_empty_is_taken(settings: Settings) -> None:
+    commits(settings, "bronze.dlq_records", 1)
+    _check(settings)
+
+
+def test_a_warehouse_of_the_demo_before_it_had_this_feed_is_taken(settings: Settings) -> None:
+    commits(settings, "bronze.dlq_records", 2)
+    settings.landing_of("dlq").mkdir(parents=True)
+    (settings.landing_of("dlq") / "demo-kcat.jsonl").touch()
     _check(settings)
 
 
@@ -65,11 +94,74 @@ def test_a_warehouse_on_an_object_store_is_refused(tmp_path: Path) -> None:
         _check(load(warehouse="s3a://lake/warehouse", landing=str(tmp_path)))
 
 
-def test_delta_log_counts_commits_by_table(tmp_path: Path) -> None:
-    for table, commits in (("silver/a", 2), ("quality/b", 1)):
-        log = tmp_path / table / "_delta_log"
-        log.mkdir(parents=True)
-        for version in range(commits):
-            (log / f"{version:020}.json").touch()
-        (log / f"{0:020}.crc").touch()
-    assert delta_log(tmp_path) == {"silver/a": 2, "quality/b": 1}
+def test_delta_log_counts_commits_by_table(settings: Settings) -> None:
+    commits(settings, "silver.a", 2)
+    commits(settings, "quality.b", 1)
+    (Path(settings.warehouse) / "silver" / "a" / "_delta_log" / f"{0:020}.crc").touch()
+    assert delta_log(Path(settings.warehouse)) == {"silver/a": 2, "quality/b": 1}
+
+
+COUNTS = {"status": "passed", "read": 1931, "accepted": 1912, "quarantined": 16, "duplicates": 3, "skipped": 0}
+
+
+def shown(run: dict[str, Any]) -> list[str]:
+    printed = io.StringIO()
+    Console(file=printed, width=80).print(_table_of("topology", run, "First run"))
+    return [line.rstrip() for line in printed.getvalue().splitlines()]
+
+
+def test_a_run_is_shown_by_task_and_table_within_80_columns() -> None:
+    silver = {
+        "silver.topology_solicitations": {**COUNTS, "seconds": 7.44},
+        "silver.topology_pushes": {**COUNTS, "skipped": 12345, "seconds": 123.4},
+    }
+    run = {
+        "state": "success",
+        "tasks": {"silver": {"state": "success", "seconds": 140.04}, "reports": {"state": "success", "seconds": None}},
+        "xcoms": {"silver": {"run_id": "r", "tables": silver}, "reports": {"report": "r.html", "tables": silver}},
+    }
+    assert shown(run) == [
+        "First run: DAG topology, success",
+        "task and tables           read accepted quarantined duplicates skipped seconds",
+        "silver: success                                                          140.0",
+        "  topology_solicitations 1,931    1,912          16          3       0     7.4",
+        "  topology_pushes        1,931    1,912          16          3  12,345   123.4",
+        "reports: success                                                           0.0",
+    ]
+
+
+def test_skipped_rows_are_shown_where_there_are_any() -> None:
+    run = {
+        "state": "failed",
+        "tasks": {"bronze": {"state": "success", "seconds": 1.0}, "silver": {"state": "failed", "seconds": 2.0}},
+        "xcoms": {"bronze": {"run_id": "r", "tables": {"bronze.dlq_records": {**COUNTS, "seconds": 1.0}}}},
+    }
+    assert shown(run) == [
+        "First run: DAG topology, failed",
+        "task and tables  read accepted quarantined duplicates seconds",
+        "bronze: success                                           1.0",
+        "  dlq_records   1,931    1,912          16          3     1.0",
+        "silver: failed                                            2.0",
+    ]
+
+
+RUN = {"xcoms": {"reports": {"tables": {"bronze.a": {"read": 0}, "silver.b": {"read": 0}}}}}
+
+
+@pytest.mark.parametrize(
+    ("second", "after"),
+    [
+        pytest.param({"xcoms": {"reports": {"tables": {"bronze.a": {"read": 1}}}}}, {"bronze/a": 2}, id="rows read"),
+        pytest.param(RUN, {"bronze/a": 3}, id="a commit"),
+        pytest.param(RUN, {"bronze/a": 2, "silver/b": 1}, id="a table"),
+    ],
+)
+def test_a_second_run_that_changes_something_fails_the_demo(second: dict[str, Any], after: dict[str, int]) -> None:
+    with pytest.raises(ContractBroken, match="should change nothing"):
+        _show_unchanged([RUN, second], {"bronze/a": 2}, after, Console(file=io.StringIO()))
+
+
+def test_a_second_run_that_changes_nothing_is_said_in_one_line() -> None:
+    said = io.StringIO()
+    _show_unchanged([RUN, RUN], {"bronze/a": 2, "b/c": 47}, {"b/c": 47, "bronze/a": 2}, Console(file=said, width=80))
+    assert said.getvalue() == "Nothing changed: 0 rows read, all 2 tables stand at the same 49 Delta commits.\n"

@@ -1,4 +1,4 @@
-"""The DAG `dlq`: derived from the catalog, light to parse, and clear about which failures are worth another try."""
+"""The feeds' DAGs: derived from the catalog, light to parse, and clear about which failures are worth another try."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ import psutil
 import pytest
 
 from pipelines import lock
-from pipelines.catalog import stages
+from pipelines.catalog import FEEDS, LAYERS, stages
 from pipelines.settings import ROOT, load
 from pipelines.stage import Stage
 
-FEED_PARSING = """
+PARSING = """
 import socket, sys, time
 
 def forbidden(*_):
@@ -32,7 +32,7 @@ def forbidden(*_):
 import airflow.sdk
 socket.socket.connect = forbidden
 began = time.process_time()
-import dags.dlq
+import dags.dlq, dags.topology
 heavy = [name for name in ("pyspark", "py4j", "great_expectations", "pandas") if name in sys.modules]
 print(heavy, time.process_time() - began)
 """
@@ -70,7 +70,7 @@ def edges(dag: Any) -> set[tuple[str, str]]:
 
 def test_parsing_starts_no_spark_no_great_expectations_and_no_network(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FEED_PARSING],
+        [sys.executable, "-c", PARSING],
         cwd=ROOT,
         env={**os.environ, "AIRFLOW_HOME": str(tmp_path)},
         capture_output=True,
@@ -82,17 +82,20 @@ def test_parsing_starts_no_spark_no_great_expectations_and_no_network(tmp_path: 
     assert float(seconds) < 5
 
 
-def test_dag_files_give_the_feeds_dags_and_no_errors(bag: Any) -> None:
+def test_each_feed_has_a_dag_file_without_errors(bag: Any) -> None:
     assert bag.import_errors == {}
-    assert {stage.feed for stage in stages()} >= set(bag.dags) >= {"dlq"}
-    bag.dags["dlq"].check_cycle()
+    assert set(bag.dags) == {"dlq", "topology"} == set(FEEDS)
 
 
-def test_edges_are_the_catalogs_and_then_the_reports(bag: Any) -> None:
-    between_tables = {(table, stage.table) for stage in stages("dlq") for table in stage.inputs}
-    last = {stage.table for stage in stages("dlq")} - {table for table, _ in between_tables}
-    ends = {(table, end) for table in last for end in ("reports", "outcome")}
-    assert edges(bag.dags["dlq"]) == between_tables | ends | {("reports", "outcome")}
+@pytest.mark.parametrize("feed", FEEDS)
+def test_layers_follow_each_other_and_then_the_reports(bag: Any, feed: str) -> None:
+    bag.dags[feed].check_cycle()
+    assert edges(bag.dags[feed]) == {
+        ("bronze", "silver"),
+        ("silver", "gold"),
+        ("gold", "reports"),
+        *((task, "outcome") for task in ("bronze", "silver", "gold", "reports")),
+    }
 
 
 def test_a_catalog_with_branches_and_a_foreign_input_gives_its_edges(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,42 +105,68 @@ def test_a_catalog_with_branches_and_a_foreign_input_gives_its_edges(monkeypatch
         Stage("bronze.a", feed="f", kind="land"),
         Stage("bronze.b", feed="f", kind="land"),
         Stage("silver.c", feed="f", kind="split", inputs=("bronze.a", "bronze.b")),
-        Stage("gold.d", feed="f", kind="summarise", inputs=("silver.c", "silver.of_another_feed")),
-        Stage("gold.e", feed="f", kind="summarise", inputs=("bronze.b",)),
+        Stage("silver.d", feed="f", kind="summarise", inputs=("silver.c",)),
+        Stage("gold.e", feed="f", kind="summarise", inputs=("bronze.b", "silver.of_another_feed")),
     )
     monkeypatch.setattr(factory, "stages", lambda feed: catalog)
     dag = factory.feed_dag("f", schedule=None)
     assert edges(dag) == {
-        ("bronze.a", "silver.c"),
-        ("bronze.b", "silver.c"),
-        ("silver.c", "gold.d"),
-        ("bronze.b", "gold.e"),
-        *((table, end) for table in ("gold.d", "gold.e") for end in ("reports", "outcome")),
-        ("reports", "outcome"),
+        ("bronze", "silver"),
+        ("bronze", "gold"),
+        *((last, "reports") for last in ("silver", "gold")),
+        *((task, "outcome") for task in ("bronze", "silver", "gold", "reports")),
     }
-    assert {asset.name for asset in dag.get_task("gold.d").inlets} == {"silver.c", "silver.of_another_feed"}
+    inlets = {task: {asset.name for asset in dag.get_task(task).inlets} for task in ("bronze", "silver", "gold")}
+    assert inlets == {
+        "bronze": set(),
+        "silver": {"bronze.a", "bronze.b"},
+        "gold": {"bronze.b", "silver.of_another_feed"},
+    }
 
 
-def test_one_writer_at_a_time_and_no_run_without_end(bag: Any) -> None:
-    dag = bag.dags["dlq"]
+@pytest.mark.parametrize("feed", FEEDS)
+def test_a_broken_gate_stops_neither_later_layers_nor_the_reports_and_turns_the_run_red(bag: Any, feed: str) -> None:
+    rules = {task.task_id: task.trigger_rule.value for task in bag.dags[feed].tasks}
+    assert rules == {**dict.fromkeys([*LAYERS, "reports"], "all_done"), "outcome": "all_success"}
+
+
+@pytest.mark.parametrize("feed", FEEDS)
+def test_a_task_runs_the_layer_of_its_feed(bag: Any, feed: str) -> None:
+    assert {layer: bag.dags[feed].get_task(layer).arguments for layer in LAYERS} == {
+        layer: ["run", "--feed", feed, "--layer", layer, "--format", "json"] for layer in LAYERS
+    }
+
+
+@pytest.mark.parametrize("feed", FEEDS)
+def test_one_writer_at_a_time_and_no_run_without_end(bag: Any, feed: str) -> None:
+    dag = bag.dags[feed]
     assert dag.max_active_runs == 1
     assert not dag.catchup
     for task in dag.tasks:
         assert task.pool == "afterlog_writer"
         assert task.execution_timeout.total_seconds() <= 3600
         assert task.on_failure_callback
-    assert {task.task_id: task.retries for task in dag.tasks if task.task_id != "outcome"} == {
-        **{stage.table: 2 for stage in stages("dlq")},
-        "reports": 2,
+    assert {task.task_id: task.retries for task in dag.tasks} == {
+        **dict.fromkeys([*LAYERS, "reports"], 2),
+        "outcome": 0,
     }
 
 
-def test_each_table_is_an_asset(bag: Any) -> None:
-    outlets = {task.task_id: [asset.name for asset in task.outlets] for task in bag.dags["dlq"].tasks if task.outlets}
-    assert outlets == {**{stage.table: [stage.table] for stage in stages("dlq")}, "reports": ["reports.dlq"]}
-    assert bag.dags["dlq"].get_task("silver.dlq_records").outlets[0].uri == (
-        "x-afterlog://warehouse/silver/dlq_records"
-    )
+@pytest.mark.parametrize("feed", FEEDS)
+def test_each_table_is_an_asset_and_a_line_of_the_documentation(bag: Any, feed: str) -> None:
+    dag = bag.dags[feed]
+    outlets = {task.task_id: [(asset.name, asset.uri) for asset in task.outlets] for task in dag.tasks if task.outlets}
+    assert outlets == {
+        **{
+            layer: [
+                (stage.table, f"x-afterlog://warehouse/{stage.table.replace('.', '/')}")
+                for stage in stages(feed, layer=layer)
+            ]
+            for layer in LAYERS
+        },
+        "reports": [(f"reports.{feed}", f"x-afterlog://reports/{feed}")],
+    }
+    assert all(f"\n| `{stage.table}` | " in dag.doc_md for stage in stages(feed))
 
 
 @pytest.mark.parametrize(
@@ -283,34 +312,109 @@ def test_a_signal_ends_a_command_that_has_closed_its_log(command: Callable[[str]
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_table_with_two_batches_in_a_run_is_summed_up(command: Callable[[str], None]) -> None:
-    from dags.command import Ended
-    from dags.operators import FillTable
+BATCH = {"read": 10, "accepted": 9, "quarantined": 1, "duplicates": 0, "skipped": 0}
+PASSED = {**BATCH, "status": "passed", "seconds": 1.5, "verdict": {"passed": True}, "message": None}
+BROKEN = {**BATCH, "status": "broken", "seconds": 2.0, "verdict": {"passed": False}}
+NOTHING = {**dict.fromkeys(BATCH, 0), "seconds": 0.0, "verdict": None, "message": None}
 
-    batch = {"table": "silver.x", "read": 10, "accepted": 9, "quarantined": 1, "duplicates": 0, "skipped": 0}
-    rows = [
-        {**batch, "status": "passed", "seconds": 1.5, "verdict": {"passed": True}, "message": None},
-        {**batch, "status": "broken", "seconds": 2.0, "verdict": {"passed": False}, "message": "It broke."},
-    ]
-    task = FillTable(task_id="x", table="silver.x")
-    counts, message = task._counts(Ended(1, json.dumps({"run_id": "r", "tables": rows}), ""))
-    assert counts == {
+
+def answer(*tables: dict[str, Any]) -> str:
+    return json.dumps({"run_id": "r", "tables": tables})
+
+
+def layer(*tables: str) -> Any:
+    from dags.operators import FillLayer
+
+    return FillLayer(task_id="silver", feed="f", layer="silver", tables=tables)
+
+
+def test_a_table_with_two_batches_in_a_run_is_summed_up() -> None:
+    from dags.command import Ended
+
+    batches = [{**PASSED, "table": "silver.x"}, {**BROKEN, "table": "silver.x", "message": "It broke."}]
+    filled, broke = layer("silver.x")._filled(Ended(1, answer(*batches), ""))
+    assert filled == {
         "run_id": "r",
-        "table": "silver.x",
-        "status": "broken",
-        "read": 20,
-        "accepted": 18,
-        "quarantined": 2,
-        "duplicates": 0,
-        "skipped": 0,
-        "seconds": 3.5,
-        "verdict": {"passed": False},
+        "tables": {
+            "silver.x": {
+                "status": "broken",
+                "read": 20,
+                "accepted": 18,
+                "quarantined": 2,
+                "duplicates": 0,
+                "skipped": 0,
+                "seconds": 3.5,
+                "verdict": {"passed": False},
+            }
+        },
     }
-    assert message == "It broke."
+    assert broke == ["It broke."]
+
+
+def test_every_gate_that_broke_is_named_and_tables_are_kept_apart() -> None:
+    from dags.command import Ended
+
+    rows = [
+        {**BROKEN, "table": "silver.x", "message": "The gate of silver.x broke: a\x1b[31m.\u202e"},
+        {**PASSED, "table": "silver.y"},
+        {**BROKEN, "table": "silver.z", "message": "The gate of silver.z broke: b."},
+        {**NOTHING, "table": "silver.of_x", "status": "waiting"},
+    ]
+    filled, broke = layer("silver.x", "silver.y", "silver.z", "silver.of_x")._filled(Ended(1, answer(*rows), ""))
+    assert broke == ["The gate of silver.x broke: a [31m. ", "The gate of silver.z broke: b."]
+    assert {table: (counts["status"], counts["read"]) for table, counts in filled["tables"].items()} == {
+        "silver.x": ("broken", 10),
+        "silver.y": ("passed", 10),
+        "silver.z": ("broken", 10),
+        "silver.of_x": ("waiting", 0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        pytest.param(0, "no JSON", id="no JSON"),
+        pytest.param(0, "[]", id="another JSON"),
+        pytest.param(0, answer({**PASSED, "table": "silver.other"}), id="a table is missing"),
+        pytest.param(0, answer({"table": "silver.x", "status": "passed"}), id="counts are missing"),
+        pytest.param(1, answer({**PASSED, "table": "silver.x"}), id="exit code 1 although no gate broke"),
+        pytest.param(0, answer({**BROKEN, "table": "silver.x", "message": "It broke."}), id="0 although one broke"),
+    ],
+)
+def test_an_answer_that_is_not_counts_is_worth_another_try(code: int, said: str) -> None:
+    from dags.command import Ended
+    from dags.operators import CommandDied
+
+    with pytest.raises(CommandDied, match=f"ended with exit code {code}, without counts: last words"):
+        layer("silver.x")._filled(Ended(code, said, "last words"))
+
+
+@pytest.mark.parametrize(
+    ("counts", "sentence"),
+    [
+        pytest.param(
+            PASSED, "10 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped; 1.5 s; the gate held", id="passed"
+        ),
+        pytest.param(
+            BROKEN, "10 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped; 2.0 s; the gate broke", id="broken"
+        ),
+        pytest.param(
+            {**PASSED, "read": 12345, "verdict": None},
+            "12,345 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped; 1.5 s",
+            id="landed",
+        ),
+        pytest.param({**NOTHING, "status": "idle"}, "nothing new", id="idle"),
+        pytest.param({**NOTHING, "status": "waiting"}, "waits, as the gate of an input broke", id="waiting"),
+    ],
+)
+def test_a_table_is_one_line_of_the_log(counts: dict[str, Any], sentence: str) -> None:
+    from dags.operators import _sentence
+
+    assert _sentence("silver.x", counts) == f"silver.x: {sentence}"
 
 
 class FailedTask:
-    dag_id, run_id, task_id = "dlq", "run-1", "silver.dlq_records"
+    dag_id, run_id, task_id = "dlq", "run-1", "silver"
 
 
 def test_a_failure_is_one_sentence_in_the_log_and_goes_to_the_hook(
@@ -324,12 +428,12 @@ def test_a_failure_is_one_sentence_in_the_log_and_goes_to_the_hook(
     with caplog.at_level(logging.ERROR):
         tell_failure(context)
     assert [record.getMessage() for record in caplog.records] == [
-        "silver.dlq_records failed: The gate broke: 30 of 60 rows. Next: " + GateBroke.way_on
+        "silver failed: The gate broke: 30 of 60 rows. Next: " + GateBroke.way_on
     ]
     assert json.loads(told.read_text()) == {
         "dag": "dlq",
         "run": "run-1",
-        "task": "silver.dlq_records",
+        "task": "silver",
         "why": "The gate broke: 30 of 60 rows.",
         "next": GateBroke.way_on,
     }

@@ -1,0 +1,99 @@
+"""Columns and rules that the contracts of all exchanges with streams groups share: one line of the request log each."""
+
+from expectations.contract import Column
+from expectations.rules import at_least, between, is_true, not_null, one_of
+
+READABLE = "error IS NULL"
+GRAIN = ("cluster", "connection", "correlation_id")
+INT32_MOST = 2**31 - 1
+
+
+def origin(unit: str) -> tuple[Column, ...]:
+    """Return the columns that say which row of bronze a row comes from, and which connection's request it was."""
+    return (
+        Column("_source", "string", "File below the landing directory that the line was read from."),
+        Column("_bronze_id", "string", f"Identifier of the row of bronze.streams_requests that the {unit} comes from."),
+        Column("_ingested_at", "timestamp", "When the run that accepted the row began."),
+        Column("_run_id", "string", "Run that accepted the row."),
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column(
+            "connection",
+            "string",
+            "Connection, as the broker names it; with the correlation id it repeats after a restart of the broker.",
+            (not_null("A logged request names its connection.").where(READABLE),),
+        ),
+        Column(
+            "correlation_id",
+            "int",
+            "Number of the request on its connection.",
+            (not_null("A logged request has a correlation id.").where(READABLE),),
+        ),
+        Column("client_id", "string", "The client's name for itself."),
+        Column("principal", "string", "Who the broker took the client for."),
+        Column("api_version", "int", "Version of the request."),
+    )
+
+
+def logged(name: str, comment: str) -> Column:
+    """Return the column with the log's timestamp: when the broker had answered the request."""
+    return Column(name, "timestamp", comment, (not_null("A line of the log has a time.").where(READABLE),))
+
+
+def item(unit: str) -> Column:
+    """Return the column that numbers what one response says of several groups."""
+    return Column("_item", "int", f"Place of the {unit} in its response, from 0.", (at_least(0),))
+
+
+def group_id(*rules: str) -> Column:
+    """Return the group's column; ``rules`` are SQL guards under which its name must not be empty."""
+    named = tuple(is_true("named", "group_id <> ''", "A group has a name.").where(guard) for guard in rules)
+    return Column("group_id", "string", "Streams group.", (not_null("The group is named.").where(READABLE), *named))
+
+
+def outcome(codes: tuple[int, ...]) -> tuple[Column, ...]:
+    """Return the columns of a response's error; codes that the API does not know are counted by the gate, and kept."""
+    known = "Kafka's API answers with these codes only."
+    return (
+        Column(
+            "error_code",
+            "int",
+            "Error code of the response; 0 is success.",
+            (
+                not_null("A response has an error code.").where(READABLE),
+                one_of(*codes, name="of_the_api", meaning=known).tolerated(),
+            ),
+        ),
+        Column("error_name", "string", "Kafka's name of the error code; null where it has none."),
+        Column("error_message", "string", "What the broker said of it; null where it said nothing."),
+    )
+
+
+DEFECTS = Column(
+    "defects",
+    "array<string>",
+    "What is wrong with the description although brokers accept it, such as dangling_successor; empty: nothing.",
+)
+CONTENT_HASH = Column("_content_hash", "bigint", "Hash of what was exchanged: tells a duplicate from a conflict.")
+EVIDENCE = (
+    Column("line", "binary", "The line as logged.", evidence=True),
+    Column(
+        "error",
+        "string",
+        "Why the line cannot be read.",
+        (is_true("readable", READABLE, "A line of the request log can be read."),),
+        evidence=True,
+    ),
+)
+STATUS = Column(
+    "status",
+    "int",
+    "0 NOT_REQUESTED, 1 NOT_STORED, 2 ERROR, 3 AVAILABLE; 0 where the request's version has no status.",
+    (
+        between(0, 3, "KIP-1331 knows four statuses.").tolerated(),
+        is_true(
+            "available_with_description",
+            "(status = 3) = (description IS NOT NULL)",
+            "AVAILABLE carries a description, and no other status does.",
+        ).tolerated(),
+    ),
+)

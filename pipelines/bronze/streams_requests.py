@@ -1,0 +1,32 @@
+"""landing/streams-requests -> bronze.streams_requests: lines that concern streams groups, as logged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pipelines.settings import Settings
+from pipelines.sources import landing, request_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def skipped(lines: DataFrame) -> Column:
+    """Tell whether a line concerns none of the APIs that streams groups use; a damaged file always counts."""
+    return request_log.api(F.col("line")).isNull() & F.col("damage").isNull()
+
+
+def parse(lines: DataFrame, settings: Settings) -> DataFrame:
+    """Return the contract's columns, without those that the run adds, for numbered lines of landed files."""
+    line = F.col("line")
+    return lines.select(
+        "_source",
+        landing.numbered_id("line", "damage", "_occurrence").alias("_bronze_id"),
+        F.lit(settings.cluster).alias("cluster"),
+        request_log.api(line).alias("api"),
+        request_log.logged_at(line, settings.streams_requests.timezone).alias("logged_at"),
+        "line",
+        F.coalesce("damage", request_log.error(line)).alias("error"),
+    )

@@ -1,0 +1,30 @@
+"""What the transforms of all exchanges with streams groups share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations.kafka_errors import NAMES
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from expectations.contract import Contract
+
+ADDED_BY_THE_RUN = ("_ingested_at", "_run_id")
+
+
+def error_name(code: Column) -> Column:
+    """Return Kafka's name of an error code, null where it has none."""
+    names = F.create_map(*chain.from_iterable((F.lit(number), F.lit(name)) for number, name in NAMES.items()))
+    return F.try_element_at(names, code)
+
+
+def row(exchanges: DataFrame, contract: Contract, values: Mapping[str, Column]) -> DataFrame:
+    """Return candidates in a contract's columns, and ``_skipped``; what has no value here is taken by name."""
+    names = [column.name for column in contract.columns if column.name not in ADDED_BY_THE_RUN]
+    return exchanges.select(*(values.get(name, F.col(name)).alias(name) for name in names), "_skipped")

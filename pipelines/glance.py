@@ -1,0 +1,79 @@
+"""A Delta table -> a few of its rows, read without a JVM: for answers that a person waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pipelines import lakehouse
+from pipelines.errors import UsageError
+from pipelines.settings import Settings
+from pipelines.storage import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def rows(
+    settings: Settings, table: str, equal: Mapping[str, str | int], columns: list[str] | None = None
+) -> list[dict[str, Any]]:
+    """Return the rows whose columns equal the given values, in no order; timestamps are aware of their zone.
+
+    Files and row groups that can hold none of them are left out by their statistics. Only a warehouse on a URI takes a
+    JVM, as Hadoop's settings say how to reach it.
+
+    Raises UsageError: the table is not there.
+    """
+    if not is_local(settings.warehouse):
+        from pipelines.session import spark_session
+
+        with spark_session(settings, brisk=True) as spark:
+            return rows_by_spark(spark, settings, table, equal, columns)
+    if lakehouse.local_version(settings, table) is None:
+        raise _absent(settings, table)
+    from deltalake import DeltaTable
+
+    try:
+        predicate = " AND ".join(f'"{name}" = {_literal(value)}' for name, value in equal.items())
+    except UnicodeEncodeError:  # half a surrogate pair, from a byte on the command line that is not UTF-8
+        return []
+    found = DeltaTable(lakehouse.location(settings, table)).scan(columns, predicate)
+    return [row for batch in found for row in batch.to_struct_array().to_pylist()]
+
+
+def rows_by_spark(
+    spark: SparkSession,
+    settings: Settings,
+    table: str,
+    equal: Mapping[str, str | int],
+    columns: list[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the same rows through a session, wherever the warehouse is."""
+    from pyspark.sql import functions as F
+
+    if not lakehouse.exists(spark, settings, table):
+        raise _absent(settings, table)
+    found = lakehouse.read(spark, settings, table)
+    for name, value in equal.items():
+        found = found.where(F.col(name) == F.lit(value))
+    return [
+        {name: _aware(value) for name, value in row.asDict(recursive=True).items()}
+        for row in found.select(*(columns or ["*"])).collect()
+    ]
+
+
+def _literal(value: str | int) -> str:
+    """Write a value for the reader's engine, which binds no parameters: of text nothing but hexadecimal digits."""
+    return str(int(value)) if isinstance(value, int) else f"CAST(X'{value.encode().hex()}' AS VARCHAR)"
+
+
+def _aware(value: Any) -> Any:
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value  # sessions run in UTC
+
+
+def _absent(settings: Settings, table: str) -> UsageError:
+    return UsageError(
+        f"There is no table {table} in {settings.warehouse} yet: land files in {settings.landing} "
+        f"and run `afterlog run`, or name another warehouse with --warehouse."
+    )

@@ -1,0 +1,9 @@
+-- Purpose: facts that must be 0 before gold.topology_changes is written; they break its gate.
+-- Grain: one row, one column a fact.
+-- Parameters: {topology_revisions} rows of gold.topology_revisions of the groups that are refreshed; {fresh} the new
+-- rows; {topology_nodes}.
+SELECT
+  (SELECT count_if(revision > 1) FROM {topology_revisions}) - (SELECT count(*) FROM {fresh})
+    AS `revision_count.difference`,
+  (SELECT count(*) FROM (SELECT 1 FROM {fresh} GROUP BY cluster, group_id, revision HAVING count(*) > 1))
+    AS `grain.repeated`

@@ -1,0 +1,42 @@
+-- Purpose: the edges of every accepted topology: node to node, sink to its topic, topic to the source that reads it.
+-- Grain: cluster, group_id, topology_hash, from, to, kind, direction, subtopology_id.
+-- Parameters: {topology_nodes}, {topology_revisions}, rows of these tables, complete for each group that is in them.
+-- Applications meet at topics: a topic that one group writes and another reads joins them, and news of the one leaves
+-- the other's rows as they are.
+WITH latest AS (
+  SELECT cluster, group_id, max_by(topology_hash, revision) AS topology_hash
+  FROM {topology_revisions}
+  GROUP BY cluster, group_id
+),
+edges AS (
+  SELECT
+    cluster, group_id, topology_hash, subtopology_id, node AS from, successor AS to,
+    'internal' AS kind, CAST(NULL AS STRING) AS direction, CAST(NULL AS STRING) AS topic
+  FROM {topology_nodes} LATERAL VIEW explode(successors) AS successor
+  UNION
+  SELECT cluster, group_id, topology_hash, subtopology_id, node, sink_topic, 'topic', 'written', sink_topic
+  FROM {topology_nodes}
+  WHERE sink_topic IS NOT NULL
+  UNION
+  SELECT cluster, group_id, topology_hash, subtopology_id, source_topic, node, 'topic', 'read', source_topic
+  FROM {topology_nodes} LATERAL VIEW explode(source_topics) AS source_topic
+)
+SELECT
+  edges.cluster,
+  edges.group_id,
+  edges.topology_hash,
+  edges.from,
+  edges.to,
+  edges.kind,
+  edges.direction,
+  edges.topic,
+  CASE
+    WHEN edges.topic LIKE '%-repartition' THEN 'repartition'
+    WHEN edges.topic LIKE '%-changelog' THEN 'changelog'
+    WHEN edges.topic IS NOT NULL THEN 'external'
+  END AS topic_role,
+  edges.subtopology_id,
+  coalesce(latest.topology_hash = edges.topology_hash, false) AS is_current
+FROM edges
+LEFT JOIN latest ON latest.cluster = edges.cluster AND latest.group_id = edges.group_id
+WHERE edges.from IS NOT NULL AND edges.to IS NOT NULL

@@ -1,0 +1,18 @@
+-- Purpose: which applications changed their topology in the last week, and what?
+-- Usage: afterlog sql --file sql/questions/topology_changes.sql [--param now=2026-11-21T03:00:00Z]
+-- Parameters: :now timestamp, the end of the week; default the present.
+SELECT
+  cluster,
+  group_id,
+  revision,
+  changed_at,
+  nodes_added,
+  nodes_removed,
+  nodes_changed,
+  stores_added,
+  stores_removed,
+  topics_added,
+  topics_removed
+FROM gold.topology_changes
+WHERE changed_at > :now - INTERVAL 7 DAYS AND changed_at <= :now
+ORDER BY changed_at DESC, cluster, group_id

@@ -1,0 +1,12 @@
+-- Purpose: which streams groups' topologies cannot be trusted, and why?
+-- Usage: afterlog sql --file sql/questions/topology_health.sql
+-- Parameters: none.
+SELECT cluster, group_id, health, sentence, revision, last_pushed_at, last_seen_at
+FROM gold.topology_current
+WHERE health <> 'OK' OR size(defects) > 0
+ORDER BY
+  array_position(
+    array('CONFLICT', 'PLUGIN_ERROR', 'LOST', 'REJECTED', 'STALE', 'NOT_PUSHED', 'OK', 'DELETED'), health
+  ),
+  cluster,
+  group_id

@@ -1,0 +1,30 @@
+"""What a run of a feed's DAG says of its tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipelines.catalog import LAYERS
+
+
+def tables(run: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Counts and verdict by table, from the XComs of the layers."""
+    return {
+        table: counts
+        for layer in LAYERS
+        if layer in run["xcoms"]
+        for table, counts in run["xcoms"][layer]["tables"].items()
+    }
+
+
+def counts(run: dict[str, Any], table: str) -> list[int]:
+    """Rows read, accepted, quarantined, duplicates and skipped."""
+    return [tables(run)[table][name] for name in ("read", "accepted", "quarantined", "duplicates", "skipped")]
+
+
+def told_by_assets(run: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the assets of a run that went well must say: the XComs' counts, each with the id of its layer's run."""
+    return {
+        table: {"run_id": run["xcoms"][table.partition(".")[0]]["run_id"], **found}
+        for table, found in tables(run).items()
+    }

@@ -1,0 +1,130 @@
+"""Builders of lines of the brokers' request log: pushes, heartbeats, describes and deletions of streams groups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+BEGIN = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
+KEYS = {
+    "STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE": (93, 0),
+    "STREAMS_GROUP_HEARTBEAT": (88, 1),
+    "STREAMS_GROUP_DESCRIBE": (89, 1),
+    "DELETE_GROUPS": (42, 3),
+    "METADATA": (3, 13),
+}
+_numbers = count(1)
+
+
+def at(seconds: float) -> datetime:
+    """The time, so many seconds after the test's beginning."""
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def exchange(
+    api: str, seconds: float, request: Mapping[str, Any], response: Mapping[str, Any], number: int | None = None
+) -> str:
+    """One line as ``kafka.request.logger`` writes it at DEBUG."""
+    key, version = KEYS[api]
+    number = next(_numbers) if number is None else number
+    body = {
+        "isForwarded": False,
+        "requestHeader": {
+            "requestApiKey": key,
+            "requestApiVersion": version,
+            "correlationId": number,
+            "clientId": "app-1",
+            "requestApiKeyName": api,
+        },
+        "request": dict(request),
+        "response": {"throttleTimeMs": 0, **response},
+        "connection": "127.0.0.1:9092-127.0.0.1:50000-0-1",
+        "totalTimeMs": 4.5,
+        "principal": "User:ANONYMOUS",
+    }
+    time = f"{at(seconds):%Y-%m-%d %H:%M:%S},{at(seconds).microsecond // 1000:03}"
+    return f"[{time}] DEBUG Completed request:{json.dumps(body, separators=(',', ':'))} (kafka.request.logger)"
+
+
+def node(name: str, node_type: int = 2, successors: Sequence[str] = (), **more: Any) -> dict[str, Any]:
+    """A node in the wire schema."""
+    empty: dict[str, Any] = {"sourceTopics": [], "sinkTopic": None, "stores": []}
+    return {"name": name, "nodeType": node_type, **empty, **more, "successors": list(successors)}
+
+
+def description(*subtopologies: Sequence[dict[str, Any]], stores: Sequence[tuple[Any, Any]] = ()) -> dict[str, Any]:
+    """A topology description in the wire schema, sub-topologies numbered from 0."""
+    return {
+        "subtopologies": [{"subtopologyId": str(id_), "nodes": list(nodes)} for id_, nodes in enumerate(subtopologies)],
+        "globalStores": [{"source": source, "processor": processor} for source, processor in stores],
+    }
+
+
+def passing(source: str = "in", sink: str = "out", processor: str = "filter") -> dict[str, Any]:
+    """A topology of three nodes: source, processor, sink."""
+    return description(
+        [
+            node("source", 1, [processor], sourceTopics=[source]),
+            node(processor, 2, ["sink"]),
+            node("sink", 3, sinkTopic=sink),
+        ]
+    )
+
+
+def push(
+    seconds: float,
+    group: str = "app",
+    member: str = "m1",
+    epoch: int = 0,
+    error: int = 0,
+    message: str | None = None,
+    topology: Mapping[str, Any] | None = None,
+    number: int | None = None,
+) -> str:
+    """A push of a topology description."""
+    request = {"groupId": group, "memberId": member, "topologyEpoch": epoch}
+    wire = passing() if topology is None else topology
+    answer = {"errorCode": error, "errorMessage": message}
+    api = "STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE"
+    return exchange(api, seconds, {**request, "topologyDescription": wire}, answer, number)
+
+
+def heartbeat(
+    seconds: float,
+    group: str = "app",
+    member: str = "m1",
+    member_epoch: int = 0,
+    topology_epoch: int | None = 0,
+    required: bool = False,
+    error: int = 0,
+) -> str:
+    """A heartbeat: epoch 0 joins, -1 and -2 leave, above it is steady."""
+    topology = None if topology_epoch is None else {"epoch": topology_epoch, "subtopologies": []}
+    request = {"groupId": group, "memberId": member, "memberEpoch": member_epoch, "topology": topology}
+    answer = {"errorCode": error, "errorMessage": None, "topologyDescriptionRequired": required}
+    return exchange("STREAMS_GROUP_HEARTBEAT", seconds, request, answer)
+
+
+def described(
+    group: str = "app", status: int | None = 3, epoch: int = 0, error: int = 0, **more: Any
+) -> dict[str, Any]:
+    """What a response to a describe says of one group; without a status as versions before 1 have none."""
+    said = {"errorCode": error, "errorMessage": None, "groupId": group, "groupState": "Stable", "groupEpoch": 1}
+    said |= {"topology": None if error else {"epoch": epoch, "subtopologies": []}, "members": []}
+    said |= {} if status is None else {"topologyDescriptionStatus": status}
+    return said | {"topologyDescription": passing() if status == 3 else None} | more
+
+
+def describe(seconds: float, *groups: Mapping[str, Any], requested: bool = True) -> str:
+    """A describe of groups."""
+    request = {"groupIds": [group["groupId"] for group in groups], "includeTopologyDescription": requested}
+    return exchange("STREAMS_GROUP_DESCRIBE", seconds, request, {"groups": list(groups)})
+
+
+def delete(seconds: float, group: str = "app", error: int = 0) -> str:
+    """A deletion of a group."""
+    result = {"groupId": group, "errorCode": error, "errorMessage": None}
+    return exchange("DELETE_GROUPS", seconds, {"groupsNames": [group]}, {"results": [result]})
