@@ -21,7 +21,7 @@ from pipelines.doctor import Check, diagnose, exit_code
 from pipelines.settings import Settings, load
 from tests.builders import land, line, run
 
-SILVER = "silver.dlq_records"
+BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,8 @@ def test_after_runs_all_is_well(after_runs: Settings) -> None:
     checks = diagnose(after_runs)
     assert {check.name: check.state for check in checks if check.state != "well"} == {}
     assert exit_code(checks) == 0
-    names = ["Java", "Python packages", "JVM jars", "settings", "disk", "landing dlq", "writer's lock", "tables"]
-    names += ["bronze.dlq_records", SILVER, "gold.dlq_summary", "Airflow"]
+    names = ["Java", "Python packages", "JVM jars", "settings", "disk", "landing dlq", "landing streams-requests"]
+    names += ["writer's lock", "tables", "bronze.dlq_records", SILVER, "gold.dlq_summary", "Airflow"]
     assert [check.name for check in checks] == names
     assert found(after_runs, SILVER).finding == "Version 1, bronze.dlq_records is read up to version 1."
 
@@ -164,7 +164,7 @@ def test_lock_says_who_holds_it(after_runs: Settings) -> None:
 
 
 def test_missing_table(after_runs: Settings) -> None:
-    shutil.rmtree(Path(after_runs.warehouse) / "quarantine")
+    shutil.rmtree(Path(after_runs.warehouse) / "quarantine" / "dlq_records")
     check = found(after_runs, "tables")
     assert (check.state, check.finding) == ("mind", "quarantine.dlq_records missing.")
 
@@ -197,15 +197,18 @@ def test_gap_before_a_checkpoint_is_no_fault(after_runs: Settings) -> None:
 @pytest.mark.parametrize(
     ("values", "finding"),
     [
-        ({"version": 7}, "Its progress speaks of version 7 of bronze.dlq_records, which ends at 1."),
+        ({"inputs": {BRONZE: {"table_id": None, "version": 7}}}, "Its progress speaks of version 7 of bronze.dlq_records, which ends at 1."),
         ({"target_version": 5}, "Its progress speaks of version 5 of the table, which ends at 1."),
         ({"target_id": "other"}, "Its progress speaks of another table than the table that is there now."),
-        ({"input_id": "other"}, "Its progress speaks of another table than bronze.dlq_records that is there now."),
         (
-            {"pending": {"start": 1, "end": 9}},
+            {"inputs": {BRONZE: {"table_id": "other", "version": 1}}},
+            "Its progress speaks of another table than bronze.dlq_records that is there now.",
+        ),
+        (
+            {"pending": {BRONZE: {"start": 1, "end": 9}}},
             "Its progress speaks of version 9 of bronze.dlq_records, which ends at 1.",
         ),
-        ({"pending": {"start": 0, "end": 1}}, "A run ended within a batch."),
+        ({"pending": {BRONZE: {"start": 0, "end": 1}}}, "A run ended within a batch."),
         ({"pending": 5}, "Its progress cannot be understood."),
     ],
     ids=["version", "target version", "target", "input", "pending that is gone", "pending", "unreadable"],
@@ -226,7 +229,7 @@ def test_progress_without_table_and_table_without_progress(after_runs: Settings)
 
 
 def test_versions_that_wait(after_runs: Settings) -> None:
-    change_progress(after_runs, SILVER, version=0)
+    change_progress(after_runs, SILVER, inputs={BRONZE: {"table_id": None, "version": 0}})
     assert found(after_runs, SILVER).finding.endswith("read up to version 0, 1 versions wait.")
 
 

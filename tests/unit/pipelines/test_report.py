@@ -14,6 +14,7 @@ import pytest
 from expectations.contract import contract_of
 from expectations.verdict import Outcome, Verdict
 from pipelines import lakehouse, progress, quality
+from pipelines.catalog import CATALOG
 from pipelines.errors import EnvironmentLacking
 from pipelines.freshness import Freshness
 from pipelines.progress import Batch, Progress
@@ -176,12 +177,13 @@ def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Setting
         StageRun("run-2", "silver.dlq_records", "broken", AT, ended, 50, message="It broke.", verdict=verdict),
     )
     quality.report(spark, settings)
-    blocked = Progress(pending=Batch(None, 0), blocked_since=AT.isoformat(), message="It broke.")
+    blocked = Progress(pending={"bronze.dlq_records": Batch(None, 0)}, blocked_since=AT.isoformat(), message="It broke.")
     progress.save(settings.warehouse, "silver.dlq_records", blocked)
 
     report = gather(settings, spark)
 
-    bronze, found, gold = report.tables
+    assert [one.name for one in report.tables] == [stage.table for stage in CATALOG]
+    bronze, found, gold = report.tables[:3]
     assert [(one.run_id, one.status, one.started_at) for one in found.runs] == [
         ("run-1", "passed", AT - timedelta(hours=1)),
         ("run-2", "broken", AT),
