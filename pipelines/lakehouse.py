@@ -261,10 +261,11 @@ def remove_matching(settings: Settings, table: str, rows: DataFrame, keys: Seque
 
 def replace_groups(settings: Settings, table: str, rows: DataFrame, groups: str | None) -> int:
     """Replace the rows for which the SQL predicate holds (None: all) in one commit; return how many were written."""
+    spark = rows.sparkSession
     writer = rows.write.format("delta").mode("overwrite")
-    if groups is not None:
+    if groups is not None and state(spark, settings, table)[1]:  # version 0 holds no rows to replace
         writer = writer.option("replaceWhere", groups)
-    return _written(rows.sparkSession, settings, table, writer)
+    return _written(spark, settings, table, writer)
 
 
 def append_objects(

@@ -70,17 +70,12 @@ class Summary:
         """Check facts: the input's grain is unique, the fresh rows add up, the table's own rules hold."""
         from expectations import suite
 
-        facts = self.rows.sparkSession.sql(
-            (ROOT / "sql" / "facts" / f"{self.stage.table.replace('.', '/')}.sql").read_text(encoding="utf-8"),
-            **self.inputs,
-            fresh=self.rows,
-        )
-        found = {name: int(value or 0) for name, value in facts.collect()[0].asDict().items()}
-        contract = contract_of(self.stage.table)
-        broken = self.rows.select(*[_count_broken(rule.broken(), rule.code) for rule in contract.rules]).collect()[0]
-        return suite.gate_facts(
-            found | broken.asDict(), self.stage.table, run_id=run_id, store=self.settings.reports() / "gx"
-        )
+        text = (ROOT / "sql" / "facts" / f"{self.stage.table.replace('.', '/')}.sql").read_text(encoding="utf-8")
+        facts = self.rows.sparkSession.sql(text, **self.inputs, fresh=self.rows)
+        rules = contract_of(self.stage.table).rules
+        broken = self.rows.select(*[_count_broken(rule.broken(), rule.code) for rule in rules])
+        found = {name: int(value or 0) for name, value in facts.crossJoin(broken).collect()[0].asDict().items()}
+        return suite.gate_facts(found, self.stage.table, run_id=run_id, store=self.settings.reports() / "gx")
 
     def write(self) -> int:
         """Replace the touched groups in one commit; return how many rows they have now."""
