@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -28,13 +29,13 @@ from bench import peers
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, between, is_true, matches, not_null, one_of
 from pipelines import lakehouse, lock, runner
-from pipelines.catalog import CATALOG, stages
-from pipelines.collapse import Census
+from pipelines.catalog import stages
 from pipelines.generate import generate
 from pipelines.session import spark_session
 from pipelines.settings import ROOT, Settings, load
 from pipelines.split import Split
 from pipelines.summarise import Summary
+from tests import requests
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -167,15 +168,14 @@ def split(bench: Bench) -> None:
     lakehouse.ensure(bench.spark, settings, lakehouse.quarantine_contract(CANDIDATES))
     checks = [(rule.code, rule.broken()) for rule in CANDIDATES.rules]
     contract = CANDIDATES.with_gate(1.0, None)
-    judged = candidates.withColumn("_broken_rules", contract.broken_rules())
     ours, theirs, gates = [], [], []
     for attempt in range(3):
         began = time.perf_counter()
-        batch = Split(bench.spark, settings, contract, judged, Census(count, repeats=False, bounds=None))
-        verdict = batch.gate("bench")
-        gates.append(time.perf_counter() - began)
-        rows = next(outcome.failing for outcome in verdict.outcomes if outcome.code == "row.no_violations")
-        batch.write(rows)
+        with Split.between(settings, contract, candidates, lambda rows: rows) as batch:
+            gate_began = time.perf_counter()
+            batch.gate("bench")
+            gates.append(time.perf_counter() - gate_began)
+            batch.write()
         ours.append(time.perf_counter() - began)
         began = time.perf_counter()
         peers.two_pass_split(candidates, checks, bench.scratch / f"two-pass-{attempt}")
@@ -235,13 +235,44 @@ def increment(bench: Bench) -> None:
     bench.found("1,000 records onto many / onto none", median(many) / median(none), "x", 2.0, **parts)
 
 
+def topology(bench: Bench) -> None:
+    """Pushes of 500 groups, 50 nodes, 4 epochs, from landing to gold; then one push on top of them."""
+    settings, groups, nodes, epochs = bench.settings("topology"), bench.records(500), 50, 4
+    directory = settings.landing_of("streams-requests")
+    directory.mkdir(parents=True)
+    lines = (line for group in range(groups) for epoch in range(epochs) for line in pushed(group, epoch, nodes))
+    (directory / "all.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    all_seconds = bench.run(settings, "topology")
+    single = []
+    for epoch in (epochs, epochs + 1):
+        (directory / f"{epoch}.log").write_text(list(pushed(0, epoch, nodes))[-1] + "\n", encoding="utf-8")
+        single.append(bench.run(settings, "topology"))
+    parts = {"groups": groups, "nodes": nodes, "epochs": epochs}
+    bench.found(f"{groups * epochs:,} pushes of {nodes} nodes, landing to gold", all_seconds, "s", **parts)
+    bench.found("one push on top of them", min(single), "s", seconds=single)
+    bench.found("one push on top / all of them", min(single) / all_seconds, "x")
+
+
+def pushed(group: int, epoch: int, nodes: int) -> Iterator[str]:
+    """Yield what a request log tells of one epoch of a group: the member is asked, and pushes a chain of nodes."""
+    at, name = 60.0 * epoch + group / 100, f"group-{group}"
+    chain = ["source", *(f"step-{place}-{epoch if place == 7 else 0}" for place in range(nodes - 2)), "sink"]
+    made = [
+        requests.node("source", 1, [chain[1]], sourceTopics=[f"in-{group}"]),
+        *(requests.node(one, 2, [following]) for one, following in pairwise(chain[1:])),
+        requests.node("sink", 3, sinkTopic=f"in-{group + 1}"),
+    ]
+    yield requests.heartbeat(at, name, topology_epoch=epoch, required=True)
+    yield requests.push(at + 1, name, epoch=epoch, topology=requests.description(made))
+
+
 def jobs(bench: Bench) -> None:
     """Spark jobs per stage, and of a gate by its number of rules."""
     settings = bench.settings("jobs")
     tracker = bench.spark.sparkContext.statusTracker()
     generate(bench.records(5_000), 4, Path(settings.landing))
     with lock.writer(settings, "bench"):
-        for stage in CATALOG:
+        for stage in stages("dlq"):
             bench.spark.sparkContext.setJobGroup(stage.table, stage.table)
             runner.run(bench.spark, settings, [stage])
             bench.found(f"Spark jobs, {stage.table}", len(tracker.getJobIdsForGroup(stage.table)), "jobs")
@@ -318,7 +349,7 @@ def afterlog() -> str:
 
 
 BENCHMARKS: dict[str, Callable[[Bench], None]] = {
-    one.__name__: one for one in (nothing_new, jobs, split, pipeline, increment, memory, query, demo)
+    one.__name__: one for one in (nothing_new, jobs, split, pipeline, increment, topology, memory, query, demo)
 }
 
 

