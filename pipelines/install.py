@@ -42,6 +42,8 @@ def install(root: Path = ROOT) -> None:
         fetched = subprocess.run([_python(environment), "-m", "pipelines.jars"], cwd=root, env=_environ(), check=False)
         if fetched.returncode:
             raise SystemExit(fetched.returncode)
+        # A convenience: without it sessions start more slowly.
+        subprocess.run([_python(environment), "-m", "pipelines.archive"], cwd=root, env=_environ(), check=False)
 
 
 def _packages_wanted(root: Path) -> str:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines import jars, java
+from pipelines import archive, jars, java
 from pipelines.settings import ROOT, Settings
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def start(settings: Settings, brisk: bool = False) -> SparkSession:
         "spark.driver.extraClassPath": class_path,
         "spark.executor.extraClassPath": class_path,
         "spark.sql.warehouse.dir": (scratch / "tables").as_uri(),
-        "spark.driver.extraJavaOptions": " ".join([*_java_options(scratch), *(BRISK_JAVA if brisk else ())]),
+        "spark.driver.extraJavaOptions": " ".join(
+            [*_java_options(scratch), *archive.options(), *(BRISK_JAVA if brisk else ())]
+        ),
     }
     builder = SparkSession.builder
     for name, value in {**properties, **defaults(), **(BRISK if brisk else {}), **settings.spark}.items():

@@ -39,6 +39,24 @@ topologies = st.builds(
     st.lists(st.builds(GlobalStore, nodes, nodes), max_size=2).map(tuple),
 )
 
+# Few values, so that two of them are often equal.
+FIELDS = {
+    "name": st.sampled_from("ab"),
+    "node_type": st.sampled_from([1, 2]),
+    "source_topics": st.sampled_from([(), ("t",), ("t", "t")]),
+    "sink_topic": st.sampled_from([None, "", "t"]),
+    "stores": st.sampled_from([(), ("s",), ("s", "s")]),
+    "successors": st.sampled_from([(), ("a",), ("a", "b"), ("b", "a")]),
+}
+tiny_nodes = st.builds(Node, **FIELDS)
+tiny_topologies = st.builds(
+    Topology,
+    st.lists(
+        st.builds(Subtopology, st.sampled_from("01"), st.lists(tiny_nodes, max_size=2).map(tuple)), max_size=2
+    ).map(tuple),
+    st.lists(st.builds(GlobalStore, tiny_nodes, tiny_nodes), max_size=1).map(tuple),
+)
+
 
 def captured(name: str) -> Topology:
     """A description that an application pushed to a real broker."""

@@ -5,14 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from pipelines import lakehouse, lock, runner
+from pipelines import describe as describe_command
+from pipelines import descriptions, glance, lakehouse, lock, runner
 from pipelines.catalog import stages
 from pipelines.quality import StageRun
 from pipelines.settings import ROOT, Settings, load
@@ -20,6 +26,7 @@ from pipelines.topology import Topology
 from pipelines.topology_diff import diff
 from tests.builders import land, rows
 from tests.requests import at, delete, describe, described, description, exchange, heartbeat, node, passing, push
+from tests.topologies import tiny_topologies
 
 DATA = ROOT / "tests" / "data"
 FEED = "streams-requests"
@@ -217,6 +224,57 @@ def test_predecessors_in_spark_are_those_in_python(spark: SparkSession, captured
                     inverted.setdefault(successor, set()).add(one.name)
             wanted = {one.name: sorted(inverted.get(one.name, ())) for one in subtopology.nodes}
             assert found.get((group, hash_, "subtopology", place), {}) == wanted
+
+
+def test_describe_answers_what_spark_sql_would(
+    spark: SparkSession, captured: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = sorted(current(spark, captured))
+    asked = [
+        (group, form, revision)
+        for group in groups
+        for form, revision in (("text", None), ("json", None), ("text", 1), ("mermaid", 1))
+    ]
+
+    def answers() -> list[describe_command.Answer]:
+        return [
+            describe_command.answer(captured, group, form=form, revision=revision) for group, form, revision in asked
+        ]
+
+    without_a_jvm = answers()
+    by_spark: dict[str, list[dict[str, Any]]] = {}
+
+    def through_spark(
+        settings: Settings, table: str, equal: dict[str, Any], columns: list[str] | None = None
+    ) -> list[dict[str, Any]]:
+        if table not in by_spark:
+            by_spark[table] = glance.rows_by_spark(spark, settings, table, {})
+        found = [row for row in by_spark[table] if all(row[name] == value for name, value in equal.items())]
+        return [{name: row[name] for name in columns or row} for row in found]
+
+    monkeypatch.setattr(describe_command, "rows", through_spark)
+
+    assert answers() == without_a_jvm
+    assert by_spark.keys() == {"gold.topology_current", "gold.topology_revisions"}
+    assert {one.exit_code for one in without_a_jvm} == {0, 1}
+
+
+@given(st.lists(tiny_topologies, min_size=30, max_size=60))
+@hypothesis_settings(max_examples=3, deadline=None)
+def test_hashes_are_equal_exactly_where_topologies_are(spark: SparkSession, drawn: list[Topology]) -> None:
+    wires = [json.dumps(one.wire()) for one in drawn]
+    wires += [json.dumps(one.canonical().wire()) for one in drawn]
+    topology = F.from_json(F.explode(F.from_json(F.lit(json.dumps(wires)), "array<string>")), descriptions.SCHEMA)
+    hashed = spark.range(1).select(topology.alias("topology")).select(descriptions.topology_hash(F.col("topology")))
+    hashes = [row[0] for row in hashed.collect()]
+
+    canonical = [one.canonical() for one in drawn] * 2
+    assert len(hashes) == len(canonical)
+    by_hash, by_form = defaultdict(set), defaultdict(set)
+    for place, (found, form) in enumerate(zip(hashes, canonical, strict=True)):
+        by_hash[found].add(place)
+        by_form[form].add(place)
+    assert sorted(map(sorted, by_hash.values())) == sorted(map(sorted, by_form.values()))
 
 
 def test_applications_meet_at_topics(spark: SparkSession, captured: Settings) -> None:

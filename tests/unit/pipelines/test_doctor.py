@@ -197,7 +197,10 @@ def test_gap_before_a_checkpoint_is_no_fault(after_runs: Settings) -> None:
 @pytest.mark.parametrize(
     ("values", "finding"),
     [
-        ({"inputs": {BRONZE: {"table_id": None, "version": 7}}}, "Its progress speaks of version 7 of bronze.dlq_records, which ends at 1."),
+        (
+            {"inputs": {BRONZE: {"table_id": None, "version": 7}}},
+            "Its progress speaks of version 7 of bronze.dlq_records, which ends at 1.",
+        ),
         ({"target_version": 5}, "Its progress speaks of version 5 of the table, which ends at 1."),
         ({"target_id": "other"}, "Its progress speaks of another table than the table that is there now."),
         (

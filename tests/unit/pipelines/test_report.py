@@ -177,7 +177,9 @@ def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Setting
         StageRun("run-2", "silver.dlq_records", "broken", AT, ended, 50, message="It broke.", verdict=verdict),
     )
     quality.report(spark, settings)
-    blocked = Progress(pending={"bronze.dlq_records": Batch(None, 0)}, blocked_since=AT.isoformat(), message="It broke.")
+    blocked = Progress(
+        pending={"bronze.dlq_records": Batch(None, 0)}, blocked_since=AT.isoformat(), message="It broke."
+    )
     progress.save(settings.warehouse, "silver.dlq_records", blocked)
 
     report = gather(settings, spark)

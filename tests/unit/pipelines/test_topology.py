@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pipelines.errors import UsageError
 from pipelines.topology import GlobalStore, Node, Subtopology, Topology, predecessors
-from tests.topologies import CAPTURED, captured, chain, nodes, ring, shuffled, topologies
+from tests.topologies import CAPTURED, FIELDS, captured, chain, nodes, ring, shuffled, tiny_topologies, topologies
 
 # KIP-1331, appendix.
 APPENDIX = """{
@@ -177,24 +177,6 @@ def test_predecessors_stay_within_a_part() -> None:
 @given(st.data(), topologies)
 def test_order_and_repetition_in_lists_make_no_difference(data: st.DataObject, topology: Topology) -> None:
     assert data.draw(shuffled(topology)).canonical() == topology.canonical()
-
-
-FIELDS = {
-    "name": st.sampled_from("ab"),
-    "node_type": st.sampled_from([1, 2]),
-    "source_topics": st.sampled_from([(), ("t",), ("t", "t")]),
-    "sink_topic": st.sampled_from([None, "", "t"]),
-    "stores": st.sampled_from([(), ("s",), ("s", "s")]),
-    "successors": st.sampled_from([(), ("a",), ("a", "b"), ("b", "a")]),
-}
-tiny_nodes = st.builds(Node, **FIELDS)
-tiny_topologies = st.builds(
-    Topology,
-    st.lists(
-        st.builds(Subtopology, st.sampled_from("01"), st.lists(tiny_nodes, max_size=2).map(tuple)), max_size=2
-    ).map(tuple),
-    st.lists(st.builds(GlobalStore, tiny_nodes, tiny_nodes), max_size=1).map(tuple),
-)
 
 
 def bag(topology: Topology) -> Any:

@@ -1,0 +1,50 @@
+"""The archive of Spark's classes: found again whoever asks, mapped by the session's JVM, never in the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import archive, jars, java
+
+
+def test_the_place_is_one_whoever_chose_the_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    before = archive.place()
+    java.ensure()
+    assert archive.place() == before
+
+
+def test_other_jars_have_another_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = archive.place()
+    monkeypatch.setattr(jars, "sizes", lambda: {"spark/other.jar": 1})
+    assert archive.place() != before
+
+
+def test_without_an_archive_a_jvm_is_told_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(archive, "place", lambda: tmp_path / "none.jsa")
+    assert archive.options() == ()
+
+
+def test_an_archive_that_does_not_suit_is_passed_over_in_silence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "damaged.jsa").write_bytes(b"nothing that HotSpot wrote")
+    monkeypatch.setattr(archive, "place", lambda: tmp_path / "damaged.jsa")
+    command = [java.ensure() / "bin" / "java", *archive.options(), "-version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert told.stdout == ""
+    assert all("version" in line or "OpenJDK" in line for line in told.stderr.splitlines())
+
+
+@pytest.mark.skipif(not archive.place().is_file(), reason="set-up made no archive: this Java cannot")
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux shows what a process maps")
+def test_a_session_maps_it(spark: SparkSession) -> None:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    maps = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
+    assert os.fspath(archive.place()) in maps
