@@ -53,11 +53,17 @@ def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, sta
     except AfterlogError:
         raise
     except Exception:
+        gone = files.keys() - landing.listing(directory).keys()
+        files = {source: file for source, file in files.items() if source not in gone}
         damaged = landing.damaged(directory, tuple(files.values()))
-        if not damaged:
+        if not damaged and not gone:
             raise
+        for source in sorted(gone):
+            log.warning("%r was removed before it was read.", source)
         for source, error in damaged.items():
             log.warning("%r is damaged: %s The lines before the damage are read.", source, error)
+        if not files:
+            return None
         counts = batch.insert(tuple(files.values()), damaged)
     read, skipped, accepted = counts
     stage_run = StageRun(

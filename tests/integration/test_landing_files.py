@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipelines import runner
+from pipelines.catalog import stages
+from pipelines.settings import Settings
+from pipelines.sources import landing
 from pipelines.sources.landing import damaged, lines, listing
+from tests.builders import land, line, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -172,3 +177,21 @@ def test_thousands_of_files_make_a_plan_of_one_size(spark: SparkSession, tmp_pat
 
     assert operators(600) == operators(20)
     assert len(read(spark, tmp_path)) == 600
+
+
+@pytest.mark.parametrize("kept", [["b.jsonl"], []], ids=["others are read", "none is left"])
+def test_a_file_that_is_removed_before_it_is_read(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, kept: list[str]
+) -> None:
+    land(settings, {name: [line(place)] for place, name in enumerate(["a.jsonl", *kept])})
+    listed = landing.listing
+
+    def and_removed(directory: Path) -> dict[str, landing.LandedFile]:
+        found = listed(directory)
+        (directory / "a.jsonl").unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(landing, "listing", and_removed)
+    (done,) = runner.run(spark, settings, stages("dlq", layer="bronze"))
+    assert (done.status, done.accepted) == (("passed", 1) if kept else ("idle", 0))
+    assert {row["_source"] for row in rows(spark, settings, "bronze.dlq_records")} == set(kept)
