@@ -48,7 +48,7 @@ def inserts_into(table: str) -> Callable[..., bool]:
 
 
 def finishes(table: str) -> Callable[..., bool]:
-    return lambda warehouse, of, saved: bool(of == table and saved.pending is None)
+    return lambda warehouse, of, saved: bool(of == table and not saved.pending)
 
 
 def without_a_commit(rows: Any, path: str) -> None:
