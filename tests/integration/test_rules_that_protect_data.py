@@ -45,7 +45,7 @@ def test_read_is_accepted_quarantined_and_duplicates(spark: SparkSession, settin
     violations = {row["dlq_offset"]: row["violations"] for row in rows(spark, settings, QUARANTINE)}
     assert violations == {3: ["header_profile.not_null"], None: ["error.readable"]}
     evidence = {row["dlq_offset"]: (row["raw"], row["headers"]) for row in rows(spark, settings, QUARANTINE)}
-    assert evidence == {3: (None, [{"key": "trace", "value": b"1"}]), None: (b'{"topic":', [])}
+    assert evidence == {3: (None, [{"key": "trace", "value": b"1"}]), None: (b'{"topic":', None)}
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
     assert gold.status == "passed"
     reported = lakehouse.read(spark, settings, "quality.stage_runs").collect()
