@@ -264,8 +264,10 @@ def test_describe_answers_what_spark_sql_would(
 def test_hashes_are_equal_exactly_where_topologies_are(spark: SparkSession, drawn: list[Topology]) -> None:
     wires = [json.dumps(one.wire()) for one in drawn]
     wires += [json.dumps(one.canonical().wire()) for one in drawn]
-    topology = F.from_json(F.explode(F.from_json(F.lit(json.dumps(wires)), "array<string>")), descriptions.SCHEMA)
-    hashed = spark.range(1).select(topology.alias("topology")).select(descriptions.topology_hash(F.col("topology")))
+    texts = spark.range(1).select(F.explode(F.from_json(F.lit(json.dumps(wires)), "array<string>")).alias("wire"))
+    hashed = texts.select(F.from_json("wire", descriptions.SCHEMA).alias("topology")).select(
+        descriptions.topology_hash(F.col("topology"))
+    )
     hashes = [row[0] for row in hashed.collect()]
 
     canonical = [one.canonical() for one in drawn] * 2
