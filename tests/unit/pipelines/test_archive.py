@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,17 @@ def test_a_session_maps_it(spark: SparkSession) -> None:
     assert jvm is not None
     maps = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
     assert os.fspath(archive.place()) in maps
+
+
+def test_a_session_starts_where_a_directory_has_a_space_in_its_name(tmp_path: Path) -> None:
+    archived = tmp_path / "two words" / "spark.jsa"
+    archived.parent.mkdir()
+    archived.write_bytes(b"nothing that HotSpot wrote")
+    script = (
+        "from pathlib import Path\nfrom pipelines import archive, session, settings\n"
+        f"archive.place = lambda: Path({os.fspath(archived)!r})\n"
+        "spark = session.start(settings.load(), brisk=True)\n"
+        "print(spark.conf.get('spark.driver.extraJavaOptions').count('two words'))"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout == "1\n"
