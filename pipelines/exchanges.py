@@ -24,6 +24,21 @@ def error_name(code: Column) -> Column:
     return F.try_element_at(names, code)
 
 
+def items(exchanges: DataFrame, listed: str) -> DataFrame:
+    """Return a row for each element of an array of the response, ``_group``, with ``_item`` and a hash of its own.
+
+    A row whose array is null stays, for the contract to judge; one whose array is empty is skipped.
+    """
+    found = exchanges.select("*", F.posexplode_outer(listed).alias("_place", "_group"))
+    return found.withColumns(
+        {
+            "_skipped": F.col("_skipped") | F.coalesce(F.size(listed) == 0, F.lit(False)),
+            "_item": F.coalesce(F.col("_place"), F.lit(0)),
+            "_content_hash": F.xxhash64("_content_hash", "_place"),
+        }
+    )
+
+
 def row(exchanges: DataFrame, contract: Contract, values: Mapping[str, Column]) -> DataFrame:
     """Return candidates in a contract's columns, and ``_skipped``; what has no value here is taken by name."""
     names = [column.name for column in contract.columns if column.name not in ADDED_BY_THE_RUN]

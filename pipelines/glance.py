@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pipelines import lakehouse
-from pipelines.errors import UsageError
 from pipelines.settings import Settings
 from pipelines.storage import is_local
 
@@ -31,7 +30,7 @@ def rows(
         with spark_session(settings, brisk=True) as spark:
             return rows_by_spark(spark, settings, table, equal, columns)
     if lakehouse.local_version(settings, table) is None:
-        raise _absent(settings, table)
+        raise lakehouse.absent(settings, table)
     from deltalake import DeltaTable
 
     try:
@@ -53,7 +52,7 @@ def rows_by_spark(
     from pyspark.sql import functions as F
 
     if not lakehouse.exists(spark, settings, table):
-        raise _absent(settings, table)
+        raise lakehouse.absent(settings, table)
     found = lakehouse.read(spark, settings, table)
     for name, value in equal.items():
         found = found.where(F.col(name) == F.lit(value))
@@ -70,10 +69,3 @@ def _literal(value: str | int) -> str:
 
 def _aware(value: Any) -> Any:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value  # sessions run in UTC
-
-
-def _absent(settings: Settings, table: str) -> UsageError:
-    return UsageError(
-        f"There is no table {table} in {settings.warehouse} yet: land files in {settings.landing} "
-        f"and run `afterlog run`, or name another warehouse with --warehouse."
-    )

@@ -103,11 +103,7 @@ def _create_local(settings: Settings, contract: Contract) -> None:
 
 
 def ensure_all(spark: SparkSession, settings: Settings, contracts: Iterable[Contract]) -> None:
-    """Create the tables that are not there, several at a time where each is little work and much waiting."""
-    if is_local(settings.warehouse):
-        for contract in contracts:
-            ensure(spark, settings, contract)
-        return
+    """Create the tables that are not there, several at a time: each is little work and much waiting."""
     with ThreadPoolExecutor(CREATED_AT_ONCE) as pool:
         for _ in pool.map(lambda contract: ensure(spark, settings, contract), contracts):
             pass
@@ -122,9 +118,7 @@ def local_version(settings: Settings, table: str) -> int | None:
 
 def local_versions_after(settings: Settings, versions: Mapping[str, int | None]) -> int:
     """Return how many versions tables in a local warehouse have after the given ones (None: in all)."""
-    ends = {table: local_version(settings, table) for table in versions}
-    read = {table: -1 if version is None else version for table, version in versions.items()}
-    return sum(max(0, end - read[table]) for table, end in ends.items() if end is not None)
+    return _versions_after({table: local_version(settings, table) for table in versions}, versions)
 
 
 def local_gap(settings: Settings, table: str) -> int | None:
@@ -176,8 +170,12 @@ def state(spark: SparkSession, settings: Settings, table: str) -> tuple[str, int
 def versions_after(spark: SparkSession, settings: Settings, versions: Mapping[str, int | None]) -> int:
     """Return how many versions tables have after the given ones (None: in all)."""
     ends = {table: state(spark, settings, table)[1] for table in versions if exists(spark, settings, table)}
+    return _versions_after(ends, versions)
+
+
+def _versions_after(ends: Mapping[str, int | None], versions: Mapping[str, int | None]) -> int:
     read = {table: -1 if version is None else version for table, version in versions.items()}
-    return sum(max(0, end - read[table]) for table, end in ends.items())
+    return sum(max(0, end - read[table]) for table, end in ends.items() if end is not None)
 
 
 def read(spark: SparkSession, settings: Settings, table: str, version: int | None = None) -> DataFrame:
@@ -292,11 +290,10 @@ def remove_matching(settings: Settings, table: str, rows: DataFrame, keys: Seque
 
 def replace_groups(settings: Settings, table: str, rows: DataFrame, groups: str | None) -> int:
     """Replace the rows for which the SQL predicate holds (None: all) in one commit; return how many were written."""
-    spark = rows.sparkSession
     writer = rows.write.format("delta").mode("overwrite")
-    if groups is not None and state(spark, settings, table)[1]:  # version 0 holds no rows to replace
+    if groups is not None:
         writer = writer.option("replaceWhere", groups)
-    return _written(spark, settings, table, writer)
+    return _written(rows.sparkSession, settings, table, writer)
 
 
 def append_objects(
@@ -314,6 +311,14 @@ def append_objects(
     rows.write.format("delta").mode("append").save(location(settings, contract.table))
 
 
+def absent(settings: Settings, table: str) -> UsageError:
+    """Return the error that a table is not there, which says the way on."""
+    return UsageError(
+        f"There is no table {table} in {settings.warehouse} yet: land files in {settings.landing} "
+        f"and run `afterlog run`, or name another warehouse with --warehouse."
+    )
+
+
 def register(spark: SparkSession, settings: Settings, tables: Iterable[str]) -> None:
     """Make tables of the warehouse known to Spark SQL by their names, in a catalog that ends with the session.
 
@@ -324,10 +329,7 @@ def register(spark: SparkSession, settings: Settings, tables: Iterable[str]) -> 
 
     for table in sorted(set(tables)):
         if not exists(spark, settings, table):
-            raise UsageError(
-                f"There is no table {table} in {settings.warehouse} yet: land files in {settings.landing} "
-                f"and run `afterlog run`, or name another warehouse with --warehouse."
-            )
+            raise absent(settings, table)
         spark.sql(f"CREATE DATABASE IF NOT EXISTS {table.partition('.')[0]}")
         if spark.catalog.tableExists(table):
             # Perhaps it is another warehouse's. Dropping an external table drops its name only.

@@ -17,6 +17,7 @@ from expectations.verdict import Outcome, share
 from pipelines import lakehouse, storage
 from pipelines.catalog import CATALOG
 from pipelines.collapse import CONFLICT
+from pipelines.drawing.names import visible
 from pipelines.errors import EnvironmentLacking
 from pipelines.freshness import Freshness, freshness
 from pipelines.runner import contracts
@@ -202,11 +203,9 @@ def bars(runs: tuple[Run, ...]) -> list[Bar]:
     return chart
 
 
-def visible(text: Any) -> Any:
+def _shown(value: Any) -> Any:
     """Return text with what cannot be seen, such as control and bidirectional characters, written out."""
-    if not isinstance(text, str):
-        return text
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+    return visible(value) if isinstance(value, str) else value
 
 
 def _in_words(run: Run) -> str:
@@ -294,7 +293,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=visible,
+        finalize=_shown,
     )
     environment.filters |= {"moment": _moment, "lasting": _lasting, "size": _size, "share": share}
     environment.globals |= {"bars": bars, "most_coordinates": MOST_COORDINATES, "unread": _unread}

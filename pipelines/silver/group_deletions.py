@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations.silver.group_deletions import CONTRACT
-from pipelines.exchanges import error_name, row
+from pipelines.exchanges import error_name, items, row
 from pipelines.settings import Settings
 from pipelines.sources import request_log
 
@@ -21,16 +21,11 @@ RESPONSE = "results: array<struct<groupId: string, errorCode: int, errorMessage:
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each group of a response, one for a row that names none; in the contract's columns."""
     deletions = request_log.exchanges(bronze, settings, (request_log.DELETION,), REQUEST, RESPONSE)
-    items = deletions.select("*", F.posexplode_outer("response.results").alias("_place", "_group")).withColumn(
-        "_skipped", F.col("_skipped") | F.coalesce(F.size("response.results") == 0, F.lit(False))
-    )
     values = {
-        "_item": F.coalesce(F.col("_place"), F.lit(0)),
         "deleted_at": F.col("logged_at"),
         "group_id": F.col("_group.groupId"),
         "error_code": F.col("_group.errorCode"),
         "error_name": error_name(F.col("_group.errorCode")),
         "error_message": F.col("_group.errorMessage"),
-        "_content_hash": F.xxhash64("_content_hash", "_place"),
     }
-    return row(items, CONTRACT, values)
+    return row(items(deletions, "response.results"), CONTRACT, values)

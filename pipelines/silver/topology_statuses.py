@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from expectations.silver.topology_statuses import CONTRACT
 from pipelines import descriptions
-from pipelines.exchanges import error_name, row
+from pipelines.exchanges import error_name, items, row
 from pipelines.plan import computed_once
 from pipelines.settings import Settings
 from pipelines.sources import request_log
@@ -28,15 +28,11 @@ STATUS_NAMES = ("NOT_REQUESTED", "NOT_STORED", "ERROR", "AVAILABLE")
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each group of a response, one for a row that names none; in the contract's columns."""
     describes = request_log.exchanges(bronze, settings, (request_log.DESCRIBE,), REQUEST, RESPONSE)
-    items = describes.select("*", F.posexplode_outer("response.groups").alias("_place", "_group"))
     topology = F.from_json(F.col("_group.topologyDescription"), descriptions.SCHEMA)
-    described = items.withColumn("_topology", computed_once(topology)).withColumn(
-        "_skipped", F.col("_skipped") | F.coalesce(F.size("response.groups") == 0, F.lit(False))
-    )
+    described = items(describes, "response.groups").withColumn("_topology", computed_once(topology))
     status = F.when(F.col("_group").isNotNull(), F.coalesce(F.col("_group.topologyDescriptionStatus"), F.lit(0)))
     names = F.array(*(F.lit(name) for name in STATUS_NAMES))
     values = {
-        "_item": F.coalesce(F.col("_place"), F.lit(0)),
         "described_at": F.col("logged_at"),
         "group_id": F.col("_group.groupId"),
         "description_requested": F.coalesce(F.col("request.includeTopologyDescription"), F.lit(False)),
@@ -52,6 +48,5 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         "description": F.col("_group.topologyDescription"),
         "topology_hash": computed_once(descriptions.topology_hash(F.col("_topology"))),
         "defects": computed_once(descriptions.defects(F.col("_topology"))),
-        "_content_hash": F.xxhash64("_content_hash", "_place"),
     }
     return row(described, CONTRACT, values)
