@@ -20,8 +20,8 @@ demo: setup ## run the pipeline with Airflow over bundled dead-letter records, t
 up: setup ## start Airflow with its web interface; Ctrl-C ends it
 	@.venv/bin/python -m pipelines.airflow_home up
 
-test: setup ## run the tests; ARGS="-k headers" chooses some
-	@.venv/bin/python -m pytest $(ARGS)
+test: setup ## run the tests, two files at a time; ARGS="-k headers" chooses some
+	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: setup ## check style, format and types
 	@.venv/bin/ruff check .
