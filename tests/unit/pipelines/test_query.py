@@ -135,7 +135,7 @@ def test_tables_of_the_warehouse_answer_by_name(ask: Callable[..., str]) -> None
         "first_routed_at": "2026-11-21T01:30:00.000000Z",
     }
     assert ask(text, t="' or true or dlq_topic = '") == ""
-    assert json.loads(ask("show tables in gold"))["tableName"] == "dlq_summary"
+    assert "dlq_summary" in {json.loads(line)["tableName"] for line in ask("show tables in gold").splitlines()}
     assert json.loads(ask("describe gold.dlq_summary").splitlines()[0])["col_name"] == "cluster"
     assert [json.loads(line)["version"] for line in ask("describe history gold.dlq_summary").splitlines()] == [1, 0]
     assert "Scan" in ask("explain select * from gold.dlq_summary")
