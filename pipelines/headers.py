@@ -5,13 +5,15 @@ The profiles are data; one decoder reads them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F
+
+from expectations.bronze.dlq_records import HEADERS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -134,21 +136,26 @@ def decode(records: DataFrame) -> DataFrame:
     The last value of a name counts, as in Kafka's ``lastHeader``.
     """
     # One projection each: an expensive column that the next one uses more than once is computed once a row.
-    headers = F.coalesce("headers", F.array().cast(records.schema["headers"].dataType))
-    reversed_headers = records.select(
-        "*", F.reverse(headers["key"]).alias("_names"), F.reverse(headers["value"]).alias("_values")
-    )
-    recognised = reversed_headers.select("*", _profile().alias("_profile"))
-    found = recognised.select(
-        "*", *(_bytes(field).alias(f"_{field}") for field in FIELDS), _user_headers().alias("user_headers")
-    )
-    return found.select(
-        *(found[column] for column in records.columns),
-        _by_profile([profile.name for profile in PROFILES]).alias("header_profile"),
-        *(_text(field).alias(f"{field}_text") for field in FIELDS),
-        _undecodable().alias("undecodable_headers"),
-        _collision().alias("reserved_header_collision"),
-        found["user_headers"],
+    reversed_headers, recognised, found, decoded = _projections()
+    names = [F.col(column) for column in records.columns]
+    return records.select("*", *reversed_headers).select("*", *recognised).select("*", *found).select(*names, *decoded)
+
+
+@cache
+def _projections() -> tuple[list[Column], ...]:
+    """Return the columns that each projection adds; to describe them to the JVM takes hundreds of calls."""
+    headers = F.coalesce("headers", F.array().cast(HEADERS))
+    return (
+        [F.reverse(headers["key"]).alias("_names"), F.reverse(headers["value"]).alias("_values")],
+        [_profile().alias("_profile")],
+        [*(_bytes(field).alias(f"_{field}") for field in FIELDS), _user_headers().alias("user_headers")],
+        [
+            _by_profile([profile.name for profile in PROFILES]).alias("header_profile"),
+            *(_text(field).alias(f"{field}_text") for field in FIELDS),
+            _undecodable().alias("undecodable_headers"),
+            _collision().alias("reserved_header_collision"),
+            F.col("user_headers"),
+        ],
     )
 
 
@@ -177,14 +184,9 @@ def _bytes(field: str) -> Column:
 def _text(field: str) -> Column:
     content = F.col(f"_{field}")
     text = F.make_valid_utf8(content.cast("string"))
-    branches: dict[Encoding, Column] = {
-        "throwable": F.substring_index(text, ": ", 1),
-        "int32": _signed(content, 4),
-        "int64": _signed(content, 8),
-    }
-    for encoding, decoded in branches.items():
+    for encoding, decode_as in DECODERS.items():
         if places := _places(field, encoding):
-            text = F.when(F.col("_profile").isin(*places), decoded).otherwise(text)
+            text = F.when(F.col("_profile").isin(*places), decode_as(content, text)).otherwise(text)
     return F.nullif(text, F.lit(""))
 
 
@@ -194,6 +196,14 @@ def _signed(content: Column, size: int) -> Column:
     number = F.conv(F.concat(extension, F.hex(content)), 16, -10)
     shown = F.concat(F.lit("0x"), F.hex(F.substring(content, 1, HEX_SHOWN)))
     return F.when(F.length(content) == size, number).when(F.length(content) > 0, shown)
+
+
+DECODERS: dict[Encoding, Callable[[Column, Column], Column]] = {
+    "throwable": lambda content, text: F.substring_index(text, ": ", 1),
+    "int32": lambda content, text: _signed(content, 4),
+    "int64": lambda content, text: _signed(content, 8),
+}
+"""By encoding: the text of a value, from its bytes and its text, if it were UTF-8."""
 
 
 def _undecodable() -> Column:

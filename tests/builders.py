@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipelines import lock, runner
+from pipelines import glance, lakehouse, lock, runner
 from pipelines.catalog import stages
 from pipelines.quality import StageRun
 from pipelines.settings import Settings
@@ -112,16 +112,20 @@ def run(
 
 def rows(spark: SparkSession, settings: Settings, table: str) -> list[dict[str, Any]]:
     """All rows of a table, ordered, without what differs from run to run."""
-    from pipelines import lakehouse
-
-    found = lakehouse.read(spark, settings, table).drop("_ingested_at", "_run_id")
-    return sorted((row.asDict(recursive=True) for row in found.collect()), key=repr)
+    found = lakehouse.read(spark, settings, table).collect()
+    return sorted((without_the_run(row.asDict(recursive=True)) for row in found), key=repr)
 
 
-def tables(spark: SparkSession, settings: Settings) -> dict[str, list[dict[str, Any]]]:
-    """All rows of all tables but quality's, to compare two warehouses."""
+def without_the_run(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in ("_ingested_at", "_run_id")}
+
+
+def tables(settings: Settings) -> dict[str, list[dict[str, Any]]]:
+    """All rows of all tables but quality's, to compare two warehouses; read without Spark, which would take seconds."""
     return {
-        contract.table: rows(spark, settings, contract.table)
+        contract.table: sorted(
+            map(without_the_run, glance.rows(settings, contract.table, {"cluster": settings.cluster})), key=repr
+        )
         for contract in runner.contracts()
         if not contract.table.startswith("quality.")
     }

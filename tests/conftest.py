@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def spark() -> Iterator[SparkSession]:
     from pipelines.session import spark_session
 
-    with spark_session(load(spark={"spark.master": "local[2]"}), brisk=True) as session:
+    # Brisk, as most of its work is small, but it lives long enough for all of the JVM's compiler.
+    long_lived = {"spark.master": "local[2]", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
+    with spark_session(load(spark=long_lived), brisk=True) as session:
         yield session
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -11,7 +12,7 @@ from expectations.rules import INT32, INT64
 from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC
 from pipelines import headers
 from pipelines.plan import computed_once
-from pipelines.settings import Settings
+from pipelines.settings import Dlq, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,7 +29,12 @@ GREATEST_MILLIS = 253402300799999  # the last millisecond of the year 9999
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; what cannot be typed is null."""
-    decoded = headers.decode(bronze)
+    return headers.decode(bronze).select(*_columns(settings.dlq))
+
+
+@cache
+def _columns(dlq: Dlq) -> list[Column]:
+    """Return the contract's columns; to describe them to the JVM takes hundreds of calls."""
     coordinates = ("topic", "topic_id", "partition", "offset", "timestamp", "timestamp_type")
     kip_1317 = F.col("header_profile").eqNullSafe("kip-1317")
     kip_1191 = F.col("header_profile").eqNullSafe("kip-1191")
@@ -52,14 +58,12 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         ),
         "is_control_marker": (kip_1317 | kip_1191) & _is_control_marker(),
         "_content_hash": _content_hash(),
-        "required_profile": _required_profile(settings),
+        "required_profile": _required_profile(dlq),
     }
     values |= {field: F.col(f"{field}_text") for field in headers.FIELDS if field not in values}
     values = {name: computed_once(value) for name, value in values.items()}
     values |= {f"dlq_{name}": F.col(name) for name in coordinates}
-    return decoded.select(
-        *(values.get(column.name, F.col(column.name)).alias(column.name) for column in CONTRACT.columns)
-    )
+    return [values.get(column.name, F.col(column.name)).alias(column.name) for column in CONTRACT.columns]
 
 
 def _inferred_disposition() -> Column:
@@ -109,9 +113,9 @@ def _content_hash() -> Column:
     return F.xxhash64(*content, *(column.isNull() for column in content), nulls)
 
 
-def _required_profile(settings: Settings) -> Column:
+def _required_profile(dlq: Dlq) -> Column:
     required = F.lit(None).cast("string")
-    for rule in reversed(settings.dlq.require):
+    for rule in reversed(dlq.require):
         required = F.when(F.col("topic").rlike(_pattern(rule.topic)), F.lit(rule.profile)).otherwise(required)
     return required
 

@@ -56,7 +56,7 @@ def undisturbed(
     settings = load(warehouse=str(place / "warehouse"), landing=str(place / "landing"))
     land(settings, landing())
     run(spark, settings)
-    return tables(spark, settings)
+    return tables(settings)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_killed_run_converges(
 ) -> None:
     kill(point, landed, "run")
     run(spark, landed)
-    assert tables(spark, landed) == undisturbed
+    assert tables(landed) == undisturbed
     reported = lakehouse.read(spark, landed, "quality.stage_runs").where("status = 'passed'")
     assert {row["table"] for row in reported.collect()} == {
         "bronze.dlq_records",
@@ -107,4 +107,4 @@ def test_killed_requeue_converges(spark: SparkSession, landed: Settings, tmp_pat
         ("error.readable",),
         ("grain.conflict",),
     }
-    assert tables(spark, landed) == tables(spark, undisturbed)
+    assert tables(landed) == tables(undisturbed)

@@ -152,13 +152,13 @@ def test_broken_gate_holds_its_batch_and_what_comes_after(spark: SparkSession, s
     run(spark, settings)
     foreign = [line(offset, headers=FOREIGN, value=b"secret-canary") for offset in range(100, 130)]
     land(settings, {"bad.jsonl": [line(1), *foreign]})
-    before = tables(spark, settings)
+    before = tables(settings)
 
     broken = run(spark, settings)
 
     assert broken[SILVER].status == "broken"
     assert broken[GOLD].status == "waiting"
-    after = tables(spark, settings)
+    after = tables(settings)
     assert {table for table in after if after[table] != before[table]} == {BRONZE}
     message = broken[SILVER].message or ""
     assert "header_profile.not_null fails in 30 of 31 rows" in message
@@ -263,13 +263,13 @@ def test_lost_progress_leads_to_one_announced_full_read(
 ) -> None:
     land(settings, {"a.jsonl": [line(1), line(2, headers=FOREIGN)]})
     run(spark, settings)
-    before = tables(spark, settings)
+    before = tables(settings)
     (Path(settings.warehouse) / "_progress" / f"{table}.json").unlink()
 
     again = run(spark, settings)[table]
 
     assert again.read == 2 if table != GOLD else again.read == 1
-    assert tables(spark, settings) == before
+    assert tables(settings) == before
     assert table in caplog.text or table == BRONZE
 
 
@@ -280,7 +280,7 @@ def test_restored_progress_reads_again_without_a_change(spark: SparkSession, set
     shutil.copytree(state, state.with_name("backup"))
     land(settings, {"b.jsonl": [line(2), line(3, headers=FOREIGN)]})
     run(spark, settings)
-    before = tables(spark, settings)
+    before = tables(settings)
     shutil.rmtree(state)
     shutil.move(state.with_name("backup"), state)
 
@@ -288,7 +288,7 @@ def test_restored_progress_reads_again_without_a_change(spark: SparkSession, set
 
     assert (again[BRONZE].read, again[BRONZE].accepted) == (2, 0)
     assert (again[SILVER].accepted, again[SILVER].quarantined, again[SILVER].duplicates) == (0, 0, 2)
-    assert tables(spark, settings) == before
+    assert tables(settings) == before
 
 
 def test_recreated_table_is_filled_again(
@@ -296,12 +296,12 @@ def test_recreated_table_is_filled_again(
 ) -> None:
     land(settings, {"a.jsonl": [line(1), line(2)]})
     run(spark, settings)
-    before = tables(spark, settings)
+    before = tables(settings)
     shutil.rmtree(lakehouse.location(settings, SILVER))
 
     run(spark, settings)
 
-    assert tables(spark, settings) == before
+    assert tables(settings) == before
     assert "reading all again" in caplog.text
 
 
@@ -361,4 +361,4 @@ def test_warehouse_by_uri_gives_the_same_tables(spark: SparkSession, settings: S
     run(spark, settings)
 
     assert {one.status for one in again.values()} == {"idle"}
-    assert tables(spark, remote) == tables(spark, settings)
+    assert tables(settings.model_copy(update={"warehouse": str(tmp_path / "remote")})) == tables(settings)
