@@ -28,7 +28,7 @@ from rich.table import Table
 from bench import peers
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, between, is_true, matches, not_null, one_of
-from pipelines import lakehouse, lock, runner
+from pipelines import jars, java, lakehouse, lock, runner
 from pipelines.catalog import stages
 from pipelines.generate import generate
 from pipelines.session import spark_session
@@ -36,6 +36,7 @@ from pipelines.settings import ROOT, Settings, load
 from pipelines.split import Split
 from pipelines.summarise import Summary
 from tests import requests
+from tests import segments as log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -266,6 +267,117 @@ def pushed(group: int, epoch: int, nodes: int) -> Iterator[str]:
     yield requests.push(at + 1, name, epoch=epoch, topology=requests.description(made))
 
 
+def ledger(bench: Bench) -> None:
+    """Acknowledgements against dead letters, a partition's offsets each in order; then a thousand of them more."""
+    settings, told, dead = bench.settings("ledger"), bench.records(5_000_000), bench.records(100_000)
+    for contract in runner.contracts():
+        lakehouse.ensure(bench.spark, settings, contract)
+    land_lines(acknowledgements(bench.spark, 0, told), settings.landing_of("acknowledgements") / "first")
+    land_lines(dead_letters(bench.spark, dead, told // dead), settings.landing_of("dlq") / "first")
+    bench.run(settings, "dlq")
+    seconds = bench.run(settings, "delivery")
+    found = lakehouse.read(bench.spark, settings, "gold.message_ledger").groupBy("outcome").count().collect()
+    outcomes = {row["outcome"]: row["count"] for row in found}
+    if outcomes != {"ACKNOWLEDGED": told - dead, "DEAD_LETTERED": dead}:
+        raise RuntimeError(f"the ledger is wrong: {outcomes}")
+    land_lines(acknowledgements(bench.spark, told, 1_000), settings.landing_of("acknowledgements") / "more")
+    more = bench.run(settings, "delivery")
+    parts = {"acknowledgements": told, "dead_letters": dead, "seconds": seconds}
+    bench.found("acknowledgements against dead letters, landing to gold", told / seconds, "acks/s", **parts)
+    bench.found("1,000 more on top / all of them", more / seconds, "x", seconds=more)
+
+
+def acknowledgements(spark: SparkSession, first: int, count: int) -> DataFrame:
+    """Return what an interceptor was told of so many records, in eight partitions."""
+    from pyspark.sql import functions as F
+
+    number = F.col("id")
+    trace = F.concat(
+        F.lit("00-"), F.substring(F.sha2(number.cast("string"), 256), 1, 32), F.lit("-00f067aa0ba902b7-01")
+    )
+    at = F.lit(1_795_228_800_000) + number
+    return spark.range(first, first + count, 1, 4).select(
+        F.lit("orders").alias("topic"),
+        (number % 8).cast("int").alias("partition"),
+        F.floor(number / 8).alias("offset"),
+        at.alias("timestamp"),
+        F.lit(None).cast("string").alias("exception"),
+        F.array(F.struct(F.lit("traceparent").alias("key"), F.base64(trace).alias("value"))).alias("headers"),
+        (at + 5).alias("acknowledged_at"),
+        F.lit("checkout-1").alias("client_id"),
+    )
+
+
+def dead_letters(spark: SparkSession, count: int, step: int) -> DataFrame:
+    """Return so many dead-letter records, one for each ``step``-th acknowledgement."""
+    from pyspark.sql import functions as F
+
+    number, source = F.col("id"), F.col("id") * step
+    headers = {
+        "topic": F.lit("orders"),
+        "partition": (source % 8).cast("string"),
+        "offset": F.floor(source / 8).cast("string"),
+        "group": F.lit("orders-workers"),
+        "message": F.lit("Offset rejected by client."),
+    }
+    return spark.range(0, count, 1, 2).select(
+        F.lit("dlq.orders").alias("topic"),
+        F.lit(0).alias("partition"),
+        number.alias("offset"),
+        (F.lit(1_795_232_400_000) + number).alias("timestamp"),
+        F.lit(0).alias("timestampType"),
+        F.lit(None).cast("string").alias("key"),
+        F.base64(F.lit("payload")).alias("value"),
+        F.array(
+            *(
+                F.struct(F.lit(f"__dlq.errors.{name}").alias("key"), F.base64(value).alias("value"))
+                for name, value in headers.items()
+            )
+        ).alias("headers"),
+    )
+
+
+def land_lines(records: DataFrame, directory: Path) -> None:
+    """Write records as JSON lines into a directory below a feed's."""
+    records.write.option("ignoreNullFields", "false").json(str(directory))
+
+
+def segments(bench: Bench) -> None:
+    """A log segment of a GiB to silver.record_batches, against Kafka's own reading where Java can compile it."""
+    settings, size = bench.settings("segments"), int(2**30 * bench.scale)
+    segment = settings.landing_of("segments") / "orders-0" / f"{0:020}.log"
+    segment.parent.mkdir(parents=True)
+    records = [log.record(delta, os.urandom(1_000)) for delta in range(16)]
+    body = log.batch(0, records=records, record_count=len(records), last_delta=len(records) - 1)
+    batches = size // len(body)
+    with segment.open("wb") as out:
+        for number in range(batches):  # the checksum of a batch does not cover its base offset
+            out.write((number * len(records)).to_bytes(8, "big") + body[8:])
+    for contract in runner.contracts():
+        lakehouse.ensure(bench.spark, settings, contract)
+    began = time.perf_counter()
+    with lock.writer(settings, "bench"):
+        runner.run(
+            bench.spark, settings, [stage for stage in stages("delivery") if stage.table == "bronze.record_batches"]
+        )
+    bronze = time.perf_counter() - began
+    delivery = bench.run(settings, "delivery")
+    mebibytes = segment.stat().st_size / 2**20
+    bench.found("log segment to bronze", mebibytes / bronze, "MiB/s", mebibytes=mebibytes, batches=batches)
+    bench.found("its batches, bronze to gold", delivery, "s")
+    if kafka := kafka_reads(segment):
+        bench.found("log segment to bronze / read by Kafka itself", bronze / kafka, "x", seconds=[bronze, kafka])
+
+
+def kafka_reads(segment: Path) -> float | None:
+    """Return the seconds that Kafka's own classes take to read a segment, a JVM's start left out; None: no compiler."""
+    source = ROOT / "bench" / "ReadSegment.java"
+    class_path = jars.class_path("broker")
+    command = [str(java.find().home / "bin" / "java"), "-cp", class_path, str(source), str(segment)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return float(done.stdout.split()[-1]) if done.returncode == 0 else None
+
+
 def jobs(bench: Bench) -> None:
     """Spark jobs per stage, and of a gate by its number of rules."""
     settings = bench.settings("jobs")
@@ -349,7 +461,8 @@ def afterlog() -> str:
 
 
 BENCHMARKS: dict[str, Callable[[Bench], None]] = {
-    one.__name__: one for one in (nothing_new, jobs, split, pipeline, increment, topology, memory, query, demo)
+    one.__name__: one
+    for one in (nothing_new, jobs, split, pipeline, increment, topology, ledger, segments, memory, query, demo)
 }
 
 

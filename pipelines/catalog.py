@@ -2,8 +2,10 @@
 
 from datetime import timedelta
 
+from pipelines import slices
 from pipelines.stage import Refresh, Stage
 
+HOUR = "date_trunc('HOUR', {})"
 BY_GROUP = Refresh("group_id", "group_id")
 
 CATALOG = (
@@ -75,6 +77,111 @@ CATALOG = (
         kind="summarise",
         inputs=("silver.topology_pushes", "silver.topology_solicitations"),
         refresh_by=BY_GROUP,
+    ),
+    Stage("bronze.acknowledgements", feed="delivery", kind="land", directory="acknowledgements", numbered=True),
+    Stage("bronze.producers", feed="delivery", kind="land", directory="producers"),
+    Stage("bronze.broker_logs", feed="delivery", kind="land", directory="broker-logs", numbered=True),
+    Stage("bronze.record_batches", feed="delivery", kind="land", directory="segments", reader="segments"),
+    Stage("silver.acknowledgements", feed="delivery", kind="split", inputs=("bronze.acknowledgements",)),
+    Stage("silver.record_batches", feed="delivery", kind="split", inputs=("bronze.record_batches",)),
+    Stage("silver.producers", feed="delivery", kind="split", inputs=("bronze.producers",)),
+    Stage("silver.dlq_write_failures", feed="delivery", kind="split", inputs=("bronze.broker_logs",)),
+    Stage(
+        "silver.transactions",
+        feed="delivery",
+        kind="summarise",
+        inputs=("silver.record_batches",),
+        refresh_by=Refresh(
+            "producer", "IF(is_transactional, array(concat(partition, ':', producer_id, ':', topic)), array())"
+        ),
+    ),
+    Stage(
+        "silver.log_ranges",
+        feed="delivery",
+        kind="summarise",
+        inputs=("silver.record_batches",),
+        refresh_by=Refresh("segment", "_source"),
+    ),
+    Stage(
+        "silver.dead_letters",
+        feed="delivery",
+        kind="summarise",
+        inputs=("silver.dlq_records", "quarantine.dlq_records", "silver.transactions"),
+        refresh_by=Refresh(
+            "slice",
+            {
+                "silver.dlq_records": slices.expression("dlq_topic", "dlq_partition", "dlq_offset"),
+                "quarantine.dlq_records": slices.where_known("dlq_topic", "dlq_partition", "dlq_offset"),
+                "silver.transactions": "slices",
+            },
+        ),
+    ),
+    Stage(
+        "silver.dlq_roots",
+        feed="delivery",
+        kind="summarise",
+        inputs=("silver.dead_letters",),
+        refresh_by=Refresh("cluster", "cluster"),
+    ),
+    Stage(
+        "silver.dlq_gaps",
+        feed="delivery",
+        kind="summarise",
+        inputs=("silver.dead_letters", "silver.transactions", "silver.log_ranges"),
+        refresh_by=Refresh(
+            "dlq_log",
+            {
+                "silver.dead_letters": "concat(dlq_partition, ':', dlq_topic)",
+                "silver.transactions": "concat(partition, ':', topic)",
+                "silver.log_ranges": "concat(partition, ':', topic)",
+            },
+        ),
+    ),
+    Stage(
+        "gold.message_ledger",
+        feed="delivery",
+        kind="summarise",
+        inputs=(
+            "silver.acknowledgements",
+            "silver.dead_letters",
+            "silver.dlq_roots",
+            "silver.transactions",
+            "silver.log_ranges",
+        ),
+        refresh_by=Refresh(
+            "slice",
+            {
+                "silver.acknowledgements": "slice",
+                "silver.dead_letters": "IF(counts, array(source_slice), array())",
+                "silver.dlq_roots": "slice",
+                "silver.transactions": "slices",
+                "silver.log_ranges": "slice",
+            },
+        ),
+    ),
+    Stage(
+        "gold.reconciliation",
+        feed="delivery",
+        kind="summarise",
+        inputs=("gold.message_ledger", "silver.dead_letters", "silver.dlq_gaps", "silver.dlq_write_failures"),
+        refresh_by=Refresh(
+            "hour",
+            {
+                "gold.message_ledger": "array_distinct(concat(IF(acknowledgement_count > 0, "
+                f"array({HOUR.format('coalesce(acknowledged_at, produced_at)')}), array()), "
+                f"transform(dead_letters, letter -> {HOUR.format('letter.routed_at')})))",
+                "silver.dead_letters": HOUR.format("coalesce(routed_at, dlq_timestamp)"),
+                "silver.dlq_gaps": HOUR.format("found_at"),
+                "silver.dlq_write_failures": HOUR.format("failed_at"),
+            },
+        ),
+    ),
+    Stage(
+        "gold.delivery_guarantees",
+        feed="delivery",
+        kind="summarise",
+        inputs=("silver.producers", "silver.record_batches"),
+        refresh_by=Refresh("topic", "topic"),
     ),
 )
 

@@ -55,6 +55,13 @@ class Shown(StrEnum):
     json = "json"
 
 
+class Told(StrEnum):
+    """How the story of a message is printed."""
+
+    text = "text"
+    json = "json"
+
+
 class Drawn(StrEnum):
     """How a topology is printed."""
 
@@ -149,6 +156,25 @@ def describe(
     answer = descriptions.answer(settings, group, format.value, revision=revision, epoch=epoch, at=at, diff=diff)
     if answer.result:
         print(answer.result.removesuffix("\n"), flush=True)
+    for remark in answer.remarks:
+        _say(remark)
+    raise typer.Exit(answer.exit_code)
+
+
+@app.command()
+def trace(
+    wanted: Annotated[
+        str, typer.Argument(metavar="ID|TOPIC:PARTITION:OFFSET", help="A trace, or a record.", show_default=False)
+    ],
+    format: Annotated[Told, typer.Option(help="json: one object a message.")] = Told.text,
+    warehouse: Warehouse = None,
+    landing: Landing = None,
+) -> None:
+    """Tell the story of one message: produced, acknowledged, committed, dead-lettered, lost."""
+    from pipelines import trace as stories
+
+    answer = stories.answer(load(warehouse=warehouse, landing=landing), wanted, format.value)
+    print(answer.result, flush=True)
     for remark in answer.remarks:
         _say(remark)
     raise typer.Exit(answer.exit_code)

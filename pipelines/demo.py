@@ -1,4 +1,4 @@
-"""Bundled records and request logs -> landing -> the DAGs of both feeds, twice: what ``make demo`` shows."""
+"""Bundled captures -> landing -> the DAG of each feed, twice: what ``make demo`` shows."""
 
 from __future__ import annotations
 
@@ -27,18 +27,29 @@ from pipelines.catalog import LAYERS, stages
 from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, UsageError
 from pipelines.settings import ROOT, Settings, load
 
+CAPTURED = ROOT / "tests" / "data"
+PLANTED = ROOT / "demo"
 BUNDLED = {
-    "dlq": (ROOT / "tests" / "data" / "dlq", "*.jsonl*"),
-    "topology": (ROOT / "tests" / "data" / "streams-requests", "*.log*"),
+    "dlq": {"dlq": ("dlq", "*.jsonl*")},
+    "topology": {"streams-requests": ("streams-requests", "*.log*")},
+    "delivery": {
+        "acknowledgements": ("acknowledgements", "*.jsonl*"),
+        "segments": ("*segments", "*/*.log"),
+        "producers": ("producers", "*.jsonl"),
+        "broker-logs": ("broker-logs", "*.log*"),
+    },
 }
-"""By feed: where its captured files are, and which names its files have, those in ``demo/`` too."""
+"""By feed and landing directory: the directories of files below ``CAPTURED`` and ``PLANTED``, and the files' names."""
 PREFIX = "demo-"
+"""Of the names of landed files; segments keep theirs, which are their partition's and base offset."""
 AFTERLOG = Path(sys.executable).with_name("afterlog")
 NEXT = (
     "sql 'SELECT disposition, count(*) FROM silver.dlq_records GROUP BY disposition'",
     "sql 'SELECT * FROM gold.dlq_summary ORDER BY record_count DESC LIMIT 10'",
     "describe --group orders-app --revision 1",
     "describe --group wordcount-app",
+    "trace checkout:0:5",
+    "trace a11ce000000000000000000000000009",
     "doctor",
 )
 
@@ -118,8 +129,9 @@ def demo(console: Console) -> None:
     settings = load()
     _check(settings)
     began = time.monotonic()
-    for feed, files in land(settings).items():
-        console.print(f"[bold]Landed[/bold] {files} files in {escape(str(_directory(settings, feed)))}", soft_wrap=True)
+    for directory, files in land(settings).items():
+        place = escape(str(settings.landing_of(directory)))
+        console.print(f"[bold]Landed[/bold] {files} files in {place}", soft_wrap=True)
     home = HOME / "demo"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -134,40 +146,47 @@ def demo(console: Console) -> None:
         airflow.close()
     _show_violations(settings, console)
     _show_health(settings, console)
+    _show_deliveries(settings, console)
     _show_ways_on(first[-1]["xcoms"]["reports"]["report"], airflow.log, console)
     console.print(f"[dim]The demo took {time.monotonic() - began:.0f} s.[/dim]")
 
 
 def land(settings: Settings) -> dict[str, int]:
-    """Copy the bundled files to ``demo-*`` names in the feeds' landing directories, each renamed into place when whole.
+    """Copy the bundled files to the landing directories, each renamed into place when whole.
 
-    Files that are there already stay as they are, so that they are not read again. Returns how many there are, by feed.
+    Files that are there already stay as they are, so that they are not read again. Returns how many there are, by
+    landing directory.
     """
-    return {feed: _land(*bundled, _directory(settings, feed)) for feed, bundled in BUNDLED.items()}
+    return {
+        name: _land(*bundled, settings.landing_of(name))
+        for directories in BUNDLED.values()
+        for name, bundled in directories.items()
+    }
 
 
-def _land(captured: Path, names: str, directory: Path) -> int:
-    sources = list(captured.glob(names))
+def _land(directories: str, names: str, landing: Path) -> int:
+    sources = [
+        (file, file.relative_to(directory))
+        for root in (CAPTURED, PLANTED)
+        for directory in root.glob(directories)
+        for file in directory.glob(names)
+    ]
     if not sources:
-        raise EnvironmentLacking(f"The bundled files are missing in {captured}; get the whole project again.")
-    sources += (ROOT / "demo").glob(names)
+        raise EnvironmentLacking(
+            f"The bundled files are missing in {CAPTURED / directories}; get the whole project again."
+        )
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for source in sources:
-            target = directory / f"{PREFIX}{source.name}"
+        for source, name in sources:
+            target = landing / (name if name.parent.name else f"{PREFIX}{name}")
             if target.exists() and filecmp.cmp(source, target, shallow=False):
                 continue
-            unfinished = directory / f".{target.name}.tmp"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = target.with_name(f".{target.name}.tmp")
             shutil.copyfile(source, unfinished)
             unfinished.replace(target)
     except OSError as error:
-        raise EnvironmentLacking(f"Nothing can be landed in {directory}: {error.strerror}.") from None
+        raise EnvironmentLacking(f"Nothing can be landed in {landing}: {error.strerror}.") from None
     return len(sources)
-
-
-def _directory(settings: Settings, feed: str) -> Path:
-    (landed,) = stages(feed, layer="bronze")
-    return settings.landing_of(landed.directory)
 
 
 def delta_log(warehouse: Path) -> dict[str, int]:
@@ -182,7 +201,9 @@ def _check(settings: Settings) -> None:
     """Refuse what would mix the demo into somebody's tables; say early what the machine lacks."""
     if "://" in settings.warehouse:
         raise UsageError("The demo needs a local warehouse; name one: AFTERLOG_WAREHOUSE=demo-warehouse make demo.")
-    landed = any(any(_directory(settings, feed).glob(f"{PREFIX}*")) for feed in BUNDLED)
+    landed = any(
+        any(settings.landing_of(name).glob(f"{PREFIX}*")) for directories in BUNDLED.values() for name in directories
+    )
     filled = any(lakehouse.local_version(settings, stage.table) for stage in stages(layer="bronze"))
     if filled and not landed:
         raise UsageError(
@@ -263,6 +284,21 @@ def _show_health(settings: Settings, console: Console) -> None:
         table.add_row(health, f"{count:,}", f"{malformed[health]:,}")
     console.print()
     console.print(table)
+
+
+def _show_deliveries(settings: Settings, console: Console) -> None:
+    for title, source, name in (
+        ("Messages, by outcome", "gold.message_ledger", "outcome"),
+        ("Producers, by what their idempotence is worth", "gold.delivery_guarantees", "verdict"),
+    ):
+        found = Counter(row[name] for row in glance.rows(settings, source, {"cluster": settings.cluster}, [name]))
+        table = _table(title)
+        table.add_column(name, no_wrap=True)
+        table.add_column("rows", justify="right")
+        for value, count in found.most_common():
+            table.add_row(value, f"{count:,}")
+        console.print()
+        console.print(table)
 
 
 def _table(title: str) -> Table:

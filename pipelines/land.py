@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from expectations.contract import contract_of
@@ -32,6 +33,9 @@ def unread(settings: Settings, stage: Stage, known: Progress | None) -> dict[str
     """Return the feed's files that are new, or changed since they were read, by source."""
     directory = settings.landing_of(stage.directory)
     read = known.files if known and known.directory == str(directory) else {}
+    if stage.reader:
+        found: dict[str, LandedFile] = _reader(stage).unread(directory, read)
+        return found
     listed = landing.listing(directory)
     return {source: file for source, file in listed.items() if read.get(source) != file}
 
@@ -88,6 +92,10 @@ def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, sta
     return stage_run
 
 
+def _reader(stage: Stage) -> ModuleType:
+    return import_module(f"pipelines.sources.{stage.reader}")
+
+
 class _Landing:
     """One batch of files on its way into bronze."""
 
@@ -103,16 +111,31 @@ class _Landing:
 
     def insert(self, files: Sequence[LandedFile], damaged: dict[str, str]) -> tuple[int, int, int]:
         """Insert the lines that bronze does not hold; return how many were read, skipped and inserted."""
+        directory = self.settings.landing_of(self.stage.directory)
+        events = getattr(import_module(f"pipelines.{self.stage.table}"), "events", None)
+        if not self.stage.reader and not events:
+            return self._insert(landing.lines(self.spark, directory, files, damaged), files)
+        decoded: DataFrame
+        if events:
+            decoded = events(landing.lines(self.spark, directory, files, damaged, in_order=True))
+        else:
+            decoded = _reader(self.stage).read(self.spark, directory, files)
+        decoded.persist()
+        try:
+            return self._insert(decoded, files)
+        finally:
+            decoded.unpersist()
+
+    def _insert(self, lines: DataFrame, files: Sequence[LandedFile]) -> tuple[int, int, int]:
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         module = import_module(f"pipelines.{self.stage.table}")
-        lines = landing.lines(self.spark, self.settings.landing_of(self.stage.directory), files, damaged)
         unwanted = module.skipped(lines) if hasattr(module, "skipped") else F.lit(False)
         read, skipped, repeats = self._census(lines, unwanted)
         if skipped:
             lines = lines.where(~unwanted)
-        if self.stage.numbered:
+        if self.stage.numbered and "_occurrence" not in lines.columns:
             equal = Window.partitionBy("_source", "line", "damage").orderBy(F.lit(0))
             lines = lines.withColumn("_occurrence", F.row_number().over(equal) if repeats else F.lit(1))
         rows: DataFrame = module.parse(lines, self.settings).withColumns(
@@ -131,7 +154,8 @@ class _Landing:
         """Count lines, all and skipped; tell whether a file may hold a wanted one twice, from their 64-bit hashes."""
         from pyspark.sql import functions as F
 
-        hashed = F.when(~unwanted, F.xxhash64("line", "damage")).alias("hash")
+        content = [name for name in lines.columns if name != "_source"]
+        hashed = F.when(~unwanted, F.xxhash64(*content)).alias("hash")
         counted = (
             lines.groupBy("_source", hashed)
             .agg(F.count("*").alias("times"))

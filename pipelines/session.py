@@ -74,6 +74,7 @@ def start(settings: Settings, brisk: bool = False) -> SparkSession:
         "spark.app.name": "afterlog",
         "spark.driver.extraClassPath": class_path,
         "spark.executor.extraClassPath": class_path,
+        "spark.executorEnv.PYTHONPATH": os.fspath(ROOT),  # Python workers decode segments with this project's code
         "spark.sql.warehouse.dir": (scratch / "tables").as_uri(),
         "spark.driver.extraJavaOptions": shlex.join(
             [*_java_options(scratch), *archive.options(), *(BRISK_JAVA if brisk else ())]

@@ -40,9 +40,7 @@ class Dlq(_Part):
     require: tuple[RequiredProfile, ...] = ()
 
 
-class StreamsRequests(_Part):
-    """Settings of the brokers' request log: the zone of its timestamps, which do not name one."""
-
+class _Log(_Part):
     timezone: str = "UTC"
 
     @field_validator("timezone")
@@ -51,6 +49,25 @@ class StreamsRequests(_Part):
         if name not in available_timezones():
             raise ValueError("no such time zone; name one like Europe/Berlin")
         return name
+
+
+class StreamsRequests(_Log):
+    """Settings of the brokers' request log: the zone of its timestamps, which do not name one."""
+
+
+class BrokerLogs(_Log):
+    """Settings of the brokers' own log: the zone of its timestamps, which do not name one."""
+
+
+class Acknowledgements(_Part):
+    """Settings of the feed of acknowledgements.
+
+    ``trace_header`` names the record header that holds the trace; ``compacted_topics`` are glob patterns of the topics
+    in whose logs an offset may be absent because it was compacted away.
+    """
+
+    trace_header: Annotated[str, Field(min_length=1)] = "traceparent"
+    compacted_topics: tuple[Annotated[str, Field(min_length=1)], ...] = ("*-changelog", "__*")
 
 
 class Lock(_Part):
@@ -76,6 +93,8 @@ class Settings(_Part):
     gates: dict[str, Gate] = Field(default_factory=dict)
     dlq: Dlq = Dlq()
     streams_requests: StreamsRequests = StreamsRequests()
+    broker_logs: BrokerLogs = BrokerLogs()
+    acknowledgements: Acknowledgements = Acknowledgements()
     lock: Lock = Lock()
     report: Report = Report()
     spark: dict[str, str] = Field(default_factory=dict)

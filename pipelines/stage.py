@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
@@ -13,13 +14,18 @@ Kind = Literal["land", "split", "summarise"]
 class Refresh:
     """The groups of a table that are computed again when rows of its inputs change.
 
-    ``column`` names the group in the table, ``group`` is the SQL expression that gives it over each input; where a
-    group is a range of an input column, ``spans`` is that column and the length of the range.
+    ``column`` names the group in the table, ``group`` is the SQL expression that gives it over each input, or one for
+    each input, by its table. An array says that a row is of several groups, or of none. Where a group is a range of
+    an input column, ``spans`` is that column and the length of the range.
     """
 
     column: str
-    group: str
+    group: str | Mapping[str, str] = field(hash=False)
     spans: tuple[str, timedelta] | None = None
+
+    def group_of(self, table: str) -> str:
+        """Return the expression that gives the group of an input's rows."""
+        return self.group if isinstance(self.group, str) else self.group[table]
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,9 @@ class Stage:
     - ``land``: ``pipelines/<table>.py`` has ``parse(lines, settings)`` for what lies in ``<landing>/<directory>``; rows
       are inserted on the contract's grain. Where equal lines are different events (``numbered``) each has the number
       of its occurrence in its file, ``_occurrence``. A function ``skipped(lines)`` tells lines that are not wanted.
+      Where files do not consist of lines, ``pipelines/sources/<reader>.py`` has ``unread(directory, read)``, which says
+      what waits, and ``read(spark, directory, files)``, whose rows stand for the lines. Where an event is several
+      lines, ``events(lines)`` makes events of lines in order (``landing.lines``), each with its ``_occurrence``.
     - ``split``: ``pipelines/<table>.py`` has ``transform(bronze, settings)``, at least one candidate per input row; the
       gate, the split into table and quarantine and the collapse on the grain follow from the contract. A candidate
       with ``_skipped`` is none of the table's business: it is counted, no more.
@@ -42,6 +51,7 @@ class Stage:
     refresh_by: Refresh | None = None
     directory: str = ""
     numbered: bool = False
+    reader: str = ""
 
     @property
     def layer(self) -> str:

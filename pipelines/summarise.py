@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import contract_of
 from expectations.verdict import Verdict
 from pipelines import lakehouse
+from pipelines.catalog import CATALOG
 from pipelines.errors import UsageError
 from pipelines.progress import Batch
 from pipelines.settings import ROOT, Settings
-from pipelines.stage import Refresh, Stage
+from pipelines.stage import Stage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 MOST_GROUPS = 5_000
+ROWS_OF_A_FILE = 250_000
 
 
 @dataclass(frozen=True)
@@ -36,35 +38,41 @@ class Summary:
     def of(cls, spark: SparkSession, settings: Settings, stage: Stage, batch: dict[str, Batch]) -> Summary | None:
         """Compute again the groups of the batch's rows, from the whole of the inputs, as of the batch, in these groups.
 
-        None where the batch holds no rows. ``rows`` are cached: the caller lets go of them.
+        None where the batch changes nothing. ``rows`` are cached: the caller lets go of them.
         """
         from pyspark.sql import functions as F
 
         assert stage.refresh_by is not None
         refresh = stage.refresh_by
-        group = F.expr(refresh.group).alias("_group")
+        news = [table for table, versions in batch.items() if (versions.start or 0) < versions.end]
         changed = reduce(
             lambda some, more: some.union(more),
-            (
-                lakehouse.changes(spark, settings, table, versions).select(group)
-                for table, versions in batch.items()
-                if (versions.start or 0) < versions.end
-            ),
+            (_grouped(_changes(spark, settings, table, batch[table]), refresh.group_of(table)) for table in news),
         )
-        found = changed.groupBy("_group").agg(F.count("*").alias("_rows")).limit(MOST_GROUPS + 1).collect()
-        if not found:
-            return None
-        touched = [row["_group"] for row in found]
-        everything = len(touched) > MOST_GROUPS
-        inputs = {
-            table.partition(".")[2]: lakehouse.read(spark, settings, table, versions.end)
-            for table, versions in batch.items()
-        }
-        if not everything:
-            inputs = {name: rows.where(_among(refresh, touched)) for name, rows in inputs.items()}
-        rows = spark.sql(select_of(stage.table), None, **inputs).persist()
-        read = changed.count() if everything else sum(row["_rows"] for row in found)
-        return cls(settings, stage, inputs, rows, None if everything else _predicate(refresh.column, touched), read)
+        touched = None  # every group
+        if any(versions.start is not None for versions in batch.values()):
+            counts = changed.groupBy("_group").agg(F.count_if("_is_first").alias("_rows"))
+            found = counts.limit(MOST_GROUPS + 1).collect()
+            if not found:
+                return None
+            if len(found) <= MOST_GROUPS:
+                touched = [row["_group"] for row in found]
+                read = sum(row["_rows"] for row in found)
+        if touched is None:
+            read = changed.where("_is_first").count()
+            if not read:
+                return None
+        inputs = {}
+        for table, versions in batch.items():
+            rows = lakehouse.read(spark, settings, table, versions.end)
+            if touched is not None:
+                rows = rows.where(_among(rows, refresh.group_of(table), touched, refresh.spans))
+            inputs[name_of(table)] = rows
+        fresh = spark.sql(select_of(stage.table), None, **inputs)
+        if touched is not None:  # a row of several groups gives rows of others too, which lack their other inputs
+            fresh = fresh.where(_is_one_of(F.col(refresh.column), touched))
+        replaces = None if touched is None else _predicate(refresh.column, touched)
+        return cls(settings, stage, inputs, fresh.persist(), replaces, read)
 
     def gate(self, run_id: str) -> Verdict:
         """Check facts: the input's grain is unique, the fresh rows add up, the table's own rules hold."""
@@ -79,10 +87,15 @@ class Summary:
 
     def write(self) -> int:
         """Replace the touched groups in one commit; return how many rows they have now."""
-        names = [column.name for column in contract_of(self.stage.table).stored]
-        return lakehouse.replace_groups(
-            self.settings, self.stage.table, self.rows.select(names).coalesce(1), self.replaces
-        )
+        assert self.stage.refresh_by is not None
+        rows = self.rows.select([column.name for column in contract_of(self.stage.table).stored])
+        files = -(-self.rows.count() // ROWS_OF_A_FILE)
+        if files > 1:  # in order of the groups, so that a refresh of a few rewrites a few files
+            column = self.stage.refresh_by.column
+            rows = rows.repartitionByRange(files, column).sortWithinPartitions(column)
+        else:
+            rows = rows.coalesce(1)
+        return lakehouse.replace_groups(self.settings, self.stage.table, rows, self.replaces)
 
 
 def select_of(table: str) -> str:
@@ -96,16 +109,65 @@ def _count_broken(broken: Column, code: str) -> Column:
     return F.coalesce(F.count_if(broken), F.lit(0)).alias(code)
 
 
-def _among(refresh: Refresh, touched: list[Any]) -> Column:
-    """Return the predicate on the input that holds in the touched groups, with bounds that let Delta skip files."""
+def name_of(table: str) -> str:
+    """Return what a SELECT calls an input: ``x`` for ``silver.x``, ``quarantined_x`` for ``quarantine.x``."""
+    layer, _, name = table.partition(".")
+    return f"quarantined_{name}" if layer == "quarantine" else name
+
+
+def _changes(spark: SparkSession, settings: Settings, table: str, versions: Batch) -> DataFrame:
+    """Return the changed rows of an input, as they were and as they are.
+
+    Of a table whose groups are replaced as a whole, the rows that came back as they were are left out.
+    """
     from pyspark.sql import functions as F
 
-    group = F.expr(refresh.group)
+    changes = lakehouse.changes(spark, settings, table, versions)
+    if versions.start is None or table not in {stage.table for stage in CATALOG if stage.kind == "summarise"}:
+        return changes
+    sign = F.when(F.col("_change_type").isin("insert", "update_postimage"), 1).otherwise(-1)
+    names = [name for name in changes.columns if name != "_change_type"]
+    return changes.groupBy(*names).agg(F.sum(sign).alias("_times")).where("_times <> 0")
+
+
+def _grouped(rows: DataFrame, group: str) -> DataFrame:
+    """Return a row per group of each row, and whether it is the row's first."""
+    from pyspark.sql import functions as F
+
+    if not _is_array(rows, group):
+        return rows.select(F.expr(group).alias("_group"), F.lit(True).alias("_is_first"))
+    exploded = rows.select(F.posexplode(F.expr(group)).alias("_place", "_group"))
+    return exploded.select("_group", (F.col("_place") == 0).alias("_is_first"))
+
+
+def _is_array(rows: DataFrame, group: str) -> bool:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType
+
+    return isinstance(rows.select(F.expr(group)).schema[0].dataType, ArrayType)
+
+
+def _among(rows: DataFrame, group: str, touched: list[Any], spans: tuple[str, timedelta] | None) -> Column:
+    """Return the predicate on an input that holds in the touched groups, with bounds that let Delta skip files."""
+    from pyspark.sql import functions as F
+
+    if _is_array(rows, group):
+        return F.exists(F.expr(group), lambda one: _is_one_of(one, touched))
+    values = [value for value in touched if value is not None]
+    bounds = F.lit(True)
+    if values and spans is not None:
+        spanned = F.col(spans[0])
+        bounds = (spanned >= F.lit(min(values))) & (spanned < F.lit(max(values) + spans[1]))
+    return _is_one_of(F.expr(group), touched, bounds)
+
+
+def _is_one_of(group: Column, touched: list[Any], bounds: Column | None = None) -> Column:
+    from pyspark.sql import functions as F
+
     values = [value for value in touched if value is not None]
     among = group.isin(values) if values else F.lit(False)
-    if values and refresh.spans is not None:
-        spanned = F.col(refresh.spans[0])
-        among = among & (spanned >= F.lit(min(values))) & (spanned < F.lit(max(values) + refresh.spans[1]))
+    if bounds is not None:
+        among = among & bounds
     return among | group.isNull() if None in touched else among
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from pyspark.sql import functions as F
 
 from expectations.rules import INT32, INT64
 from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC
-from pipelines import headers
+from pipelines import globs, headers
 from pipelines.plan import computed_once
 from pipelines.settings import Dlq, Settings
 
@@ -116,11 +115,5 @@ def _content_hash() -> Column:
 def _required_profile(dlq: Dlq) -> Column:
     required = F.lit(None).cast("string")
     for rule in reversed(dlq.require):
-        required = F.when(F.col("topic").rlike(_pattern(rule.topic)), F.lit(rule.profile)).otherwise(required)
+        required = F.when(F.col("topic").rlike(globs.regex(rule.topic)), F.lit(rule.profile)).otherwise(required)
     return required
-
-
-def _pattern(glob: str) -> str:
-    """The regular expression of a glob pattern with ``*`` and ``?``; all else stands for itself, as in topic names."""
-    wild = {"*": ".*", "?": "."}
-    return r"(?s)\A" + "".join(wild.get(character, re.escape(character)) for character in glob) + r"\z"

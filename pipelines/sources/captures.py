@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pipelines.sources import json_lines
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -30,14 +32,6 @@ _FIELDS = (
     *("tstype", "ts", "payload", "key_error", "payload_error"),
 )
 _ANY = f"struct<{', '.join(f'{name}: variant' for name in _FIELDS)}>"
-_STRICT = {
-    "mode": "PERMISSIVE",
-    "columnNameOfCorruptRecord": "misread",
-    "allowSingleQuotes": "false",
-    "allowNonNumericNumbers": "false",
-    "maxStringLen": str(2**31 - 1),
-}
-_BYTE_ORDER_MARK = "\ufeff"
 # As from_json makes text of whatever stands where text is due, text that looks like another type is looked at again.
 _LOOKS_UNQUOTED = r"\n(?:[-0-9\[{]|(?:true|false)(?:\n|\z))"
 _HALF_SURROGATE_PAIR = (
@@ -52,11 +46,13 @@ def records(lines: DataFrame) -> DataFrame:
     ``lossy_encoding`` marks kcat's JSON, whose strings cannot keep all bytes. Where ``error`` is not null, all of these
     are. The steps are separate projections, which Spark keeps apart as long as later ones use a parsed line twice.
     """
-    text = F.col("line").cast("string")
-    json = F.when(text.startswith(_BYTE_ORDER_MARK), F.substring(text, 2, 1 << 30)).otherwise(text)
-    parsed = lines.withColumn("_text", json).withColumn("_read", _parsed(_CAPTURE))
+    parsed = lines.withColumn("_text", json_lines.text(F.col("line"))).withColumn(
+        "_read", json_lines.parsed(F.col("_text"), _CAPTURE)
+    )
     judged = parsed.withColumn("_plain", F.coalesce(_is_plain_capture(), F.lit(False)))
-    again = judged.withColumn("_again", F.when(~F.col("_plain") & F.col("line").isNotNull(), _parsed(_ANY)))
+    again = judged.withColumn(
+        "_again", F.when(~F.col("_plain") & F.col("line").isNotNull(), json_lines.parsed(F.col("_text"), _ANY))
+    )
     explained = again.withColumn("error", F.when(~F.col("_plain"), _error())).withColumn(
         "lossy_encoding", ~F.col("_plain") & F.col("error").isNull() & F.coalesce(_is_kcat(), F.lit(False))
     )
@@ -68,12 +64,6 @@ def records(lines: DataFrame) -> DataFrame:
         "lossy_encoding",
         "error",
     )
-
-
-def _parsed(record: str) -> Column:
-    """Parse the line as the first of two elements, so that text behind the object is not passed over."""
-    wrapped = F.concat(F.lit('{"line":['), F.col("_text"), F.lit(",null]}"))
-    return F.from_json(wrapped, f"line array<{record}>, misread string", _STRICT)
 
 
 def _captured() -> dict[str, Column]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 SCHEMA = "_source string, line binary, damage string"
+ORDER = ("_block", "_place")
 
 GZIP = ".gz"
 # What Hadoop unpacks by suffix too, but cannot be trusted with: it takes a broken .lz4 or .snappy for an empty file.
@@ -62,13 +63,17 @@ def listing(directory: Path) -> dict[str, LandedFile]:
 
 
 def lines(
-    spark: SparkSession, directory: Path, files: Sequence[LandedFile], damaged: Mapping[str, str] | None = None
+    spark: SparkSession,
+    directory: Path,
+    files: Sequence[LandedFile],
+    damaged: Mapping[str, str] | None = None,
+    in_order: bool = False,
 ) -> DataFrame:
     """Return ``SCHEMA``: a row per line that is not blank, split at newlines alone, gzip files unpacked.
 
     ``damaged`` is what the function of that name returned: what stands before the damage is read, and one row per
     damaged file, without a line, says in ``damage`` what is wrong. So does one row per file in a format that is not
-    read, always.
+    read, always. With ``in_order`` two columns more, ``_block`` and ``_place``, have the order of the lines of a file.
     """
     from pyspark.sql import functions as F
 
@@ -87,7 +92,7 @@ def lines(
         else:
             paths.append(stand_ins.link(source))
     if not paths:
-        return spark.createDataFrame(damages, SCHEMA)
+        return _told(spark, damages, in_order)
     text = F.col("value")
     read = (
         spark.read.option("lineSep", "\n")
@@ -97,16 +102,26 @@ def lines(
             stand_ins.source(F.col("_metadata.file_path")).alias("_source"),
             text.cast("binary").alias("line"),
             F.lit(None).cast("string").alias("damage"),
+            *([F.col("_metadata.file_block_start").alias("_block")] if in_order else []),
         )
     )
-    return read.union(spark.createDataFrame(damages, SCHEMA)) if damages else read
+    if in_order:  # a task reads a block from its beginning to its end, and numbers what it reads
+        read = read.withColumn("_place", F.monotonically_increasing_id())
+    return read.union(_told(spark, damages, in_order)) if damages else read
+
+
+def _told(spark: SparkSession, damages: list[tuple[str, None, str]], in_order: bool) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    told = spark.createDataFrame(damages, SCHEMA)
+    return told.withColumns({name: F.lit(None).cast("bigint") for name in ORDER}) if in_order else told
 
 
 def damaged(directory: Path, files: Sequence[LandedFile]) -> dict[str, str]:
     """Unpack the gzip files and return, by source, a sentence on each that cannot be unpacked to its end."""
     root = os.path.realpath(directory)
     packed = [file.source for file in files if _suffix(file.source) == GZIP]
-    errors = ((source, _unpack(_path_of(root, source))) for source in packed)
+    errors = ((source, _unpack(path_of(root, source))) for source in packed)
     return {source: error for source, error in errors if error}
 
 
@@ -168,7 +183,7 @@ def _source_of(name: str) -> str:
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _path_of(root: str, source: str) -> str:
+def path_of(root: str, source: str) -> str:
     r"""Return the path of a source; a name is unescaped where no file bears it as it stands."""
     path = f"{root}/{source}"
     if "\\x" not in source or os.path.lexists(path):
@@ -200,14 +215,14 @@ class _StandIns:
     def link(self, source: str) -> str:
         """Return a link to a file that is read as it is."""
         stand_in = self._named(source, GZIP if _suffix(source) == GZIP else ".lines")
-        os.symlink(_path_of(self.root, source), stand_in)
+        os.symlink(path_of(self.root, source), stand_in)
         return stand_in
 
     def unpack(self, source: str) -> str:
         """Return a file that holds what a damaged file gives before its damage."""
         stand_in = self._named(source, ".lines")
         with open(stand_in, "wb") as readable:
-            _unpack(_path_of(self.root, source), readable)
+            _unpack(path_of(self.root, source), readable)
         return stand_in
 
     def source(self, path: Column) -> Column:

@@ -27,7 +27,7 @@ _NAMED = r'"requestApiKeyName":"([A-Z_]+)"'
 _MENTIONED = rf"(?<![A-Z_])({'|'.join(APIS)})(?![A-Z_])"
 _EXCHANGE = r"(?s)Completed request:(\{.*\})"
 # log4j's ISO8601 and its relatives; what stands before, a bracket or a log shipper's words, may be anything short.
-_TIME = (
+TIME = (
     r"^.{0,40}?([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})[,.]([0-9]{3,6})(Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
 
@@ -51,7 +51,7 @@ def exchange(line: Column) -> Column:
 def logged_at(line: Column, timezone: str) -> Column:
     """Return a line's timestamp, null where it has none; in the zone given, unless the line names one."""
     text = line.cast("string")
-    date, time, fraction, zone = (F.regexp_extract(text, _TIME, place) for place in (1, 2, 3, 4))
+    date, time, fraction, zone = (F.regexp_extract(text, TIME, place) for place in (1, 2, 3, 4))
     stated = F.concat(date, F.lit(" "), time, F.lit("."), fraction)
     unzoned = F.to_utc_timestamp(stated.try_cast("timestamp_ntz").cast("timestamp"), timezone)
     return F.when(date == "", None).when(zone == "", unzoned).otherwise(F.concat(stated, zone).try_cast("timestamp"))

@@ -25,10 +25,16 @@ CAPTURED = datetime(2026, 11, 21, 3, tzinfo=UTC)
 NOT_IN_CAPTURES = (
     "control_markers",
     "dead_lettered_twice",
+    "dead_lettered_yet_aborted",
+    "failed_dlq_writes",
     "gate_history",
+    "guarantees_not_in_effect",
     "header_collisions",
+    "lost_messages",
     "missing_dlq_offsets",
+    "open_transactions",
     "quarantine_reasons",
+    "unexplained_dlq_gaps",
 )
 SYSTEMIC = {  # messages that only an incident shows
     "enrichment-dlq": "State store sessions is not open",
@@ -50,7 +56,7 @@ class Landed:
 
 def run(spark: SparkSession, settings: Settings, feed: str | None = None) -> None:
     stage_runs = runner.run(spark, settings, stages(feed))
-    assert {stage_run.status for stage_run in stage_runs} == {"passed"}
+    assert {stage_run.status for stage_run in stage_runs} <= {"passed", "idle"}
 
 
 @pytest.fixture(scope="module")

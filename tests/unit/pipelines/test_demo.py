@@ -28,9 +28,16 @@ def commits(settings: Settings, table: str, versions: int) -> None:
 
 
 def test_all_that_is_bundled_is_landed_under_names_of_their_own(settings: Settings) -> None:
-    assert land(settings) == {"dlq": 10, "topology": 5}
+    assert land(settings) == {
+        "dlq": 10,
+        "streams-requests": 5,
+        "acknowledgements": 2,
+        "segments": 10,
+        "producers": 1,
+        "broker-logs": 2,
+    }
     landed = Path(settings.landing)
-    assert {f"{file.relative_to(landed)}": records(file) for file in landed.glob("*/*")} == {
+    assert {f"{file.relative_to(landed)}": records(file) for file in landed.glob("*/*") if file.is_file()} == {
         "dlq/demo-dlq.orders.jsonl": 916,
         "dlq/demo-dlq.billing.jsonl": 534,
         "dlq/demo-dlq.shipping.jsonl": 57,
@@ -46,6 +53,16 @@ def test_all_that_is_bundled_is_landed_under_names_of_their_own(settings: Settin
         "streams-requests/demo-kafka-request-C.log.gz": 48,
         "streams-requests/demo-kafka-request-D.log.gz": 22,
         "streams-requests/demo-planted-requests.log": 4,
+        "acknowledgements/demo-acknowledgements.jsonl": 25,
+        "acknowledgements/demo-planted-acknowledgements.jsonl.gz": 1532,
+        "producers/demo-planted-producers.jsonl": 5,
+        "broker-logs/demo-broker-A.log.gz": 930,
+        "broker-logs/demo-broker-D.log.gz": 134,
+    }
+    assert {file.parent.name for file in landed.glob("segments/*/00000000000000000000.log")} >= {
+        "checkout-0",
+        "batches-0",
+        "dlq.orders-2",
     }
 
 

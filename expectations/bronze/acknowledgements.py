@@ -1,0 +1,11 @@
+"""Contract of bronze.acknowledgements: what producers were told of their records, line by line, as it came."""
+
+from expectations.contract import Contract
+from expectations.json_lines import landed
+
+CONTRACT = Contract(
+    table="bronze.acknowledgements",
+    description="One row per line of the feed of acknowledgements; equal lines are different acknowledgements.",
+    columns=landed("SHA-256 of the line, and of its occurrence among equal lines of its file."),
+    grain=("_source", "_bronze_id"),
+)

@@ -1,0 +1,24 @@
+"""Contract of bronze.broker_logs: what the brokers' own log tells of DLQ writes that failed, as logged."""
+
+from expectations.contract import Column, Contract
+
+CONTRACT = Contract(
+    table="bronze.broker_logs",
+    description="One row per failed DLQ write in a file of a broker's log, with all lines that tell of it.",
+    columns=(
+        Column("_source", "string", "File below the landing directory that the event was read from."),
+        Column("_bronze_id", "string", "SHA-256 of the lines, and of the event's occurrence among those of its file."),
+        Column("_ingested_at", "timestamp", "When the run that landed the row began."),
+        Column("_run_id", "string", "Run that landed the row."),
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column("kind", "string", "DLQ_WRITE_FAILED; null where the row is about a damaged file."),
+        Column("logged_at", "timestamp", "Timestamp of the event, of the setting's time zone where it names none."),
+        Column("line", "binary", "The event with its continuation lines, and the event that says how it ended."),
+        Column(
+            "event_id", "string", "SHA-256 of the event's first two lines and its occurrence: a longer copy has it."
+        ),
+        Column("is_partial", "boolean", "True where the file ends before more of the event may have been logged."),
+        Column("error", "string", "Why the event cannot be read; else null."),
+    ),
+    grain=("_source", "_bronze_id"),
+)

@@ -1,0 +1,11 @@
+"""Contract of bronze.producers: what is said of producers' settings, line by line, as it came."""
+
+from expectations.contract import Contract
+from expectations.json_lines import landed
+
+CONTRACT = Contract(
+    table="bronze.producers",
+    description="One row per distinct line of a file of the feed of producers.",
+    columns=landed("SHA-256 of the line."),
+    grain=("_source", "_bronze_id"),
+)

@@ -1,0 +1,75 @@
+"""Contract of gold.reconciliation: what was sent, what was dead-lettered, and what of it does not add up."""
+
+from expectations.contract import Column, Contract
+from expectations.rules import is_true, not_null
+
+
+def _counts(**comments: str) -> tuple[Column, ...]:
+    return tuple(Column(f"{name}_count", "bigint", comment) for name, comment in comments.items())
+
+
+CONTRACT = Contract(
+    table="gold.reconciliation",
+    description="One row per hour, topic and consumer group; messages that were sent stand in rows of no group.",
+    columns=(
+        Column("cluster", "string", "Kafka cluster, a setting.", (not_null(),)),
+        Column(
+            "hour",
+            "timestamp",
+            "Hour (UTC), its beginning; null where nothing tells the time.",
+            (is_true("whole_hour", "hour = date_trunc('HOUR', hour)", "An hour begins at minute 0."),),
+        ),
+        Column("topic", "string", "Topic; null for failed DLQ writes whose records the log does not name."),
+        Column("consumer_group", "string", "Group; null where the row is of none."),
+        *_counts(
+            acknowledged="Messages whose producer was told success and an offset.",
+            failed="Messages whose producer was told of a failure.",
+            unknown="Messages sent with acks=0, of which nothing else is known.",
+            aborted="Acknowledged messages whose transaction was aborted.",
+            open="Acknowledged messages whose transaction has not ended in what landed.",
+            lost="Acknowledged messages that the log proves to be absent.",
+            dead_lettered="Dead-letter records.",
+            client_rejected="Of these, by disposition CLIENT_REJECTED.",
+            max_delivery_attempts_reached="Of these, by disposition MAX_DELIVERY_ATTEMPTS_REACHED.",
+            circuit_breaker_archived="Of these, by disposition CIRCUIT_BREAKER_ARCHIVED.",
+            coordinator_initiated="Of these, by disposition COORDINATOR_INITIATED.",
+        ),
+        Column(
+            "no_disposition_count",
+            "bigint",
+            "Of these, those whose disposition nothing tells.",
+            (
+                is_true(
+                    "adds_up",
+                    "client_rejected_count + max_delivery_attempts_reached_count + circuit_breaker_archived_count"
+                    " + coordinator_initiated_count + no_disposition_count = dead_lettered_count",
+                    "Each record has one disposition, or none.",
+                ),
+            ),
+        ),
+        *_counts(
+            dead_lettered_again="Dead-letter records that repeat one of the same message and group.",
+            dead_lettered_aborted="Dead-letter records of messages whose transaction was aborted.",
+            unacknowledged="Messages that a group dead-lettered and no acknowledgement knows, DLQs' own left out.",
+            control_marker="Dead-letter records that are a transaction's marker, no message.",
+            dlq_gap="Offsets of the DLQ topic that did not land, between others that did.",
+            dlq_gap_marker="Of these, markers of transactions.",
+            dlq_gap_aborted="Of these, records of aborted transactions.",
+            dlq_gap_compacted="Of these, removed by compaction.",
+        ),
+        Column(
+            "dlq_gap_unexplained_count",
+            "bigint",
+            "Of these, those that nothing explains.",
+            (is_true("within_gaps", "dlq_gap_unexplained_count BETWEEN 0 AND dlq_gap_count", "No more than all."),),
+        ),
+        *_counts(
+            dlq_write_failure="DLQ writes that a broker gave up, of which no consumer hears.",
+            dlq_write_failure_offset="Offsets in these writes, where the log names them.",
+            dlq_write_failure_unattributed="Writes of which the log does not name the records.",
+            aborted_dlq_write="Finding: records of the DLQ topic that readers saw, of aborted transactions.",
+            committed_without_headers="Finding: records of committed transactions without the headers of KIP-1317.",
+        ),
+    ),
+    grain=("cluster", "hour", "topic", "consumer_group"),
+)

@@ -1,0 +1,85 @@
+"""Contract of silver.acknowledgements: what producers were told of each record that they sent."""
+
+from expectations.bronze.dlq_records import HEADERS
+from expectations.contract import Column, Contract
+from expectations.json_lines import EVIDENCE, READABLE, origin
+from expectations.rules import at_least, between, is_true, not_null, one_of
+
+UNKNOWN_PARTITION, UNKNOWN_OFFSET = -1, -1
+GREATEST_MILLIS = 253402300799999  # the last millisecond of the year 9999
+OUTCOMES = ("ACKNOWLEDGED", "FAILED", "UNKNOWN")
+
+CONTRACT = Contract(
+    table="silver.acknowledgements",
+    description="One row per acknowledgement, of a success or a failure, as the interceptor got it (KIP-512).",
+    columns=(
+        *origin("bronze.acknowledgements"),
+        Column(
+            "topic",
+            "string",
+            "Topic that the record was sent to, which need not exist.",
+            (
+                not_null("An acknowledgement names the topic.").where(READABLE),
+                is_true("named", "topic <> ''", "A topic has a name."),
+            ),
+        ),
+        Column(
+            "partition",
+            "int",
+            "Partition; -1 where it is unknown, as of a record that failed before it was assigned one.",
+            (
+                at_least(UNKNOWN_PARTITION),
+                is_true("of_success", "partition >= 0", "A record that was written is in a partition.").where(
+                    "outcome = 'ACKNOWLEDGED'"
+                ),
+            ),
+        ),
+        Column(
+            "offset",
+            "bigint",
+            "Offset; -1 where it is unknown: of a failure, and of a success with acks=0.",
+            (
+                at_least(UNKNOWN_OFFSET),
+                is_true("unknown_on_failure", "offset = -1", "A record that was not written has no offset.").where(
+                    "outcome = 'FAILED'"
+                ),
+            ),
+        ),
+        Column(
+            "timestamp",
+            "timestamp",
+            "Timestamp of the record; null where it is unknown (-1).",
+            (between(-1, GREATEST_MILLIS, "A time in epoch milliseconds.").of("timestamp_millis"),),
+        ),
+        Column("key_size", "int", "Bytes of the serialized key; -1 where there is none, or it is unknown."),
+        Column("value_size", "int", "Bytes of the serialized value; -1 where there is none, or it is unknown."),
+        Column("error", "string", "Exception, class and message; null on success."),
+        Column("error_class", "string", "Class of the exception, where the text begins with one."),
+        Column("headers", HEADERS, "Headers of the record in order, with those that interceptors added."),
+        Column("trace_id", "string", "Trace of the message, from the header that the settings name; else null."),
+        Column("client_id", "string", "The producer's client.id, where the sender adds it."),
+        Column(
+            "acknowledged_at",
+            "timestamp",
+            "When the producer was told, where the sender adds it.",
+            (between(0, GREATEST_MILLIS, "A time in epoch milliseconds.").of("acknowledged_at_millis"),),
+        ),
+        Column(
+            "outcome",
+            "string",
+            "ACKNOWLEDGED, FAILED, or UNKNOWN: a success without an offset, which is what acks=0 gives.",
+            (
+                not_null("An acknowledgement says how it went.").where(READABLE),
+                one_of(*OUTCOMES),
+            ),
+        ),
+        Column("log_is_compacted", "boolean", "True where the settings say that offsets of the topic may be absent."),
+        Column("slice", "string", "Part of gold.message_ledger that the acknowledgement is of."),
+        Column("timestamp_millis", "bigint", "The timestamp as the line says it.", evidence=True),
+        Column("acknowledged_at_millis", "bigint", "When the producer was told, as the line says it.", evidence=True),
+        *EVIDENCE,
+    ),
+    # An acknowledgement is what its line is; what else the line says lets Delta skip files.
+    grain=("cluster", "topic", "partition", "outcome", "_bronze_id", "offset"),
+    ranges_per=("cluster", "topic", "partition", "outcome"),
+)

@@ -1,0 +1,48 @@
+"""Contract of silver.dead_letters: every dead-letter record, whether it counts, and its own topic's log behind it."""
+
+from expectations.contract import Column, Contract
+from expectations.rules import is_true, not_null, one_of
+
+CONTRACT = Contract(
+    table="silver.dead_letters",
+    description="One row per place in a DLQ topic whose record landed, accepted or refused by its contract.",
+    columns=(
+        Column("cluster", "string", "Kafka cluster, a setting.", (not_null(),)),
+        Column("dlq_topic", "string", "Dead-letter topic.", (not_null(),)),
+        Column("dlq_topic_id", "string", "Its topic id, where the source knows it."),
+        Column("dlq_partition", "int", "Partition of the dead-letter topic.", (not_null(),)),
+        Column("dlq_offset", "bigint", "Offset in the dead-letter topic.", (not_null(),)),
+        Column("dlq_timestamp", "timestamp", "Kafka's timestamp of the record."),
+        Column("header_profile", "string", "Who wrote the headers, as in silver.dlq_records."),
+        Column("disposition", "string", "Why the record was dead-lettered."),
+        Column("original_topic", "string", "Topic of the record that failed."),
+        Column("original_partition", "int", "Partition of the record that failed."),
+        Column("original_offset", "bigint", "Offset of the record that failed."),
+        Column("consumer_group", "string", "Group that could not consume the record."),
+        Column("delivery_count", "int", "How often the record was delivered."),
+        Column("error_message", "string", "Message of the broker or of the exception."),
+        Column("routed_at", "timestamp", "When the record was dead-lettered."),
+        Column("payload_copied", "boolean", "False where the broker wrote headers only."),
+        Column("is_control_marker", "boolean", "True where the record is a transaction's control marker, not data."),
+        Column("is_accepted", "boolean", "True where the record is in silver.dlq_records, false in quarantine."),
+        Column("lacks_mandatory_headers", "boolean", "True where the record does not have all headers of KIP-1317."),
+        Column(
+            "write_state",
+            "string",
+            "COMMITTED, ABORTED or OPEN: the transaction that wrote it; null: none, or its log has not landed.",
+            (one_of("COMMITTED", "ABORTED", "OPEN"),),
+        ),
+        Column(
+            "counts",
+            "boolean",
+            "True where a source record was dead-lettered: accepted, no marker, not rolled back.",
+            (
+                not_null(),
+                is_true("with_a_source", "NOT counts OR source_slice IS NOT NULL", "What counts has a source record."),
+            ),
+        ),
+        Column("slice", "string", "Part of this table that is computed as one.", (not_null(),)),
+        Column("source_slice", "string", "Part of gold.message_ledger that the record that failed is of."),
+    ),
+    grain=("cluster", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset"),
+)

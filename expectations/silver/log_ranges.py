@@ -1,0 +1,31 @@
+"""Contract of silver.log_ranges: which offsets a landed log segment holds, and which it proves to be absent."""
+
+from expectations.contract import Column, Contract
+from expectations.rules import at_least, is_true, not_null
+
+CONTRACT = Contract(
+    table="silver.log_ranges",
+    description="One row per run of offsets of a landed segment, in slices of ten thousand, that are there or are not.",
+    columns=(
+        Column("cluster", "string", "Kafka cluster, a setting.", (not_null(),)),
+        Column("segment", "string", "Segment below the landing directory.", (not_null(),)),
+        Column("topic", "string", "Topic.", (not_null(),)),
+        Column("partition", "int", "Partition.", (not_null(),)),
+        Column("first_offset", "bigint", "First offset of the run.", (at_least(0),)),
+        Column(
+            "last_offset",
+            "bigint",
+            "Last offset of the run.",
+            (is_true("not_before_first", "last_offset >= first_offset", "A run ends where it begins, or later."),),
+        ),
+        Column(
+            "is_present",
+            "boolean",
+            "True where batches hold the offsets; false where nothing stands where they should be.",
+            (not_null(),),
+        ),
+        Column("is_compacted", "boolean", "True where a batch of the segment has fewer records than offsets."),
+        Column("slice", "string", "Part of gold.message_ledger that the run is of.", (not_null(),)),
+    ),
+    grain=("cluster", "segment", "first_offset"),
+)

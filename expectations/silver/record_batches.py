@@ -1,0 +1,148 @@
+"""Contract of silver.record_batches: sound record batches of landed log segments, typed."""
+
+from expectations.contract import Column, Contract
+from expectations.rules import at_least, is_true, not_null
+
+READABLE = "error IS NULL"
+HAS_PRODUCER = "producer_id >= 0"
+
+CONTRACT = Contract(
+    table="silver.record_batches",
+    description="One row per record batch of a landed log segment whose checksum is right (KIP-98).",
+    columns=(
+        Column("_source", "string", "Segment below the landing directory that the batch was read from."),
+        Column("_bronze_id", "string", "Identifier of the row of bronze.record_batches that the batch comes from."),
+        Column("_ingested_at", "timestamp", "When the run that accepted the row began."),
+        Column("_run_id", "string", "Run that accepted the row."),
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column(
+            "topic",
+            "string",
+            "Topic, from the name of the segment's directory.",
+            (
+                not_null("A batch is of a topic.").where(READABLE),
+                is_true(
+                    "named_by_directory",
+                    "error <> 'not_a_segment'",
+                    "A segment is landed as <topic>-<partition>/<base offset>.log.",
+                ).hinting("Land segments as a broker names them, <topic>-<partition>/<base offset>.log, unpacked."),
+            ),
+        ),
+        Column(
+            "partition",
+            "int",
+            "Partition, from the name of the segment's directory.",
+            (not_null("A batch is of a partition.").where(READABLE), at_least(0)),
+        ),
+        Column(
+            "base_offset",
+            "bigint",
+            "Offset of the first record, also of one that compaction removed.",
+            (
+                not_null("A batch begins at an offset.").where(READABLE),
+                at_least(0).where(READABLE),
+                is_true("in_order", "error <> 'out_of_order'", "Offsets of a segment go up, from that of its name."),
+            ),
+        ),
+        Column(
+            "last_offset",
+            "bigint",
+            "Offset of the last record, also of one that compaction removed.",
+            (
+                not_null("A batch ends at an offset.").where(READABLE),
+                is_true(
+                    "not_before_base", "last_offset >= base_offset", "A batch ends where it begins, or later."
+                ).where(READABLE),
+            ),
+        ),
+        Column(
+            "record_count",
+            "int",
+            "Records in the batch, without those that compaction removed.",
+            (not_null("A batch says how many records it has.").where(READABLE), at_least(0).where(READABLE)),
+        ),
+        Column(
+            "magic",
+            "int",
+            "Message format: 0, 1 or 2.",
+            (is_true("known", "error <> 'unknown_magic'", "Brokers write message formats 0, 1 and 2."),),
+        ),
+        Column("compression", "string", "Codec: none, gzip, snappy, lz4 or zstd."),
+        Column("timestamp_type", "string", "CreateTime, LogAppendTime, or NoTimestampType with magic 0."),
+        Column("base_timestamp", "timestamp", "Timestamp of the first record; null where there is none."),
+        Column("max_timestamp", "timestamp", "Greatest timestamp of the records; null where there is none."),
+        Column("delete_horizon_at", "timestamp", "When compaction may remove tombstones and markers; null: not set."),
+        Column("is_transactional", "boolean", "True where the batch is part of a transaction, or ends one."),
+        Column("is_control", "boolean", "True where the batch holds a control record, not an application's."),
+        Column(
+            "control_type",
+            "string",
+            "COMMIT, ABORT, or the number of another type of control record; null where the batch holds none.",
+            (not_null("A control record says its type.").where(f"{READABLE} AND is_control AND record_count > 0"),),
+        ),
+        Column("coordinator_epoch", "int", "Epoch of the coordinator that ended the transaction."),
+        Column(
+            "producer_id",
+            "bigint",
+            "Producer id, -1 for none: then the producer was not idempotent.",
+            (
+                is_true("of_transaction", HAS_PRODUCER, "Only a producer with an id has transactions.")
+                .where(f"{READABLE} AND is_transactional")
+                .tolerated(),
+            ),
+        ),
+        Column("producer_epoch", "int", "Producer epoch, -1 for none."),
+        Column(
+            "base_sequence",
+            "int",
+            "Sequence number of the first record, -1 for none.",
+            (
+                is_true("numbered", "base_sequence >= 0", "A producer with an id numbers its records.")
+                .where(f"{READABLE} AND {HAS_PRODUCER} AND NOT is_control")
+                .tolerated(),
+            ),
+        ),
+        Column("last_sequence", "int", "Sequence number of the last record, -1 for none."),
+        Column("partition_leader_epoch", "int", "Epoch of the leader that appended the batch, -1 for none."),
+        Column("position", "bigint", "Where the batch begins in the segment, in bytes."),
+        Column(
+            "size_in_bytes",
+            "bigint",
+            "Size of the batch with its header.",
+            (
+                is_true("plausible", "error <> 'implausible_size'", "A batch has the size of a header, or more."),
+                is_true(
+                    "complete",
+                    "error NOT IN ('torn_batch', 'zero_filled')",
+                    "All of a batch is there, unless its segment is the newest of the partition.",
+                ).hinting("A segment was copied while its broker wrote to it: land it again."),
+            ),
+        ),
+        Column(
+            "crc",
+            "bigint",
+            "Checksum in the header.",
+            (is_true("correct", "error <> 'wrong_crc'", "The checksum in the header is the batch's."),),
+        ),
+        Column("_content_hash", "bigint", "Hash of the header, which has the checksum: tells duplicate from conflict."),
+        Column(
+            "header",
+            "binary",
+            "Header of the batch, the bytes.",
+            (is_true("consistent", "error <> 'malformed'", "Under a right checksum the batch can be read."),),
+            evidence=True,
+        ),
+        Column("attributes", "int", "Attributes in the header.", evidence=True),
+        Column("control_key", "binary", "Key of the control record, the bytes.", evidence=True),
+        Column("crc_ok", "boolean", "True where the checksum in the header is the batch's.", evidence=True),
+        Column(
+            "unread_bytes",
+            "bigint",
+            "Bytes from here on that are not understood; null where reading went on.",
+            evidence=True,
+        ),
+        Column("error", "string", "Code of what is wrong with the batch.", evidence=True),
+    ),
+    grain=("cluster", "topic", "partition", "base_offset"),
+    content="_content_hash",
+)

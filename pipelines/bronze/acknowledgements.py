@@ -1,0 +1,16 @@
+"""landing/acknowledgements -> bronze.acknowledgements: a row per line, as it came; equal lines are different events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipelines.settings import Settings
+from pipelines.sources import json_lines, landing
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def parse(lines: DataFrame, settings: Settings) -> DataFrame:
+    """Return the contract's columns, without those that the run adds, for numbered lines of landed files."""
+    return json_lines.landed(lines, settings, landing.numbered_id("line", "damage", "_occurrence"))

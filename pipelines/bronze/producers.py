@@ -1,0 +1,22 @@
+"""landing/producers -> bronze.producers: a row per distinct line of a file, as it came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pipelines.settings import Settings
+from pipelines.sources import json_lines, landing
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def parse(lines: DataFrame, settings: Settings) -> DataFrame:
+    """Return the contract's columns, without those that the run adds, for the lines of landed files.
+
+    Equal lines say the same of a producer: the second is a duplicate.
+    """
+    once = lines.withColumn("_occurrence", F.lit(1))
+    return json_lines.landed(once, settings, landing.numbered_id("line", "damage", "_occurrence"))

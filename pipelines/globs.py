@@ -1,0 +1,10 @@
+"""Glob patterns of settings -> regular expressions."""
+
+import re
+
+_WILD = {"*": ".*", "?": "."}
+
+
+def regex(glob: str) -> str:
+    """Return the regular expression of a glob pattern with ``*`` and ``?``; all else stands for itself, as in names."""
+    return r"(?s)\A" + "".join(_WILD.get(character, re.escape(character)) for character in glob) + r"\z"

@@ -1,0 +1,90 @@
+"""bronze.acknowledgements -> silver.acknowledgements: what a producer was told of each record, typed."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations.silver.acknowledgements import CONTRACT, GREATEST_MILLIS, UNKNOWN_OFFSET, UNKNOWN_PARTITION
+from pipelines import globs, slices
+from pipelines.exchanges import ADDED_BY_THE_RUN
+from pipelines.settings import Settings
+from pipelines.sources import json_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+RECORD = (
+    "struct<topic: string, partition: int, offset: bigint, baseOffset: bigint, relativeOffset: bigint,"
+    " timestamp: bigint, serializedKeySize: int, serializedValueSize: int, exception: string,"
+    " headers: array<struct<key: string, value: binary>>, acknowledged_at: bigint, client_id: string>"
+)
+TRACEPARENT = "traceparent"
+# W3C Trace Context: version, trace-id, parent-id, flags; behind them nothing in version 00, perhaps more in later ones.
+W3C = r"\A(?!ff|00-.{53})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?\z"
+
+
+def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
+    """Return one candidate for each bronze row, in the contract's columns; what cannot be read is null."""
+    told = F.col("_object")
+    readable = told.isNotNull()
+    read = json_lines.objects(bronze, RECORD).select(
+        "*",
+        told["topic"].alias("topic"),
+        F.when(readable, F.coalesce(told["partition"], F.lit(UNKNOWN_PARTITION))).alias("partition"),
+        F.when(readable, _offset(told)).alias("offset"),
+        told["timestamp"].alias("timestamp_millis"),
+        told["acknowledged_at"].alias("acknowledged_at_millis"),
+        _time(told["timestamp"]).alias("timestamp"),
+        _time(told["acknowledged_at"]).alias("acknowledged_at"),
+        told["serializedKeySize"].alias("key_size"),
+        told["serializedValueSize"].alias("value_size"),
+        told["client_id"].alias("client_id"),
+        F.nullif(told["exception"], F.lit("")).alias("error"),
+        F.when(readable, F.coalesce(told["headers"], F.array())).alias("headers"),
+    )
+    outcome = (
+        F.when(F.col("error").isNotNull(), "FAILED").when(F.col("offset") >= 0, "ACKNOWLEDGED").otherwise("UNKNOWN")
+    )
+    values = {
+        "outcome": F.when(F.col("line_error").isNull(), outcome),
+        "error_class": F.nullif(F.regexp_extract("error", r"\A([\w.$]+)(?::|\z)", 1), F.lit("")),
+        "trace_id": _trace_id(settings.acknowledgements.trace_header),
+        "log_is_compacted": _is_any(F.col("topic"), settings.acknowledgements.compacted_topics),
+        "slice": slices.of_acknowledgement(),
+    }
+    return read.select(
+        *(
+            values.get(column.name, F.col(column.name)).alias(column.name)
+            for column in CONTRACT.columns
+            if column.name not in ADDED_BY_THE_RUN
+        )
+    )
+
+
+def _offset(told: Column) -> Column:
+    """The offset, or KIP-512's sum of base and relative offset, in which an unknown base stays unknown."""
+    base = told["baseOffset"]
+    known = F.when(base == UNKNOWN_OFFSET, base).otherwise(base + F.coalesce(told["relativeOffset"], F.lit(0)))
+    return F.coalesce(told["offset"], known, F.lit(UNKNOWN_OFFSET).cast("bigint"))
+
+
+def _time(millis: Column) -> Column:
+    return F.when(millis.between(0, GREATEST_MILLIS), F.timestamp_millis(millis))
+
+
+def _trace_id(header: str) -> Column:
+    """The trace of the last header of the name: the trace-id of what W3C calls a traceparent, or else the text."""
+    named = F.filter("headers", lambda one: one["key"] == header)
+    value = F.try_element_at(named, F.lit(-1))["value"].cast("string")
+    trace_id = F.nullif(F.regexp_extract(value, W3C, 1), F.lit(""))
+    if header == TRACEPARENT:
+        return trace_id
+    return F.coalesce(trace_id, F.when(F.is_valid_utf8(value), F.nullif(value, F.lit(""))))
+
+
+def _is_any(name: Column, patterns: tuple[str, ...]) -> Column:
+    return reduce(or_, (name.rlike(globs.regex(pattern)) for pattern in patterns), F.lit(False))

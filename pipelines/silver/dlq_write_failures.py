@@ -1,0 +1,35 @@
+"""bronze.broker_logs -> silver.dlq_write_failures: whose records could not be written to which DLQ, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations.silver.dlq_write_failures import CONTRACT
+from pipelines.exchanges import ADDED_BY_THE_RUN
+from pipelines.plan import computed_once
+from pipelines.settings import Settings
+from pipelines.sources import broker_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
+    """Return one candidate for each bronze row, in the contract's columns; what the log does not give is null."""
+    values = {name: computed_once(part) for name, part in broker_log.failure(F.col("line")).items()}
+    told = bronze.select("*", *(part.alias(name) for name, part in values.items()))
+    derived = {
+        "failed_at": F.col("logged_at"),
+        "is_attributed": F.col("first_offset").isNotNull(),
+        "offset_count": F.col("last_offset") - F.col("first_offset") + 1,
+        "_content_hash": F.xxhash64("line"),
+    }
+    return told.select(
+        *(
+            derived.get(column.name, F.col(column.name)).alias(column.name)
+            for column in CONTRACT.columns
+            if column.name not in ADDED_BY_THE_RUN
+        )
+    )

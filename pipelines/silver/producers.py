@@ -1,0 +1,69 @@
+"""bronze.producers -> silver.producers: how a producer asks for idempotence, and what its topic and brokers support."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations.silver.producers import CONTRACT, GREATEST_MILLIS, VERSION
+from pipelines.exchanges import ADDED_BY_THE_RUN
+from pipelines.settings import Settings
+from pipelines.sources import json_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+RECORD = (
+    "struct<client_id: string, topic: string, client_version: string, enable_idempotence: string,"
+    " broker_version: string, message_format_version: string, producer_id: bigint, stated_at: bigint>"
+)
+MODES = {"true": "required", "false": "off"}  # KIP-185: what a 1.0.0 producer makes of the old settings
+
+
+def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
+    """Return one candidate for each bronze row, in the contract's columns; what cannot be read is null."""
+    told = F.col("_object")
+    read = json_lines.objects(bronze, RECORD).select(
+        "*",
+        *(told[name].alias(name) for name in ("client_id", "topic", "producer_id")),
+        *(_trimmed(told[name]).alias(name) for name in ("client_version", "broker_version", "message_format_version")),
+        F.lower(_trimmed(told["enable_idempotence"])).alias("enable_idempotence"),
+        told["stated_at"].alias("stated_at_millis"),
+    )
+    millis = F.col("stated_at_millis")
+    mode = F.col("enable_idempotence")
+    values = {
+        "requested_mode": F.when(mode == "true", MODES["true"]).when(mode == "false", MODES["false"]).otherwise(mode),
+        "message_format": _message_format(F.col("message_format_version")),
+        "broker_has_idempotence": _since_0_11(F.col("broker_version")),
+        "broker_tells_format": _since_0_11(F.col("broker_version"))
+        & ~F.col("broker_version").rlike(r"\A0\.11(?:\D|\z)"),
+        "stated_at": F.when(millis.between(0, GREATEST_MILLIS), F.timestamp_millis(millis)),
+    }
+    return read.select(
+        *(
+            values.get(column.name, F.col(column.name)).alias(column.name)
+            for column in CONTRACT.columns
+            if column.name not in ADDED_BY_THE_RUN
+        )
+    )
+
+
+def _trimmed(text: Column) -> Column:
+    return F.nullif(F.trim(text), F.lit(""))
+
+
+def _message_format(version: Column) -> Column:
+    """Return the magic (0, 1, 2) of a message format, given as such or as the Kafka version that brought it."""
+    magic = F.regexp_extract(version, r"\A[vV]?([012])\z", 1)
+    is_v1 = version.rlike(r"\A0\.10(?:\D|\z)")
+    by_version = F.when(_since_0_11(version), 2).when(is_v1, 1).otherwise(0)
+    return F.when(magic != "", magic.try_cast("int")).when(version.rlike(VERSION), by_version)
+
+
+def _since_0_11(version: Column) -> Column:
+    """Tell whether a Kafka version is 0.11 or later; null where it is no version."""
+    major = F.regexp_extract(version, r"\A([0-9]{1,4})\.([0-9]{1,4})", 1).try_cast("int")
+    minor = F.regexp_extract(version, r"\A([0-9]{1,4})\.([0-9]{1,4})", 2).try_cast("int")
+    return F.when(version.rlike(VERSION), (major > 0) | (minor >= 11))

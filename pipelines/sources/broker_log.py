@@ -1,0 +1,180 @@
+"""Lines of a broker's log, in order -> the DLQ writes that failed, with all that the log tells of each.
+
+An event begins with a line that has a date and a time; what follows, up to the next such line, continues it. A broker
+that cannot write to a DLQ archives the records and says ``Failed to write to DLQ``, with an exception that may name the
+share group and the DLQ topic. Where the write itself failed, the event before names the records too, in a
+``ShareGroupDLQRecordParameter``: both come from the one thread that sends, one behind the other, of one failure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from pipelines.sources import request_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+KIND = "DLQ_WRITE_FAILED"
+MOST_LINES = 10_000  # of an event: more than the longest stack trace
+
+_BEGINS = r"^(?!\s|Caused by|\.\.\. )" + request_log.TIME.removeprefix("^")
+_ARCHIVED = "Failed to write to DLQ, proceeding to ARCHIVED regardless."
+_NAMES_RECORDS = (
+    r"(?:Unable to (?:produce|create|coalesce|find)|Exhausted max retries|Received empty|Uncaught error"
+    r"|Error enqueueing).*ShareGroupDLQRecordParameter\["
+)
+_NAMES_GROUP = "share group"
+
+# What an event is: of no interest, a write of records that are named, or the end of a write.
+_OTHER, _WRITE, _END = 0, 1, 2
+
+_LEGAL = "[a-zA-Z0-9._-]"
+_PARAMETER = (
+    r"(?s)ShareGroupDLQRecordParameter\[groupId=(.*), topicIdPartition=([a-zA-Z0-9_-]{22}):"
+    rf"({_LEGAL}*)-([0-9]{{1,10}}), firstOffset=([0-9]{{1,19}}), lastOffset=([0-9]{{1,19}})"
+    r"(?:, deliveryCount=Optional(?:\[([0-9]{1,10})\])?)?"
+)
+_CAUSE = r"(?s)cause=Optional\[(?:[\w.$]+: )?(.*?)\]\]"
+_DLQ_TOPIC = rf"TopicPartitionData\[topicName=({_LEGAL}+)"
+_EXCEPTION = (
+    r"(?s)proceeding to ARCHIVED regardless[^\n]*\n"
+    r"(?:java\.util\.concurrent\.(?:Completion|Execution)Exception: )?"
+    r"([\w.$]+)(?:: (.*?))?(?:\n\s+at |\nCaused by|\s*\z)"
+)
+_ANSWER = r"(?s)(?:isFenced: [a-z]+\) - |client response error )(.*?)\. \("
+_GROUP_AND_TOPIC = (
+    rf"(?s)share group: (.*?)(?: cannot start with __)?, topic: ({_LEGAL}+?)(?:, prefix: .*)?\.\z",
+    rf"(?s)share group (.*) with DLQ topic ({_LEGAL}+?)(?: (?:could|and) .*)?\.\z",
+    r"(?s)share group:? (.*?)(?: is empty)?\.\z()",
+)
+
+
+def events(lines: DataFrame) -> DataFrame:
+    """Return the events of files as lines: ``_source``, ``line``, ``damage``, ``_occurrence``, and what they are.
+
+    ``lines`` are in the order of ``_block``, ``_place``. ``_kind`` is null, and so is ``line``, for an event of no
+    interest. What stands in a file before its first event, which may have begun in another file, counts as one. The
+    ``_event_id`` does not depend on how far the file goes; ``_is_partial`` where it may go on.
+    """
+    told = _paired(_assembled(lines.where(F.col("damage").isNull())))
+    alike = Window.partitionBy("_source", "_is_other", "_opening").orderBy("_event")
+    numbered = told.withColumn("_occurrence", F.when(F.col("_is_other"), 1).otherwise(F.row_number().over(alike)))
+    again = F.when(F.col("_occurrence") > 1, F.concat(F.lit("\n"), F.col("_occurrence").cast("string")))
+    found = numbered.select(
+        "_source",
+        F.col("_text").cast("binary").alias("line"),
+        F.lit(None).cast("string").alias("damage"),
+        "_occurrence",
+        F.when(~F.col("_is_other"), KIND).alias("_kind"),
+        F.sha2(F.concat("_opening", F.coalesce(again, F.lit(""))).cast("binary"), 256).alias("_event_id"),
+        "_is_partial",
+    )
+    damaged = lines.where(F.col("damage").isNotNull()).select(
+        "_source",
+        "line",
+        "damage",
+        F.lit(1).alias("_occurrence"),
+        F.lit(None).cast("string").alias("_kind"),
+        F.sha2(F.concat_ws("\n", "_source", "damage").cast("binary"), 256).alias("_event_id"),
+        F.lit(False).alias("_is_partial"),
+    )
+    return found.union(damaged)
+
+
+def failure(line: Column) -> dict[str, Column]:
+    """Return what an event (binary) tells of a failed write, each part null where the log does not give it."""
+    text = line.cast("string")
+    message = _part(text, _EXCEPTION, 2)
+    answer = _part(text, _ANSWER, 1)
+    groups = [_part(message, pattern, 1) for pattern in _GROUP_AND_TOPIC]
+    topics = [_part(message, pattern, 2) for pattern in _GROUP_AND_TOPIC]
+    return {
+        "consumer_group": F.coalesce(_part(text, _PARAMETER, 1), *groups),
+        "dlq_topic": F.coalesce(_part(text, _DLQ_TOPIC, 1), *topics),
+        "original_topic_id": _part(text, _PARAMETER, 2),
+        "original_topic": _part(text, _PARAMETER, 3),
+        "original_partition": _part(text, _PARAMETER, 4).try_cast("int"),
+        "first_offset": _part(text, _PARAMETER, 5).try_cast("bigint"),
+        "last_offset": _part(text, _PARAMETER, 6).try_cast("bigint"),
+        "delivery_count": _part(text, _PARAMETER, 7).try_cast("int"),
+        "cause": _part(text, _CAUSE, 1),
+        "error_class": _part(text, _EXCEPTION, 1),
+        "reason": F.coalesce(F.nullif(answer, F.lit("null")), message, _part(text, _EXCEPTION, 1)),
+    }
+
+
+def _part(text: Column, pattern: str, place: int) -> Column:
+    return F.nullif(F.regexp_extract(text, pattern, place), F.lit(""))
+
+
+def _assembled(lines: DataFrame) -> DataFrame:
+    """Return one row per event: what it is, its text (null if of no interest), and whether it is its file's last."""
+    of_file = Window.partitionBy("_source").orderBy("_block", "_place")
+    so_far = of_file.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    text = F.col("line").cast("string")
+    begun = (
+        F.when(text.rlike(_BEGINS) & text.rlike(_NAMES_RECORDS), _WRITE)
+        .when(text.rlike(_BEGINS) & text.contains(_ARCHIVED), _END)
+        .when(text.rlike(_BEGINS) | (F.row_number().over(of_file) == 1), _OTHER)
+    )
+    marked = lines.select(
+        *("_source", "_block", "_place", "line"),
+        begun.alias("_begun"),
+        F.lead(F.lit(True)).over(of_file).isNull().alias("_ends_file"),
+    )
+    numbered = marked.withColumns(
+        {
+            "_event": F.count("_begun").over(so_far),
+            "_what": F.last("_begun", ignorenulls=True).over(so_far),
+        }
+    )
+    in_event = Window.partitionBy("_source", "_event").orderBy("_block", "_place")
+    kept = (
+        numbered.where(F.col("_begun").isNotNull() | (F.col("_what") != _OTHER))
+        .withColumn("_nth", F.row_number().over(in_event))
+        .where(F.col("_nth") <= MOST_LINES)
+    )
+    wanted = F.when(F.col("_what") != _OTHER, F.struct("_nth", F.col("line").cast("string").alias("text")))
+    in_order = F.transform(F.array_sort("_lines"), lambda one: one["text"])
+    return (
+        kept.groupBy("_source", "_event", "_what")
+        .agg(F.collect_list(wanted).alias("_lines"), F.max("_ends_file").alias("_ends_file"))
+        .withColumn("_texts", in_order)
+        .select(
+            *("_source", "_event", "_what", "_ends_file"),
+            F.when(F.col("_what") != _OTHER, F.array_join("_texts", "\n")).alias("_text"),
+            F.when(F.col("_what") != _OTHER, F.array_join(F.slice("_texts", 1, 2), "\n")).alias("_opening"),
+        )
+    )
+
+
+def _paired(told: DataFrame) -> DataFrame:
+    """Return one row per failure: the end of a write joins the event that names its records."""
+    is_other = F.col("_what") == _OTHER
+    names_group = F.coalesce((F.col("_what") == _END) & F.col("_text").contains(_NAMES_GROUP), F.lit(False))
+    in_turn = Window.partitionBy("_source", "_lane").orderBy("_event")
+    lanes = told.withColumn("_lane", F.when(is_other, 0).when(names_group, 1).otherwise(2))
+    ends_former = (F.col("_lane") == 2) & (F.col("_what") == _END) & (F.lag("_what").over(in_turn) == _WRITE)
+    joined = lanes.withColumn("_first", F.when(ends_former, F.lag("_event").over(in_turn)).otherwise(F.col("_event")))
+    in_order = F.transform(F.array_sort("_texts"), lambda one: one["_text"])
+    return (
+        joined.groupBy("_source", "_first")
+        .agg(
+            F.collect_list(F.when(~is_other, F.struct("_event", "_text"))).alias("_texts"),
+            F.min_by("_opening", "_event").alias("_opening"),
+            F.max(is_other).alias("_is_other"),
+            (F.max("_ends_file") | (F.max("_what") == _WRITE)).alias("_is_partial"),
+        )
+        .select(
+            "_source",
+            F.col("_first").alias("_event"),
+            F.when(~F.col("_is_other"), F.array_join(in_order, "\n")).alias("_text"),
+            "_opening",
+            "_is_other",
+            "_is_partial",
+        )
+    )

@@ -1,0 +1,76 @@
+"""Lines -> JSON objects: a feed of JSON lines, kept as it came, read strictly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pipelines.plan import computed_once
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from pipelines.settings import Settings
+
+_STRICT = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": "misread",
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+    "maxStringLen": str(2**31 - 1),
+}
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+def text(line: Column) -> Column:
+    """Return a line (binary) as text, without a byte order mark."""
+    decoded = line.cast("string")
+    return F.when(decoded.startswith(_BYTE_ORDER_MARK), F.substring(decoded, 2, 1 << 30)).otherwise(decoded)
+
+
+def parsed(json: Column, record: str) -> Column:
+    """Return JSON text as ``struct<line: array<record>, misread: string>``, the object as the first of two elements.
+
+    ``misread`` is not null where something in it is not of its type, or not JSON. Fields that the type does not name
+    are passed over; text behind the object is not: the array then is not of two elements.
+    """
+    wrapped = F.concat(F.lit('{"line":['), json, F.lit(",null]}"))
+    return F.from_json(wrapped, f"line array<{record}>, misread string", _STRICT)
+
+
+def error(line: Column) -> Column:
+    """Return why a line (binary) is no JSON object; null where it is one."""
+    json = text(line)
+    return (
+        F.when(~F.is_valid_utf8(json), "the line is not UTF-8")
+        .when(~F.ltrim(json).startswith("{"), "the line is not a JSON object")
+        .when(F.try_parse_json(json).isNull(), "the line is not valid JSON")
+    )
+
+
+def landed(lines: DataFrame, settings: Settings, bronze_id: Column) -> DataFrame:
+    """Return the columns of a bronze table of JSON lines, without those that the run adds."""
+    return lines.select(
+        "_source",
+        bronze_id.alias("_bronze_id"),
+        F.lit(settings.cluster).alias("cluster"),
+        "line",
+        F.coalesce(F.col("damage"), error(F.col("line"))).alias("error"),
+    )
+
+
+def objects(bronze: DataFrame, record: str) -> DataFrame:
+    """Return bronze rows with their object as ``_object``, of the struct type given, null where it cannot be read.
+
+    ``line_error`` is bronze's error, or says that a field is not of its type.
+    """
+    json = F.when(F.col("error").isNull(), text(F.col("line")))
+    read = bronze.withColumn("_read", computed_once(parsed(json, record)))
+    misread = F.col("_read.misread").isNotNull() | (F.size("_read.line") != 2) | F.col("_read.line").isNull()
+    line_error = F.coalesce(F.col("error"), F.when(misread, "a field of the object is not of its type"))
+    return (
+        read.withColumn("line_error", line_error)
+        .withColumn("_object", F.when(F.col("line_error").isNull(), F.get("_read.line", F.lit(0))))
+        .drop("_read", "error")
+    )

@@ -1,0 +1,477 @@
+"""Log segments -> record batches: what the header of each says, and control records; no payload, in bounded memory.
+
+A segment, ``<topic>-<partition>/<base offset>.log``, is batch behind batch. Batches of magic 2 have a header that says
+all (KIP-98); before, a message is a batch of its own, and a compressed message is one of those that its value holds.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import struct
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from crc32c import crc32c
+
+from pipelines.sources import landing, message_sets
+from pipelines.sources.landing import LandedFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NOT_A_SEGMENT = "not_a_segment"
+IMPLAUSIBLE_SIZE = "implausible_size"
+UNKNOWN_MAGIC = "unknown_magic"
+WRONG_CRC = "wrong_crc"
+MALFORMED = "malformed"
+OUT_OF_ORDER = "out_of_order"
+TORN_BATCH = "torn_batch"
+ZERO_FILLED = "zero_filled"
+ERRORS = (
+    *(NOT_A_SEGMENT, IMPLAUSIBLE_SIZE, UNKNOWN_MAGIC, WRONG_CRC),
+    *(MALFORMED, OUT_OF_ORDER, TORN_BATCH, ZERO_FILLED),
+)
+# How a segment may end while its broker still writes to it: a copy of it is incomplete then, not wrong.
+OPEN_ENDS = (TORN_BATCH, ZERO_FILLED)
+
+# What lies beside segments in a broker's own directories.
+COMPANIONS = (
+    *(".index", ".timeindex", ".txnindex", ".snapshot", ".deleted", ".cleaned", ".swap"),
+    *("leader-epoch-checkpoint", "partition.metadata"),
+)
+
+SCHEMA = """
+  _source string, topic string, partition int, position bigint, size_in_bytes bigint, unread_bytes bigint,
+  header binary, error string, base_offset bigint, last_offset bigint, magic int, attributes int, crc bigint,
+  crc_ok boolean, compression string, timestamp_type string, base_timestamp bigint, max_timestamp bigint,
+  is_transactional boolean, is_control boolean, has_delete_horizon boolean, producer_id bigint, producer_epoch int,
+  base_sequence int, last_sequence int, partition_leader_epoch int, record_count int, control_key binary,
+  control_type string, coordinator_epoch int
+"""
+
+_BLOCK = 1 << 20
+_MOST_TASKS = 1_000
+_MOST_OF_A_CONTROL_RECORD = 4096
+_INT32_MOST = 2**31 - 1
+_INT64_MOST = 2**63 - 1
+
+_NAME = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})/([0-9]{1,20})\.log")
+
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_CREATE_TIME, _LOG_APPEND_TIME, _NO_TIME = "CreateTime", "LogAppendTime", "NoTimestampType"
+_IS_APPEND_TIME, _IS_TRANSACTIONAL, _IS_CONTROL, _HAS_DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
+_MARKERS = {0: "ABORT", 1: "COMMIT"}
+
+# Base offset, length of what follows it, leader epoch (magic 2) or checksum, magic: at the same place in all formats.
+_PREFIX = struct.Struct(">qiib")
+_LENGTH_ENDS = 12
+_V0 = struct.Struct(">qiIbB")
+_V1 = struct.Struct(">qiIbBq")
+_V2 = struct.Struct(">qiibIHiqqqhii")
+_V0_CHECKED_FROM, _V2_CHECKED_FROM = 16, 21
+_HEADERS = {0: _V0, 1: _V1, 2: _V2}
+_LEAST_LENGTHS = {0: message_sets.LEAST_LENGTH, 1: 22, 2: _V2.size - _LENGTH_ENDS}
+_CONTROL_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+
+
+class Batch(NamedTuple):
+    """A record batch, or what stands where one should; the columns of ``SCHEMA`` behind the partition.
+
+    ``position`` and ``size_in_bytes`` are bytes of the segment. Where ``unread_bytes`` is not null reading ended here,
+    and so many bytes from ``position`` on are not understood. ``error`` is one of ``ERRORS``; what such a row says
+    otherwise is as it stands, not to be relied on. Timestamps are epoch ms, -1 for none; with ``has_delete_horizon``
+    ``base_timestamp`` is the horizon. Producer id, epoch and sequence are -1 for none.
+    """
+
+    position: int
+    size_in_bytes: int | None = None
+    unread_bytes: int | None = None
+    header: bytes | None = None
+    error: str | None = None
+    base_offset: int | None = None
+    last_offset: int | None = None
+    magic: int | None = None
+    attributes: int | None = None
+    crc: int | None = None
+    crc_ok: bool | None = None
+    compression: str | None = None
+    timestamp_type: str | None = None
+    base_timestamp: int | None = None
+    max_timestamp: int | None = None
+    is_transactional: bool | None = None
+    is_control: bool | None = None
+    has_delete_horizon: bool | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    base_sequence: int | None = None
+    last_sequence: int | None = None
+    partition_leader_epoch: int | None = None
+    record_count: int | None = None
+    control_key: bytes | None = None
+    control_type: str | None = None
+    coordinator_epoch: int | None = None
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A landed file by its name, ``<topic>-<partition>/<base offset>.log``."""
+
+    source: str
+    topic: str
+    partition: int
+    base_offset: int
+
+    @classmethod
+    def of(cls, source: str) -> Segment | None:
+        """Return what a name says; None where it is no segment's."""
+        named = _NAME.fullmatch(source)
+        if named is None:
+            return None
+        segment = cls(source, named[1], int(named[2]), int(named[3]))
+        legal = segment.partition <= _INT32_MOST and segment.base_offset <= _INT64_MOST
+        return segment if legal and segment.topic not in (".", "..") else None
+
+
+def unread(directory: Path, read: Mapping[str, LandedFile]) -> dict[str, LandedFile]:
+    """Return, by source, the files that are new, or changed since they were read.
+
+    The segment before a new one is read again: an end that was open while it was the newest is wrong from now on.
+    """
+    listed = {name: file for name, file in landing.listing(directory).items() if not name.endswith(COMPANIONS)}
+    found = {source for source, file in listed.items() if read.get(source) != file}
+    for segments in _by_partition(listed).values():
+        found |= {before.source for before, after in pairwise(segments) if after.source not in read}
+    return {source: listed[source] for source in sorted(found)}
+
+
+def read(spark: SparkSession, directory: Path, files: Sequence[LandedFile]) -> DataFrame:
+    """Return ``SCHEMA``: a row per batch, and per place where none can be read; a file is one task's work.
+
+    What is incomplete at the end of a partition's newest segment is left out: the file is read again when it grows.
+    Executors need this package and the directory. They send rows as they decode them, whatever the file's size.
+    """
+    newest = {segments[-1].source for segments in _by_partition(landing.listing(directory)).values()}
+    root = os.path.realpath(directory)
+    work = [
+        Work(Segment.of(file.source), file, landing.path_of(root, file.source), file.source in newest)
+        for file in sorted(files, key=lambda file: file.size, reverse=True)
+    ]
+    decoded = spark.sparkContext.parallelize(work, max(1, min(len(work), _MOST_TASKS))).flatMap(rows)
+    return spark.createDataFrame(decoded, SCHEMA, verifySchema=False)
+
+
+def batches(stream: BinaryIO, size: int, base_offset: int = 0) -> Iterator[Batch]:
+    """Yield the batches of a segment, given as a seekable stream that is read up to ``size``, in order of position.
+
+    Behind a batch with a wrong checksum reading goes on where its size says. Behind one of an unknown magic too, if a
+    sound batch stands there. Nothing is searched for, as a record's value may hold whatever looks like a batch; so a
+    size that cannot be ends the segment. So does a stream that turns out to be shorter, which has changed meanwhile.
+    """
+    window = _Window(stream, size)
+    position, next_offset = 0, base_offset
+    while position < size:
+        try:
+            batch = _batch_at(window, position)
+            ends = batch.error in (IMPLAUSIBLE_SIZE, *OPEN_ENDS) or (
+                batch.error == UNKNOWN_MAGIC and not _can_pass(window, batch, next_offset)
+            )
+        except _Shorter:
+            return
+        if ends:
+            yield batch._replace(unread_bytes=size - position)
+            return
+        if batch.error is None and batch.base_offset is not None and batch.last_offset is not None:
+            in_order, next_offset = batch.base_offset >= next_offset, batch.last_offset + 1
+            batch = batch if in_order else batch._replace(error=OUT_OF_ORDER)
+        yield batch
+        position = _end(batch)
+
+
+class Work(NamedTuple):
+    """A file to be decoded, by its path; without a segment its name is none's."""
+
+    segment: Segment | None
+    file: LandedFile
+    path: str
+    is_newest: bool
+
+
+def rows(work: Work) -> Iterator[tuple[Any, ...]]:
+    """Yield a file's rows of ``SCHEMA``, without an open end of a partition's newest segment."""
+    segment, file = work.segment, work.file
+    if segment is None:
+        yield (file.source, None, None, *Batch(position=0, unread_bytes=file.size, error=NOT_A_SEGMENT))
+        return
+    with open(work.path, "rb") as stream:
+        for batch in batches(stream, file.size, segment.base_offset):
+            if not (work.is_newest and batch.error in OPEN_ENDS):
+                yield (file.source, segment.topic, segment.partition, *batch)
+
+
+def _by_partition(sources: Collection[str]) -> dict[tuple[str, int], list[Segment]]:
+    """Return the segments among files by topic and partition, in order of base offset."""
+    found: dict[tuple[str, int], list[Segment]] = {}
+    for segment in filter(None, map(Segment.of, sources)):
+        found.setdefault((segment.topic, segment.partition), []).append(segment)
+    return {of: sorted(segments, key=lambda segment: segment.base_offset) for of, segments in found.items()}
+
+
+class _Shorter(Exception):
+    """The stream ends before its size says."""
+
+
+class _Window:
+    """A stream through one block of it."""
+
+    def __init__(self, stream: BinaryIO, size: int) -> None:
+        self.size = size
+        self._stream = stream
+        self._block = memoryview(b"")
+        self._begins = 0
+
+    def at(self, position: int, count: int) -> memoryview:
+        """Return the bytes from a position on, at most a block of them; fewer where the stream ends."""
+        count = min(count, _BLOCK, self.size - position)
+        offset = position - self._begins
+        if not 0 <= offset <= len(self._block) - count:
+            self._stream.seek(position)
+            self._block = memoryview(self._stream.read(min(_BLOCK, self.size - position)))
+            self._begins, offset = position, 0
+            if len(self._block) < count:
+                raise _Shorter
+        return self._block[offset : offset + count]
+
+    def pieces(self, begin: int, end: int) -> Iterator[memoryview]:
+        """Yield the bytes of a range, first what the block holds of them."""
+        while begin < end:
+            held = self._begins + len(self._block) - begin
+            piece = self.at(begin, min(held, end - begin) if held > 0 else end - begin)
+            yield piece
+            begin += len(piece)
+
+    def is_zero_from(self, position: int) -> bool:
+        """Tell whether the rest of the stream is nothing but zeros."""
+        return all(bytes(piece) == bytes(len(piece)) for piece in self.pieces(position, self.size))
+
+
+class _Section(io.RawIOBase):
+    """A range of a window, as a file."""
+
+    def __init__(self, window: _Window, begin: int, end: int) -> None:
+        super().__init__()
+        self._window, self._at, self._end = window, begin, end
+
+    def readable(self) -> bool:
+        """Tell that it is for reading."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer as far as the range goes."""
+        piece = self._window.at(self._at, min(len(buffer), self._end - self._at))
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+
+def _batch_at(window: _Window, position: int) -> Batch:
+    head = bytes(window.at(position, _V2.size))
+    if len(head) < _PREFIX.size:
+        return Batch(position, header=head, error=TORN_BATCH)
+    base_offset, length, _, magic = _PREFIX.unpack_from(head)
+    size = _LENGTH_ENDS + length
+    is_plausible = length >= _LEAST_LENGTHS.get(magic, message_sets.LEAST_LENGTH)
+    if magic in _HEADERS and is_plausible and position + size <= window.size:
+        read = _batch_v2 if magic == 2 else _message
+        return read(window, position, size, head)
+    found = Batch(position, size, header=head[: _HEADERS.get(magic, _PREFIX).size], magic=magic)
+    if length == 0 and window.is_zero_from(position):
+        return found._replace(error=ZERO_FILLED)
+    if magic not in _HEADERS and is_plausible:
+        return found._replace(error=UNKNOWN_MAGIC, base_offset=base_offset)
+    # Positions in a segment are int32: no broker will ever write the rest of one that goes beyond.
+    if not is_plausible or position + size > _INT32_MOST:
+        return found._replace(error=IMPLAUSIBLE_SIZE)
+    return found._replace(error=TORN_BATCH, base_offset=base_offset)
+
+
+def _can_pass(window: _Window, unknown: Batch, next_offset: int) -> bool:
+    """Tell whether a sound batch, or the end, stands where one of an unknown magic ends."""
+    end, base_offset = _end(unknown), unknown.base_offset
+    if base_offset is None or base_offset < next_offset or end > window.size:
+        return False
+    if end == window.size:
+        return True
+    following = _batch_at(window, end)
+    return following.error is None and following.base_offset is not None and following.base_offset > base_offset
+
+
+def _end(batch: Batch) -> int:
+    assert batch.size_in_bytes is not None
+    return batch.position + batch.size_in_bytes
+
+
+def _checksum(window: _Window, begin: int, end: int, algorithm: Callable[[memoryview, int], int]) -> int:
+    checksum = 0
+    for piece in window.pieces(begin, end):
+        checksum = algorithm(piece, checksum)
+    return checksum
+
+
+def _batch_v2(window: _Window, position: int, size: int, head: bytes) -> Batch:
+    base_offset, _, leader_epoch, _, crc, attributes, last_delta, *rest = _V2.unpack(head)
+    base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count = rest
+    codec, last_offset = attributes & 0x07, base_offset + last_delta
+    crc_ok = _checksum(window, position + _V2_CHECKED_FROM, position + size, crc32c) == crc
+    is_control = bool(attributes & _IS_CONTROL)
+    consistent = (
+        base_offset >= 0
+        and last_delta >= 0
+        and last_offset <= _INT64_MOST
+        and 0 <= record_count <= last_delta + 1
+        and codec < len(_CODECS)
+    )
+    batch = Batch(
+        position,
+        size,
+        header=head,
+        error=None if crc_ok and consistent else MALFORMED if crc_ok else WRONG_CRC,
+        base_offset=base_offset,
+        last_offset=last_offset if last_offset <= _INT64_MOST else None,
+        magic=2,
+        attributes=attributes,
+        crc=crc,
+        crc_ok=crc_ok,
+        compression=_CODECS[codec] if codec < len(_CODECS) else None,
+        timestamp_type=_LOG_APPEND_TIME if attributes & _IS_APPEND_TIME else _CREATE_TIME,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        is_transactional=bool(attributes & _IS_TRANSACTIONAL),
+        is_control=is_control,
+        has_delete_horizon=bool(attributes & _HAS_DELETE_HORIZON),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        # Sequences go from the greatest int32 on to 0.
+        last_sequence=-1 if base_sequence < 0 else (base_sequence + last_delta) & _INT32_MOST,
+        partition_leader_epoch=leader_epoch,
+        record_count=record_count,
+    )
+    return _with_control(window, batch) if is_control and record_count and batch.error is None else batch
+
+
+def _with_control(window: _Window, batch: Batch) -> Batch:
+    """Add what the first record of a control batch says; brokers write one, uncompressed."""
+    begin = batch.position + _V2.size
+    key, value = _key_and_value(bytes(window.at(begin, min(_end(batch) - begin, _MOST_OF_A_CONTROL_RECORD))))
+    if batch.compression != "none" or key is None or len(key) < _CONTROL_KEY.size:
+        return batch._replace(error=MALFORMED)
+    _, number = _CONTROL_KEY.unpack_from(key)
+    is_marker = number in _MARKERS and value and len(value) >= _MARKER_VALUE.size
+    return batch._replace(
+        control_key=key,
+        control_type=_MARKERS.get(number, str(number)),
+        coordinator_epoch=_MARKER_VALUE.unpack_from(value or b"")[1] if is_marker else None,
+    )
+
+
+def _key_and_value(record: bytes) -> tuple[bytes | None, bytes | None]:
+    """Return key and value of the record that the bytes begin with; None where absent, or not within these bytes."""
+    at = 0
+    found: list[bytes | None] = []
+    try:
+        _, at = _varint(record, at)  # the record's length
+        _, at = _varint(record, at + 1)  # behind its attributes, the timestamp's delta
+        _, at = _varint(record, at)  # the offset's
+        for _ in range(2):
+            length, at = _varint(record, at)
+            end = at + max(length, 0)
+            found.append(record[at:end] if length >= 0 and end <= len(record) else None)
+            at = end
+    except IndexError:
+        found += [None, None]
+    return found[0], found[1]
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the zigzag-encoded number at a place, and the place behind it; raises IndexError where it does not end."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+
+
+def _message(window: _Window, position: int, size: int, head: bytes) -> Batch:
+    """Read a message of magic 0 or 1, alone or of messages: then only its value tells the first one's offset."""
+    offset, _, crc, magic, attributes = _V0.unpack_from(head)
+    timestamp, timestamp_type = -1, _NO_TIME
+    if magic == 1:
+        timestamp = _V1.unpack_from(head)[-1]
+        timestamp_type = _LOG_APPEND_TIME if attributes & _IS_APPEND_TIME else _CREATE_TIME
+    codec = attributes & 0x07
+    crc_ok = _checksum(window, position + _V0_CHECKED_FROM, position + size, zlib.crc32) == crc
+    batch = Batch(
+        position,
+        size,
+        header=head[: _HEADERS[magic].size],
+        error=None if crc_ok and offset >= 0 else MALFORMED if crc_ok else WRONG_CRC,
+        base_offset=offset if codec == 0 else None,
+        last_offset=offset,
+        magic=magic,
+        attributes=attributes,
+        crc=crc,
+        crc_ok=crc_ok,
+        compression=_CODECS[codec] if codec < len(_CODECS) else None,
+        timestamp_type=timestamp_type,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        is_transactional=False,
+        is_control=False,
+        has_delete_horizon=False,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        last_sequence=-1,
+        partition_leader_epoch=-1,
+        record_count=1 if codec == 0 else None,
+    )
+    return batch if codec == 0 or batch.error else _with_messages(window, batch)
+
+
+def _with_messages(window: _Window, batch: Batch) -> Batch:
+    """Add what the messages in a compressed one say: with magic 1 their offsets count up to the outer one's."""
+    assert batch.last_offset is not None
+    malformed = batch._replace(error=MALFORMED)
+    begin, end = batch.position + (_V0 if batch.magic == 0 else _V1).size, _end(batch)
+    begin += 8 + max(_int32(window, begin), 0)
+    if begin > end or begin + _int32(window, begin - 4) != end:
+        return malformed
+    try:
+        inner = message_sets.messages(batch.compression or "", io.BufferedReader(_Section(window, begin, end), _BLOCK))
+    except message_sets.Unreadable:
+        return malformed
+    base_offset = inner.first_offset
+    if batch.magic == 1:
+        base_offset += batch.last_offset - inner.last_offset
+    if base_offset < 0 or inner.record_count > batch.last_offset - base_offset + 1:
+        return malformed
+    is_create_time = batch.timestamp_type == _CREATE_TIME
+    return batch._replace(
+        base_offset=base_offset,
+        base_timestamp=inner.first_timestamp if is_create_time else batch.base_timestamp,
+        record_count=inner.record_count,
+    )
+
+
+def _int32(window: _Window, position: int) -> int:
+    return int.from_bytes(window.at(position, 4), "big", signed=True)

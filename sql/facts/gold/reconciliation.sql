@@ -1,0 +1,14 @@
+-- Purpose: facts that must be 0 before gold.reconciliation is written; they break its gate.
+-- Grain: one row, one column a fact.
+-- Parameters: {dead_letters}, {dlq_gaps}, {dlq_write_failures} rows of these silver tables in the hours that are
+-- refreshed; {fresh} the new rows; {message_ledger}.
+SELECT
+  (SELECT count_if(is_accepted AND is_control_marker) FROM {dead_letters})
+    - (SELECT coalesce(sum(control_marker_count), 0) FROM {fresh}) AS `control_marker_count.difference`,
+  (SELECT coalesce(sum(offset_count), 0) FROM {dlq_gaps}) - (SELECT coalesce(sum(dlq_gap_count), 0) FROM {fresh})
+    AS `dlq_gap_count.difference`,
+  (SELECT count(*) FROM {dlq_write_failures}) - (SELECT coalesce(sum(dlq_write_failure_count), 0) FROM {fresh})
+    AS `dlq_write_failure_count.difference`,
+  (SELECT count(*) FROM (
+    SELECT 1 FROM {fresh} GROUP BY cluster, hour, topic, consumer_group HAVING count(*) > 1
+  )) AS `grain.repeated`

@@ -1,0 +1,146 @@
+-- Purpose: what became of each produced message: acknowledged, committed or aborted, dead-lettered, lost.
+-- Grain: cluster, topic, partition, offset where it is known, else acknowledgement_id.
+-- Parameters: {acknowledgements}, {dead_letters}, {dlq_roots}, {transactions}, {log_ranges}, rows of these silver
+-- tables, complete for each slice that is in them.
+-- Lost is what was acknowledged and is absent as landed segments of its partition prove, unless the log is compacted.
+-- A trace id never merges rows: one trace spans many messages.
+WITH acknowledged AS (
+  SELECT
+    cluster,
+    slice,
+    topic,
+    partition,
+    offset,
+    IF(offset >= 0, '', _bronze_id) AS acknowledgement_id,
+    count(*) AS acknowledgement_count,
+    min(struct(
+      acknowledged_at IS NULL AS untimed, acknowledged_at, _bronze_id, outcome, `timestamp` AS produced_at, client_id,
+      trace_id, error, error_class
+    )) AS told,
+    bool_or(log_is_compacted) AS log_is_compacted
+  FROM {acknowledgements}
+  GROUP BY cluster, slice, topic, partition, offset, IF(offset >= 0, '', _bronze_id)
+),
+letters AS (
+  SELECT
+    *,
+    row_number() OVER (
+      PARTITION BY cluster, original_topic, original_partition, original_offset, consumer_group
+      ORDER BY routed_at, dlq_topic, dlq_partition, dlq_offset, dlq_topic_id
+    ) AS times
+  FROM {dead_letters}
+  WHERE counts
+),
+dead_lettered AS (
+  SELECT
+    cluster,
+    source_slice AS slice,
+    original_topic AS topic,
+    original_partition AS partition,
+    original_offset AS offset,
+    '' AS acknowledgement_id,
+    count(*) AS dead_lettered_count,
+    count_if(times > 1) AS dead_lettered_again_count,
+    min(routed_at) AS first_dead_lettered_at,
+    array_sort(collect_list(struct(
+      routed_at, dlq_topic, dlq_partition, dlq_offset, consumer_group, disposition, delivery_count,
+      CAST(times AS INT) AS times
+    ))) AS letters
+  FROM letters
+  GROUP BY cluster, source_slice, original_topic, original_partition, original_offset
+),
+messages AS (
+  SELECT *, offset div 256 AS stretch
+  FROM acknowledged
+  FULL JOIN dead_lettered USING (cluster, slice, topic, partition, offset, acknowledgement_id)
+),
+spans AS (
+  SELECT
+    cluster, topic, partition, span.first_offset AS first_offset, span.last_offset AS last_offset, state AS kind,
+    producer_id, producer_epoch
+  FROM {transactions} LATERAL VIEW explode(ranges) AS span
+  UNION ALL
+  SELECT
+    cluster, topic, partition, first_offset, last_offset,
+    CASE WHEN is_present THEN 'PRESENT' WHEN is_compacted THEN 'COMPACTED' ELSE 'ABSENT' END AS kind,
+    CAST(NULL AS BIGINT) AS producer_id, CAST(NULL AS INT) AS producer_epoch
+  FROM {log_ranges}
+),
+stretches AS (
+  SELECT
+    cluster,
+    topic,
+    partition,
+    stretch,
+    array_sort(collect_list(struct(kind, first_offset, last_offset, producer_id, producer_epoch))) AS spans
+  FROM spans LATERAL VIEW explode(sequence(first_offset div 256, last_offset div 256)) AS stretch
+  GROUP BY cluster, topic, partition, stretch
+),
+placed AS (
+  SELECT
+    messages.*,
+    filter(spans, span -> offset BETWEEN span.first_offset AND span.last_offset) AS here
+  FROM messages
+  LEFT JOIN stretches
+    ON stretches.cluster = messages.cluster
+      AND stretches.topic = messages.topic
+      AND stretches.partition = messages.partition
+      AND stretches.stretch = messages.stretch
+),
+known AS (
+  SELECT
+    *,
+    coalesce(told.outcome = 'ACKNOWLEDGED', false) AS acknowledged,
+    get(filter(here, span -> span.kind IN ('COMMITTED', 'ABORTED', 'OPEN')), 0) AS wrote,
+    CASE
+      WHEN exists(here, span -> span.kind = 'PRESENT') THEN true
+      WHEN exists(here, span -> span.kind IN ('ABSENT', 'COMPACTED')) THEN false
+    END AS in_log,
+    coalesce(exists(here, span -> span.kind = 'ABSENT'), false) AND NOT coalesce(log_is_compacted, false) AS is_missing
+  FROM placed
+),
+rooted AS (
+  SELECT known.*, roots.root_topic, roots.root_partition, roots.root_offset, roots.hop_count, roots.topic AS hop_topic
+  FROM known
+  LEFT JOIN {dlq_roots} AS roots
+    ON roots.cluster = known.cluster
+      AND roots.topic = known.topic
+      AND roots.partition = known.partition
+      AND roots.offset = known.offset
+)
+SELECT
+  cluster,
+  slice,
+  topic,
+  nullif(partition, -1) AS partition,
+  nullif(offset, -1) AS offset,
+  nullif(acknowledgement_id, '') AS acknowledgement_id,
+  CASE
+    WHEN acknowledged AND is_missing AND NOT coalesce(in_log, false) THEN 'LOST'
+    WHEN wrote.kind = 'ABORTED' THEN 'ABORTED'
+    WHEN dead_lettered_count > 0 THEN 'DEAD_LETTERED'
+    WHEN told.outcome = 'FAILED' THEN 'FAILED'
+    WHEN acknowledged THEN 'ACKNOWLEDGED'
+    ELSE 'UNKNOWN'
+  END AS outcome,
+  acknowledged,
+  coalesce(acknowledgement_count, 0) AS acknowledgement_count,
+  told.acknowledged_at AS acknowledged_at,
+  told.produced_at AS produced_at,
+  told.client_id AS client_id,
+  told.trace_id AS trace_id,
+  told.error AS error,
+  told.error_class AS error_class,
+  wrote.kind AS transaction_state,
+  wrote.producer_id AS producer_id,
+  wrote.producer_epoch AS producer_epoch,
+  in_log,
+  coalesce(dead_lettered_count, 0) AS dead_lettered_count,
+  coalesce(dead_lettered_again_count, 0) AS dead_lettered_again_count,
+  first_dead_lettered_at,
+  coalesce(letters, array()) AS dead_letters,
+  CASE WHEN hop_topic IS NOT NULL THEN root_topic WHEN offset >= 0 THEN topic END AS root_topic,
+  CASE WHEN hop_topic IS NOT NULL THEN root_partition WHEN offset >= 0 THEN partition END AS root_partition,
+  CASE WHEN hop_topic IS NOT NULL THEN root_offset WHEN offset >= 0 THEN offset END AS root_offset,
+  IF(hop_topic IS NULL, 0, hop_count) AS hop_count
+FROM rooted

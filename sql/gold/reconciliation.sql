@@ -1,0 +1,153 @@
+-- Purpose: what was sent and what was dead-lettered, hour by hour, and what of it does not add up.
+-- Grain: cluster, hour (UTC), topic, consumer_group; null is a value of its own.
+-- Parameters: {message_ledger}, {dead_letters}, {dlq_gaps}, {dlq_write_failures}, rows of gold.message_ledger and of
+-- the silver tables, complete for each hour that is in them.
+-- Messages count in the hour when they were acknowledged, for no group; dead letters in the hour when they were
+-- routed, for the topic that they come from; what is found in a DLQ topic itself, for that topic and no group.
+WITH sent AS (
+  SELECT
+    cluster,
+    date_trunc('HOUR', coalesce(acknowledged_at, produced_at)) AS hour,
+    topic,
+    CAST(NULL AS STRING) AS consumer_group,
+    array(
+      struct('acknowledged' AS what, count_if(acknowledged) AS amount),
+      struct('failed' AS what, count_if(outcome = 'FAILED') AS amount),
+      struct('unknown' AS what, count_if(outcome = 'UNKNOWN') AS amount),
+      struct('aborted' AS what, count_if(acknowledged AND transaction_state = 'ABORTED') AS amount),
+      struct('open' AS what, count_if(acknowledged AND transaction_state = 'OPEN') AS amount),
+      struct('lost' AS what, count_if(outcome = 'LOST') AS amount)
+    ) AS counts
+  FROM {message_ledger}
+  WHERE acknowledgement_count > 0
+  GROUP BY cluster, date_trunc('HOUR', coalesce(acknowledged_at, produced_at)), topic
+),
+letters AS (
+  SELECT cluster, topic, acknowledged, transaction_state, hop_count, letter
+  FROM {message_ledger} LATERAL VIEW explode(dead_letters) AS letter
+),
+dead_lettered AS (
+  SELECT
+    cluster,
+    date_trunc('HOUR', letter.routed_at) AS hour,
+    topic,
+    letter.consumer_group AS consumer_group,
+    array(
+      struct('dead_lettered' AS what, count(*) AS amount),
+      struct('client_rejected' AS what, count_if(letter.disposition = 'CLIENT_REJECTED') AS amount),
+      struct('max_attempts' AS what, count_if(letter.disposition = 'MAX_DELIVERY_ATTEMPTS_REACHED') AS amount),
+      struct('circuit_breaker' AS what, count_if(letter.disposition = 'CIRCUIT_BREAKER_ARCHIVED') AS amount),
+      struct('coordinator' AS what, count_if(letter.disposition = 'COORDINATOR_INITIATED') AS amount),
+      struct('no_disposition' AS what, count_if(letter.disposition IS NULL) AS amount),
+      struct('again' AS what, count_if(letter.times > 1) AS amount),
+      struct('dead_lettered_aborted' AS what, count_if(transaction_state = 'ABORTED') AS amount),
+      struct('unacknowledged' AS what, count_if(NOT acknowledged AND hop_count = 0 AND letter.times = 1) AS amount)
+    ) AS counts
+  FROM letters
+  GROUP BY cluster, date_trunc('HOUR', letter.routed_at), topic, letter.consumer_group
+),
+markers AS (
+  SELECT
+    cluster,
+    date_trunc('HOUR', coalesce(routed_at, dlq_timestamp)) AS hour,
+    original_topic AS topic,
+    consumer_group,
+    array(struct('control_marker' AS what, count(*) AS amount)) AS counts
+  FROM {dead_letters}
+  WHERE is_accepted AND is_control_marker
+  GROUP BY cluster, date_trunc('HOUR', coalesce(routed_at, dlq_timestamp)), original_topic, consumer_group
+),
+dlq_findings AS (
+  SELECT
+    cluster,
+    date_trunc('HOUR', coalesce(routed_at, dlq_timestamp)) AS hour,
+    dlq_topic AS topic,
+    CAST(NULL AS STRING) AS consumer_group,
+    array(
+      struct('aborted_seen' AS what, count_if(write_state = 'ABORTED') AS amount),
+      struct('without_headers' AS what, count_if(write_state = 'COMMITTED' AND lacks_mandatory_headers) AS amount)
+    ) AS counts
+  FROM {dead_letters}
+  WHERE NOT is_control_marker AND (write_state = 'ABORTED' OR (write_state = 'COMMITTED' AND lacks_mandatory_headers))
+  GROUP BY cluster, date_trunc('HOUR', coalesce(routed_at, dlq_timestamp)), dlq_topic
+),
+gaps AS (
+  SELECT
+    cluster,
+    date_trunc('HOUR', found_at) AS hour,
+    dlq_topic AS topic,
+    CAST(NULL AS STRING) AS consumer_group,
+    array(
+      struct('gap' AS what, sum(offset_count) AS amount),
+      struct('gap_marker' AS what, sum(marker_count) AS amount),
+      struct('gap_aborted' AS what, sum(aborted_count) AS amount),
+      struct('gap_compacted' AS what, sum(compacted_count) AS amount),
+      struct('gap_unexplained' AS what, sum(unexplained_count) AS amount)
+    ) AS counts
+  FROM {dlq_gaps}
+  GROUP BY cluster, date_trunc('HOUR', found_at), dlq_topic
+),
+failures AS (
+  SELECT
+    cluster,
+    date_trunc('HOUR', failed_at) AS hour,
+    original_topic AS topic,
+    consumer_group,
+    array(
+      struct('write_failure' AS what, count(*) AS amount),
+      struct('write_failure_offsets' AS what, coalesce(sum(offset_count), 0) AS amount),
+      struct('unattributed' AS what, count_if(NOT is_attributed) AS amount)
+    ) AS counts
+  FROM {dlq_write_failures}
+  GROUP BY cluster, date_trunc('HOUR', failed_at), original_topic, consumer_group
+),
+counted AS (
+  SELECT cluster, hour, topic, consumer_group, counts FROM sent
+  UNION ALL
+  SELECT cluster, hour, topic, consumer_group, counts FROM dead_lettered
+  UNION ALL
+  SELECT cluster, hour, topic, consumer_group, counts FROM markers
+  UNION ALL
+  SELECT cluster, hour, topic, consumer_group, counts FROM dlq_findings
+  UNION ALL
+  SELECT cluster, hour, topic, consumer_group, counts FROM gaps
+  UNION ALL
+  SELECT cluster, hour, topic, consumer_group, counts FROM failures
+),
+facts AS (
+  SELECT cluster, hour, topic, consumer_group, fact.what AS what, fact.amount AS amount
+  FROM counted LATERAL VIEW explode(counts) AS fact
+)
+SELECT
+  cluster,
+  hour,
+  topic,
+  consumer_group,
+  sum(IF(what = 'acknowledged', amount, 0)) AS acknowledged_count,
+  sum(IF(what = 'failed', amount, 0)) AS failed_count,
+  sum(IF(what = 'unknown', amount, 0)) AS unknown_count,
+  sum(IF(what = 'aborted', amount, 0)) AS aborted_count,
+  sum(IF(what = 'open', amount, 0)) AS open_count,
+  sum(IF(what = 'lost', amount, 0)) AS lost_count,
+  sum(IF(what = 'dead_lettered', amount, 0)) AS dead_lettered_count,
+  sum(IF(what = 'client_rejected', amount, 0)) AS client_rejected_count,
+  sum(IF(what = 'max_attempts', amount, 0)) AS max_delivery_attempts_reached_count,
+  sum(IF(what = 'circuit_breaker', amount, 0)) AS circuit_breaker_archived_count,
+  sum(IF(what = 'coordinator', amount, 0)) AS coordinator_initiated_count,
+  sum(IF(what = 'no_disposition', amount, 0)) AS no_disposition_count,
+  sum(IF(what = 'again', amount, 0)) AS dead_lettered_again_count,
+  sum(IF(what = 'dead_lettered_aborted', amount, 0)) AS dead_lettered_aborted_count,
+  sum(IF(what = 'unacknowledged', amount, 0)) AS unacknowledged_count,
+  sum(IF(what = 'control_marker', amount, 0)) AS control_marker_count,
+  sum(IF(what = 'gap', amount, 0)) AS dlq_gap_count,
+  sum(IF(what = 'gap_marker', amount, 0)) AS dlq_gap_marker_count,
+  sum(IF(what = 'gap_aborted', amount, 0)) AS dlq_gap_aborted_count,
+  sum(IF(what = 'gap_compacted', amount, 0)) AS dlq_gap_compacted_count,
+  sum(IF(what = 'gap_unexplained', amount, 0)) AS dlq_gap_unexplained_count,
+  sum(IF(what = 'write_failure', amount, 0)) AS dlq_write_failure_count,
+  sum(IF(what = 'write_failure_offsets', amount, 0)) AS dlq_write_failure_offset_count,
+  sum(IF(what = 'unattributed', amount, 0)) AS dlq_write_failure_unattributed_count,
+  sum(IF(what = 'aborted_seen', amount, 0)) AS aborted_dlq_write_count,
+  sum(IF(what = 'without_headers', amount, 0)) AS committed_without_headers_count
+FROM facts
+GROUP BY cluster, hour, topic, consumer_group

@@ -1,0 +1,21 @@
+-- Purpose: which records were archived although they are in no DLQ, as the write failed? No consumer hears of it.
+-- Usage: afterlog sql --file sql/questions/failed_dlq_writes.sql
+-- Parameters: none.
+SELECT
+  cluster,
+  consumer_group,
+  dlq_topic,
+  error_class,
+  reason,
+  original_topic,
+  original_partition,
+  count(*) AS write_count,
+  sum(offset_count) AS record_count,
+  min(first_offset) AS first_offset,
+  max(last_offset) AS last_offset,
+  count_if(NOT is_attributed) AS unattributed_count,
+  min(failed_at) AS first_failed_at,
+  max(failed_at) AS last_failed_at
+FROM silver.dlq_write_failures
+GROUP BY cluster, consumer_group, dlq_topic, error_class, reason, original_topic, original_partition
+ORDER BY last_failed_at DESC, cluster, consumer_group, original_topic, original_partition

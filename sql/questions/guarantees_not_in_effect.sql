@@ -1,0 +1,17 @@
+-- Purpose: which producers can send duplicates, or would fail, and what is to be told to their owners?
+-- Usage: afterlog sql --file sql/questions/guarantees_not_in_effect.sql
+-- Parameters: none.
+SELECT
+  cluster,
+  verdict,
+  client_id,
+  topic,
+  sentence,
+  requested_mode,
+  effective_mode,
+  observed_mode,
+  observed_by
+FROM gold.delivery_guarantees
+WHERE verdict <> 'OK'
+ORDER BY
+  array_position(array('WOULD_FAIL', 'SILENTLY_OFF', 'DUPLICATES_POSSIBLE'), verdict), cluster, client_id, topic

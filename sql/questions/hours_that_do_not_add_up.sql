@@ -1,0 +1,23 @@
+-- Purpose: in which hours does what was sent not add up with what was dead-lettered and what the logs say?
+-- Usage: afterlog sql --file sql/questions/hours_that_do_not_add_up.sql
+-- Parameters: none.
+SELECT
+  cluster,
+  hour,
+  topic,
+  consumer_group,
+  lost_count,
+  dead_lettered_aborted_count,
+  dead_lettered_again_count,
+  unacknowledged_count,
+  control_marker_count,
+  dlq_gap_unexplained_count,
+  dlq_write_failure_count,
+  dlq_write_failure_unattributed_count,
+  aborted_dlq_write_count,
+  committed_without_headers_count
+FROM gold.reconciliation
+WHERE
+  lost_count + dead_lettered_aborted_count + dead_lettered_again_count + unacknowledged_count + control_marker_count
+    + dlq_gap_unexplained_count + dlq_write_failure_count + aborted_dlq_write_count + committed_without_headers_count > 0
+ORDER BY hour DESC, cluster, topic, consumer_group

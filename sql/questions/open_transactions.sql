@@ -1,0 +1,17 @@
+-- Purpose: which transactions have not ended in what landed? An old one holds back every reader of committed records.
+-- Usage: afterlog sql --file sql/questions/open_transactions.sql [--param now=2026-11-21T03:00:00Z]
+-- Parameters: :now timestamp, which the age is taken to; default the present.
+SELECT
+  cluster,
+  topic,
+  partition,
+  producer_id,
+  producer_epoch,
+  first_offset,
+  last_offset,
+  record_count,
+  last_written_at,
+  timestampdiff(SECOND, last_written_at, :now) AS seconds_since
+FROM silver.transactions
+WHERE state = 'OPEN'
+ORDER BY last_written_at, cluster, topic, partition, first_offset

@@ -1,0 +1,109 @@
+-- Purpose: which offsets of DLQ topics never landed, between those that did, and what explains it.
+-- Grain: cluster, dlq_topic, dlq_topic_id, dlq_partition, first_offset.
+-- Parameters: {dead_letters}, {transactions}, {log_ranges}, rows of these silver tables, complete for each partition in
+-- them.
+-- What the DLQ topic's own landed segments say explains an offset: a transaction's marker, a record whose transaction
+-- was aborted, which readers of committed records do not see, or compaction. Each kind's offsets up to a place are
+-- counted as those of all ranges that begin there or before, less what of the last goes beyond: ranges of one kind do
+-- not overlap.
+WITH landed AS (
+  SELECT
+    cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, coalesce(routed_at, dlq_timestamp) AS landed_at
+  FROM {dead_letters}
+),
+known AS (
+  SELECT DISTINCT
+    cluster, topic, partition, marker_offset AS first_offset, marker_offset AS last_offset, 'marker' AS kind
+  FROM {transactions}
+  WHERE marker_offset IS NOT NULL
+  UNION ALL
+  SELECT
+    cluster, topic, partition, span.first_offset AS first_offset, span.last_offset AS last_offset, 'aborted' AS kind
+  FROM {transactions} LATERAL VIEW explode(ranges) AS span
+  WHERE state = 'ABORTED'
+  UNION ALL
+  SELECT DISTINCT cluster, topic, partition, first_offset, last_offset, 'compacted' AS kind
+  FROM {log_ranges}
+  WHERE NOT is_present AND is_compacted
+),
+partitions AS (
+  SELECT DISTINCT cluster, dlq_topic, dlq_topic_id, dlq_partition FROM landed
+),
+places AS (
+  SELECT
+    cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset AS place, CAST(NULL AS BIGINT) AS last_offset,
+    'record' AS kind, landed_at
+  FROM landed
+  UNION ALL
+  SELECT
+    partitions.cluster, dlq_topic, dlq_topic_id, dlq_partition, first_offset AS place, last_offset,
+    kind, CAST(NULL AS TIMESTAMP) AS landed_at
+  FROM partitions
+  JOIN known
+    ON known.cluster = partitions.cluster
+      AND known.topic = partitions.dlq_topic
+      AND known.partition = partitions.dlq_partition
+),
+begun AS (
+  SELECT
+    *,
+    sum(IF(kind = 'marker', last_offset - place + 1, 0)) OVER so_far AS markers,
+    max(IF(kind = 'marker', last_offset, NULL)) OVER so_far AS last_marker,
+    sum(IF(kind = 'aborted', last_offset - place + 1, 0)) OVER so_far AS aborted,
+    max(IF(kind = 'aborted', last_offset, NULL)) OVER so_far AS last_aborted,
+    sum(IF(kind = 'compacted', last_offset - place + 1, 0)) OVER so_far AS compacted,
+    max(IF(kind = 'compacted', last_offset, NULL)) OVER so_far AS last_compacted
+  FROM places
+  WINDOW so_far AS (
+    PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition ORDER BY place, kind = 'record'
+    ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+  )
+),
+counted AS (
+  SELECT
+    cluster,
+    dlq_topic,
+    dlq_topic_id,
+    dlq_partition,
+    place,
+    landed_at,
+    markers - greatest(0, coalesce(last_marker, -1) - place) AS markers,
+    IF(last_marker >= place, 1, 0) AS is_marker,
+    aborted - greatest(0, coalesce(last_aborted, -1) - place) AS aborted,
+    IF(last_aborted >= place, 1, 0) AS is_aborted,
+    compacted - greatest(0, coalesce(last_compacted, -1) - place) AS compacted,
+    IF(last_compacted >= place, 1, 0) AS is_compacted
+  FROM begun
+  WHERE kind = 'record'
+),
+gaps AS (
+  SELECT
+    cluster,
+    dlq_topic,
+    dlq_topic_id,
+    dlq_partition,
+    1 + lag(place) OVER in_partition AS first_offset,
+    place - 1 AS last_offset,
+    landed_at AS found_at,
+    markers - is_marker - lag(markers) OVER in_partition AS marker_count,
+    aborted - is_aborted - lag(aborted) OVER in_partition AS aborted_count,
+    compacted - is_compacted - lag(compacted) OVER in_partition AS compacted_count
+  FROM counted
+  WINDOW in_partition AS (PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition ORDER BY place)
+)
+SELECT
+  cluster,
+  dlq_topic,
+  dlq_topic_id,
+  dlq_partition,
+  first_offset,
+  last_offset,
+  found_at,
+  last_offset - first_offset + 1 AS offset_count,
+  marker_count,
+  aborted_count,
+  compacted_count,
+  greatest(0, last_offset - first_offset + 1 - marker_count - aborted_count - compacted_count) AS unexplained_count,
+  concat(dlq_partition, ':', dlq_topic) AS dlq_log
+FROM gaps
+WHERE first_offset <= last_offset

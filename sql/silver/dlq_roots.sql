@@ -1,0 +1,114 @@
+-- Purpose: which source record is behind a dead-letter record that was itself dead-lettered, hop by hop.
+-- Grain: cluster, topic, partition, offset: the place in a DLQ topic that a later dead-letter record has as its origin.
+-- Parameters: {dead_letters}, all rows of silver.dead_letters of a cluster.
+-- Each step doubles the hops that are followed. Where more than eight lead to the root it stays unknown: a group whose
+-- DLQ is its own input makes a chain without end.
+WITH accepted AS (
+  SELECT
+    cluster, dlq_topic, dlq_partition, dlq_offset, original_topic, original_partition, original_offset, routed_at
+  FROM {dead_letters}
+  WHERE is_accepted AND NOT is_control_marker
+),
+named AS (
+  SELECT DISTINCT
+    cluster, original_topic AS topic, original_partition AS partition, original_offset AS offset
+  FROM accepted
+  WHERE original_topic IN (SELECT dlq_topic FROM accepted)
+),
+origins AS (
+  SELECT
+    cluster,
+    dlq_topic,
+    dlq_partition,
+    dlq_offset,
+    max(struct(
+      routed_at, original_topic AS topic, original_partition AS partition, original_offset AS offset
+    )) AS origin
+  FROM accepted
+  WHERE dlq_topic IN (SELECT topic FROM named)
+  GROUP BY cluster, dlq_topic, dlq_partition, dlq_offset
+),
+one AS (
+  SELECT
+    named.cluster,
+    named.topic,
+    named.partition,
+    named.offset,
+    origins.origin.topic AS root_topic,
+    origins.origin.partition AS root_partition,
+    origins.origin.offset AS root_offset,
+    1 AS hops
+  FROM named
+  JOIN origins
+    ON origins.cluster = named.cluster
+      AND origins.dlq_topic = named.topic
+      AND origins.dlq_partition = named.partition
+      AND origins.dlq_offset = named.offset
+),
+two AS (
+  SELECT
+    near.cluster,
+    near.topic,
+    near.partition,
+    near.offset,
+    coalesce(far.root_topic, near.root_topic) AS root_topic,
+    coalesce(far.root_partition, near.root_partition) AS root_partition,
+    coalesce(far.root_offset, near.root_offset) AS root_offset,
+    near.hops + coalesce(far.hops, 0) AS hops
+  FROM one AS near
+  LEFT JOIN one AS far
+    ON far.cluster = near.cluster
+      AND far.topic = near.root_topic
+      AND far.partition = near.root_partition
+      AND far.offset = near.root_offset
+),
+four AS (
+  SELECT
+    near.cluster,
+    near.topic,
+    near.partition,
+    near.offset,
+    coalesce(far.root_topic, near.root_topic) AS root_topic,
+    coalesce(far.root_partition, near.root_partition) AS root_partition,
+    coalesce(far.root_offset, near.root_offset) AS root_offset,
+    near.hops + coalesce(far.hops, 0) AS hops
+  FROM two AS near
+  LEFT JOIN two AS far
+    ON far.cluster = near.cluster
+      AND far.topic = near.root_topic
+      AND far.partition = near.root_partition
+      AND far.offset = near.root_offset
+),
+eight AS (
+  SELECT
+    near.cluster,
+    near.topic,
+    near.partition,
+    near.offset,
+    coalesce(far.root_topic, near.root_topic) AS root_topic,
+    coalesce(far.root_partition, near.root_partition) AS root_partition,
+    coalesce(far.root_offset, near.root_offset) AS root_offset,
+    near.hops + coalesce(far.hops, 0) AS hops
+  FROM four AS near
+  LEFT JOIN four AS far
+    ON far.cluster = near.cluster
+      AND far.topic = near.root_topic
+      AND far.partition = near.root_partition
+      AND far.offset = near.root_offset
+)
+SELECT
+  eight.cluster,
+  eight.topic,
+  eight.partition,
+  eight.offset,
+  IF(further.topic IS NULL, eight.root_topic, NULL) AS root_topic,
+  IF(further.topic IS NULL, eight.root_partition, NULL) AS root_partition,
+  IF(further.topic IS NULL, eight.root_offset, NULL) AS root_offset,
+  CAST(IF(further.topic IS NULL, eight.hops, NULL) AS INT) AS hop_count,
+  concat(eight.partition, ':', eight.offset div 10000, ':', eight.topic) AS slice
+FROM eight
+LEFT JOIN one AS further
+  ON further.cluster = eight.cluster
+    AND further.topic = eight.root_topic
+    AND further.partition = eight.root_partition
+    AND further.offset = eight.root_offset

@@ -1,0 +1,109 @@
+-- Purpose: the transactions of a partition's log: which offsets are of each, and how it ended.
+-- Grain: cluster, topic, partition, producer_id, producer_epoch, first_offset.
+-- Parameters: {record_batches}, rows of silver.record_batches, complete for each producer and partition in them.
+-- A marker ends what its producer wrote before it. It has the epoch of the data, or the next one: with
+-- transaction.version 2, and where a coordinator fenced the producer. Before a marker of another epoch the
+-- transaction's own has not landed, or was compacted away: it is open as far as is known.
+WITH batches AS (
+  SELECT
+    cluster,
+    topic,
+    partition,
+    producer_id,
+    producer_epoch,
+    base_offset,
+    last_offset,
+    record_count,
+    max_timestamp,
+    is_control,
+    last_value(
+      IF(
+        is_control,
+        struct(base_offset AS offset, producer_epoch AS epoch, control_type, max_timestamp AS ended_at),
+        NULL
+      )
+    ) IGNORE NULLS OVER (
+      PARTITION BY cluster, topic, partition, producer_id ORDER BY base_offset DESC
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS marker
+  FROM {record_batches}
+  WHERE is_transactional AND (NOT is_control OR control_type IN ('COMMIT', 'ABORT'))
+),
+written AS (
+  SELECT
+    *,
+    IF(marker.epoch IN (producer_epoch, producer_epoch + 1), marker, NULL) AS own_marker
+  FROM batches
+  WHERE NOT is_control
+),
+ordered AS (
+  SELECT
+    *,
+    own_marker.offset AS marker_offset,
+    coalesce(
+      base_offset > 1 + lag(last_offset) OVER (
+        PARTITION BY cluster, topic, partition, producer_id, producer_epoch, own_marker.offset ORDER BY base_offset
+      ),
+      true
+    ) AS begins_range
+  FROM written
+),
+numbered AS (
+  SELECT
+    *,
+    count_if(begins_range) OVER (
+      PARTITION BY cluster, topic, partition, producer_id, producer_epoch, marker_offset ORDER BY base_offset
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS range_number
+  FROM ordered
+),
+ranges AS (
+  SELECT
+    cluster,
+    topic,
+    partition,
+    producer_id,
+    producer_epoch,
+    marker_offset,
+    any_value(own_marker) AS marker,
+    min(base_offset) AS first_offset,
+    max(last_offset) AS last_offset,
+    count(*) AS batch_count,
+    sum(record_count) AS record_count,
+    max(max_timestamp) AS last_written_at
+  FROM numbered
+  GROUP BY cluster, topic, partition, producer_id, producer_epoch, marker_offset, range_number
+),
+sliced AS (
+  SELECT
+    *,
+    transform(
+      sequence(first_offset div 10000, last_offset div 10000),
+      place -> concat(partition, ':', place, ':', topic)
+    ) AS range_slices
+  FROM ranges
+)
+SELECT
+  cluster,
+  topic,
+  partition,
+  producer_id,
+  producer_epoch,
+  min(first_offset) AS first_offset,
+  max(last_offset) AS last_offset,
+  CASE any_value(marker).control_type
+    WHEN 'COMMIT' THEN 'COMMITTED'
+    WHEN 'ABORT' THEN 'ABORTED'
+    ELSE 'OPEN'
+  END AS state,
+  marker_offset,
+  any_value(marker).epoch AS marker_epoch,
+  any_value(marker).ended_at AS ended_at,
+  max(last_written_at) AS last_written_at,
+  sum(batch_count) AS batch_count,
+  sum(record_count) AS record_count,
+  array_sort(collect_list(struct(first_offset, last_offset))) AS ranges,
+  array_sort(array_distinct(flatten(collect_list(range_slices)))) AS slices,
+  concat(partition, ':', producer_id, ':', topic) AS producer
+FROM sliced
+GROUP BY cluster, topic, partition, producer_id, producer_epoch, marker_offset

@@ -1,0 +1,75 @@
+"""Rows of segments in bronze: what they are known by, and their columns."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from expectations.bronze.record_batches import CONTRACT
+from pipelines.bronze.record_batches import ADDED_BY_THE_RUN, parse
+from pipelines.settings import load
+from pipelines.sources.landing import LandedFile
+from pipelines.sources.segments import SCHEMA, Segment, Work, rows
+from tests.segments import batch, message
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import Row, SparkSession
+
+
+def parsed(
+    spark: SparkSession, path: Path, data: bytes, source: str = "t-3/0.log", cluster: str = "north"
+) -> list[Row]:
+    path.write_bytes(data)
+    found = rows(Work(Segment.of(source), LandedFile(source, len(data), 0), str(path), False))
+    return parse(spark.createDataFrame(list(found), SCHEMA), load(cluster=cluster)).orderBy("position").collect()
+
+
+def test_a_batch_is_known_by_coordinates_and_checksum_wherever_it_lies(spark: SparkSession, tmp_path: Path) -> None:
+    alone, *others = (
+        parsed(spark, tmp_path / "a", batch(7, 2)),
+        parsed(spark, tmp_path / "a", batch(5) + batch(7, 2), "t-3/00000000000000000005.log")[1:],
+    )
+    (row,) = alone
+    assert row["_bronze_id"] == hashlib.sha256(f"north\nt\n3\n7\n{row['crc']}".encode()).hexdigest()
+    assert [other["_bronze_id"] for (other,) in others] == [row["_bronze_id"]]
+
+
+@pytest.mark.parametrize(
+    ("source", "cluster", "data"),
+    [
+        pytest.param("t-3/0.log", "south", batch(7), id="another cluster"),
+        pytest.param("u-3/0.log", "north", batch(7), id="another topic"),
+        pytest.param("t-4/0.log", "north", batch(7), id="another partition"),
+        pytest.param("t-3/0.log", "north", batch(8), id="another offset"),
+        pytest.param("t-3/0.log", "north", batch(7, leader_epoch=1)[:-1] + b"\1", id="a wrong checksum"),
+        pytest.param("t-3/0.log", "north", message(7, 1), id="another content"),
+    ],
+)
+def test_another_batch_has_another_id(
+    spark: SparkSession, tmp_path: Path, source: str, cluster: str, data: bytes
+) -> None:
+    (one,), (other,) = parsed(spark, tmp_path / "a", batch(7)), parsed(spark, tmp_path / "b", data, source, cluster)
+    assert one["_bronze_id"] != other["_bronze_id"]
+
+
+def test_places_without_a_batch_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
+    torn = parsed(spark, tmp_path / "a", batch(0)[:-1])
+    strange = [
+        *parsed(spark, tmp_path / "a", b"", "readme.txt"),
+        *parsed(spark, tmp_path / "a", b"", "notes.txt"),
+        *parsed(spark, tmp_path / "a", batch(0)[:-1], "t-4/0.log"),
+    ]
+    assert len({row["_bronze_id"] for row in [*torn, *strange]}) == 4
+    assert [row["error"] for row in strange] == ["not_a_segment", "not_a_segment", "torn_batch"]
+
+
+def test_columns_are_the_contracts(spark: SparkSession) -> None:
+    columns = parse(spark.createDataFrame([], SCHEMA), load()).schema
+    promised = spark.createDataFrame([], ", ".join(f"`{column.name}` {column.type}" for column in CONTRACT.columns))
+    assert [(field.name, field.dataType) for field in columns] == [
+        (field.name, field.dataType) for field in promised.schema if field.name not in ADDED_BY_THE_RUN
+    ]

@@ -1,0 +1,122 @@
+"""Batches in silver: times, and the one rule that each kind of damage breaks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from expectations.silver.record_batches import CONTRACT
+from pipelines.bronze.record_batches import parse
+from pipelines.settings import load
+from pipelines.silver.record_batches import transform
+from pipelines.sources.landing import LandedFile
+from pipelines.sources.segments import ERRORS, SCHEMA, Segment, Work, rows
+from tests.segments import AT, assembled, batch, marker, message, record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import Row, SparkSession
+
+FIRST = datetime.fromtimestamp(AT / 1000, UTC).replace(tzinfo=None)
+
+
+def judged(spark: SparkSession, path: Path, data: bytes, source: str = "t-3/0.log") -> list[Row]:
+    """The candidates of a segment that is not the newest, each with its violations."""
+    from pyspark.sql import functions as F
+
+    path.write_bytes(data)
+    found = list(rows(Work(Segment.of(source), LandedFile(source, len(data), 0), str(path), False)))
+    bronze = parse(spark.createDataFrame(found, SCHEMA), load())
+    bronze = bronze.withColumns({"_ingested_at": F.lit(None).cast("timestamp"), "_run_id": F.lit("run")})
+    candidates = transform(bronze, load()).withColumn("mask", CONTRACT.broken_rules())
+    return candidates.withColumn("violations", CONTRACT.violations(F.col("mask"))).orderBy("position").collect()
+
+
+def test_every_error_breaks_one_rule() -> None:
+    broken = {code: [rule.code for rule in CONTRACT.rules if f"'{code}'" in rule.subject] for code in ERRORS}
+    assert [code for code, rules in broken.items() if len(rules) != 1] == []
+
+
+def test_sound_batches_of_every_format_break_no_rule(spark: SparkSession, tmp_path: Path) -> None:
+    segment = b"".join(
+        [
+            batch(0, 2, producer=(7, 0, 0), flags=0x10),
+            marker(2, True),
+            message(3, 0),
+            message(4, 1),
+            batch(5, records=[], record_count=0, last_delta=3),
+            batch(9, flags=0x30, producer=(7, 0, -1), records=[], record_count=0),
+        ]
+    )
+    assert [row["violations"] for row in judged(spark, tmp_path / "a", segment)] == [[]] * 6
+
+
+NEXT = batch(90)
+
+
+@pytest.mark.parametrize(
+    ("segment", "violations"),
+    [
+        pytest.param(batch(0)[:-1] + b"\xff" + NEXT, [["crc.correct"], []], id="wrong checksum"),
+        pytest.param(assembled(0, b"v" * 20, magic=3) + NEXT, [["magic.known"], []], id="unknown magic"),
+        pytest.param(batch(0) + NEXT[:-1], [[], ["size_in_bytes.complete"]], id="torn"),
+        pytest.param(batch(0) + bytes(100), [[], ["size_in_bytes.complete"]], id="filled with zeros"),
+        pytest.param(batch(0) + b"\xff" * 17, [[], ["size_in_bytes.plausible"]], id="size below zero"),
+        pytest.param(batch(5) + batch(5), [[], ["base_offset.in_order"]], id="out of order"),
+        pytest.param(batch(0, flags=6) + NEXT, [["header.consistent"], []], id="unknown codec"),
+        pytest.param(message(-1, 0) + NEXT, [["header.consistent"], []], id="offset below zero"),
+        pytest.param(
+            batch(0, flags=0x30, records=[record(0)]) + NEXT, [["header.consistent"], []], id="no control key"
+        ),
+    ],
+)
+def test_damage_breaks_the_rule_that_names_it(
+    spark: SparkSession, tmp_path: Path, segment: bytes, violations: list[list[str]]
+) -> None:
+    assert [row["violations"] for row in judged(spark, tmp_path / "a", segment)] == violations
+
+
+def test_a_file_that_is_no_segment_breaks_the_rule_that_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    (row,) = judged(spark, tmp_path / "a", b"", "t-0/<b>\n.log")
+    assert row["violations"] == ["topic.named_by_directory"]
+
+
+@pytest.mark.parametrize(
+    ("segment", "code"),
+    [
+        pytest.param(batch(0, flags=0x10), "producer_id.of_transaction", id="transaction without a producer"),
+        pytest.param(batch(0, producer=(7, 0, -1)), "base_sequence.numbered", id="producer without sequence"),
+    ],
+)
+def test_what_brokers_do_not_write_is_counted_and_kept(
+    spark: SparkSession, tmp_path: Path, segment: bytes, code: str
+) -> None:
+    (row,) = judged(spark, tmp_path / "a", segment)
+    assert row["violations"] == [code]
+    assert not next(rule for rule in CONTRACT.rules if rule.code == code).refuses
+
+
+@pytest.mark.parametrize(
+    ("segment", "times"),
+    [
+        pytest.param(batch(0), (FIRST, FIRST, None), id="times"),
+        pytest.param(batch(0, flags=0x40), (None, FIRST, FIRST), id="delete horizon"),
+        pytest.param(message(0, 0), (None, None, None), id="magic 0"),
+        pytest.param(message(0, 1, timestamp=-1), (None, None, None), id="no timestamp"),
+        pytest.param(message(0, 1, timestamp=2**63 - 1), (None, None, None), id="beyond all years"),
+        pytest.param(message(0, 1, timestamp=-(2**63)), (None, None, None), id="least int64"),
+    ],
+)
+def test_times(spark: SparkSession, tmp_path: Path, segment: bytes, times: tuple[datetime | None, ...]) -> None:
+    (row,) = judged(spark, tmp_path / "a", segment)
+    assert row["violations"] == []
+    assert (row["base_timestamp"], row["max_timestamp"], row["delete_horizon_at"]) == times
+
+
+def test_a_batchs_content_is_its_header(spark: SparkSession, tmp_path: Path) -> None:
+    same, copy = (judged(spark, tmp_path / "a", batch(4))[0], judged(spark, tmp_path / "b", batch(2) + batch(4))[1])
+    (other,) = judged(spark, tmp_path / "a", batch(4, records=[record(0, b"other")]))
+    assert same["_content_hash"] == copy["_content_hash"] != other["_content_hash"]
