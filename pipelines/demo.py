@@ -287,14 +287,14 @@ def _show_health(settings: Settings, console: Console) -> None:
 
 
 def _show_deliveries(settings: Settings, console: Console) -> None:
-    for title, source, name in (
-        ("Messages, by outcome", "gold.message_ledger", "outcome"),
-        ("Producers, by what their idempotence is worth", "gold.delivery_guarantees", "verdict"),
+    for title, source, name, counted in (
+        ("Messages, by outcome", "gold.message_ledger", "outcome", "messages"),
+        ("Idempotence of producers", "gold.delivery_guarantees", "verdict", "producers"),
     ):
         found = Counter(row[name] for row in glance.rows(settings, source, {"cluster": settings.cluster}, [name]))
         table = _table(title)
         table.add_column(name, no_wrap=True)
-        table.add_column("rows", justify="right")
+        table.add_column(counted, justify="right")
         for value, count in found.most_common():
             table.add_row(value, f"{count:,}")
         console.print()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_dead_letters_of_the_demo_show_every_profile_and_fill_the_quarantine(
+def test_dead_letters_of_the_demo_show_every_profile_fill_the_quarantine_and_meet_their_acknowledgements(
     spark: SparkSession, settings: Settings
 ) -> None:
     land(settings)
@@ -39,6 +39,25 @@ def test_dead_letters_of_the_demo_show_every_profile_and_fill_the_quarantine(
         "spring-kafka",
     }
     assert accepted.where("is_control_marker").count() > 0
+
+    done = {stage_run.table: stage_run for stage_run in run(spark, settings, stages("delivery"))}
+    assert {stage_run.status for stage_run in done.values()} == {"passed"}
+    ledger = lakehouse.read(spark, settings, "gold.message_ledger").groupBy("outcome").count().collect()
+    assert {row["outcome"]: row["count"] for row in ledger} == {
+        "DEAD_LETTERED": 1492,
+        "ACKNOWLEDGED": 379,
+        "FAILED": 14,
+        "LOST": 2,
+        "ABORTED": 2,
+        "UNKNOWN": 1,
+    }
+    guarantees = lakehouse.read(spark, settings, "gold.delivery_guarantees").groupBy("verdict").count().collect()
+    assert {row["verdict"]: row["count"] for row in guarantees} == {
+        "OK": 2,
+        "WOULD_FAIL": 1,
+        "SILENTLY_OFF": 1,
+        "DUPLICATES_POSSIBLE": 1,
+    }
 
 
 def test_request_logs_of_the_demo_fill_the_quarantine_and_show_what_pushes_suffer(
