@@ -176,8 +176,7 @@ def test_up_serves_runs_the_schedule_and_leaves_no_process(tmp_path: Path) -> No
         assert any(f"http://127.0.0.1:{port}" in line for line in served.stdout)
         token = _get(port, "/auth/token")["access_token"]
         assert [(dag["dag_id"], dag["is_paused"]) for dag in _get(port, "/api/v2/dags", token)["dags"]] == [
-            ("dlq", False),
-            ("topology", False),
+            (feed, False) for feed in ("delivery", "dlq", "topology")
         ]
         until = time.monotonic() + 300
         path = "/api/v2/dags/dlq/dagRuns/~/taskInstances?task_id=bronze"
