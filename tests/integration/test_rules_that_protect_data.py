@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines import lakehouse, lock, progress, runner
-from pipelines.catalog import CATALOG
+from pipelines.catalog import CATALOG, stages
 from pipelines.errors import WriterBusy
 from pipelines.requeue import requeue, stage_with_quarantine
 from pipelines.settings import Settings, load
@@ -65,7 +65,7 @@ def test_run_without_new_input_commits_nothing(spark: SparkSession, settings: Se
     land(settings, {"a.jsonl": [line(1)]})
     run(spark, settings)
     before = versions(settings)
-    assert runner.idle(settings, CATALOG)
+    assert runner.idle(settings, stages("dlq"))
 
     done = run(spark, settings)
 
