@@ -1,6 +1,6 @@
 import java.io.File;
-import org.apache.kafka.common.record.FileLogInputStream;
-import org.apache.kafka.common.record.FileRecords;
+import org.apache.kafka.common.record.internal.FileLogInputStream;
+import org.apache.kafka.common.record.internal.FileRecords;
 
 /** Kafka's own reading of a log segment, as its dump tool does it: each batch, its checksum held against its bytes. */
 public class ReadSegment {
