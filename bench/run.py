@@ -229,8 +229,7 @@ def increment(bench: Bench) -> None:
         many.append(bench.run(large))
         small = bench.settings(f"onto-none-{batch}")
         generate(1_000, 5 + batch, Path(small.landing))
-        for contract in runner.contracts():
-            lakehouse.ensure(bench.spark, small, contract)
+        lakehouse.ensure_all(bench.spark, small, runner.contracts())
         none.append(bench.run(small))
     parts = {"onto": onto, "seconds": many, "onto_none_seconds": none}
     bench.found("1,000 records onto many / onto none", median(many) / median(none), "x", 2.0, **parts)
@@ -270,8 +269,7 @@ def pushed(group: int, epoch: int, nodes: int) -> Iterator[str]:
 def ledger(bench: Bench) -> None:
     """Acknowledgements against dead letters, a partition's offsets each in order; then a thousand of them more."""
     settings, told, dead = bench.settings("ledger"), bench.records(5_000_000), bench.records(100_000)
-    for contract in runner.contracts():
-        lakehouse.ensure(bench.spark, settings, contract)
+    lakehouse.ensure_all(bench.spark, settings, runner.contracts())
     land_lines(acknowledgements(bench.spark, 0, told), settings.landing_of("acknowledgements") / "first")
     land_lines(dead_letters(bench.spark, dead, told // dead), settings.landing_of("dlq") / "first")
     bench.run(settings, "dlq")
@@ -353,13 +351,10 @@ def segments(bench: Bench) -> None:
     with segment.open("wb") as out:
         for number in range(batches):  # the checksum of a batch does not cover its base offset
             out.write((number * len(records)).to_bytes(8, "big") + body[8:])
-    for contract in runner.contracts():
-        lakehouse.ensure(bench.spark, settings, contract)
+    lakehouse.ensure_all(bench.spark, settings, runner.contracts())
     began = time.perf_counter()
     with lock.writer(settings, "bench"):
-        runner.run(
-            bench.spark, settings, [stage for stage in stages("delivery") if stage.table == "bronze.record_batches"]
-        )
+        runner.run(bench.spark, settings, stages(only="bronze.record_batches"))
     bronze = time.perf_counter() - began
     delivery = bench.run(settings, "delivery")
     mebibytes = segment.stat().st_size / 2**20

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations.kafka_errors import NAMES
+from pipelines import columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from expectations.contract import Contract
-
-ADDED_BY_THE_RUN = ("_ingested_at", "_run_id")
 
 
 def error_name(code: Column) -> Column:
@@ -41,5 +40,4 @@ def items(exchanges: DataFrame, listed: str) -> DataFrame:
 
 def row(exchanges: DataFrame, contract: Contract, values: Mapping[str, Column]) -> DataFrame:
     """Return candidates in a contract's columns, and ``_skipped``; what has no value here is taken by name."""
-    names = [column.name for column in contract.columns if column.name not in ADDED_BY_THE_RUN]
-    return exchanges.select(*(values.get(name, F.col(name)).alias(name) for name in names), "_skipped")
+    return exchanges.select(*columns.of_contract(contract, values), "_skipped")

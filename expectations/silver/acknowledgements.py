@@ -3,10 +3,9 @@
 from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Column, Contract
 from expectations.json_lines import EVIDENCE, READABLE, origin
-from expectations.rules import at_least, between, is_true, not_null, one_of
+from expectations.rules import GREATEST_MILLIS, at_least, between, is_true, not_null, one_of
 
 UNKNOWN_PARTITION, UNKNOWN_OFFSET = -1, -1
-GREATEST_MILLIS = 253402300799999  # the last millisecond of the year 9999
 OUTCOMES = ("ACKNOWLEDGED", "FAILED", "UNKNOWN")
 
 CONTRACT = Contract(

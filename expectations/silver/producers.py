@@ -2,9 +2,8 @@
 
 from expectations.contract import Column, Contract
 from expectations.json_lines import EVIDENCE, READABLE, origin
-from expectations.rules import at_least, between, matches, not_null, one_of
+from expectations.rules import GREATEST_MILLIS, at_least, between, matches, not_null, one_of
 
-GREATEST_MILLIS = 253402300799999  # the last millisecond of the year 9999
 MODES = ("required", "requested", "off")
 VERSION = r"\A[0-9]{1,4}\.[0-9]{1,4}(?:[^0-9].*)?\z"
 FORMAT = rf"(?:\A[vV]?[012]\z)|(?:{VERSION})"

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations.bronze.dlq_records import CONTRACT
+from pipelines import columns
 from pipelines.settings import Settings
 from pipelines.sources import captures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-ADDED_BY_THE_RUN = ("_ingested_at", "_run_id")
 
 
 def parse(lines: DataFrame, settings: Settings) -> DataFrame:
@@ -28,10 +27,4 @@ def parse(lines: DataFrame, settings: Settings) -> DataFrame:
         "topic_id": F.lit(None).cast("string"),
         "raw": F.when(F.col("error").isNotNull(), F.col("line")),
     }
-    return captures.records(lines).select(
-        *(
-            values.get(column.name, F.col(column.name)).alias(column.name)
-            for column in CONTRACT.columns
-            if column.name not in ADDED_BY_THE_RUN
-        )
-    )
+    return captures.records(lines).select(*columns.of_contract(CONTRACT, values))

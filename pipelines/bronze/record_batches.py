@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations.bronze.record_batches import CONTRACT
+from pipelines import columns
 from pipelines.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-ADDED_BY_THE_RUN = ("_ingested_at", "_run_id")
 
 
 def parse(batches: DataFrame, settings: Settings) -> DataFrame:
@@ -28,10 +27,4 @@ def parse(batches: DataFrame, settings: Settings) -> DataFrame:
         "_bronze_id": F.sha2(F.when(F.col("error").isNull(), sound).otherwise(place).cast("binary"), 256),
         "cluster": cluster,
     }
-    return batches.select(
-        *(
-            values.get(column.name, F.col(column.name)).alias(column.name)
-            for column in CONTRACT.columns
-            if column.name not in ADDED_BY_THE_RUN
-        )
-    )
+    return batches.select(*columns.of_contract(CONTRACT, values))

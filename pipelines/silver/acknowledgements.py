@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations.silver.acknowledgements import CONTRACT, GREATEST_MILLIS, UNKNOWN_OFFSET, UNKNOWN_PARTITION
-from pipelines import globs, slices
-from pipelines.exchanges import ADDED_BY_THE_RUN
+from expectations.silver.acknowledgements import CONTRACT, UNKNOWN_OFFSET, UNKNOWN_PARTITION
+from pipelines import columns, globs, slices
 from pipelines.settings import Settings
 from pipelines.sources import json_lines
 
@@ -38,8 +37,8 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         F.when(readable, _offset(told)).alias("offset"),
         told["timestamp"].alias("timestamp_millis"),
         told["acknowledged_at"].alias("acknowledged_at_millis"),
-        _time(told["timestamp"]).alias("timestamp"),
-        _time(told["acknowledged_at"]).alias("acknowledged_at"),
+        columns.time_of_millis(told["timestamp"]).alias("timestamp"),
+        columns.time_of_millis(told["acknowledged_at"]).alias("acknowledged_at"),
         told["serializedKeySize"].alias("key_size"),
         told["serializedValueSize"].alias("value_size"),
         told["client_id"].alias("client_id"),
@@ -56,13 +55,7 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         "log_is_compacted": _is_any(F.col("topic"), settings.acknowledgements.compacted_topics),
         "slice": slices.of_acknowledgement(),
     }
-    return read.select(
-        *(
-            values.get(column.name, F.col(column.name)).alias(column.name)
-            for column in CONTRACT.columns
-            if column.name not in ADDED_BY_THE_RUN
-        )
-    )
+    return read.select(*columns.of_contract(CONTRACT, values))
 
 
 def _offset(told: Column) -> Column:
@@ -70,10 +63,6 @@ def _offset(told: Column) -> Column:
     base = told["baseOffset"]
     known = F.when(base == UNKNOWN_OFFSET, base).otherwise(base + F.coalesce(told["relativeOffset"], F.lit(0)))
     return F.coalesce(told["offset"], known, F.lit(UNKNOWN_OFFSET).cast("bigint"))
-
-
-def _time(millis: Column) -> Column:
-    return F.when(millis.between(0, GREATEST_MILLIS), F.timestamp_millis(millis))
 
 
 def _trace_id(header: str) -> Column:

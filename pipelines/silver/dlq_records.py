@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from expectations.rules import INT32, INT64
 from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC
-from pipelines import globs, headers
+from pipelines import columns, globs, headers
 from pipelines.plan import computed_once
 from pipelines.settings import Dlq, Settings
 
@@ -23,7 +23,6 @@ DISPOSITION_OF_MESSAGE = {  # the two messages of a Kafka 4.4 broker
 # Kafka prints a Uuid as 16 bytes in URL-safe base64; a topic's name may look so, mixed case makes it unlikely.
 TOPIC_ID = r"\A(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9_-]{21}[AQgw]\z"
 TOPIC_ID_LENGTH = 22
-GREATEST_MILLIS = 253402300799999  # the last millisecond of the year 9999
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
@@ -48,7 +47,7 @@ def _columns(dlq: Dlq) -> list[Column]:
         ),
         "original_partition": _whole("original_partition_text", INT32, "int"),
         "original_offset": _whole("original_offset_text", INT64, "bigint"),
-        "original_timestamp": _time_of_millis("original_timestamp_text"),
+        "original_timestamp": columns.time_of_millis(F.col("original_timestamp_text").try_cast("bigint")),
         "delivery_count": _whole("delivery_count_text", INT32, "int"),
         "routed_at": F.when(timed, _time_of_iso_8601("routed_at_text")).otherwise(F.col("timestamp")),
         "routed_at_source": F.when(timed, "header").otherwise("kafka"),
@@ -80,11 +79,6 @@ def _is_topic_id(text: Column) -> Column:
 def _whole(name: str, pattern: str, type_: str) -> Column:
     """The number where the text is one as the contract wants it, so that a cast never decides."""
     return F.when(F.col(name).rlike(pattern), F.col(name).try_cast(type_))
-
-
-def _time_of_millis(name: str) -> Column:
-    millis = F.col(name).try_cast("bigint")
-    return F.when(millis.between(0, GREATEST_MILLIS), F.timestamp_millis(millis))
 
 
 def _time_of_iso_8601(name: str) -> Column:

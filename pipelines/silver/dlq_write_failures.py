@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations.silver.dlq_write_failures import CONTRACT
-from pipelines.exchanges import ADDED_BY_THE_RUN
+from pipelines import columns
 from pipelines.plan import computed_once
 from pipelines.settings import Settings
 from pipelines.sources import broker_log
@@ -26,10 +26,4 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         "offset_count": F.col("last_offset") - F.col("first_offset") + 1,
         "_content_hash": F.xxhash64("line"),
     }
-    return told.select(
-        *(
-            derived.get(column.name, F.col(column.name)).alias(column.name)
-            for column in CONTRACT.columns
-            if column.name not in ADDED_BY_THE_RUN
-        )
-    )
+    return told.select(*columns.of_contract(CONTRACT, derived))

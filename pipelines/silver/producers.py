@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from expectations.silver.producers import CONTRACT, GREATEST_MILLIS, VERSION
-from pipelines.exchanges import ADDED_BY_THE_RUN
+from expectations.silver.producers import CONTRACT, VERSION
+from pipelines import columns
 from pipelines.settings import Settings
 from pipelines.sources import json_lines
 
@@ -31,7 +31,6 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         F.lower(_trimmed(told["enable_idempotence"])).alias("enable_idempotence"),
         told["stated_at"].alias("stated_at_millis"),
     )
-    millis = F.col("stated_at_millis")
     mode = F.col("enable_idempotence")
     values = {
         "requested_mode": F.when(mode == "true", MODES["true"]).when(mode == "false", MODES["false"]).otherwise(mode),
@@ -39,15 +38,9 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         "broker_has_idempotence": _since_0_11(F.col("broker_version")),
         "broker_tells_format": _since_0_11(F.col("broker_version"))
         & ~F.col("broker_version").rlike(r"\A0\.11(?:\D|\z)"),
-        "stated_at": F.when(millis.between(0, GREATEST_MILLIS), F.timestamp_millis(millis)),
+        "stated_at": columns.time_of_millis(F.col("stated_at_millis")),
     }
-    return read.select(
-        *(
-            values.get(column.name, F.col(column.name)).alias(column.name)
-            for column in CONTRACT.columns
-            if column.name not in ADDED_BY_THE_RUN
-        )
-    )
+    return read.select(*columns.of_contract(CONTRACT, values))
 
 
 def _trimmed(text: Column) -> Column:

@@ -7,27 +7,22 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations.silver.record_batches import CONTRACT
+from pipelines import columns
 from pipelines.settings import Settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-GREATEST_MILLIS = 253402300799999  # the last millisecond of the year 9999
+    from pyspark.sql import DataFrame
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; what cannot be typed is null."""
     has_horizon = F.col("has_delete_horizon")
     values = {
-        "base_timestamp": F.when(~has_horizon, _time("base_timestamp")),
-        "max_timestamp": _time("max_timestamp"),
-        "delete_horizon_at": F.when(has_horizon, _time("base_timestamp")),
+        "base_timestamp": F.when(~has_horizon, columns.time_of_millis(F.col("base_timestamp"))),
+        "max_timestamp": columns.time_of_millis(F.col("max_timestamp")),
+        "delete_horizon_at": F.when(has_horizon, columns.time_of_millis(F.col("base_timestamp"))),
         "_content_hash": F.xxhash64("header"),
     }
     return bronze.select(
         *(values.get(column.name, F.col(column.name)).alias(column.name) for column in CONTRACT.columns)
     )
-
-
-def _time(millis: str) -> Column:
-    return F.when(F.col(millis).between(0, GREATEST_MILLIS), F.timestamp_millis(F.col(millis)))

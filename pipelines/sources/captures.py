@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from expectations.rules import GREATEST_MILLIS
+from pipelines.columns import time_of_millis
 from pipelines.sources import json_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 GREATEST_PARTITION = 2**31 - 1
-GREATEST_MILLIS = 253402300799999  # the last millisecond of the year 9999
 
 # `payload` and `tstype` are kcat's: as they are never true or false there, they show as fields of a wrong type.
 _CAPTURE = (
@@ -73,7 +74,7 @@ def _captured() -> dict[str, Column]:
         "topic": record["topic"],
         "partition": record["partition"],
         "offset": record["offset"],
-        "timestamp": _time(record["timestamp"]),
+        "timestamp": time_of_millis(record["timestamp"]),
         "timestamp_type": F.when(record["timestampType"] >= 0, record["timestampType"]),
         "key": record["key"],
         "value": record["value"],
@@ -199,7 +200,7 @@ def _written_by_kcat() -> dict[str, Column]:
         "topic": _text("topic"),
         "partition": _number("partition", 0, GREATEST_PARTITION).cast("int"),
         "offset": _number("offset", 0, 2**63 - 1),
-        "timestamp": F.when(known, _time(_number("ts", 0, GREATEST_MILLIS))),
+        "timestamp": F.when(known, time_of_millis(_number("ts", 0, GREATEST_MILLIS))),
         "timestamp_type": F.when(_text("tstype") == "create", 0).when(_text("tstype") == "logappend", 1),
         "key": _text("key").cast("binary"),
         "value": _text("payload").cast("binary"),
@@ -220,10 +221,6 @@ def _kcat_headers() -> Column:
         names, lambda name, at: F.struct(name.alias("key"), F.get(values, at).cast("binary").alias("value"))
     )
     return F.when(complete, headers)
-
-
-def _time(millis: Column) -> Column:
-    return F.when(millis.between(0, GREATEST_MILLIS), F.timestamp_millis(millis))
 
 
 def _all(*conditions: Column) -> Column:

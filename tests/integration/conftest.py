@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def empty_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("empty") / "warehouse"
-    for contract in runner.contracts():
-        lakehouse.ensure(spark, load(warehouse=str(directory)), contract)
+    lakehouse.ensure_all(spark, load(warehouse=str(directory)), runner.contracts())
     return directory
 
 

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from expectations.bronze.dlq_records import CONTRACT
-from pipelines.bronze.dlq_records import ADDED_BY_THE_RUN, parse
+from pipelines.bronze.dlq_records import parse
+from pipelines.columns import ADDED_BY_THE_RUN
 from pipelines.settings import ROOT, load
 from pipelines.sources.landing import SCHEMA
 
