@@ -209,7 +209,7 @@ def _summarise(
     if summary is None:
         return _passed(spark, settings, stage, known), None
     try:
-        verdict = summary.gate(run_id)
+        verdict, count = summary.gate(run_id)
         stage_run = StageRun(
             run_id,
             stage.table,
@@ -224,7 +224,7 @@ def _summarise(
         )
         if not verdict.passed:
             return _blocked(settings, stage, known, stage_run), stage_run
-        written = summary.write()
+        written = summary.write(count)
     finally:
         summary.rows.unpersist()
     stage_run = replace(

@@ -74,22 +74,30 @@ class Summary:
         replaces = None if touched is None else _predicate(refresh.column, touched)
         return cls(settings, stage, inputs, fresh.persist(), replaces, read)
 
-    def gate(self, run_id: str) -> Verdict:
-        """Check facts: the input's grain is unique, the fresh rows add up, the table's own rules hold."""
+    def gate(self, run_id: str) -> tuple[Verdict, int]:
+        """Check facts: the input's grain is unique, the fresh rows add up, the table's own rules hold.
+
+        Return how many fresh rows there are, too: the same query counts them.
+        """
+        from pyspark.sql import functions as F
+
         from expectations import suite
 
         text = (ROOT / "sql" / "facts" / f"{self.stage.table.replace('.', '/')}.sql").read_text(encoding="utf-8")
         facts = self.rows.sparkSession.sql(text, **self.inputs, fresh=self.rows)
         rules = contract_of(self.stage.table).rules
-        broken = self.rows.select(*[_count_broken(rule.broken(), rule.code) for rule in rules])
-        found = {name: int(value or 0) for name, value in facts.crossJoin(broken).collect()[0].asDict().items()}
-        return suite.gate_facts(found, self.stage.table, run_id=run_id, store=self.settings.reports() / "gx")
+        broken = [_count_broken(rule.broken(), rule.code) for rule in rules]
+        counted = self.rows.select(*broken, F.count(F.lit(1)).alias("_rows"))
+        found = {name: int(value or 0) for name, value in facts.crossJoin(counted).collect()[0].asDict().items()}
+        count = found.pop("_rows")
+        store = self.settings.reports() / "gx"
+        return suite.gate_facts(found, self.stage.table, run_id=run_id, store=store), count
 
-    def write(self) -> int:
-        """Replace the touched groups in one commit; return how many rows they have now."""
+    def write(self, count: int) -> int:
+        """Replace the touched groups by the ``count`` fresh rows in one commit; return how many rows they have now."""
         assert self.stage.refresh_by is not None
         rows = self.rows.select([column.name for column in contract_of(self.stage.table).stored])
-        files = -(-self.rows.count() // ROWS_OF_A_FILE)
+        files = -(-count // ROWS_OF_A_FILE)
         if files > 1:  # in order of the groups, so that a refresh of a few rewrites a few files
             column = self.stage.refresh_by.column
             rows = rows.repartitionByRange(files, column).sortWithinPartitions(column)
