@@ -1,4 +1,4 @@
-"""Columns of the quality tables: what each run did and what each expectation found."""
+"""Columns of the quality tables: what each run did, what each expectation found, what was gone before it was read."""
 
 from expectations.contract import Column, Contract
 
@@ -13,7 +13,7 @@ STAGE_RUNS = Contract(
         Column("finished_at", "timestamp", "When the stage ended."),
         Column("seconds", "double", "Wall-clock time of the stage, in seconds."),
         Column("status", "string", "passed, broken (a gate broke, nothing was written) or failed (an error)."),
-        Column("read", "bigint", "Rows (of a landing stage: lines) read; of a blocked batch: its rows."),
+        Column("read", "bigint", "Rows (of a landing stage: lines and records) read; of a blocked batch: its rows."),
         Column("accepted", "bigint", "Rows written to the table."),
         Column("quarantined", "bigint", "Rows written to the quarantine."),
         Column("duplicates", "bigint", "Rows that the table or its quarantine held already, or that came twice."),
@@ -45,4 +45,21 @@ EXPECTATION_RESULTS = Contract(
     grain=("run_id", "cluster", "table", "expectation", "examined_at"),
 )
 
-QUALITY = (STAGE_RUNS, EXPECTATION_RESULTS)
+GAPS = Contract(
+    table="quality.gaps",
+    description="One row per range of a topic's offsets that was removed before it was read.",
+    columns=(
+        Column("run_id", "string", "Run that found it."),
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column("table", "string", "Table that the records would have gone to."),
+        Column("topic", "string", "Topic that held the records."),
+        Column("topic_id", "string", "Its id: a topic that is created again has another."),
+        Column("partition", "int", "Partition of the topic."),
+        Column("from_offset", "bigint", "First offset that is missing."),
+        Column("to_offset", "bigint", "Offset behind the last one that is missing."),
+        Column("found_at", "timestamp", "When it was found."),
+    ),
+    grain=("cluster", "table", "topic_id", "partition", "from_offset"),
+)
+
+QUALITY = (STAGE_RUNS, EXPECTATION_RESULTS, GAPS)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from pipelines import storage
 from pipelines.sources.landing import LandedFile
+from pipelines.sources.offsets import Followed, Gap, Reach, Span
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Progress:
 
     ``target_id`` and the readings' are Delta table ids: another id means another table, hence a full re-read.
     ``target_version`` is the version of the stage's own table after its last write; ``pending`` the batch that is
-    fixed, by input; ``files`` what the landing ``directory`` held, by source.
+    fixed, by input; ``files`` what the landing ``directory`` held, by source; ``topics`` how far topics are read, by
+    the setting ``cluster``.
     """
 
     target_id: str | None = None
@@ -46,6 +49,12 @@ class Progress:
     message: str | None = None
     directory: str | None = None
     files: dict[str, LandedFile] = field(default_factory=dict)
+    topics: dict[str, Reach] = field(default_factory=dict)
+
+    @property
+    def within_a_batch(self) -> bool:
+        """True where a run ended before its batch was done with."""
+        return bool(self.pending) or any(reach.pending or reach.gaps for reach in self.topics.values())
 
     def done(self, target_version: int) -> Progress:
         """Return the progress with the pending batch behind it."""
@@ -74,7 +83,8 @@ def load(warehouse: str, table: str) -> Progress | None:
         pending = {table: Batch(**batch) for table, batch in values.pop("pending").items()}
         inputs = {table: Reading(**reading) for table, reading in values.pop("inputs").items()}
         files = {source: LandedFile(source, *facts) for source, facts in values.pop("files").items()}
-        return Progress(inputs=inputs, pending=pending, files=files, **values)
+        topics = {cluster: _reach(reach) for cluster, reach in values.pop("topics", {}).items()}
+        return Progress(inputs=inputs, pending=pending, files=files, topics=topics, **values)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
@@ -84,3 +94,17 @@ def save(warehouse: str, table: str, progress: Progress) -> None:
     values = asdict(replace(progress, files={}))
     values["files"] = {source: (file.size, file.modified_ns) for source, file in progress.files.items()}
     storage.write_text(warehouse, f"{table}.json", json.dumps(values, ensure_ascii=True))
+
+
+def _reach(values: dict[str, Any]) -> Reach:
+    """Return what JSON made of a reach: its objects' names are text, partitions are numbers."""
+
+    def offsets(found: dict[str, int]) -> dict[int, int]:
+        return {int(partition): int(offset) for partition, offset in found.items()}
+
+    followed = {
+        topic_id: Followed(topic["name"], offsets(topic["next"]), offsets(topic["doubtful"]))
+        for topic_id, topic in values["followed"].items()
+    }
+    gaps = (Gap(Span(**gap["span"]), gap["run_id"], gap["found_at"]) for gap in values["gaps"])
+    return Reach(followed, tuple(Span(**span) for span in values["pending"]), tuple(gaps))

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import available_timezones
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
 from pipelines.errors import UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+# What [kafka] options cannot set: the settings have it, or reading exactly the planned offsets depends on it.
+_NO_OPTIONS = {
+    *("bootstrap.servers", "security.protocol", "isolation.level", "group.id", "auto.offset.reset"),
+    *("enable.auto.commit", "interceptor.classes", "key.deserializer", "value.deserializer"),
+}
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]/]+):([0-9]{1,5})")
 
 
 class _Part(BaseModel):
@@ -34,10 +41,122 @@ class RequiredProfile(_Part):
     profile: Literal["kip-1317", "kip-1191", "kafka-streams", "kafka-connect", "spring-kafka"]
 
 
-class Dlq(_Part):
-    """Settings of the feed ``dlq``."""
+class Kafka(_Part):
+    """How to reach the cluster whose topics are read; what is secret shows nowhere, not even in ``repr``.
+
+    Certificates and keys are PEM files. ``options`` are properties of Kafka's clients, over all else.
+    """
+
+    bootstrap_servers: str = ""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    username: str | None = None
+    password: SecretStr | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: SecretStr | None = None
+    options: dict[str, SecretStr] = Field(default_factory=dict)
+    timeout_seconds: Annotated[float, Field(ge=1.0, le=3600.0)] = 15.0
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _addresses(cls, text: str) -> str:
+        addresses = [part.strip() for part in text.split(",") if part.strip()]
+        for address in addresses:
+            match = _ADDRESS.fullmatch(address)
+            if not match or not 0 < int(match[1]) < 1 << 16:
+                raise ValueError("write it like host:9092,other:9092")
+        return ",".join(addresses)
+
+    @field_validator("options")
+    @classmethod
+    def _permitted(cls, options: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        if refused := sorted(_NO_OPTIONS & options.keys()):
+            raise ValueError(f"{refused[0]} cannot be set here")
+        return options
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Kafka:
+        if self.password is not None and self.password_file is not None:
+            raise ValueError("give password or password_file, not both")
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file go together")
+        return self
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """The hosts and ports of the bootstrap servers."""
+        pairs = (address.rpartition(":") for address in self.bootstrap_servers.split(",") if address)
+        return tuple((host.strip("[]"), int(port)) for host, _, port in pairs)
+
+
+class Topics(_Part):
+    """Whether a feed is read from topics too (``source``), and how.
+
+    A batch takes at most ``most_records`` offsets, so that its size does not depend on what waits.
+    """
+
+    source: Literal["files", "kafka"] = "files"
+    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    most_records: Annotated[int, Field(ge=1)] = 500_000
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression that the whole name of a topic must match."""
+        raise NotImplementedError
+
+    @property
+    def wanted(self) -> str:
+        """The topics that are wanted, in words."""
+        raise NotImplementedError
+
+
+class _OneTopic(Topics):
+    topic: Annotated[str, Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _named(self) -> _OneTopic:
+        if self.source == "kafka" and self.topic is None:
+            raise ValueError('source = "kafka" needs the name of a topic')
+        return self
+
+    @property
+    def pattern(self) -> str:
+        """The topic's name, as a regular expression."""
+        return re.escape(self.topic or "")
+
+    @property
+    def wanted(self) -> str:
+        """The topic, in words."""
+        return f"topic {self.topic}"
+
+
+class Dlq(Topics):
+    """Settings of the feed ``dlq``; topics whose whole name matches ``subscribe_pattern`` are read, new ones too."""
 
     require: tuple[RequiredProfile, ...] = ()
+    subscribe_pattern: Annotated[str, Field(min_length=1)] = r"dlq\..*"
+
+    @field_validator("subscribe_pattern")
+    @classmethod
+    def _regular(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"it is no regular expression ({error})") from None
+        return pattern
+
+    @property
+    def pattern(self) -> str:
+        """The pattern of the topics' names."""
+        return self.subscribe_pattern
+
+    @property
+    def wanted(self) -> str:
+        """The topics, in words."""
+        return f"topics that match {self.subscribe_pattern}"
 
 
 class _Log(_Part):
@@ -51,15 +170,15 @@ class _Log(_Part):
         return name
 
 
-class StreamsRequests(_Log):
-    """Settings of the brokers' request log: the zone of its timestamps, which do not name one."""
+class StreamsRequests(_Log, _OneTopic):
+    """Settings of the brokers' request log: the zone of its timestamps, which do not name one; the topic it is in."""
 
 
 class BrokerLogs(_Log):
     """Settings of the brokers' own log: the zone of its timestamps, which do not name one."""
 
 
-class Acknowledgements(_Part):
+class Acknowledgements(_OneTopic):
     """Settings of the feed of acknowledgements.
 
     ``trace_header`` names the record header that holds the trace; ``compacted_topics`` are glob patterns of the topics
@@ -91,6 +210,7 @@ class Settings(_Part):
     landing: Annotated[str, Field(min_length=1)] = "landing"
     tolerance: Share | None = None
     gates: dict[str, Gate] = Field(default_factory=dict)
+    kafka: Kafka = Kafka()
     dlq: Dlq = Dlq()
     streams_requests: StreamsRequests = StreamsRequests()
     broker_logs: BrokerLogs = BrokerLogs()
@@ -102,6 +222,16 @@ class Settings(_Part):
     def landing_of(self, directory: str) -> Path:
         """Return one of the directories that files land in."""
         return Path(self.landing) / directory
+
+    def topics_of(self, directory: str) -> Topics | None:
+        """Return what is read from Kafka beside the files of a landing directory; None where nothing is."""
+        feeds: dict[str, Topics] = {
+            "dlq": self.dlq,
+            "streams-requests": self.streams_requests,
+            "acknowledgements": self.acknowledgements,
+        }
+        topics = feeds.get(directory)
+        return topics if topics and topics.source == "kafka" else None
 
     def reports(self) -> Path:
         """Return the directory of the reports, always local."""
@@ -144,12 +274,19 @@ def load(**flags: Any) -> Settings:
         wrong = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in wrong["loc"])
         raise UsageError(f"The setting {where} cannot be used: {wrong['msg']}.") from None
+    from_kafka = [name for name in ("dlq", "streams_requests", "acknowledgements") if _reads_topics(settings, name)]
+    if from_kafka and not settings.kafka.bootstrap_servers:
+        raise UsageError(f'[{from_kafka[0]}] has source = "kafka": set bootstrap_servers under [kafka].')
     absolute = {
         name: str(located(getattr(settings, name)))
         for name in ("warehouse", "landing")
         if "://" not in getattr(settings, name)
     }
     return settings.model_copy(update=absolute)
+
+
+def _reads_topics(settings: Settings, part: str) -> bool:
+    return settings.topics_of(part.replace("_", "-")) is not None
 
 
 def _override_from_environment(values: dict[str, Any]) -> None:

@@ -1,0 +1,180 @@
+"""What a cluster holds of topics, and what was read of them -> the offsets to read next, and those that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+ALL = 2**63 - 1  # an offset that no log reaches
+
+
+@dataclass(frozen=True)
+class Log:
+    """A partition as the cluster has it: offsets from ``start`` to before ``end``.
+
+    It is ``truncated`` where it ends before what was read of it: a replica that lacked the rest became the leader.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
+class Span:
+    """Offsets of a partition from ``start`` to before ``end``; a topic of the same name and another id is another."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def source(self) -> str:
+        """The ``_source`` of the rows that are made of it."""
+        return f"kafka:{self.topic}/{self.topic_id}/{self.partition}"
+
+    @property
+    def length(self) -> int:
+        """How many offsets there are: at least as many as records, since transactions and compaction leave holes."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Offsets that were gone before they were read, and which run found that, when (ISO-8601)."""
+
+    span: Span
+    run_id: str
+    found_at: str
+
+
+@dataclass(frozen=True)
+class Followed:
+    """How far a topic is read: the next offset of each partition.
+
+    Rows of offsets below ``doubtful`` may be in the table, though they are to be read: the table is asked first.
+    """
+
+    name: str
+    next: dict[int, int] = field(default_factory=dict)
+    doubtful: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far the topics of a cluster are read, by topic id.
+
+    ``pending`` is the batch that is fixed before anything of it is written; ``gaps`` are found, but not yet recorded.
+    """
+
+    followed: dict[str, Followed] = field(default_factory=dict)
+    pending: tuple[Span, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is followed, what is left of the pending batch, and what is gone for good."""
+
+    followed: dict[str, Followed]
+    pending: tuple[Span, ...]
+    gaps: tuple[Span, ...]
+
+
+def follow(
+    followed: Mapping[str, Followed],
+    logs: Sequence[Log],
+    present: Iterable[str],
+    pending: Sequence[Span] = (),
+    written: bool = False,
+) -> Outlook:
+    """Return what is followed from now on, by topic id.
+
+    A topic that is met for the first time is read from where it begins now. Of one that is known, and of a successor of
+    its name, all is to be read: what retention removed of it is a gap. ``present`` are the ids of all topics there are;
+    ``written`` says that the rows of the pending batch are in the table although progress does not know it.
+    """
+    now = dict(followed)
+    names = {topic.name for topic in followed.values()}
+    ends = {(span.topic_id, span.partition): span.end for span in pending} if written else {}
+    gaps = []
+    for log in logs:
+        known = followed.get(log.topic_id)
+        begun = known.next.get(log.partition) if known else None
+        first = 0 if known or log.topic in names else log.start
+        expected = max(first if begun is None else begun, ends.get((log.topic_id, log.partition), 0))
+        if log.truncated:
+            start, doubtful = log.start, expected
+        else:
+            if log.start > expected:
+                gaps.append(Span(log.topic, log.topic_id, log.partition, expected, log.start))
+            start = max(first if begun is None else begun, log.start)
+            # Of what is met for the first time the table may know more than progress, which may have been lost.
+            doubtful = log.end if begun is None or known is None else known.doubtful.get(log.partition, 0)
+        topic = now.get(log.topic_id, Followed(log.topic))
+        told = topic.doubtful | {log.partition: min(doubtful, max(log.end, expected))}
+        now[log.topic_id] = _settled(Followed(log.topic, topic.next | {log.partition: start}, told))
+    there = {(log.topic_id, log.partition): log for log in logs if not log.truncated}
+    ids = set(present)
+    left = []
+    for span in pending:
+        found = there.get((span.topic_id, span.partition))
+        if found and found.start < span.end:
+            left.append(replace(span, start=max(span.start, found.start)))
+    gone = [span for span in pending if span.topic_id not in ids]
+    now = passed(now, gone)
+    return Outlook(now, tuple(left), tuple(gaps if written else [*gaps, *gone]))
+
+
+def doubt(followed: Mapping[str, Followed]) -> dict[str, Followed]:
+    """Return what is followed, all of it doubtful: the table is not the one that progress speaks of."""
+    return {topic_id: replace(topic, doubtful=dict.fromkeys(topic.next, ALL)) for topic_id, topic in followed.items()}
+
+
+def is_doubtful(followed: Mapping[str, Followed], spans: Iterable[Span]) -> bool:
+    """Tell whether rows of any of the spans may be in the table already."""
+    return any(span.start < followed[span.topic_id].doubtful.get(span.partition, 0) for span in spans)
+
+
+def unread(followed: Mapping[str, Followed], logs: Iterable[Log]) -> tuple[Span, ...]:
+    """Return all that the logs hold and that is not read yet."""
+    starts = ((log, followed[log.topic_id].next[log.partition]) for log in logs)
+    return tuple(
+        Span(log.topic, log.topic_id, log.partition, start, log.end) for log, start in starts if start < log.end
+    )
+
+
+def batch(waiting: Sequence[Span], most: int) -> tuple[Span, ...]:
+    """Return at most so many offsets of what waits, of each partition its share, so that none starves."""
+    total = sum(span.length for span in waiting)
+    if total <= most:
+        return tuple(waiting)
+    chosen = []
+    left = most
+    for span in waiting:
+        share = min(left, max(1, span.length * most // total))
+        if share:
+            chosen.append(replace(span, end=span.start + share))
+            left -= share
+    return tuple(chosen)
+
+
+def passed(followed: Mapping[str, Followed], spans: Iterable[Span]) -> dict[str, Followed]:
+    """Return what is followed, with the spans behind it."""
+    now = dict(followed)
+    for span in spans:
+        topic = now.get(span.topic_id, Followed(span.topic))
+        after = max(span.end, topic.next.get(span.partition, 0))
+        now[span.topic_id] = _settled(replace(topic, next=topic.next | {span.partition: after}))
+    return now
+
+
+def _settled(topic: Followed) -> Followed:
+    """Return a topic without the doubts that lie behind what is read."""
+    doubtful = {at: until for at, until in topic.doubtful.items() if until > topic.next.get(at, 0)}
+    return replace(topic, doubtful=doubtful)
