@@ -9,7 +9,7 @@ READABLE = "line_error IS NULL"
 def landed(bronze_id: str) -> tuple[Column, ...]:
     """Return the columns of a bronze table, given what its ``_bronze_id`` is."""
     return (
-        Column("_source", "string", "File below the landing directory that the line was read from."),
+        Column("_source", "string", "File below the landing directory, or kafka:<topic>/<topic id>/<partition>."),
         Column("_bronze_id", "string", bronze_id),
         Column("_ingested_at", "timestamp", "When the run that landed the row began."),
         Column("_run_id", "string", "Run that landed the row."),

@@ -83,6 +83,7 @@ def run(
     """Run all stages once, on what is new."""
     from pipelines import display, freshness, runner
     from pipelines.quality import now
+    from pipelines.sources import kafka
 
     settings = load(warehouse=warehouse, landing=landing)
     if feed is not None and feed not in FEEDS:
@@ -103,6 +104,7 @@ def run(
         else:
             waiting = freshness.unread_bytes(settings, chosen)
             brisk = waiting is not None and waiting < SHORT_WORK
+            kafka.hang_up()  # the session's own JVM will ask from here on
             with _session(settings, gates=any(stage.kind != "land" for stage in chosen), brisk=brisk) as spark:
                 done = runner.run(spark, settings, chosen, display.progress)
     if format is Shown.json:

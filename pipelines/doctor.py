@@ -1,4 +1,4 @@
-"""What is wrong with this machine, the settings and the warehouse, and how to mend it; starts no JVM."""
+"""What is wrong with this machine, the settings and the warehouse, and how to mend it; starts no session."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipelines import airflow_home, jars, java, lakehouse, lock, progress, quality, runner, session, storage
+from expectations.quality import GAPS
+from pipelines import airflow_home, glance, jars, java, lakehouse, lock, progress, quality, runner, session, storage
 from pipelines.catalog import CATALOG
 from pipelines.errors import AfterlogError
-from pipelines.land import unread
+from pipelines.land import unread, waiting
 from pipelines.progress import Progress
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Stage
@@ -64,10 +65,12 @@ def diagnose(settings: Settings) -> list[Check]:
         ("settings", _settings),
         ("disk", _disk),
         ("landing", _landing),
+        ("Kafka", _kafka),
         ("writer's lock", _lock),
         ("log store", _log_store),
         ("tables", _tables),
         ("quality reports", _quality),
+        ("gaps", _gaps),
         ("Airflow", _airflow),
     )
     for name, examine in examinations:
@@ -202,6 +205,45 @@ def _landing(settings: Settings) -> Iterator[Check]:
         yield Check(f"landing {stage.directory}", "well", f"{directory}: {finding}.")
 
 
+def _kafka(settings: Settings) -> Iterator[Check]:
+    """Ask the cluster for the topics of each feed that reads any."""
+    for stage in CATALOG:
+        topics = settings.topics_of(stage.directory)
+        if topics is None:
+            continue
+        name = f"topics of {stage.feed}"
+        known = progress.load(settings.warehouse, stage.table) if storage.is_local(settings.warehouse) else None
+        try:
+            late = waiting(settings, [(stage, known)])[stage.table]
+        except AfterlogError as error:
+            yield Check(name, "lacking", str(error))
+            continue
+        said = f"{topics.wanted} at {settings.kafka.bootstrap_servers}"
+        finding = f"{late:,} offsets to be read" if late else "all is read"
+        if topics.isolation_level == "read_uncommitted":
+            remedy = 'Set isolation_level = "read_committed" unless that is wanted.'
+            yield Check(name, "mind", f"{said}: {finding}, what aborted transactions wrote included.", remedy)
+        else:
+            yield Check(name, "well", f"{said}: {finding}.")
+
+
+def _gaps(settings: Settings) -> Iterator[Check]:
+    if not storage.is_local(settings.warehouse) or lakehouse.local_version(settings, GAPS.table) is None:
+        return
+    gaps = glance.rows(settings, GAPS.table, {"cluster": settings.cluster})
+    if gaps:
+        gone = sum(gap["to_offset"] - gap["from_offset"] for gap in gaps)
+        last = max(gaps, key=lambda gap: (gap["found_at"], gap["topic"], gap["partition"]))
+        yield Check(
+            "gaps",
+            "mind",
+            f"{gone:,} offsets of {len({gap['topic'] for gap in gaps}):,} topics were gone before they were read, "
+            f"the last found at {last['found_at']:%Y-%m-%d %H:%M:%S} UTC in {last['topic']}, "
+            f"partition {last['partition']}.",
+            "quality.gaps names them all. Run more often, or have those topics keep their records longer.",
+        )
+
+
 def _lock(settings: Settings) -> Iterator[Check]:
     if storage.is_local(settings.warehouse):
         holder = lock.holder(settings.warehouse)
@@ -283,7 +325,7 @@ def _progress(settings: Settings, stage: Stage) -> Iterator[Check]:
     if reason := _disagreement(settings, stage, known):
         read = "all landed files" if stage.kind == "land" else f"all of {' and '.join(stage.inputs)}"
         yield Check(stage.table, "mind", f"{reason}.", f"The next `afterlog run` reads {read} again, without harm.")
-    elif known and known.pending:
+    elif known and known.within_a_batch:
         yield Check(stage.table, "mind", "A run ended within a batch.", "The next `afterlog run` takes it again.")
     else:
         table = lakehouse.local_version(settings, stage.table)

@@ -1,4 +1,4 @@
-"""How far each table is behind its input, and what blocks it, from progress, Delta logs and landing listings."""
+"""How far each table is behind its input, and what blocks it, from progress, Delta logs, landing listings and Kafka."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from expectations.contract import Column, Contract
 from pipelines import lakehouse, progress
 from pipelines.catalog import CATALOG
-from pipelines.land import unread
+from pipelines.errors import AfterlogError
+from pipelines.land import unread, waiting
 from pipelines.settings import Settings
 from pipelines.stage import Stage
 from pipelines.storage import is_local
@@ -17,18 +18,23 @@ from pipelines.storage import is_local
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+BYTES_OF_A_RECORD = 1_000  # of a topic, by rule of thumb
+
 FRESHNESS = Contract(
     table="quality.freshness",
     description="One row per table: how far it is behind its input, and what blocks it; as of the moment of asking.",
     columns=(
         Column("cluster", "string", "Kafka cluster, a setting."),
         Column("table", "string", "Table that the stage fills."),
-        Column("input", "string", "What it is filled from: a landing directory's feed, or a table."),
+        Column("input", "string", "What it is filled from: a feed's landing directory and topics, or tables."),
         Column("unread_files", "bigint", "Landed files that are new or changed; null where the input is a table."),
         Column("unread_bytes", "bigint", "Their size in bytes."),
+        Column(
+            "unread_offsets", "bigint", "Offsets of topics not read, at least as many as records; null if not known."
+        ),
         Column("unread_versions", "bigint", "Versions of the input table not read; null where the input is a landing."),
         Column("blocked_since", "timestamp", "Since when a broken gate holds up a batch; null where none does."),
-        Column("message", "string", "Why: the sentence of the gate that broke."),
+        Column("message", "string", "Why: the sentence of the gate that broke; or why topics cannot be looked at."),
     ),
     grain=("cluster", "table"),
 )
@@ -46,11 +52,12 @@ class Freshness:
     unread_versions: int | None = None
     blocked_since: str | None = None
     message: str | None = None
+    unread_offsets: int | None = None
 
     @property
     def behind(self) -> bool:
         """True where there is input that the table has not taken in."""
-        return bool(self.unread_files or self.unread_versions)
+        return bool(self.unread_files or self.unread_versions or self.unread_offsets)
 
 
 def freshness(settings: Settings, spark: SparkSession | None = None) -> list[Freshness]:
@@ -64,6 +71,10 @@ def freshness(settings: Settings, spark: SparkSession | None = None) -> list[Fre
         if stage.kind == "land":
             files = unread(settings, stage, known).values()
             one = replace(one, unread_files=len(files), unread_bytes=sum(file.size for file in files))
+            try:
+                one = replace(one, unread_offsets=waiting(settings, [(stage, known)]).get(stage.table))
+            except AfterlogError as error:
+                one = replace(one, message=str(error))
         else:
             read = {table: known.version_of(table) if known else None for table in stage.inputs}
             if is_local(settings.warehouse):
@@ -80,14 +91,22 @@ def unread_bytes(settings: Settings, stages: Sequence[Stage]) -> int | None:
     """Return roughly how many bytes wait for stages; None where only a session could tell."""
     if not is_local(settings.warehouse):
         return None
-    waiting = 0
+    landing = [
+        (stage, progress.load(settings.warehouse, stage.table))
+        for stage in stages
+        if settings.topics_of(stage.directory)
+    ]
+    try:
+        size = BYTES_OF_A_RECORD * sum(waiting(settings, landing).values())
+    except AfterlogError:  # the run will say it
+        size = 0
     for stage in stages:
         known = progress.load(settings.warehouse, stage.table)
         if stage.kind == "land":
-            waiting += sum(file.size for file in unread(settings, stage, known).values())
+            size += sum(file.size for file in unread(settings, stage, known).values())
         else:
-            waiting += sum(
+            size += sum(
                 lakehouse.local_bytes_after(settings, table, known.version_of(table) if known else None)
                 for table in stage.inputs
             )
-    return waiting
+    return size

@@ -299,7 +299,13 @@ def replace_groups(settings: Settings, table: str, rows: DataFrame, groups: str 
 def append_objects(
     spark: SparkSession, settings: Settings, contract: Contract, objects: Sequence[dict[str, Any]]
 ) -> None:
-    """Append a few rows given as JSON-ready objects, timestamps as ISO-8601 text.
+    """Append a few rows given as JSON-ready objects, timestamps as ISO-8601 text."""
+    rows = rows_of_objects(spark, contract, objects)
+    rows.write.format("delta").mode("append").save(location(settings, contract.table))
+
+
+def rows_of_objects(spark: SparkSession, contract: Contract, objects: Sequence[dict[str, Any]]) -> DataFrame:
+    """Return rows given as JSON-ready objects.
 
     They go to Spark as one literal: createDataFrame would start Python workers for them.
     """
@@ -307,8 +313,7 @@ def append_objects(
 
     schema = f"array<struct<{', '.join(f'`{column.name}`: {column.type}' for column in contract.stored)}>>"
     parsed = F.from_json(F.lit(json.dumps(objects)), schema, {"mode": "FAILFAST"})
-    rows = spark.range(1).select(F.inline(parsed)).coalesce(1)
-    rows.write.format("delta").mode("append").save(location(settings, contract.table))
+    return spark.range(1).select(F.inline(parsed)).coalesce(1)
 
 
 def absent(settings: Settings, table: str) -> UsageError:

@@ -1,22 +1,24 @@
-"""Landing directory -> bronze: lines of new and changed files, inserted once on the contract's grain."""
+"""Landing directory, topics -> bronze: lines of new and changed files, new records, once on the contract's grain."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from expectations.contract import contract_of
 from pipelines import lakehouse, progress, quality
-from pipelines.errors import AfterlogError
+from pipelines.errors import AfterlogError, UsageError
 from pipelines.progress import Progress
 from pipelines.quality import StageRun
-from pipelines.settings import Settings
-from pipelines.sources import landing
+from pipelines.settings import Settings, Topics
+from pipelines.sources import kafka, landing, offsets
+from pipelines.sources.kafka import Cluster, Survey
 from pipelines.sources.landing import LandedFile
+from pipelines.sources.offsets import Gap, Log, Outlook, Reach, Span
 from pipelines.stage import Stage
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("afterlog")
 
 MOST_NAMES = 200
+MOST_ATTEMPTS = 3
+MOST_TOPICS = 5  # that are named
+ROWS_OF_A_FILE = 100_000
 
 
 def unread(settings: Settings, stage: Stage, known: Progress | None) -> dict[str, LandedFile]:
@@ -40,56 +45,72 @@ def unread(settings: Settings, stage: Stage, known: Progress | None) -> dict[str
     return {source: file for source, file in listed.items() if read.get(source) != file}
 
 
-def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, started_at: datetime) -> StageRun | None:
-    """Read what is new in the landing directory into bronze; None where nothing is."""
-    target_id, _ = lakehouse.state(spark, settings, stage.table)
+def waiting(settings: Settings, stages: Sequence[tuple[Stage, Progress | None]]) -> dict[str, int]:
+    """Ask Kafka how many offsets wait for stages, by table; those that are gone count too.
+
+    Raises AfterlogError: what is wrong with the settings or the cluster, where nothing waits that could be read.
+    """
+    found: dict[str, int] = {}
+    wrong: list[AfterlogError] = []
+    asking = [(stage, known, topics) for stage, known in stages if (topics := settings.topics_of(stage.directory))]
+    if not asking:
+        return found
+    with kafka.connected(settings) as cluster:
+        for stage, known, topics in asking:
+            try:
+                survey, outlook = _look(cluster, topics, _reach(settings, known))
+            except UsageError as error:  # of this feed's topics; others may be well
+                wrong.append(error)
+                continue
+            late = (*offsets.unread(outlook.followed, survey.logs), *outlook.gaps)
+            found[stage.table] = sum(span.length for span in late)
+            wrong += [survey.complaint] if survey.complaint else []
+    if wrong and not any(found.values()):
+        raise wrong[0]
+    return found
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What a landing stage did, None where nothing was new; and the reason why it left topics unread, if it did."""
+
+    stage_run: StageRun | None
+    left: AfterlogError | None = None
+
+
+def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, started_at: datetime) -> Landed:
+    """Read what is new in the landing directory, and then in the topics, into bronze."""
+    target_id, version = lakehouse.state(spark, settings, stage.table)
     known = progress.load(settings.warehouse, stage.table)
     if known and known.target_id != target_id:
-        log.warning("%s is another table than the one its progress speaks of: reading all files again.", stage.table)
+        log.warning("%s is another table than the one its progress speaks of: reading all again.", stage.table)
         known = None
-    files = unread(settings, stage, known)
-    if not files:
-        return None
-    directory = settings.landing_of(stage.directory)
-    batch = _Landing(spark, settings, stage, run_id, started_at)
-    try:
-        counts = batch.insert(tuple(files.values()), damaged={})
-    except AfterlogError:
-        raise
-    except Exception:
-        gone = files.keys() - landing.listing(directory).keys()
-        files = {source: file for source, file in files.items() if source not in gone}
-        damaged = landing.damaged(directory, tuple(files.values()))
-        if not damaged and not gone:
-            raise
-        for source in sorted(gone):
-            log.warning("%r was removed before it was read.", source)
-        for source, error in damaged.items():
-            log.warning("%r is damaged: %s The lines before the damage are read.", source, error)
-        if not files:
-            return None
-        counts = batch.insert(tuple(files.values()), damaged)
-    read, skipped, accepted = counts
-    stage_run = StageRun(
-        run_id,
-        stage.table,
-        "passed",
-        started_at,
-        quality.now(),
-        read=read,
-        accepted=accepted,
-        duplicates=read - skipped - accepted,
-        skipped=skipped,
-        message=f"{len(files):,} new or changed files",
-    )
-    quality.note(settings, stage_run)
-    before = known.files if known and known.directory == str(directory) else {}
-    progress.save(
-        settings.warehouse,
-        stage.table,
-        replace(known or Progress(), target_id=target_id, directory=str(directory), files={**before, **files}),
-    )
-    return stage_run
+    known = replace(known or Progress(), target_id=target_id)
+    if known.target_version != version:
+        reaches = {cluster: offsets.doubted(reach) for cluster, reach in known.topics.items()}
+        known = replace(known, topics=reaches, target_version=version)
+    landing_ = _Landing(spark, settings, stage, run_id, started_at, known)
+    landing_.read_files()
+    left = None
+    if topics := settings.topics_of(stage.directory):
+        try:
+            left = landing_.read_topics(topics)
+        except AfterlogError as error:
+            left = error
+    return Landed(landing_.stage_run, left)
+
+
+def _reach(settings: Settings, known: Progress | None) -> Reach:
+    return known.topics.get(settings.cluster, Reach()) if known else Reach()
+
+
+def _look(cluster: Cluster, topics: Topics, reach: Reach) -> tuple[Survey, Outlook]:
+    """Return what the cluster holds now, and what that means for what is followed."""
+    reached = {(id_, at): offset for id_, topic in reach.followed.items() for at, offset in topic.next.items()}
+    if reach.written:
+        reached |= {(span.topic_id, span.partition): span.end for span in reach.pending}
+    survey = cluster.survey(topics, reached, reach.followed)
+    return survey, offsets.follow(reach, survey.logs, survey.present)
 
 
 def _reader(stage: Stage) -> ModuleType:
@@ -97,22 +118,211 @@ def _reader(stage: Stage) -> ModuleType:
 
 
 class _Landing:
-    """One batch of files on its way into bronze."""
+    """What is new of a feed, on its way into bronze."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, stage: Stage, run_id: str, started_at: datetime
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        stage: Stage,
+        run_id: str,
+        started_at: datetime,
+        known: Progress,
     ) -> None:
         self.spark = spark
         self.settings = settings
         self.stage = stage
         self.run_id = run_id
         self.started_at = started_at
+        self.known = known
         self.contract = contract_of(stage.table)
+        self.module = import_module(f"pipelines.{stage.table}")
+        self.stage_run: StageRun | None = None
+        self.files = 0
+        self.records = 0
+        self.topics: set[str] = set()
+
+    def read_files(self) -> None:
+        """Read new and changed files."""
+        files = unread(self.settings, self.stage, self.known)
+        if not files:
+            return
+        directory = self.settings.landing_of(self.stage.directory)
+        try:
+            counts = self.insert(tuple(files.values()), damaged={})
+        except AfterlogError:
+            raise
+        except Exception:
+            gone = files.keys() - landing.listing(directory).keys()
+            files = {source: file for source, file in files.items() if source not in gone}
+            damaged = landing.damaged(directory, tuple(files.values()))
+            if not damaged and not gone:
+                raise
+            for source in sorted(gone):
+                log.warning("%r was removed before it was read.", source)
+            for source, error in damaged.items():
+                log.warning("%r is damaged: %s The lines before the damage are read.", source, error)
+            if not files:
+                return
+            counts = self.insert(tuple(files.values()), damaged)
+        self.files = len(files)
+        self.count(*counts)
+        before = self.known.files if self.known.directory == str(directory) else {}
+        self.save(replace(self.known, directory=str(directory), files={**before, **files}))
+
+    def read_topics(self, topics: Topics) -> AfterlogError | None:
+        """Read what the topics hold now, batch by batch; return why some of them were left, if any was.
+
+        Raises AfterlogError: the cluster does not answer, or not to us.
+        """
+        self.record_gaps()  # those that an earlier run found, but did not live to record
+        with kafka.connected(self.settings) as cluster:
+            survey, outlook = _look(cluster, topics, self.reach)
+            self.found(outlook)
+            ends = survey.logs
+            while batch := self.reach.pending or self.next_batch(topics, ends):
+                self.remember(replace(self.reach, pending=batch))
+                ends = self.take(cluster, topics, ends)
+        return survey.complaint
+
+    def next_batch(self, topics: Topics, ends: Sequence[Log]) -> tuple[Span, ...]:
+        """Return the next offsets to be read."""
+        return offsets.batch(offsets.unread(self.reach.followed, ends), topics.most_records)
+
+    def take(self, cluster: Cluster, topics: Topics, ends: tuple[Log, ...]) -> tuple[Log, ...]:
+        """Read the pending batch; return up to where the topics are to be read in this run.
+
+        A read fails where retention, or someone, removed what it was to read: what is left is planned anew.
+        """
+        for left in reversed(range(MOST_ATTEMPTS)):
+            batch = self.reach.pending
+            try:
+                read, skipped, accepted = self.insert_records(cluster, topics, batch)
+            except Exception as error:
+                if not isinstance(error, kafka.Changed) and not kafka.is_kafkas(error):
+                    raise
+                survey, outlook = _look(cluster, topics, self.reach)
+                self.found(outlook)
+                places = {(log.topic_id, log.partition) for log in ends}
+                ends = tuple(log for log in survey.logs if (log.topic_id, log.partition) in places)
+                if self.reach.pending and not left:
+                    raise kafka.told(error, self.settings.kafka) from None
+            else:
+                if read:
+                    self.records += read
+                    self.topics |= {span.topic for span in batch}
+                    self.count(read, skipped, accepted)
+                followed = offsets.passed(self.reach.followed, batch)
+                self.save(self._with(replace(self.reach, followed=followed, pending=(), written=False)))
+            if not self.reach.pending:
+                break
+        return ends
+
+    @property
+    def reach(self) -> Reach:
+        """How far the topics are read."""
+        return _reach(self.settings, self.known)
+
+    def found(self, outlook: Outlook) -> None:
+        """Keep what a look at the topics told, and record the gaps."""
+        at = quality.now().isoformat()
+        gaps = tuple(Gap(span, self.run_id, at) for span in outlook.gaps)
+        for span in outlook.gaps:
+            log.warning("%s were gone before they were read: see quality.gaps.", span.in_words)
+        self.remember(
+            Reach(
+                followed=outlook.followed,
+                pending=outlook.pending,
+                written=self.reach.written and bool(outlook.pending),
+                gaps=(*self.reach.gaps, *gaps),
+            )
+        )
+        self.record_gaps()
+
+    def record_gaps(self) -> None:
+        """Record the gaps that are not recorded yet; a crash in between records none of them twice."""
+        if self.reach.gaps:
+            quality.record_gaps(self.spark, self.settings, self.stage.table, self.reach.gaps)
+            self.remember(replace(self.reach, gaps=()))
+
+    def remember(self, reach: Reach) -> None:
+        """Save how far the topics are read, without saying that anything was written to the table."""
+        if reach != self.reach:
+            self.known = self._with(reach)
+            progress.save(self.settings.warehouse, self.stage.table, self.known)
+
+    def _with(self, reach: Reach) -> Progress:
+        return replace(self.known, topics=self.known.topics | {self.settings.cluster: reach})
+
+    def save(self, known: Progress) -> None:
+        """Save progress, and the version of the table that it speaks of."""
+        _, version = lakehouse.state(self.spark, self.settings, self.stage.table)
+        self.known = replace(known, target_version=version)
+        progress.save(self.settings.warehouse, self.stage.table, self.known)
+
+    def count(self, read: int, skipped: int, accepted: int) -> None:
+        """Add to what the stage did in this run, and note it."""
+        before = self.stage_run or StageRun(self.run_id, self.stage.table, "passed", self.started_at, quality.now())
+        said = [f"{self.files:,} new or changed files"] if self.files else []
+        said += [f"{self.records:,} records of {', '.join(sorted(self.topics)[:MOST_TOPICS])}"] if self.records else []
+        more = len(self.topics) - MOST_TOPICS
+        self.stage_run = replace(
+            before,
+            finished_at=quality.now(),
+            read=before.read + read,
+            accepted=before.accepted + accepted,
+            duplicates=before.duplicates + read - skipped - accepted,
+            skipped=before.skipped + skipped,
+            message="; ".join(said) + (f" and {more:,} more" if more > 0 else ""),
+        )
+        quality.note(self.settings, self.stage_run)
+
+    def insert_records(self, cluster: Cluster, topics: Topics, batch: Sequence[Span]) -> tuple[int, int, int]:
+        """Insert the records that bronze does not hold; return how many were read, skipped and inserted.
+
+        They are held once they are read: that the topics are still the same must be known before any is written.
+        """
+        from pyspark.sql import functions as F
+
+        of_records = hasattr(self.module, "parse_records")
+        records = kafka.records(self.spark, self.settings, topics, batch)
+        held = (records if of_records else kafka.lines(records)).persist()
+        try:
+            unwanted = self.module.skipped(held) if hasattr(self.module, "skipped") else F.lit(False)
+            counted = held.agg(F.count("*").alias("read"), F.count_if(unwanted).alias("skipped")).collect()[0]
+            read, skipped = int(counted["read"]), int(counted["skipped"])
+            cluster.check(batch)
+            if read == skipped:
+                return read, skipped, 0
+            wanted = held.where(~unwanted) if skipped else held
+            parse = self.module.parse_records if of_records else self.module.parse
+            rows: DataFrame = parse(wanted, self.settings).withColumns(
+                {"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)}
+            )
+            rows = rows.coalesce(1 + (read - skipped) // ROWS_OF_A_FILE)
+            return read, skipped, self._insert_new(rows, batch)
+        finally:
+            held.unpersist()
+
+    def _insert_new(self, rows: DataFrame, batch: Sequence[Span]) -> int:
+        """Insert rows of a batch, without those that the table may hold: it is asked only where that is in doubt."""
+        from pyspark.sql import functions as F
+
+        bounds = self._of_sources([span.source for span in batch])
+        if any(column.name == "offset" for column in self.contract.columns):
+            first, last = min(span.start for span in batch), max(span.end for span in batch) - 1
+            bounds = bounds & F.col("offset").between(first, last)
+        if offsets.is_doubtful(self.reach.followed, batch):
+            grain = list(self.contract.grain)
+            standing = lakehouse.standing(self.spark, self.settings, self.stage.table, bounds)
+            if standing is not None:
+                rows = rows.join(standing.select(grain), grain, how="left_anti")
+        return lakehouse.insert(self.settings, self.stage.table, rows, self.contract, bounds)
 
     def insert(self, files: Sequence[LandedFile], damaged: dict[str, str]) -> tuple[int, int, int]:
         """Insert the lines that bronze does not hold; return how many were read, skipped and inserted."""
         directory = self.settings.landing_of(self.stage.directory)
-        events = getattr(import_module(f"pipelines.{self.stage.table}"), "events", None)
+        events = getattr(self.module, "events", None)
         if not self.stage.reader and not events:
             return self._insert(landing.lines(self.spark, directory, files, damaged), files)
         decoded: DataFrame
@@ -130,15 +340,14 @@ class _Landing:
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        module = import_module(f"pipelines.{self.stage.table}")
-        unwanted = module.skipped(lines) if hasattr(module, "skipped") else F.lit(False)
+        unwanted = self.module.skipped(lines) if hasattr(self.module, "skipped") else F.lit(False)
         read, skipped, repeats = self._census(lines, unwanted)
         if skipped:
             lines = lines.where(~unwanted)
         if self.stage.numbered and "_occurrence" not in lines.columns:
             equal = Window.partitionBy("_source", "line", "damage").orderBy(F.lit(0))
             lines = lines.withColumn("_occurrence", F.row_number().over(equal) if repeats else F.lit(1))
-        rows: DataFrame = module.parse(lines, self.settings).withColumns(
+        rows: DataFrame = self.module.parse(lines, self.settings).withColumns(
             {"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)}
         )
         grain = list(self.contract.grain)
@@ -170,9 +379,11 @@ class _Landing:
 
     def _from(self, files: Sequence[LandedFile]) -> Column:
         """Return the predicate on bronze that rows of these files satisfy, in literals, so that Delta skips files."""
+        return self._of_sources([file.source for file in files])
+
+    def _of_sources(self, sources: Sequence[str]) -> Column:
         from pyspark.sql import functions as F
 
-        sources = [file.source for file in files]
         if len(sources) <= MOST_NAMES:
             return F.col("_source").isin(sources)
         return F.col("_source").between(min(sources), max(sources))

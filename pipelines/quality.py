@@ -1,4 +1,4 @@
-"""What runs leave behind in quality.*: counts per stage, results per expectation.
+"""What runs leave behind in quality.*: counts per stage, results per expectation, gaps in topics.
 
 Rows go to a small state file first, at once, and to the Delta tables in one commit a table when the run ends: a run
 that is killed loses none of them, since the next one reports what it finds there.
@@ -7,15 +7,17 @@ that is killed loses none of them, since the next one reports what it finds ther
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from expectations.quality import EXPECTATION_RESULTS, QUALITY, STAGE_RUNS
+from expectations.quality import EXPECTATION_RESULTS, GAPS, QUALITY, STAGE_RUNS
 from expectations.verdict import Verdict
 from pipelines import lakehouse, storage
 from pipelines.errors import EnvironmentLacking
 from pipelines.settings import Settings
+from pipelines.sources.offsets import Gap
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,10 +80,41 @@ def note(settings: Settings, stage_run: StageRun) -> None:
         for outcome in (stage_run.verdict.outcomes if stage_run.verdict else ())
     ]
     unreported = _unreported(settings)
+    if stage_run.status == "passed":  # a landing stage notes what it has done so far, again and again
+        noted = unreported[STAGE_RUNS.table]
+        unreported[STAGE_RUNS.table] = [one for one in noted if not _speaks_of(one, stage_run)]
     for contract, objects in ((STAGE_RUNS, [ran]), (EXPECTATION_RESULTS, results)):
         names = [column.name for column in contract.columns]
         unreported[contract.table] += [{name: one[name] for name in names} for one in objects]
     storage.write_text(settings.warehouse, UNREPORTED, json.dumps(unreported, default=datetime.isoformat))
+
+
+def _speaks_of(noted: dict[str, Any], stage_run: StageRun) -> bool:
+    same = (stage_run.run_id, stage_run.table, stage_run.status, stage_run.started_at.isoformat())
+    return (noted["run_id"], noted["table"], noted["status"], noted["started_at"]) == same
+
+
+def record_gaps(spark: SparkSession, settings: Settings, table: str, gaps: Sequence[Gap]) -> None:
+    """Insert the gaps that quality.gaps does not hold."""
+    objects = [
+        {
+            "run_id": gap.run_id,
+            "cluster": settings.cluster,
+            "table": table,
+            "topic": gap.span.topic,
+            "topic_id": gap.span.topic_id,
+            "partition": gap.span.partition,
+            "from_offset": gap.span.start,
+            "to_offset": gap.span.end,
+            "found_at": gap.found_at,
+        }
+        for gap in gaps
+    ]
+    rows = lakehouse.rows_of_objects(spark, GAPS, objects)
+    standing = lakehouse.standing(spark, settings, GAPS.table)
+    if standing is not None:
+        rows = rows.join(standing.select(*GAPS.grain), [*GAPS.grain], how="left_anti")
+    lakehouse.insert(settings, GAPS.table, rows, GAPS, None)
 
 
 def report(spark: SparkSession, settings: Settings) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from expectations.contract import contract_of
-from expectations.quality import EXPECTATION_RESULTS, STAGE_RUNS
+from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
 from expectations.verdict import Outcome, share
 from pipelines import lakehouse, storage
 from pipelines.catalog import CATALOG
@@ -98,6 +98,24 @@ class Table:
 
 
 @dataclass(frozen=True)
+class LogGap:
+    """A row of quality.gaps: offsets of a topic that were gone before they were read."""
+
+    table: str
+    topic: str
+    topic_id: str
+    partition: int
+    from_offset: int
+    to_offset: int
+    found_at: datetime
+
+    @property
+    def offsets(self) -> int:
+        """How many there are."""
+        return self.to_offset - self.from_offset
+
+
+@dataclass(frozen=True)
 class Report:
     """All that the page says."""
 
@@ -105,6 +123,8 @@ class Report:
     warehouse: str
     made_at: datetime
     tables: tuple[Table, ...]
+    gaps: tuple[LogGap, ...] = ()
+    uncommitted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -157,7 +177,7 @@ def _state(settings: Settings) -> str:
         return ""
     versions = {contract.table: lakehouse.local_version(settings, contract.table) for contract in contracts()}
     behind = [asdict(one) for one in freshness(settings)]
-    return json.dumps([versions, behind, settings.cluster, settings.report.keep_runs])
+    return json.dumps([versions, behind, settings.cluster, settings.report.keep_runs, uncommitted(settings)])
 
 
 def gather(settings: Settings, spark: SparkSession) -> Report:
@@ -176,7 +196,14 @@ def gather(settings: Settings, spark: SparkSession) -> Report:
         )
         for stage in CATALOG
     )
-    return Report(settings.cluster, settings.warehouse, datetime.now(UTC), tables)
+    gaps = _log_gaps(settings, spark)
+    return Report(settings.cluster, settings.warehouse, datetime.now(UTC), tables, gaps, uncommitted(settings))
+
+
+def uncommitted(settings: Settings) -> tuple[str, ...]:
+    """Return the tables that take what aborted transactions wrote, too: a setting that must not go unnoticed."""
+    read = ((stage.table, settings.topics_of(stage.directory)) for stage in CATALOG)
+    return tuple(table for table, topics in read if topics and topics.isolation_level == "read_uncommitted")
 
 
 def render(report: Report) -> str:
@@ -261,6 +288,19 @@ def _gates(settings: Settings, spark: SparkSession) -> dict[str, list[Outcome]]:
     return found
 
 
+def _log_gaps(settings: Settings, spark: SparkSession) -> tuple[LogGap, ...]:
+    """Return what was gone from topics before it was read, the last found first."""
+    from pyspark.sql import functions as F
+
+    rows = _rows(settings, spark, GAPS.table)
+    if rows is None:
+        return ()
+    names = ("table", "topic", "topic_id", "partition", "from_offset", "to_offset")
+    ordered = rows.orderBy(F.desc("found_at"), "topic", "partition", "from_offset")
+    found = ordered.select(*names, F.unix_micros("found_at").alias("found")).collect()
+    return tuple(LogGap(found_at=_at(row["found"]), **{name: row[name] for name in names}) for row in found)
+
+
 def _quarantine(settings: Settings, spark: SparkSession, stage: Stage) -> Quarantine | None:
     """Return how many rows a table's quarantine holds and why; None where it has none."""
     from pyspark.sql import functions as F
@@ -328,8 +368,14 @@ def _size(size: int) -> str:
 
 
 def _unread(fresh: Freshness) -> str:
+    waiting = []
     if fresh.unread_files:
-        return f"{fresh.unread_files:,} file{'' if fresh.unread_files == 1 else 's'}, {_size(fresh.unread_bytes or 0)}"
+        files = f"{fresh.unread_files:,} file{'' if fresh.unread_files == 1 else 's'}"
+        waiting.append(f"{files}, {_size(fresh.unread_bytes or 0)}")
+    if fresh.unread_offsets:
+        waiting.append(f"{fresh.unread_offsets:,} offset{'' if fresh.unread_offsets == 1 else 's'} of topics")
+    if waiting:
+        return " and ".join(waiting)
     if fresh.unread_versions:
         return f"{fresh.unread_versions:,} version{'' if fresh.unread_versions == 1 else 's'} of {fresh.input}"
     return "nothing"

@@ -12,7 +12,8 @@ from expectations.contract import Contract, contract_of
 from expectations.quality import QUALITY
 from pipelines import lakehouse, progress, quality
 from pipelines.catalog import CATALOG
-from pipelines.land import land, unread
+from pipelines.errors import AfterlogError
+from pipelines.land import land, unread, waiting
 from pipelines.progress import Batch, Progress, Reading
 from pipelines.quality import StageRun
 from pipelines.settings import Settings
@@ -35,24 +36,29 @@ def new_run_id() -> str:
 
 
 def idle(settings: Settings, stages: Sequence[Stage]) -> bool:
-    """Tell, without a session, whether a run would find nothing to do; False where only a session can tell."""
+    """Tell, without a session, whether a run would find nothing to do; False where only a session can tell.
+
+    Raises AfterlogError: nothing but topics may have news, and the cluster cannot be asked.
+    """
     if not is_local(settings.warehouse) or quality.waiting(settings):
         return False
     if any(lakehouse.local_version(settings, contract.table) is None for contract in contracts()):
         return False
+    landing: list[tuple[Stage, Progress | None]] = []
     for stage in stages:
         known = progress.load(settings.warehouse, stage.table)
-        if known and known.pending:
+        if known and known.within_a_batch:
             return False
         if stage.kind == "land":
             if unread(settings, stage, known):
                 return False
+            landing.append((stage, known))
         elif any(
             lakehouse.local_version(settings, table) != ((known.reached(table) if known else None) or 0)
             for table in stage.inputs
         ):
             return False
-    return True
+    return not any(waiting(settings, landing).values())  # last, as Kafka takes longer to ask than all else
 
 
 def contracts() -> tuple[Contract, ...]:
@@ -68,13 +74,14 @@ def run(
     """Run stages once; return what each did, in order. The caller holds the writer's lock.
 
     A stage whose gate broke leaves its batch uncommitted; stages that depend on it wait, others run. An error that is
-    not a contract's is raised after the counts so far are reported.
+    not a contract's is raised after the counts so far are reported; one that leaves topics unread, after all stages.
     """
     lakehouse.ensure_all(spark, settings, contracts())
     quality.report(spark, settings)
     run_id = new_run_id()
     stage_runs: list[StageRun] = []
     held_up: set[str] = set()
+    left: list[AfterlogError] = []
     try:
         for stage in stages:
             if held_up.intersection(stage.inputs):
@@ -82,7 +89,7 @@ def run(
                 at = quality.now()
                 done = [StageRun(run_id, stage.table, "waiting", at, at, message="An input's gate broke.")]
             else:
-                done = _run_stage(spark, settings, stage, run_id)
+                done = _run_stage(spark, settings, stage, run_id, left)
             if done[-1].status == "broken":
                 held_up.add(stage.table)
             for stage_run in done:
@@ -90,17 +97,27 @@ def run(
                 reporter(stage_run)
     finally:
         quality.report(spark, settings)
+    if left:
+        raise left[0]
     return stage_runs
 
 
-def _run_stage(spark: SparkSession, settings: Settings, stage: Stage, run_id: str) -> list[StageRun]:
-    """Run one stage on the batch that waits, if any, and then on what came after it."""
+def _run_stage(
+    spark: SparkSession, settings: Settings, stage: Stage, run_id: str, left: list[AfterlogError]
+) -> list[StageRun]:
+    """Run one stage on the batch that waits, if any, and then on what came after it; add why topics are left unread."""
     started_at = quality.now()
     stage_runs: list[StageRun] = []
     try:
         if stage.kind == "land":
             landed = land(spark, settings, stage, run_id, started_at)
-            stage_runs += [landed] if landed else []
+            stage_runs += [landed.stage_run] if landed.stage_run else []
+            if landed.left:
+                at = quality.now()
+                failed = StageRun(run_id, stage.table, "failed", at, at, message=str(landed.left))
+                quality.note(settings, failed)
+                stage_runs.append(failed)
+                left.append(landed.left)
         else:
             known = _known(spark, settings, stage)
             while batch := known.pending or _news(spark, settings, known):

@@ -35,6 +35,8 @@ class Stage:
     - ``land``: ``pipelines/<table>.py`` has ``parse(lines, settings)`` for what lies in ``<landing>/<directory>``; rows
       are inserted on the contract's grain. Where equal lines are different events (``numbered``) each has the number
       of its occurrence in its file, ``_occurrence``. A function ``skipped(lines)`` tells lines that are not wanted.
+      Where the settings say so topics are read too: the values of their records are lines, whose source gave them
+      their ``_bronze_id``, or ``parse_records(records, settings)`` takes the records as a whole.
       Where files do not consist of lines, ``pipelines/sources/<reader>.py`` has ``unread(directory, read)``, which says
       what waits, and ``read(spark, directory, files)``, whose rows stand for the lines. Where an event is several
       lines, ``events(lines)`` makes events of lines in order (``landing.lines``), each with its ``_occurrence``.

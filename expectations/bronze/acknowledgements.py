@@ -6,6 +6,6 @@ from expectations.json_lines import landed
 CONTRACT = Contract(
     table="bronze.acknowledgements",
     description="One row per line of the feed of acknowledgements; equal lines are different acknowledgements.",
-    columns=landed("SHA-256 of the line, and of its occurrence among equal lines of its file."),
+    columns=landed("SHA-256 of the line and its occurrence in a file, or of its place in a topic."),
     grain=("_source", "_bronze_id"),
 )

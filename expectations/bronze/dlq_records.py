@@ -8,8 +8,8 @@ CONTRACT = Contract(
     table="bronze.dlq_records",
     description="One row per distinct line of a landed file (or per record of a topic), kept as it came.",
     columns=(
-        Column("_source", "string", "File below the feed's landing directory that the line was read from."),
-        Column("_bronze_id", "string", "SHA-256 of the raw line, in lower-case hexadecimal digits."),
+        Column("_source", "string", "File below the landing directory, or kafka:<topic>/<topic id>/<partition>."),
+        Column("_bronze_id", "string", "SHA-256 of the raw line; of a topic's record, of its place and time."),
         Column("_ingested_at", "timestamp", "When the run that landed the row began."),
         Column("_run_id", "string", "Run that landed the row."),
         Column("cluster", "string", "Kafka cluster, a setting."),

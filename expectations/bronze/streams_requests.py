@@ -6,8 +6,8 @@ CONTRACT = Contract(
     table="bronze.streams_requests",
     description="One row per logged request of the APIs that streams groups use, and per line that cannot be read.",
     columns=(
-        Column("_source", "string", "File below the landing directory that the line was read from."),
-        Column("_bronze_id", "string", "SHA-256 of the line, and of its occurrence among equal lines of its file."),
+        Column("_source", "string", "File below the landing directory, or kafka:<topic>/<topic id>/<partition>."),
+        Column("_bronze_id", "string", "SHA-256 of the line and its occurrence in a file, or of its place in a topic."),
         Column("_ingested_at", "timestamp", "When the run that landed the row began."),
         Column("_run_id", "string", "Run that landed the row."),
         Column("cluster", "string", "Kafka cluster, a setting."),

@@ -1,4 +1,4 @@
-"""landing/acknowledgements -> bronze.acknowledgements: a row per line, as it came; equal lines are different events."""
+"""landing/acknowledgements, a topic -> bronze.acknowledgements: a row per line; equal lines are different events."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 
 def parse(lines: DataFrame, settings: Settings) -> DataFrame:
-    """Return the contract's columns, without those that the run adds, for numbered lines of landed files."""
-    return json_lines.landed(lines, settings, landing.numbered_id("line", "damage", "_occurrence"))
+    """Return the contract's columns, without those that the run adds, for numbered lines of files or of a topic."""
+    return json_lines.landed(lines, settings, landing.line_id(lines))

@@ -1,4 +1,4 @@
-"""landing/dlq -> bronze.dlq_records: a row per line, its record's parts as bytes, or the line itself and an error."""
+"""landing/dlq, topics -> bronze.dlq_records: a row per line or record, its parts as bytes, or the line and an error."""
 
 from __future__ import annotations
 
@@ -28,3 +28,14 @@ def parse(lines: DataFrame, settings: Settings) -> DataFrame:
         "raw": F.when(F.col("error").isNotNull(), F.col("line")),
     }
     return captures.records(lines).select(*columns.of_contract(CONTRACT, values))
+
+
+def parse_records(records: DataFrame, settings: Settings) -> DataFrame:
+    """Return the same columns for the records of topics, which are never unreadable."""
+    values = {
+        "cluster": F.lit(settings.cluster),
+        "lossy_encoding": F.lit(False),
+        "raw": F.lit(None).cast("binary"),
+        "error": F.lit(None).cast("string"),
+    }
+    return records.select(*columns.of_contract(CONTRACT, values))

@@ -1,4 +1,4 @@
-"""landing/streams-requests -> bronze.streams_requests: lines that concern streams groups, as logged."""
+"""landing/streams-requests, a topic -> bronze.streams_requests: lines that concern streams groups, as logged."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def skipped(lines: DataFrame) -> Column:
 
 
 def parse(lines: DataFrame, settings: Settings) -> DataFrame:
-    """Return the contract's columns, without those that the run adds, for numbered lines of landed files."""
+    """Return the contract's columns, without those that the run adds, for numbered lines of files or of a topic."""
     line = F.col("line")
     return lines.select(
         "_source",
-        landing.numbered_id("line", "damage", "_occurrence").alias("_bronze_id"),
+        landing.line_id(lines).alias("_bronze_id"),
         F.lit(settings.cluster).alias("cluster"),
         request_log.api(line).alias("api"),
         request_log.logged_at(line, settings.streams_requests.timezone).alias("logged_at"),

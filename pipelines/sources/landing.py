@@ -138,6 +138,13 @@ def numbered_id(line: str, damage: str, occurrence: str) -> Column:
     return F.sha2(F.coalesce(F.when(F.col(occurrence) > 1, later).otherwise(F.col(line)), about_the_file), 256)
 
 
+def line_id(lines: DataFrame) -> Column:
+    """Return the ``_bronze_id`` of lines: what their source gave each, or that of numbered lines of files."""
+    from pyspark.sql import functions as F
+
+    return F.col("_bronze_id") if "_bronze_id" in lines.columns else numbered_id("line", "damage", "_occurrence")
+
+
 def _walk(top: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the files below a directory, each with its path from there as Python spells it."""
     pending = [("", top, frozenset[tuple[int, int]]())]

@@ -39,6 +39,11 @@ class Span:
         return f"kafka:{self.topic}/{self.topic_id}/{self.partition}"
 
     @property
+    def in_words(self) -> str:
+        """What it is, for people."""
+        return f"Offsets {self.start:,} to {self.end - 1:,} of topic {self.topic}, partition {self.partition},"
+
+    @property
     def length(self) -> int:
         """How many offsets there are: at least as many as records, since transactions and compaction leave holes."""
         return self.end - self.start
@@ -69,11 +74,13 @@ class Followed:
 class Reach:
     """How far the topics of a cluster are read, by topic id.
 
-    ``pending`` is the batch that is fixed before anything of it is written; ``gaps`` are found, but not yet recorded.
+    ``pending`` is the batch that is fixed before anything of it is written; ``written`` says that its rows are in the
+    table, although the run that wrote them did not live to say so; ``gaps`` are found, but not yet recorded.
     """
 
     followed: dict[str, Followed] = field(default_factory=dict)
     pending: tuple[Span, ...] = ()
+    written: bool = False
     gaps: tuple[Gap, ...] = ()
 
 
@@ -86,19 +93,13 @@ class Outlook:
     gaps: tuple[Span, ...]
 
 
-def follow(
-    followed: Mapping[str, Followed],
-    logs: Sequence[Log],
-    present: Iterable[str],
-    pending: Sequence[Span] = (),
-    written: bool = False,
-) -> Outlook:
-    """Return what is followed from now on, by topic id.
+def follow(reach: Reach, logs: Sequence[Log], present: Iterable[str]) -> Outlook:
+    """Return what is followed from now on, of what the cluster has: ``present`` are the ids of all topics there are.
 
     A topic that is met for the first time is read from where it begins now. Of one that is known, and of a successor of
-    its name, all is to be read: what retention removed of it is a gap. ``present`` are the ids of all topics there are;
-    ``written`` says that the rows of the pending batch are in the table although progress does not know it.
+    its name, all is to be read: what retention removed of it is a gap.
     """
+    followed, pending, written = reach.followed, reach.pending, reach.written
     now = dict(followed)
     names = {topic.name for topic in followed.values()}
     ends = {(span.topic_id, span.partition): span.end for span in pending} if written else {}
@@ -131,9 +132,13 @@ def follow(
     return Outlook(now, tuple(left), tuple(gaps if written else [*gaps, *gone]))
 
 
-def doubt(followed: Mapping[str, Followed]) -> dict[str, Followed]:
-    """Return what is followed, all of it doubtful: the table is not the one that progress speaks of."""
-    return {topic_id: replace(topic, doubtful=dict.fromkeys(topic.next, ALL)) for topic_id, topic in followed.items()}
+def doubted(reach: Reach) -> Reach:
+    """Return what progress tells of a table that has changed since: rows of all offsets may be in it.
+
+    A batch is inserted in one commit. Where one was pending, it is that commit which progress does not know of.
+    """
+    followed = {id_: replace(topic, doubtful=dict.fromkeys(topic.next, ALL)) for id_, topic in reach.followed.items()}
+    return replace(reach, followed=followed, written=bool(reach.pending))
 
 
 def is_doubtful(followed: Mapping[str, Followed], spans: Iterable[Span]) -> bool:
