@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,9 +35,15 @@ app = typer.Typer(
     help="Afterlog: the lakehouse for what Kafka could not deliver.",
 )
 
+broker = typer.Typer(no_args_is_help=True, help="A Kafka broker on this machine, for the demo, tests and trying out.")
+app.add_typer(broker, name="broker")
+
 SHORT_WORK = 64 << 20  # bytes that wait for a run, up to which the JVM starts for short work
 
 Warehouse = Annotated[str | None, typer.Option(help="Directory or URI of the warehouse.", show_default=False)]
+BrokerPlace = Annotated[
+    Path | None, typer.Option("--directory", help="Where it keeps its data and logs.", show_default=".cache/broker")
+]
 Landing = Annotated[str | None, typer.Option(help="Directory that feeds land in.", show_default=False)]
 
 
@@ -243,6 +250,53 @@ def doctor(
     checks = diagnosis.diagnose(load(warehouse=warehouse, landing=landing))
     diagnosis.show(checks, as_json=format is Shown.json)
     raise typer.Exit(diagnosis.exit_code(checks))
+
+
+@broker.command("start")
+def start_broker(
+    directory: BrokerPlace = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Of its listener.", show_default="the last one, or a free one")
+    ] = None,
+) -> None:
+    """Start it and print its bootstrap servers once it answers."""
+    from pipelines.broker import DIRECTORY, Broker
+
+    started = Broker(directory or DIRECTORY, port=port)
+    if not started.start():
+        _say(f"A broker runs already in {started.directory}.")
+    print(started.bootstrap_servers)
+
+
+@broker.command("stop")
+def stop_broker(directory: BrokerPlace = None) -> None:
+    """Stop it; its data stays."""
+    from pipelines.broker import DIRECTORY, Broker
+
+    stopped = Broker(directory or DIRECTORY)
+    if not stopped.stop():
+        _say(f"No broker runs in {stopped.directory}.")
+
+
+@broker.command("status")
+def show_broker(
+    directory: BrokerPlace = None,
+    format: Annotated[Shown, typer.Option(help="json: one object.")] = Shown.table,
+) -> None:
+    """Say whether it runs, and where; ends with 1 where it does not."""
+    from pipelines.broker import DIRECTORY, Broker
+
+    asked = Broker(directory or DIRECTORY)
+    running = asked.running
+    if running is None:
+        _say(f"No broker runs in {asked.directory}; `afterlog broker start` starts one.")
+        raise typer.Exit(1)
+    if format is Shown.json:
+        print(json.dumps(asdict(running)))
+    else:
+        for name, value in asdict(running).items():
+            if value is not None:
+                print(f"{name.replace('_', ' ')}: {value}")
 
 
 def main() -> None:
