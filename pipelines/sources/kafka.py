@@ -231,7 +231,7 @@ class Cluster:
     def _listed(self, topics: Topics) -> tuple[list[str], frozenset[str]]:
         """Return the names that are wanted, and the ids of all topics; the cluster leaves out what we may not see."""
         with _told(self.kafka):
-            listings = list(self.admin.listTopics().listings().get())
+            listings = list(self.jvm.java.util.ArrayList(self.admin.listTopics().listings().get()))
         names = {str(listing.name()): str(listing.topicId().toString()) for listing in listings}
         pattern = re.compile(topics.pattern)
         return sorted(name for name in names if pattern.fullmatch(name)), frozenset(names.values())
