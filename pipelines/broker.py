@@ -93,11 +93,12 @@ class Running:
 
 
 class Broker:
-    """The broker whose data, settings and logs are in one directory; as a context it runs until the context ends.
+    """The broker whose data, settings and logs are in one directory.
 
-    It is formatted once, and keeps its data and, where they are free, its ports. ``users`` (name to password) add a
-    listener with SASL_SSL and SCRAM-SHA-512, on which nothing is allowed that no ACL allows; ``options`` are settings
-    of the server that override ours.
+    As a context it runs until the context ends, and beyond where it ran before. It is formatted once, and keeps its
+    data and, where they are free, its ports. ``users`` (name to password) add a listener with SASL_SSL and
+    SCRAM-SHA-512, on which nothing is allowed that no ACL allows; ``options`` are settings of the server that override
+    ours.
     """
 
     def __init__(
@@ -120,15 +121,17 @@ class Broker:
         self._options = dict(options or {})
         self._heap = heap
         self._process: subprocess.Popen[bytes] | None = None
+        self._started = False
 
     def __enter__(self) -> Self:
         """Start it, unless it runs."""
-        self.start()
+        self._started = self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Stop it."""
-        self.stop()
+        """Stop it, unless it ran before."""
+        if self._started:
+            self.stop()
 
     @property
     def running(self) -> Running | None:

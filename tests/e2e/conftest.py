@@ -1,4 +1,4 @@
-"""An Airflow of its own for each module: a fresh home and database, started once."""
+"""An Airflow of its own for each module, and one Kafka broker for all, each started once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
+from pipelines.broker import Broker
 from pipelines.demo import Airflow
+from pipelines.kafka_client import KafkaClient
 
 
 @pytest.fixture(scope="module")
@@ -17,3 +19,25 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     started = Airflow(home, home / "airflow.log", Console(file=io.StringIO()))
     yield started
     started.close()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that tests share: each names topics and groups of its own."""
+    with Broker(tmp_path_factory.mktemp("broker")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def kafka(broker: Broker) -> Iterator[KafkaClient]:
+    """Clients of the shared broker."""
+    with KafkaClient(broker.bootstrap_servers) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with a listener of SASL_SSL, and users who may do nothing until an ACL allows it."""
+    users = {"reader": 'a "secret" \\ of a reader', "stranger": "a stranger's"}
+    with Broker(tmp_path_factory.mktemp("secured"), users=users) as started:
+        yield started
