@@ -32,7 +32,7 @@ from pipelines.errors import EnvironmentLacking
 Headers = Sequence[tuple[str, bytes | None]]
 
 _SCRAM_ITERATIONS = 4096
-_EXPIRY_SECONDS = 0.7  # how much longer than a lock a record is held that shall expire
+_EXPIRY_SECONDS = 1.2  # how much longer than a lock a record is held that shall expire
 _TIMESTAMP_TYPES = {"CREATE_TIME": 0, "LOG_APPEND_TIME": 1}
 
 
@@ -514,3 +514,5 @@ def _clear() -> Iterator[None]:
         while (deeper := cause.getCause()) is not None:
             cause = deeper
         raise KafkaFailure(cause.getClass().getSimpleName(), cause.getMessage()) from None
+    except Py4JNetworkError:
+        raise EnvironmentLacking("The JVM of Kafka's clients has ended; try again.") from None
