@@ -16,6 +16,7 @@ SELECT
   freshness.table,
   freshness.blocked_since,
   freshness.unread_files,
+  freshness.unread_offsets,
   freshness.unread_versions,
   last_runs.last_status,
   last_runs.last_started_at,

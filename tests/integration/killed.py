@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from pipelines import lakehouse, progress, summarise
+from pipelines import lakehouse, progress, quality, summarise
 
 
 def die() -> None:
@@ -51,6 +51,14 @@ def finishes(table: str) -> Callable[..., bool]:
     return lambda warehouse, of, saved: bool(of == table and not saved.pending)
 
 
+def fixes_a_batch_of_topics(warehouse: str, of: str, saved: Any) -> bool:
+    return any(reach.pending for reach in saved.topics.values())
+
+
+def keeps_a_gap(warehouse: str, of: str, saved: Any) -> bool:
+    return any(reach.gaps for reach in saved.topics.values())
+
+
 def without_a_commit(rows: Any, path: str) -> None:
     """Leave data files in a table's directory, as a writer does that dies before it commits."""
     rows.write.format("parquet").mode("append").save(path)
@@ -71,6 +79,12 @@ def die_between_data_files_and_commit() -> None:
 
 POINTS: dict[str, Callable[[], None]] = {
     "after bronze, before its progress": lambda: die_before(progress, "save", finishes("bronze.dlq_records")),
+    "after a batch of topics is fixed": lambda: die_after(progress, "save", fixes_a_batch_of_topics),
+    "after records of topics, before their progress": lambda: die_after(
+        lakehouse, "insert", inserts_into("bronze.dlq_records")
+    ),
+    "after a gap is kept, before it is recorded": lambda: die_after(progress, "save", keeps_a_gap),
+    "after a gap is recorded": lambda: die_after(quality, "record_gaps", lambda *arguments: True),
     "after data files, before their commit": die_between_data_files_and_commit,
     "between quarantine and silver": lambda: die_after(lakehouse, "insert", inserts_into("quarantine.dlq_records")),
     "between silver and progress": lambda: die_after(lakehouse, "insert", inserts_into("silver.dlq_records")),

@@ -19,7 +19,7 @@ from pipelines.errors import EnvironmentLacking
 from pipelines.freshness import Freshness
 from pipelines.progress import Batch, Progress
 from pipelines.quality import StageRun
-from pipelines.report import Quarantine, Report, Run, Table, Violation, bars, build, gather, render
+from pipelines.report import LogGap, Quarantine, Report, Run, Table, Violation, bars, build, gather, render
 from pipelines.runner import contracts
 from pipelines.settings import Settings
 
@@ -76,10 +76,41 @@ def test_a_table_without_a_run_says_so() -> None:
             id="files",
         ),
         pytest.param(replace(FRESH, unread_versions=1), "behind 0 1 version of bronze.dlq_records", id="version"),
+        pytest.param(replace(FRESH, unread_offsets=1_234), "behind 0 1,234 offsets of topics", id="topics"),
+        pytest.param(
+            replace(FRESH, unread_files=1, unread_bytes=5, unread_offsets=1),
+            "behind 0 1 file, 5 bytes and 1 offset of topics",
+            id="files and topics",
+        ),
     ],
 )
 def test_lag_is_what_was_not_read(fresh: Freshness, said: str) -> None:
     assert said in text_of(page(table(freshness=fresh)))
+
+
+def test_topics_that_cannot_be_looked_at_are_no_lag_that_nobody_sees() -> None:
+    fresh = replace(FRESH, message="No broker can be reached.")
+    assert "Not read yet: nothing. No broker can be reached." in text_of(page(table(freshness=fresh)))
+
+
+def test_gaps_in_topics_stand_before_the_tables() -> None:
+    gaps = tuple(
+        LogGap("bronze.dlq_records", "dlq.<b>", "bvpWvblvQLKULzhDKq4URw", 3, 1_000 * at, 1_000 * at + 10, AT)
+        for at in range(14)
+    )
+    said = text_of(page(gaps=gaps))
+    assert "140 offsets of topics were gone before they were read" in said
+    assert "dlq.<b> bvpWvblvQLKULzhDKq4URw 3 1,000 1,009 10 bronze.dlq_records 2026-03-01 12:00:00 UTC" in said
+    assert "And 2 ranges more: quality.gaps has them all." in said
+    assert said.index("gone before") < said.index("Last run with new input")
+    assert "gone before they were read" not in text_of(page())
+
+
+def test_reading_what_was_not_committed_is_loud() -> None:
+    said = text_of(page(uncommitted=("bronze.dlq_records",)))
+    assert (
+        "What aborted transactions wrote is read, too bronze.dlq_records: isolation_level is read_uncommitted" in said
+    )
 
 
 def test_a_blocked_batch_stands_first_with_its_cause_and_where_it_is() -> None:

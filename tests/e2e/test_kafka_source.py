@@ -1,0 +1,648 @@
+"""Topics of a real broker into bronze: byte for byte, once, whatever happens to the topics or the run meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines import doctor, freshness, glance, lakehouse, progress, report, runner
+from pipelines.broker import Broker
+from pipelines.catalog import stages
+from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
+from pipelines.kafka_client import KafkaClient, Message, Record
+from pipelines.settings import ROOT, Settings, load
+from pipelines.sources import kafka as source
+from pipelines.sources.offsets import Span
+from tests import deliveries, requests
+from tests.builders import kip_1191, land, line, run
+
+BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
+GAPS = "quality.gaps"
+KILLED = ROOT / "tests" / "integration" / "killed.py"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECRET = 'a "secret" \\ of a reader'
+
+
+@pytest.fixture
+def following(tmp_path: Path, broker: Broker) -> Callable[..., Settings]:
+    """Return settings under which the dead-letter topics of a pattern are read."""
+
+    def settings(pattern: str, **dlq: Any) -> Settings:
+        return load(
+            warehouse=str(tmp_path / "warehouse"),
+            landing=str(tmp_path / "landing"),
+            kafka={"bootstrap_servers": broker.bootstrap_servers},
+            dlq={"source": "kafka", "subscribe_pattern": pattern, **dlq},
+        )
+
+    return settings
+
+
+def values(count: int, begin: int = 0) -> list[Message]:
+    return [Message(f"{number}".encode(), headers=kip_1191(offset=number)) for number in range(begin, begin + count)]
+
+
+def to(partition: int, messages: Iterable[Message]) -> list[Message]:
+    return [Message(one.value, one.key, one.headers, partition, one.timestamp) for one in messages]
+
+
+def landed(settings: Settings, table: str = BRONZE) -> list[dict[str, Any]]:
+    return glance.rows(settings, table, {"cluster": settings.cluster})
+
+
+def texts(settings: Settings) -> list[str]:
+    """The values of what landed, in order."""
+    return sorted((row["value"].decode() for row in landed(settings)), key=lambda text: (len(text), text))
+
+
+def gaps(settings: Settings) -> list[tuple[Any, ...]]:
+    names = ("topic", "topic_id", "partition", "from_offset", "to_offset")
+    return sorted(tuple(row[name] for name in names) for row in landed(settings, GAPS))
+
+
+def numbers(begin: int, end: int) -> list[str]:
+    return [str(number) for number in range(begin, end)]
+
+
+def of_bronze(row: dict[str, Any]) -> Record:
+    """Return a row of bronze as a plain consumer shows its record."""
+    return Record(
+        topic=row["topic"],
+        partition=row["partition"],
+        offset=row["offset"],
+        timestamp=-1 if row["timestamp"] is None else (row["timestamp"] - EPOCH) // timedelta(milliseconds=1),
+        timestamp_type=row["timestamp_type"],
+        key=row["key"],
+        value=row["value"],
+        headers=tuple((header["key"], header["value"]) for header in row["headers"]),
+    )
+
+
+def test_every_record_is_what_a_plain_consumer_reads(
+    spark: SparkSession, kafka: KafkaClient, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.bytes-[ab]")
+    kafka.create_topic("dlq.bytes-a", 3, {"retention.ms": "-1"})  # its records say that they are old
+    kafka.create_topic("dlq.bytes-b", settings={"message.timestamp.type": "LogAppendTime"})
+    kafka.create_topic("dlq.bytes-a.other")
+    noise = random.Random(6)
+    odd: list[bytes | None] = [None, b"", b"\xff\xfe\x00", 'ä\n\r"'.encode(), noise.randbytes(200_000)]
+    messages = [
+        Message(value, key, [("", value), ("twice", b"1"), ("twice", None), ("ümlaut", b"\x80")], at % 3, 1_000 * at)
+        for at, (key, value) in enumerate((key, value) for key in odd for value in odd)
+    ]
+    kafka.produce("dlq.bytes-a", [*messages, Message(b"no headers", timestamp=0, partition=0)])
+    kafka.produce("dlq.bytes-b", values(5))
+    kafka.produce("dlq.bytes-a.other", values(5))
+
+    done = run(spark, settings, BRONZE)[BRONZE]
+
+    rows = landed(settings)
+    consumed = [*kafka.read("dlq.bytes-a", expected=26), *kafka.read("dlq.bytes-b", expected=5)]
+    assert (done.read, done.accepted, done.duplicates, done.skipped) == (31, 31, 0, 0)
+    assert done.message == "31 records of dlq.bytes-a, dlq.bytes-b"
+    assert sorted(map(of_bronze, rows), key=repr) == sorted(consumed, key=repr)
+    for row in rows:
+        topic_id = kafka.topic_id(row["topic"])
+        place = (topic_id, row["partition"], row["offset"], of_bronze(row).timestamp)
+        assert row["topic_id"] == topic_id
+        assert row["_source"] == f"kafka:{row['topic']}/{topic_id}/{row['partition']}"
+        assert row["_bronze_id"] == sha256("\n".join(map(str, ("default", *place))).encode()).hexdigest()
+        assert (row["lossy_encoding"], row["raw"], row["error"]) == (False, None, None)
+
+
+def test_a_run_goes_on_where_the_last_one_ended_and_with_nothing_new_commits_nothing(
+    spark: SparkSession, kafka: KafkaClient, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.on.*")
+    chosen = stages("dlq")
+    kafka.create_topic("dlq.on", 2)
+    kafka.produce("dlq.on", values(20))
+    assert run(spark, settings)[SILVER].accepted == 20
+    assert {row["dlq_topic_id"] for row in landed(settings, SILVER)} == {kafka.topic_id("dlq.on")}
+
+    before = {table: lakehouse.local_version(settings, table) for table in (BRONZE, SILVER, "quality.stage_runs")}
+    assert runner.idle(settings, chosen)
+    assert {one.status for one in run(spark, settings).values()} == {"idle"}
+    assert before == {table: lakehouse.local_version(settings, table) for table in before}
+    assert [one.unread_offsets for one in freshness.freshness(settings) if one.table == BRONZE] == [0]
+
+    kafka.produce("dlq.on", values(3, begin=20))
+    kafka.create_topic("dlq.on-new")
+    kafka.produce("dlq.on-new", values(2, begin=23))
+    assert not runner.idle(settings, chosen)
+    assert [one.unread_offsets for one in freshness.freshness(settings) if one.table == BRONZE] == [5]
+    assert run(spark, settings, BRONZE)[BRONZE].read == 5
+    assert texts(settings) == numbers(0, 25)
+    assert gaps(settings) == []
+
+
+def test_that_nothing_is_new_is_known_without_a_session(
+    spark: SparkSession, kafka: KafkaClient, following: Callable[..., Settings], broker: Broker
+) -> None:
+    settings = following(r"dlq\.idle")
+    kafka.create_topic("dlq.idle")
+    kafka.produce("dlq.idle", values(2))
+    run(spark, settings)
+    asked = (
+        "import sys; from pipelines import runner, settings; from pipelines.catalog import stages;"
+        "print(runner.idle(settings.load(warehouse=sys.argv[1], landing=sys.argv[2]), stages('dlq')),"
+        " 'pyspark' in sys.modules)"
+    )
+
+    def idle() -> str:
+        command = [sys.executable, "-c", asked, settings.warehouse, settings.landing]
+        return subprocess.run(
+            command, env=environment(broker, r"dlq\.idle"), capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+
+    assert idle() == "True False\n"
+    kafka.produce("dlq.idle", values(1))
+    assert idle() == "False False\n"
+
+
+def test_batches_are_bounded_and_count_together(
+    spark: SparkSession,
+    kafka: KafkaClient,
+    following: Callable[..., Settings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = following(r"dlq\.bounded", most_records=10)
+    kafka.create_topic("dlq.bounded", 3)
+    kafka.produce("dlq.bounded", [*to(0, values(25)), *to(1, values(1, begin=25)), *to(2, values(9, begin=26))])
+    read: list[int] = []
+    records = source.records
+
+    def counted(spark: SparkSession, settings: Settings, topics: Any, spans: Any) -> DataFrame:
+        read.append(sum(span.length for span in spans))
+        return records(spark, settings, topics, spans)
+
+    monkeypatch.setattr(source, "records", counted)
+    done = run(spark, settings, BRONZE)[BRONZE]
+    assert (done.read, done.accepted) == (35, 35)
+    assert (sum(read), max(read)) == (35, 10)
+    assert texts(settings) == numbers(0, 35)
+    (reported,) = [row for row in landed(settings, "quality.stage_runs") if row["table"] == BRONZE]
+    assert (reported["read"], reported["accepted"]) == (35, 35)
+
+
+def test_a_topic_created_again_is_read_from_its_beginning_and_does_not_mix(
+    spark: SparkSession, kafka: KafkaClient, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.again")
+    kafka.create_topic("dlq.again")
+    kafka.produce("dlq.again", values(5))
+    first = kafka.topic_id("dlq.again")
+    run(spark, settings)
+    kafka.delete_topics("dlq.again")
+    created(kafka, "dlq.again")
+    kafka.produce("dlq.again", values(7, begin=5))
+    second = kafka.topic_id("dlq.again")
+
+    done = run(spark, settings)
+
+    assert (done[BRONZE].accepted, done[SILVER].accepted, done[SILVER].quarantined) == (7, 7, 0)
+    by_id = {
+        id_: sorted(row["offset"] for row in landed(settings) if row["topic_id"] == id_) for id_ in (first, second)
+    }
+    assert by_id == {first: list(range(5)), second: list(range(7))}
+    assert texts(settings) == numbers(0, 12)
+    assert gaps(settings) == []
+
+
+def test_a_topic_created_again_while_it_is_read_does_not_mix(
+    spark: SparkSession,
+    kafka: KafkaClient,
+    following: Callable[..., Settings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = following(r"dlq\.swapped")
+    kafka.create_topic("dlq.swapped")
+    kafka.produce("dlq.swapped", values(5))
+    first = kafka.topic_id("dlq.swapped")
+
+    def swap() -> None:
+        kafka.delete_topics("dlq.swapped")
+        created(kafka, "dlq.swapped")
+        kafka.produce("dlq.swapped", values(9, begin=5))
+
+    once_before_reading(monkeypatch, swap)
+    run(spark, settings, BRONZE)
+    assert landed(settings) == []
+    assert gaps(settings) == [("dlq.swapped", first, 0, 0, 5)]
+
+    run(spark, settings, BRONZE)
+    assert texts(settings) == numbers(5, 14)
+    assert {row["topic_id"] for row in landed(settings)} == {kafka.topic_id("dlq.swapped")}
+
+
+def test_a_new_partition_is_read_from_its_beginning(
+    spark: SparkSession, kafka: KafkaClient, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.grown")
+    kafka.create_topic("dlq.grown")
+    kafka.produce("dlq.grown", values(3))
+    run(spark, settings, BRONZE)
+    kafka.create_partitions("dlq.grown", 3)
+    kafka.produce("dlq.grown", [*to(1, values(4, begin=3)), *to(2, values(2, begin=7)), *to(0, values(1, begin=9))])
+    assert run(spark, settings, BRONZE)[BRONZE].accepted == 7
+    assert texts(settings) == numbers(0, 10)
+
+
+def test_what_was_removed_before_it_was_read_is_recorded_once_and_the_run_goes_on(
+    spark: SparkSession, kafka: KafkaClient, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.removed")
+    kafka.create_topic("dlq.removed", 2)
+    kafka.produce("dlq.removed", to(0, values(10)))
+    kafka.delete_records("dlq.removed", 0, 2)  # before it was followed: where it begins is its beginning
+    run(spark, settings, BRONZE)
+    assert (texts(settings), gaps(settings)) == (numbers(2, 10), [])
+
+    kafka.produce("dlq.removed", to(0, values(10, begin=10)))
+    kafka.delete_records("dlq.removed", 0, 8)  # read already
+    run(spark, settings, BRONZE)
+    assert gaps(settings) == []
+
+    kafka.produce("dlq.removed", to(0, values(10, begin=20)))
+    kafka.delete_records("dlq.removed", 0, 26)
+    assert not runner.idle(settings, stages("dlq", BRONZE))
+    run(spark, settings, BRONZE)
+    run(spark, settings, BRONZE)
+
+    expected = ("dlq.removed", kafka.topic_id("dlq.removed"), 0, 20, 26)
+    assert gaps(settings) == [expected]
+    assert texts(settings) == [*numbers(2, 20), *numbers(26, 30)]
+    assert "6 offsets of topics were gone before they were read" in report.render(report.gather(settings, spark))
+    (check,) = [check for check in doctor.diagnose(settings) if check.name == "gaps"]
+    assert check.state == "mind"
+    assert check.finding.startswith("6 offsets of 1 topics were gone before they were read")
+
+
+def test_what_is_removed_while_it_is_read_is_a_gap_and_the_rest_is_read(
+    spark: SparkSession,
+    kafka: KafkaClient,
+    following: Callable[..., Settings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = following(r"dlq\.vanishing")
+    kafka.create_topic("dlq.vanishing", 2)
+    kafka.produce("dlq.vanishing", [*to(0, values(10)), *to(1, values(5, begin=10))])
+    once_before_reading(monkeypatch, lambda: kafka.delete_records("dlq.vanishing", 0, 4))
+    done = run(spark, settings, BRONZE)[BRONZE]
+    assert (done.read, done.accepted) == (11, 11)
+    assert texts(settings) == numbers(4, 15)
+    assert gaps(settings) == [("dlq.vanishing", kafka.topic_id("dlq.vanishing"), 0, 0, 4)]
+
+
+def test_committed_records_alone_are_read_and_markers_are_no_gaps(
+    spark: SparkSession, kafka: KafkaClient, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.decided")
+    kafka.create_topic("dlq.decided")
+    with kafka.transaction("committing") as transaction:
+        transaction.send("dlq.decided", values(3))
+    with kafka.transaction("aborting") as transaction:
+        transaction.send("dlq.decided", values(3, begin=100))
+        transaction.abort()
+    kafka.produce("dlq.decided", values(2, begin=3))
+    kafka.read("dlq.decided", expected=5, committed=True)
+    with kafka.transaction("open") as transaction:
+        transaction.send("dlq.decided", values(2, begin=5))
+        kafka.produce("dlq.decided", values(1, begin=7))
+        run(spark, settings, BRONZE)
+        assert texts(settings) == numbers(0, 5)
+    kafka.read("dlq.decided", expected=8, committed=True)
+    run(spark, settings, BRONZE)
+    assert texts(settings) == numbers(0, 8)
+    assert gaps(settings) == []
+    assert runner.idle(settings, stages("dlq", BRONZE))  # the last marker is behind what is read, too
+
+
+def test_all_that_was_written_is_read_uncommitted_and_the_report_is_loud(
+    spark: SparkSession, kafka: KafkaClient, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.undecided", isolation_level="read_uncommitted")
+    kafka.create_topic("dlq.undecided")
+    with kafka.transaction("undecided") as transaction:
+        transaction.send("dlq.undecided", values(3))
+        transaction.abort()
+    run(spark, settings, BRONZE)
+    assert texts(settings) == numbers(0, 3)
+    assert "What aborted transactions wrote is read, too" in report.render(report.gather(settings, spark))
+    (check,) = [check for check in doctor.diagnose(settings) if check.name == "topics of dlq"]
+    assert check.state == "mind"
+
+
+def environment(broker: Broker, pattern: str, **more: str) -> dict[str, str]:
+    return os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "AFTERLOG_DLQ__SOURCE": "kafka",
+        "AFTERLOG_DLQ__SUBSCRIBE_PATTERN": pattern,
+        **more,
+    }
+
+
+def kill(point: str, settings: Settings, given: dict[str, str]) -> None:
+    where = ("--warehouse", settings.warehouse, "--landing", settings.landing)
+    killed = subprocess.run(
+        [sys.executable, str(KILLED), point, "run", "--only", BRONZE, *where],
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    "point", ["after a batch of topics is fixed", "after records of topics, before their progress"]
+)
+def test_a_killed_run_converges(
+    spark: SparkSession, kafka: KafkaClient, broker: Broker, following: Callable[..., Settings], point: str
+) -> None:
+    topic = f"dlq.killed-{point.split()[1]}"
+    settings = following(topic)
+    kafka.create_topic(topic, 2)
+    kafka.produce(topic, values(10))
+    run(spark, settings, BRONZE)
+    kafka.produce(topic, values(10, begin=10))
+    kill(point, settings, environment(broker, topic, AFTERLOG_DLQ__MOST_RECORDS="4"))
+    known = progress.load(settings.warehouse, BRONZE)
+    assert known is not None
+    assert known.within_a_batch
+    kafka.produce(topic, values(10, begin=20))
+    run(spark, settings, BRONZE)
+    assert texts(settings) == numbers(0, 30)
+    assert gaps(settings) == []
+
+
+def test_a_batch_that_was_written_and_then_removed_from_its_topic_is_no_gap(
+    spark: SparkSession, kafka: KafkaClient, broker: Broker, following: Callable[..., Settings]
+) -> None:
+    settings = following("dlq.written")
+    kafka.create_topic("dlq.written")
+    kafka.produce("dlq.written", values(10))
+    kill("after records of topics, before their progress", settings, environment(broker, "dlq.written"))
+    kafka.delete_records("dlq.written", 0, 10)
+    kafka.produce("dlq.written", values(2, begin=10))
+    run(spark, settings, BRONZE)
+    assert (texts(settings), gaps(settings)) == (numbers(0, 12), [])
+
+
+@pytest.mark.parametrize("point", ["after a gap is kept, before it is recorded", "after a gap is recorded"])
+def test_a_gap_is_recorded_once_also_after_a_crash(
+    spark: SparkSession, kafka: KafkaClient, broker: Broker, following: Callable[..., Settings], point: str
+) -> None:
+    topic = f"dlq.gap-{point.split()[-1]}-{'kept' in point}".lower()
+    settings = following(topic)
+    kafka.create_topic(topic)
+    kafka.produce(topic, values(2))
+    run(spark, settings, BRONZE)
+    kafka.produce(topic, values(8, begin=2))
+    kafka.delete_records(topic, 0, 5)
+    kill(point, settings, environment(broker, topic))
+    kafka.delete_records(topic, 0, 6)
+    run(spark, settings, BRONZE)
+    run(spark, settings, BRONZE)
+    id_ = kafka.topic_id(topic)
+    assert gaps(settings) == [(topic, id_, 0, 2, 5), (topic, id_, 0, 5, 6)]
+    assert texts(settings) == ["0", "1", *numbers(6, 10)]
+
+
+def test_a_run_killed_at_any_time_converges(
+    spark: SparkSession, kafka: KafkaClient, broker: Broker, following: Callable[..., Settings]
+) -> None:
+    settings = following("dlq.anytime")
+    kafka.create_topic("dlq.anytime", 3)
+    kafka.produce("dlq.anytime", values(60))
+    run(spark, settings, BRONZE)
+    kafka.produce("dlq.anytime", values(60, begin=60))
+    command = "from pipelines.cli import main; main()"
+    chance = random.Random(6)
+    for _ in range(3):
+        killed = subprocess.Popen(
+            [sys.executable, "-c", command, "run", "--only", BRONZE, "--warehouse", settings.warehouse],
+            env=environment(broker, "dlq.anytime", AFTERLOG_DLQ__MOST_RECORDS="7", AFTERLOG_LANDING=settings.landing),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(chance.uniform(8, 20))
+        killed.kill()
+        killed.wait()
+    run(spark, settings, BRONZE)
+    assert texts(settings) == numbers(0, 120)
+    assert gaps(settings) == []
+
+
+def test_lost_progress_costs_a_read_and_doubles_nothing(
+    spark: SparkSession, kafka: KafkaClient, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.lost", most_records=6)
+    kafka.create_topic("dlq.lost", 2)
+    kafka.produce("dlq.lost", values(20))
+    run(spark, settings, BRONZE)
+    (Path(settings.warehouse) / "_progress" / f"{BRONZE}.json").unlink()
+    kafka.produce("dlq.lost", values(5, begin=20))
+    done = run(spark, settings, BRONZE)[BRONZE]
+    assert (done.read, done.accepted, done.duplicates) == (25, 5, 20)
+    assert texts(settings) == numbers(0, 25)
+
+
+def test_acknowledgements_of_a_topic_are_the_rows_of_a_file(
+    spark: SparkSession, kafka: KafkaClient, tmp_path: Path, broker: Broker
+) -> None:
+    lines = [deliveries.acknowledgement(offset=offset) for offset in range(3)]
+    lines += [lines[0], "{", "no object"]
+    from_file = load(warehouse=str(tmp_path / "file"), landing=str(tmp_path / "landing"))
+    land(from_file, {"a.jsonl": lines}, "acknowledgements")
+    run(spark, from_file, "bronze.acknowledgements", feed=None)
+
+    kafka.create_topic("acknowledgements", 2)
+    kafka.produce("acknowledgements", [Message(one.encode()) for one in lines])
+    kafka.produce("acknowledgements", [Message(None)])
+    from_topic = load(
+        warehouse=str(tmp_path / "topic"),
+        landing=str(tmp_path / "none"),
+        kafka={"bootstrap_servers": broker.bootstrap_servers},
+        acknowledgements={"source": "kafka", "topic": "acknowledgements"},
+    )
+    done = run(spark, from_topic, "bronze.acknowledgements", feed=None)["bronze.acknowledgements"]
+
+    def shown(settings: Settings) -> list[Any]:
+        rows = landed(settings, "bronze.acknowledgements")
+        return sorted(((row["line"] or b"", row["error"] or "") for row in rows), key=repr)
+
+    assert (done.read, done.accepted, done.duplicates) == (7, 7, 0)
+    assert shown(from_topic) == [(b"", "the record has no value"), *shown(from_file)]
+    assert len({row["_bronze_id"] for row in landed(from_topic, "bronze.acknowledgements")}) == 7
+
+
+def test_lines_of_the_request_log_from_a_topic_are_the_rows_of_a_file(
+    spark: SparkSession, kafka: KafkaClient, tmp_path: Path, broker: Broker
+) -> None:
+    lines = [requests.delete(0), requests.delete(1), "[2026-11-21 02:41:36,854] DEBUG of another API (kafka)"]
+    from_file = load(warehouse=str(tmp_path / "file"), landing=str(tmp_path / "landing"))
+    land(from_file, {"a.log": lines}, "streams-requests")
+    run(spark, from_file, "bronze.streams_requests", feed=None)
+
+    kafka.create_topic("request-log")
+    kafka.produce("request-log", [Message(one.encode()) for one in lines])
+    from_topic = load(
+        warehouse=str(tmp_path / "topic"),
+        landing=str(tmp_path / "none"),
+        kafka={"bootstrap_servers": broker.bootstrap_servers},
+        streams_requests={"source": "kafka", "topic": "request-log"},
+    )
+    done = run(spark, from_topic, "bronze.streams_requests", feed=None)["bronze.streams_requests"]
+
+    def shown(settings: Settings) -> list[Any]:
+        names = ("api", "logged_at", "line", "error")
+        return sorted(([row[name] for name in names] for row in landed(settings, "bronze.streams_requests")), key=repr)
+
+    assert (done.read, done.accepted, done.skipped) == (3, 2, 1)
+    assert shown(from_topic) == shown(from_file)
+
+
+def test_a_cluster_that_is_away_holds_up_no_files(spark: SparkSession, tmp_path: Path) -> None:
+    settings = load(
+        warehouse=str(tmp_path / "warehouse"),
+        landing=str(tmp_path / "landing"),
+        kafka={"bootstrap_servers": "127.0.0.1:1", "timeout_seconds": 1},
+        dlq={"source": "kafka"},
+    )
+    land(settings, {"a.jsonl": [line(1), line(2)]})
+    with pytest.raises(EnvironmentLacking, match="No broker can be reached"):
+        run(spark, settings)
+    assert len(landed(settings, SILVER)) == 2
+    told = {(row["status"], row["read"]) for row in landed(settings, "quality.stage_runs") if row["table"] == BRONZE}
+    assert told == {("passed", 2), ("failed", 0)}
+    with pytest.raises(EnvironmentLacking, match="No broker can be reached"):
+        runner.idle(settings, stages("dlq"))
+    (bronze,) = [one for one in freshness.freshness(settings) if one.table == BRONZE]
+    assert bronze.unread_offsets is None
+    assert "No broker can be reached" in (bronze.message or "")
+    (check,) = [check for check in doctor.diagnose(settings) if check.name == "topics of dlq"]
+    assert check.state == "lacking"
+
+
+def test_no_topic_matches(following: Callable[..., Settings]) -> None:
+    with pytest.raises(UsageError, match=r"shows no topics that match nothing\.at\.all: "):
+        asked(following(r"nothing\.at\.all"))
+
+
+def asked(settings: Settings) -> source.Survey:
+    topics = settings.topics_of("dlq")
+    assert topics is not None
+    with source.connected(settings) as cluster:
+        return cluster.survey(topics, {})
+
+
+@pytest.fixture
+def secured(secured_broker: Broker, tmp_path: Path) -> Callable[..., Settings]:
+    """Return settings of a user of the secured listener."""
+
+    def settings(**changes: Any) -> Settings:
+        return load(
+            warehouse=str(tmp_path / "warehouse"),
+            landing=str(tmp_path / "landing"),
+            dlq={"source": "kafka", "subscribe_pattern": r"dlq\.guarded"},
+            kafka={
+                "bootstrap_servers": secured_broker.secured_servers,
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "SCRAM-SHA-512",
+                "username": "reader",
+                "password": SECRET,
+                "ca_file": str(secured_broker.authority),
+                "timeout_seconds": 5,
+                **changes,
+            },
+        )
+
+    return settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        pytest.param({"security_protocol": "PLAINTEXT"}, "set it to SASL_SSL", id="plain"),
+        pytest.param({"security_protocol": "SASL_PLAINTEXT"}, "set it to SASL_SSL", id="no tls"),
+        pytest.param({"security_protocol": "SSL"}, "set it to SASL_SSL", id="no sasl"),
+        pytest.param({"sasl_mechanism": "PLAIN"}, "to one of SCRAM-SHA-512", id="mechanism"),
+        pytest.param({"password": "wrong"}, "mend username and password", id="password"),
+        pytest.param({"ca_file": None}, "name it in ca_file of [kafka]", id="authority"),
+    ],
+)
+def test_what_is_wrong_with_security_is_one_sentence(
+    secured: Callable[..., Settings], changes: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(AfterlogError) as raised:
+        asked(secured(**changes))
+    assert sentence in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_user_reads_what_acls_allow_and_is_told_what_is_missing(
+    spark: SparkSession, secured_broker: Broker, secured: Callable[..., Settings], capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = secured()
+    with KafkaClient(secured_broker.bootstrap_servers) as admin:
+        admin.create_topic("dlq.guarded")
+        admin.produce("dlq.guarded", values(3))
+        with pytest.raises(UsageError, match="grant Afterlog the operations Describe and Read on them"):
+            asked(settings)
+        admin.allow("reader", "DESCRIBE", "TOPIC", "dlq.guarded")
+        with pytest.raises(UsageError, match=r"may not read topic dlq\.guarded: grant it the operation Read"):
+            run(spark, settings, BRONZE)
+        admin.allow("reader", "READ", "TOPIC", "dlq.guarded")
+        assert run(spark, settings, BRONZE)[BRONZE].accepted == 3
+    assert texts(settings) == numbers(0, 3)
+    topics = settings.topics_of("dlq")
+    assert topics is not None
+    plan = source.records(spark, settings, topics, [Span("dlq.guarded", "id", 0, 0, 3)])
+    plan.explain(True)
+    shown = capfd.readouterr()
+    everything = [shown.out, shown.err, json.dumps(landed(settings, "quality.stage_runs"), default=str)]
+    everything += [file.read_text() for file in (Path(settings.warehouse) / "_progress").iterdir()]
+    assert not [text for text in everything if "secret" in text]
+
+
+def created(kafka: KafkaClient, topic: str) -> None:
+    """Create a topic as soon as its predecessor is gone."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            kafka.create_topic(topic)
+            return
+        except AfterlogError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
+def once_before_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Do something between the plan of the first batch and its reading."""
+    records = source.records
+    acted: list[bool] = []
+
+    def acting(spark: SparkSession, settings: Settings, topics: Any, spans: Any) -> DataFrame:
+        if not acted:
+            acted.append(True)
+            act()
+        return records(spark, settings, topics, spans)
+
+    monkeypatch.setattr(source, "records", acting)
