@@ -167,6 +167,14 @@ def state(spark: SparkSession, settings: Settings, table: str) -> tuple[str, int
     return str(snapshot.metadata().id()), int(snapshot.version())
 
 
+def rows_added_after(spark: SparkSession, settings: Settings, table: str, version: int) -> bool:
+    """Tell whether rows were added to a table after a version: what tidies a table up commits too, but adds none."""
+    from delta.tables import DeltaTable
+
+    history = DeltaTable.forPath(spark, location(settings, table)).history()
+    return not history.where(f"version > {version} AND operation IN ('WRITE', 'MERGE')").isEmpty()
+
+
 def versions_after(spark: SparkSession, settings: Settings, versions: Mapping[str, int | None]) -> int:
     """Return how many versions tables have after the given ones (None: in all)."""
     ends = {table: state(spark, settings, table)[1] for table in versions if exists(spark, settings, table)}

@@ -87,7 +87,9 @@ def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, sta
         known = None
     known = replace(known or Progress(), target_id=target_id)
     if known.target_version != version:
-        reaches = {cluster: offsets.doubted(reach) for cluster, reach in known.topics.items()}
+        pending = any(reach.pending for reach in known.topics.values())
+        written = pending and lakehouse.rows_added_after(spark, settings, stage.table, known.target_version or 0)
+        reaches = {cluster: offsets.doubted(reach, written) for cluster, reach in known.topics.items()}
         known = replace(known, topics=reaches, target_version=version)
     landing_ = _Landing(spark, settings, stage, run_id, started_at, known)
     landing_.read_files()
@@ -106,9 +108,7 @@ def _reach(settings: Settings, known: Progress | None) -> Reach:
 
 def _look(cluster: Cluster, topics: Topics, reach: Reach) -> tuple[Survey, Outlook]:
     """Return what the cluster holds now, and what that means for what is followed."""
-    reached = {(id_, at): offset for id_, topic in reach.followed.items() for at, offset in topic.next.items()}
-    if reach.written:
-        reached |= {(span.topic_id, span.partition): span.end for span in reach.pending}
+    reached = {(id_, at): topic.reached(at) for id_, topic in reach.followed.items() for at in topic.next}
     survey = cluster.survey(topics, reached, reach.followed)
     return survey, offsets.follow(reach, survey.logs, survey.present)
 
@@ -213,7 +213,7 @@ class _Landing:
                     self.topics |= {span.topic for span in batch}
                     self.count(read, skipped, accepted)
                 followed = offsets.passed(self.reach.followed, batch)
-                self.save(self._with(replace(self.reach, followed=followed, pending=(), written=False)))
+                self.save(self._with(replace(self.reach, followed=followed, pending=())))
             if not self.reach.pending:
                 break
         return ends
@@ -229,14 +229,7 @@ class _Landing:
         gaps = tuple(Gap(span, self.run_id, at) for span in outlook.gaps)
         for span in outlook.gaps:
             log.warning("%s were gone before they were read: see quality.gaps.", span.in_words)
-        self.remember(
-            Reach(
-                followed=outlook.followed,
-                pending=outlook.pending,
-                written=self.reach.written and bool(outlook.pending),
-                gaps=(*self.reach.gaps, *gaps),
-            )
-        )
+        self.remember(Reach(outlook.followed, outlook.pending, (*self.reach.gaps, *gaps)))
         self.record_gaps()
 
     def record_gaps(self) -> None:

@@ -103,8 +103,8 @@ def _reach(values: dict[str, Any]) -> Reach:
         return {int(partition): int(offset) for partition, offset in found.items()}
 
     followed = {
-        topic_id: Followed(topic["name"], offsets(topic["next"]), offsets(topic["doubtful"]))
+        topic_id: Followed(topic["name"], *(offsets(topic[name]) for name in ("next", "doubtful", "written")))
         for topic_id, topic in values["followed"].items()
     }
     gaps = (Gap(Span(**gap["span"]), gap["run_id"], gap["found_at"]) for gap in values["gaps"])
-    return Reach(followed, tuple(Span(**span) for span in values["pending"]), values["written"], tuple(gaps))
+    return Reach(followed, tuple(Span(**span) for span in values["pending"]), tuple(gaps))

@@ -62,25 +62,29 @@ class Gap:
 class Followed:
     """How far a topic is read: the next offset of each partition.
 
-    Rows of offsets below ``doubtful`` may be in the table, though they are to be read: the table is asked first.
+    Rows of offsets below ``doubtful`` may be in the table, though they are to be read: the table is asked first. Below
+    ``written`` they are, although the run that wrote them did not live to say so: no offset there can be a gap.
     """
 
     name: str
     next: dict[int, int] = field(default_factory=dict)
     doubtful: dict[int, int] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)
+
+    def reached(self, partition: int) -> int:
+        """Return the offset behind all that is dealt with."""
+        return max(self.next[partition], self.written.get(partition, 0))
 
 
 @dataclass(frozen=True)
 class Reach:
     """How far the topics of a cluster are read, by topic id.
 
-    ``pending`` is the batch that is fixed before anything of it is written; ``written`` says that its rows are in the
-    table, although the run that wrote them did not live to say so; ``gaps`` are found, but not yet recorded.
+    ``pending`` is the batch that is fixed before anything of it is written; ``gaps`` are found, but not yet recorded.
     """
 
     followed: dict[str, Followed] = field(default_factory=dict)
     pending: tuple[Span, ...] = ()
-    written: bool = False
     gaps: tuple[Gap, ...] = ()
 
 
@@ -99,46 +103,59 @@ def follow(reach: Reach, logs: Sequence[Log], present: Iterable[str]) -> Outlook
     A topic that is met for the first time is read from where it begins now. Of one that is known, and of a successor of
     its name, all is to be read: what retention removed of it is a gap.
     """
-    followed, pending, written = reach.followed, reach.pending, reach.written
+    followed = reach.followed
     now = dict(followed)
     names = {topic.name for topic in followed.values()}
-    ends = {(span.topic_id, span.partition): span.end for span in pending} if written else {}
     gaps = []
     for log in logs:
         known = followed.get(log.topic_id)
-        begun = known.next.get(log.partition) if known else None
-        first = 0 if known or log.topic in names else log.start
-        expected = max(first if begun is None else begun, ends.get((log.topic_id, log.partition), 0))
+        if known and log.partition in known.next:
+            begun, expected = known.next[log.partition], known.reached(log.partition)
+            doubtful = known.doubtful.get(log.partition, 0)
+        else:
+            begun = expected = 0 if known or log.topic in names else log.start
+            doubtful = log.end  # the table may know more than progress, which may have been lost
         if log.truncated:
             start, doubtful = log.start, expected
         else:
             if log.start > expected:
                 gaps.append(Span(log.topic, log.topic_id, log.partition, expected, log.start))
-            start = max(first if begun is None else begun, log.start)
-            # Of what is met for the first time the table may know more than progress, which may have been lost.
-            doubtful = log.end if begun is None or known is None else known.doubtful.get(log.partition, 0)
+            start = max(begun, log.start)
         topic = now.get(log.topic_id, Followed(log.topic))
-        told = topic.doubtful | {log.partition: min(doubtful, max(log.end, expected))}
-        now[log.topic_id] = _settled(Followed(log.topic, topic.next | {log.partition: start}, told))
+        at = log.partition
+        now[log.topic_id] = _settled(
+            replace(
+                topic,
+                next=topic.next | {at: start},
+                doubtful=topic.doubtful | {at: min(doubtful, max(log.end, expected))},
+                written={p: end for p, end in topic.written.items() if p != at or not log.truncated},
+            )
+        )
     there = {(log.topic_id, log.partition): log for log in logs if not log.truncated}
     ids = set(present)
     left = []
-    for span in pending:
+    for span in reach.pending:
         found = there.get((span.topic_id, span.partition))
         if found and found.start < span.end:
             left.append(replace(span, start=max(span.start, found.start)))
-    gone = [span for span in pending if span.topic_id not in ids]
-    now = passed(now, gone)
-    return Outlook(now, tuple(left), tuple(gaps if written else [*gaps, *gone]))
+    gone = [span for span in reach.pending if span.topic_id not in ids]
+    gaps += [span for span in gone if followed[span.topic_id].reached(span.partition) < span.end]
+    return Outlook(passed(now, gone), tuple(left), tuple(gaps))
 
 
-def doubted(reach: Reach) -> Reach:
+def doubted(reach: Reach, written: bool) -> Reach:
     """Return what progress tells of a table that has changed since: rows of all offsets may be in it.
 
-    A batch is inserted in one commit. Where one was pending, it is that commit which progress does not know of.
+    ``written`` says that rows were added: as a batch is inserted in one commit, those of the pending one.
     """
-    followed = {id_: replace(topic, doubtful=dict.fromkeys(topic.next, ALL)) for id_, topic in reach.followed.items()}
-    return replace(reach, followed=followed, written=bool(reach.pending))
+    ends: dict[str, dict[int, int]] = {}
+    for span in reach.pending if written else ():
+        ends.setdefault(span.topic_id, {})[span.partition] = span.end
+    followed = {
+        id_: replace(topic, doubtful=dict.fromkeys(topic.next, ALL), written=topic.written | ends.get(id_, {}))
+        for id_, topic in reach.followed.items()
+    }
+    return replace(reach, followed=followed)
 
 
 def is_doubtful(followed: Mapping[str, Followed], spans: Iterable[Span]) -> bool:
@@ -180,6 +197,9 @@ def passed(followed: Mapping[str, Followed], spans: Iterable[Span]) -> dict[str,
 
 
 def _settled(topic: Followed) -> Followed:
-    """Return a topic without the doubts that lie behind what is read."""
-    doubtful = {at: until for at, until in topic.doubtful.items() if until > topic.next.get(at, 0)}
-    return replace(topic, doubtful=doubtful)
+    """Return a topic without what lies behind the offsets that are to be read next."""
+
+    def ahead(offsets: dict[int, int]) -> dict[int, int]:
+        return {at: until for at, until in offsets.items() if until > topic.next.get(at, 0)}
+
+    return replace(topic, doubtful=ahead(topic.doubtful), written=ahead(topic.written))

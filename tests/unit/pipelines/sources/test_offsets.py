@@ -81,6 +81,13 @@ def test_a_truncated_log_is_read_again_and_its_rows_are_doubtful() -> None:
     assert is_doubtful(found.followed, [span(10, 30)])
 
 
+def test_what_a_truncated_log_loses_later_is_a_gap_again() -> None:
+    written = doubted(replace(KNOWN, pending=(span(40, 60),)), written=True)
+    found = follow(written, [replace(LOG, end=30, truncated=True)], {ID})
+    assert (found.followed[ID].written, found.followed[ID].next, found.pending) == ({}, {0: 0}, ())
+    assert follow(Reach(found.followed), [replace(LOG, start=10)], {ID}).gaps == (span(0, 10),)
+
+
 def test_an_end_before_what_was_read_leaves_nothing_to_read() -> None:
     """The last stable offset, when the isolation level was changed to read_committed."""
     found = follow(KNOWN, [replace(LOG, end=35)], {ID})
@@ -99,18 +106,29 @@ def test_a_pending_batch_that_was_not_written_and_is_gone_in_part_leaves_a_gap()
 
 
 def test_a_pending_batch_that_was_written_leaves_none() -> None:
-    written = doubted(replace(KNOWN, pending=(span(40, 60),)))
+    written = doubted(replace(KNOWN, pending=(span(40, 60),)), written=True)
     found = follow(written, [replace(LOG, start=50)], {ID})
     assert (found.gaps, found.pending) == ((), (span(50, 60),))
     assert is_doubtful(found.followed, found.pending)
     assert follow(written, [replace(LOG, start=75)], {ID}).gaps == (span(60, 75),)
 
 
+def test_a_pending_batch_that_was_not_written_to_a_table_that_changed_leaves_a_gap() -> None:
+    tidied = doubted(replace(KNOWN, pending=(span(40, 60),)), written=False)
+    assert follow(tidied, [replace(LOG, start=50)], {ID}).gaps == (span(40, 50),)
+
+
 def test_a_pending_batch_of_a_deleted_topic_is_a_gap_unless_it_was_written() -> None:
     pending = replace(KNOWN, pending=(span(40, 60),))
     found = follow(pending, [], {OTHER})
     assert (found.gaps, found.pending, found.followed[ID].next) == ((span(40, 60),), (), {0: 60})
-    assert follow(doubted(pending), [], {OTHER}).gaps == ()
+    assert follow(doubted(pending, written=True), [], {OTHER}).gaps == ()
+
+
+def test_a_batch_that_was_written_is_no_gap_either_when_its_leader_was_away() -> None:
+    written = doubted(replace(KNOWN, pending=(span(40, 60),)), written=True)
+    away = follow(written, [], {ID})
+    assert follow(Reach(away.followed), [replace(LOG, start=80)], {ID}).gaps == (span(60, 80),)
 
 
 def test_a_pending_batch_of_a_partition_without_a_leader_waits() -> None:
@@ -120,7 +138,7 @@ def test_a_pending_batch_of_a_partition_without_a_leader_waits() -> None:
 
 
 def test_after_a_doubt_the_table_is_asked_up_to_where_the_log_ends() -> None:
-    found = follow(doubted(KNOWN), [LOG], {ID})
+    found = follow(doubted(KNOWN, written=False), [LOG], {ID})
     assert found.followed[ID].doubtful == {0: 100}
     assert not is_doubtful(passed(found.followed, [span(40, 100)]), [span(100, 120)])
 
