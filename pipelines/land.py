@@ -108,8 +108,7 @@ def _reach(settings: Settings, known: Progress | None) -> Reach:
 
 def _look(cluster: Cluster, topics: Topics, reach: Reach) -> tuple[Survey, Outlook]:
     """Return what the cluster holds now, and what that means for what is followed."""
-    reached = {(id_, at): topic.reached(at) for id_, topic in reach.followed.items() for at in topic.next}
-    survey = cluster.survey(topics, reached, reach.followed)
+    survey = cluster.survey(topics, reach)
     return survey, offsets.follow(reach, survey.logs, survey.present)
 
 

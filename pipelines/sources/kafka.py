@@ -24,7 +24,7 @@ from pipelines import jars, java
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.settings import Kafka, Settings, Topics, located
 from pipelines.sources import listeners
-from pipelines.sources.offsets import Log, Span
+from pipelines.sources.offsets import Log, Reach, Span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +46,7 @@ log = logging.getLogger("afterlog")
 
 @dataclass(frozen=True)
 class Survey:
-    """What a cluster holds of the topics that are wanted, and the ids of all topics that it shows."""
+    """What a cluster holds of the topics that are wanted, and the ids of those, and of pending ones, that are there."""
 
     logs: tuple[Log, ...]
     present: frozenset[str]
@@ -175,16 +175,16 @@ class Cluster:
         self.admin = admin
         self.kafka = kafka
 
-    def survey(self, topics: Topics, reached: Mapping[tuple[str, int], int], known: Iterable[str] = ()) -> Survey:
+    def survey(self, topics: Topics, reach: Reach) -> Survey:
         """Return the logs of the topics that are wanted and may be read.
-
-        ``reached`` are the offsets behind what was read, by topic id and partition: a log that ends before is
-        truncated. ``known`` are the ids of the topics that are followed already.
 
         Raises AfterlogError: the cluster does not answer, or shows no such topic.
         """
-        names, present = self._listed(topics)
-        described = self._described(names)
+        names = self._names()
+        matching = {name for name in names if re.fullmatch(topics.pattern, name)}
+        pending = {span.topic for span in reach.pending}
+        everything = self._described(sorted(matching | (pending & names)))
+        described = {name: topic for name, topic in everything.items() if name in matching}
         if not described:
             raise self._nothing_matches(topics)
         refused = sorted(name for name, topic in described.items() if not topic.readable)
@@ -194,8 +194,9 @@ class Cluster:
                 raise UsageError(f"The brokers give topic {name} no id: topics are read from Kafka 2.8 on.")
             if topic.leaderless:
                 log.warning("%s of topic %s has no leader: it waits.", _partitions(topic.leaderless), name)
-            if topic.readable and (not topic.leaderless or topic.topic_id in set(known)):
+            if topic.readable and (not topic.leaderless or topic.topic_id in reach.followed):
                 wanted |= {(name, at): topic.topic_id for at in topic.partitions if at not in topic.leaderless}
+        reached = {(id_, at): topic.reached(at) for id_, topic in reach.followed.items() for at in topic.next}
         starts = self._offsets(wanted, "earliest", "read_committed")
         ends = self._offsets(wanted, "latest", topics.isolation_level)
         ahead = [place for place in wanted if ends[place] < reached.get((wanted[place], place[1]), 0)]
@@ -219,7 +220,7 @@ class Cluster:
                 f"Afterlog may not read {_named(refused)}: grant it the operation Read on "
                 f"{'that topic' if len(refused) == 1 else 'those topics'}, or narrow what is wanted in the settings."
             )
-        return Survey(tuple(logs), present | {topic.topic_id for topic in described.values()}, complaint)
+        return Survey(tuple(logs), frozenset(topic.topic_id for topic in everything.values()), complaint)
 
     def check(self, spans: Iterable[Span]) -> None:
         """Make sure that the topics still are those of the spans; raises Changed."""
@@ -228,13 +229,11 @@ class Cluster:
         if any(name not in described or described[name].topic_id != topic_id for name, topic_id in ids.items()):
             raise Changed
 
-    def _listed(self, topics: Topics) -> tuple[list[str], frozenset[str]]:
-        """Return the names that are wanted, and the ids of all topics; the cluster leaves out what we may not see."""
+    def _names(self) -> set[str]:
+        """Return the names of all topics but Kafka's own; the cluster leaves out what we may not see."""
         with _told(self.kafka):
-            listings = list(self.jvm.java.util.ArrayList(self.admin.listTopics().listings().get()))
-        names = {str(listing.name()): str(listing.topicId().toString()) for listing in listings}
-        pattern = re.compile(topics.pattern)
-        return sorted(name for name in names if pattern.fullmatch(name)), frozenset(names.values())
+            names = self.admin.listTopics().names().get()
+            return set(filter(None, str(self.jvm.java.lang.String.join("\n", names)).split("\n")))
 
     def _described(self, names: Iterable[str]) -> dict[str, _Topic]:
         """Return what the cluster knows of topics; those that are gone meanwhile are left out."""

@@ -25,7 +25,7 @@ from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.kafka_client import KafkaClient, Message, Record
 from pipelines.settings import ROOT, Settings, load
 from pipelines.sources import kafka as source
-from pipelines.sources.offsets import Span
+from pipelines.sources.offsets import Reach, Span
 from tests import deliveries, requests
 from tests.builders import kip_1191, land, line, run
 
@@ -549,7 +549,7 @@ def asked(settings: Settings) -> source.Survey:
     topics = settings.topics_of("dlq")
     assert topics is not None
     with source.connected(settings) as cluster:
-        return cluster.survey(topics, {})
+        return cluster.survey(topics, Reach())
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from pipelines.errors import AfterlogError
 from pipelines.settings import Settings, Topics, load
 from pipelines.sources import kafka, offsets
 from pipelines.sources.kafka import Survey
-from pipelines.sources.offsets import Gap, Log, Span
+from pipelines.sources.offsets import Gap, Log, Reach, Span
 
 STAGE = stage_of("bronze.dlq_records")
 NAMES = ("dlq.a", "dlq.b")
@@ -97,17 +97,13 @@ class World:
 
     # What a cluster says
 
-    def survey(self, topics: Topics, reached: Mapping[tuple[str, int], int], known: Iterable[str]) -> Survey:
+    def survey(self, topics: Topics, reach: Reach) -> Survey:
         logs = []
         for name, (topic_id, partitions) in self.topics.items():
             away = {at for id_, at in self.leaderless if id_ == topic_id}
-            if away and topic_id not in set(known):
+            if away and topic_id not in reach.followed:
                 continue
-            logs += [
-                Log(name, topic_id, at, one.start, one.end, one.end < reached.get((topic_id, at), 0))
-                for at, one in enumerate(partitions)
-                if at not in away
-            ]
+            logs += [Log(name, topic_id, at, one.start, one.end) for at, one in enumerate(partitions) if at not in away]
         return Survey(tuple(logs), frozenset(topic_id for topic_id, _ in self.topics.values()))
 
     # What a table does

@@ -29,6 +29,7 @@ from cryptography.x509.oid import NameOID
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.settings import Kafka
 from pipelines.sources import kafka, listeners
+from pipelines.sources.offsets import Reach
 
 SECRET = 'canary "5d41402abc4b\\'
 ERRORS = "org.apache.kafka.common.errors"
@@ -329,5 +330,5 @@ def test_a_cluster_that_is_away_is_said_in_a_sentence() -> None:
     topics = away.topics_of("dlq")
     assert topics is not None
     with pytest.raises(EnvironmentLacking, match="No broker can be reached"), kafka.connected(away) as cluster:
-        cluster.survey(topics, {})
+        cluster.survey(topics, Reach())
     kafka.hang_up()
