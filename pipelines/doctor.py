@@ -325,7 +325,7 @@ def _progress(settings: Settings, stage: Stage) -> Iterator[Check]:
     if reason := _disagreement(settings, stage, known):
         read = "all landed files" if stage.kind == "land" else f"all of {' and '.join(stage.inputs)}"
         yield Check(stage.table, "mind", f"{reason}.", f"The next `afterlog run` reads {read} again, without harm.")
-    elif known and known.within_a_batch:
+    elif known and known.within_a_batch(settings.cluster):
         yield Check(stage.table, "mind", "A run ended within a batch.", "The next `afterlog run` takes it again.")
     else:
         table = lakehouse.local_version(settings, stage.table)

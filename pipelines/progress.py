@@ -51,10 +51,10 @@ class Progress:
     files: dict[str, LandedFile] = field(default_factory=dict)
     topics: dict[str, Reach] = field(default_factory=dict)
 
-    @property
-    def within_a_batch(self) -> bool:
-        """True where a run ended before its batch was done with."""
-        return bool(self.pending) or any(reach.pending or reach.gaps for reach in self.topics.values())
+    def within_a_batch(self, cluster: str) -> bool:
+        """Tell whether a run, of topics one of that cluster, ended before its batch was done with."""
+        reach = self.topics.get(cluster, Reach())
+        return bool(self.pending or reach.pending or reach.gaps)
 
     def done(self, target_version: int) -> Progress:
         """Return the progress with the pending batch behind it."""

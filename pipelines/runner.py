@@ -47,7 +47,7 @@ def idle(settings: Settings, stages: Sequence[Stage]) -> bool:
     landing: list[tuple[Stage, Progress | None]] = []
     for stage in stages:
         known = progress.load(settings.warehouse, stage.table)
-        if known and known.within_a_batch:
+        if known and known.within_a_batch(settings.cluster):
             return False
         if stage.kind == "land":
             if unread(settings, stage, known):

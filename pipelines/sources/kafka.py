@@ -303,6 +303,8 @@ def records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequ
     """
     from pyspark.sql import functions as F
 
+    from pipelines.sources.captures import GREATEST_MILLIS
+
     ids = {span.topic: span.topic_id for span in spans}
     assigned: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
@@ -335,7 +337,7 @@ def records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequ
         topic_id.alias("topic_id"),
         "partition",
         "offset",
-        F.when(millis >= 0, F.col("timestamp")).alias("timestamp"),
+        F.when(millis.between(0, GREATEST_MILLIS), F.col("timestamp")).alias("timestamp"),
         F.when(F.col("timestampType") >= 0, F.col("timestampType")).alias("timestamp_type"),
         "key",
         "value",

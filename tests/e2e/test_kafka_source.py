@@ -384,7 +384,7 @@ def test_a_killed_run_converges(
     kill(point, settings, environment(broker, topic, AFTERLOG_DLQ__MOST_RECORDS="4"))
     known = progress.load(settings.warehouse, BRONZE)
     assert known is not None
-    assert known.within_a_batch
+    assert known.within_a_batch(settings.cluster)
     kafka.produce(topic, values(10, begin=20))
     run(spark, settings, BRONZE)
     assert texts(settings) == numbers(0, 30)

@@ -33,7 +33,7 @@ def test_progress_is_read_as_it_was_written(settings: Settings) -> None:
     )
     progress.save(settings.warehouse, TABLE, saved)
     assert progress.load(settings.warehouse, TABLE) == saved
-    assert saved.within_a_batch
+    assert saved.within_a_batch("default")
 
 
 def test_progress_without_topics_is_read_too(settings: Settings) -> None:
@@ -44,7 +44,13 @@ def test_progress_without_topics_is_read_too(settings: Settings) -> None:
     del values["topics"]
     file.write_text(json.dumps(values))
     assert progress.load(settings.warehouse, TABLE) == saved
-    assert not saved.within_a_batch
+    assert not saved.within_a_batch("default")
+
+
+def test_a_batch_of_another_cluster_waits_for_that_cluster() -> None:
+    saved = Progress(topics={"east": Reach(pending=(SPAN,)), "west": Reach()})
+    assert saved.within_a_batch("east")
+    assert not saved.within_a_batch("west")
 
 
 def test_topics_that_cannot_be_understood_are_no_progress(settings: Settings) -> None:

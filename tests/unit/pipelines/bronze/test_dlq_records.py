@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from expectations.bronze.dlq_records import CONTRACT
-from pipelines.bronze.dlq_records import parse
+from pipelines.bronze.dlq_records import parse, parse_records
 from pipelines.columns import ADDED_BY_THE_RUN
 from pipelines.settings import ROOT, load
 from pipelines.sources.landing import SCHEMA
@@ -297,6 +297,37 @@ def test_a_line_is_parsed_once_in_each_form_not_once_per_column(spark: SparkSess
     )
     plan = parsed._jdf.queryExecution().executedPlan().toString()
     assert plan.count("from_json(") == 2
+
+
+def test_a_record_of_a_topic_is_a_row_of_the_same_columns(spark: SparkSession) -> None:
+    given = {
+        "_source": "kafka:dlq.orders/bvpWvblvQLKULzhDKq4URw/3",
+        "_bronze_id": "an id",
+        "topic": "dlq.orders",
+        "topic_id": "bvpWvblvQLKULzhDKq4URw",
+        "partition": 3,
+        "offset": 12,
+        "timestamp": None,
+        "timestamp_type": 0,
+        "key": b"\xff",
+        "value": None,
+        "headers": [("h", None)],
+    }
+    types = {column.name: column.type for column in CONTRACT.columns}
+    schema = ", ".join(f"`{name}` {types[name]}" for name in given)
+    (row,) = parse_records(spark.createDataFrame([tuple(given.values())], schema), load(cluster="east")).collect()
+    assert row.__fields__ == [column.name for column in CONTRACT.columns if column.name not in ADDED_BY_THE_RUN]
+    added = {"cluster": "east", "lossy_encoding": False, "raw": None, "error": None}
+    found = row.asDict(recursive=True)
+    assert {name: found[name] for name in added} == added
+    assert {name: plain(row[name]) for name in ("key", "value", "headers")} == {
+        "key": b"\xff",
+        "value": None,
+        "headers": [("h", None)],
+    }
+    assert [found[name] for name in ("_source", "_bronze_id", "topic_id", "partition", "offset")] == [
+        given[name] for name in ("_source", "_bronze_id", "topic_id", "partition", "offset")
+    ]
 
 
 @pytest.fixture(scope="module")
