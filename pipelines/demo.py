@@ -1,4 +1,4 @@
-"""Bundled captures -> landing -> the DAG of each feed, twice: what ``make demo`` shows."""
+"""Bundled captures and a live broker -> the DAG of each feed, twice: what ``make demo`` shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,10 +22,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipelines import glance, jars, java, lakehouse
+from pipelines import glance, jars, java, lakehouse, live
 from pipelines.airflow_home import HOME, environment, stop
+from pipelines.broker import Broker
 from pipelines.catalog import LAYERS, stages
 from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, UsageError
+from pipelines.live import Happened
 from pipelines.settings import ROOT, Settings, load
 
 CAPTURED = ROOT / "tests" / "data"
@@ -52,7 +55,8 @@ NEXT = (
     "trace a11ce000000000000000000000000009",
     "doctor",
 )
-
+FILES_ONLY = {f"AFTERLOG_{feed}__SOURCE": "files" for feed in ("DLQ", "STREAMS_REQUESTS", "ACKNOWLEDGEMENTS")}
+"""The demo reads no topics but its own, whatever the settings say."""
 
 _IDLE_SECONDS = 2.0
 _STOP_SECONDS = 5.0
@@ -61,15 +65,15 @@ _STOP_SECONDS = 5.0
 class Airflow:
     """One Airflow, started once, on a fresh database, that runs DAGs as often as asked."""
 
-    def __init__(self, home: Path, log: Path, console: Console) -> None:
-        """Start it; ``log`` takes all that it prints."""
+    def __init__(self, home: Path, log: Path, console: Console, variables: Mapping[str, str] | None = None) -> None:
+        """Start it; ``log`` takes all that it prints, ``variables`` override settings."""
         self.log = log
         self.console = console
         with log.open("wb") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "pipelines.airflow_runs", "serve"],
                 cwd=ROOT,
-                env=environment(home),
+                env=environment(home) | dict(variables or {}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=out,
@@ -122,7 +126,7 @@ class Airflow:
 
 
 def demo(console: Console) -> None:
-    """Land what is bundled, run the DAG of each feed twice, show what they did.
+    """Land what is bundled, let applications fail on a live broker, run the DAG of each feed twice, show what they did.
 
     Raises ContractBroken, EnvironmentLacking, UsageError: the demo cannot run, or a task of it failed.
     """
@@ -135,20 +139,53 @@ def demo(console: Console) -> None:
     home = HOME / "demo"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
-    airflow = Airflow(home, home / "demo.log", console)
-    try:
-        parameters = {"landing": settings.landing, "warehouse": settings.warehouse}
-        first = [_run(airflow, feed, parameters, "First run", console) for feed in BUNDLED]
-        before = delta_log(Path(settings.warehouse))
-        second = [_run(airflow, feed, parameters, "Second run, nothing new", console) for feed in BUNDLED]
-        _show_unchanged(second, before, delta_log(Path(settings.warehouse)), console)
-    finally:
-        airflow.close()
+    with _live_broker(settings, console) as happened:
+        variables = FILES_ONLY | (happened.variables if happened else {})
+        airflow = Airflow(home, home / "demo.log", console, variables)
+        try:
+            parameters = {"landing": settings.landing, "warehouse": settings.warehouse}
+            first = [_run(airflow, feed, parameters, "First run", console) for feed in BUNDLED]
+            before = delta_log(Path(settings.warehouse))
+            second = [_run(airflow, feed, parameters, "Second run, nothing new", console) for feed in BUNDLED]
+            _show_unchanged(second, before, delta_log(Path(settings.warehouse)), console)
+        finally:
+            airflow.close()
+    if happened:
+        _show_live(settings, happened, console)
     _show_violations(settings, console)
     _show_health(settings, console)
     _show_deliveries(settings, console)
     _show_ways_on(first[-1]["xcoms"]["reports"]["report"], airflow.log, console)
     console.print(f"[dim]The demo took {time.monotonic() - began:.0f} s.[/dim]")
+
+
+@contextlib.contextmanager
+def _live_broker(settings: Settings, console: Console) -> Iterator[Happened | None]:
+    """Yield what happened on a broker that runs until the context ends; None, and a sentence, where none can."""
+    broker = Broker(live.DIRECTORY)
+    try:
+        yield _played(broker, settings, console)
+    finally:
+        with contextlib.suppress(AfterlogError):  # its directory cannot be written: it never started
+            broker.stop()
+
+
+def _played(broker: Broker, settings: Settings, console: Console) -> Happened | None:
+    try:
+        with console.status("Applications fail on a live Kafka broker"):
+            happened = live.play(broker)
+    except (AfterlogError, OSError) as error:
+        why = error if isinstance(error, AfterlogError) else f"{error.strerror or type(error).__name__}."
+        console.print(f"The demo goes on with the captures alone, without a live broker: {why}", soft_wrap=True)
+        return None
+    log = settings.landing_of("streams-requests") / f"{PREFIX}live-{datetime.now(UTC):%Y%m%dT%H%M%S}.log"
+    _put(log, happened.request_log.encode())
+    console.print(
+        f"[bold]Live[/bold] {len(happened.letters)} records in dead-letter topics of the broker at "
+        f"{happened.bootstrap_servers}, {len(happened.health)} topologies pushed to it: {escape(str(log))}",
+        soft_wrap=True,
+    )
+    return happened
 
 
 def land(settings: Settings) -> dict[str, int]:
@@ -175,18 +212,22 @@ def _land(directories: str, names: str, landing: Path) -> int:
         raise EnvironmentLacking(
             f"The bundled files are missing in {CAPTURED / directories}; get the whole project again."
         )
-    try:
-        for source, name in sources:
-            target = landing / (name if name.parent.name else f"{PREFIX}{name}")
-            if target.exists() and filecmp.cmp(source, target, shallow=False):
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = target.with_name(f".{target.name}.tmp")
-            shutil.copyfile(source, unfinished)
-            unfinished.replace(target)
-    except OSError as error:
-        raise EnvironmentLacking(f"Nothing can be landed in {landing}: {error.strerror}.") from None
+    for source, name in sources:
+        target = landing / (name if name.parent.name else f"{PREFIX}{name}")
+        if not target.exists() or not filecmp.cmp(source, target, shallow=False):
+            _put(target, source.read_bytes())
     return len(sources)
+
+
+def _put(target: Path, content: bytes) -> None:
+    """Write a file that appears when it is whole."""
+    unfinished = target.with_name(f".{target.name}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_bytes(content)
+        unfinished.replace(target)
+    except OSError as error:
+        raise EnvironmentLacking(f"Nothing can be landed in {target.parent}: {error.strerror}.") from None
 
 
 def delta_log(warehouse: Path) -> dict[str, int]:
@@ -258,6 +299,54 @@ def _show_unchanged(
     )
 
 
+def _show_live(settings: Settings, happened: Happened, console: Console) -> None:
+    """Show what landed of what happened live; raises ContractBroken where that is not all, byte by byte."""
+    letters = Counter(happened.letters)
+    landed = Counter(live.landed(settings, happened))
+    if letters != landed:
+        lacking, strange = (letters - landed).total(), (landed - letters).total()
+        raise ContractBroken(
+            f"Bronze does not hold what a plain consumer reads: {lacking} of {letters.total()} dead letters are not "
+            f"in it, {strange} rows are none of them."
+        )
+    accepted = Counter(live.accepted(settings, happened))
+    expected = Counter(live.group_of(letter) for letter in happened.letters)
+    table = _table("Dead-lettered live")
+    for name in ("group", "disposition", "payload"):
+        table.add_column(name, no_wrap=True)
+    for name in ("in topics", "in silver"):
+        table.add_column(name, justify="right")
+    for (group, disposition, copied), count in sorted(accepted.items()):
+        payload = "copied" if copied else "headers only"
+        table.add_row(group, disposition, payload, f"{expected[group]:,}", f"{count:,}")
+    console.print()
+    console.print(table)
+    console.print(
+        f"Byte by byte bronze holds what a plain consumer reads: {letters.total():,} records.", soft_wrap=True
+    )
+    found: Counter[str] = Counter()
+    for (group, _, _), count in accepted.items():
+        found[group] += count
+    if found != expected:
+        raise ContractBroken("Silver does not hold each dead letter once: see quarantine.dlq_records.")
+    _show_live_topologies(settings, happened, console)
+
+
+def _show_live_topologies(settings: Settings, happened: Happened, console: Console) -> None:
+    """Show the health of what was pushed live; raises ContractBroken where the broker's answers tell otherwise."""
+    rows = glance.rows(settings, "gold.topology_current", {"cluster": settings.cluster}, ["group_id", "health"])
+    health = {row["group_id"]: row["health"] for row in rows if row["group_id"] in happened.health}
+    table = _table("Topologies pushed live")
+    for name in ("group", "health"):
+        table.add_column(name, no_wrap=True)
+    for group, found in sorted(health.items()):
+        table.add_row(group, found)
+    console.print()
+    console.print(table)
+    if health != happened.health:
+        raise ContractBroken(f"By the broker's answers the health of these topologies is {dict(happened.health)}.")
+
+
 def _show_violations(settings: Settings, console: Console) -> None:
     table = _table("Quarantine, by violation")
     for name in ("table", "violation"):
@@ -319,16 +408,23 @@ def _show_ways_on(report: str, log: Path, console: Console) -> None:
             console.print(f"  {text}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+class _Stopped(BaseException):
+    """Ctrl-C or TERM; Py4J spoils a KeyboardInterrupt that finds it at work."""
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # what was started is being ended
+    raise _Stopped
 
 
 def main() -> int:
     """Run the demo; return the exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     try:
         demo(Console(highlight=False))
-    except KeyboardInterrupt:
+    except _Stopped:
         print("The demo is stopped; what it wrote so far is kept.", file=sys.stderr)
         return 130
     except AfterlogError as error:

@@ -451,6 +451,7 @@ def _launch() -> Any:
             javaopts=quiet,
             java_path=command,
             die_on_exit=True,
+            create_new_process_group=True,  # Ctrl-C is for this process, which ends the JVM
             enable_auth=True,
             return_proc=True,
         )
@@ -504,12 +505,21 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
+def _interrupt_before(error: BaseException | None) -> BaseException | None:
+    """Return what was about to end this process when an error happened, if anything was."""
+    while isinstance(error, Exception):
+        error = error.__context__
+    return error
+
+
 @contextlib.contextmanager
 def _clear() -> Iterator[None]:
     """Turn an exception of Java into one that says in a sentence what Kafka said."""
     try:
         yield
     except Py4JJavaError as error:
+        if interrupt := _interrupt_before(error):  # a client does not close that was left in the middle of a call
+            raise interrupt from None
         cause = error.java_exception
         while (deeper := cause.getCause()) is not None:
             cause = deeper

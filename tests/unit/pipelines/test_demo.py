@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import gzip
 import io
+from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from pipelines.demo import _check, _show_unchanged, _table_of, delta_log, land
+from pipelines import glance, live
+from pipelines.broker import Broker
+from pipelines.demo import FILES_ONLY, _check, _live_broker, _show_live, _show_unchanged, _table_of, delta_log, land
 from pipelines.errors import ContractBroken, EnvironmentLacking, UsageError
+from pipelines.kafka_client import Record
+from pipelines.live import Happened
 from pipelines.settings import Settings, load
 
 
@@ -182,3 +189,129 @@ def test_a_second_run_that_changes_nothing_is_said_in_one_line() -> None:
     said = io.StringIO()
     _show_unchanged([RUN, RUN], {"bronze/a": 2, "b/c": 47}, {"b/c": 47, "bronze/a": 2}, Console(file=said, width=80))
     assert said.getvalue() == "Nothing changed: 0 rows read, all 2 tables stand at the same 49 Delta commits.\n"
+
+
+def letter(offset: int, group: str = "live-packing", value: bytes | None = b"\xff") -> Record:
+    headers = (("__dlq.errors.group", group.encode()),)
+    return Record("dlq.live-orders", 0, offset, 1795228875344, 0, b"k", value, headers)
+
+
+LETTERS = (letter(0), letter(1), letter(2, group="live-invoicing"))
+HAPPENED = Happened("127.0.0.1:9092", LETTERS, {"dlq.live-orders": "id"}, {"live-orders-app": "OK"}, "a line\n")
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
+    """The directories of brokers that were stopped."""
+    directories: list[Path] = []
+    monkeypatch.setattr(live, "DIRECTORY", tmp_path / "broker")
+    monkeypatch.setattr(Broker, "stop", lambda self: directories.append(self.directory))
+    return directories
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        pytest.param(EnvironmentLacking("No Java is found; get one."), "No Java is found; get one.", id="lacking"),
+        pytest.param(OSError(28, "No space left on device"), "No space left on device.", id="disk"),
+    ],
+)
+def test_where_no_broker_can_start_the_demo_goes_on_with_the_captures(
+    settings: Settings, stopped: list[Path], monkeypatch: pytest.MonkeyPatch, error: Exception, why: str
+) -> None:
+    def fails(_: Broker) -> Happened:
+        raise error
+
+    monkeypatch.setattr(live, "play", fails)
+    said = io.StringIO()
+    with _live_broker(settings, Console(file=said, width=80)) as happened:
+        assert happened is None
+    assert said.getvalue() == f"The demo goes on with the captures alone, without a live broker: {why}\n"
+    assert len(stopped) == 1
+    assert not Path(settings.landing).exists()
+
+
+def test_the_broker_ends_with_the_demo_whatever_ends_that(
+    settings: Settings, stopped: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "play", lambda _: HAPPENED)
+    demo = ExitStack()
+    assert demo.enter_context(_live_broker(settings, Console(file=io.StringIO()))) == HAPPENED
+    assert stopped == []
+    stop = KeyboardInterrupt()
+    assert demo.__exit__(KeyboardInterrupt, stop, None) is False
+    assert len(stopped) == 1
+    (log,) = settings.landing_of("streams-requests").iterdir()
+    assert log.name.startswith("demo-live-")
+    assert log.read_text() == "a line\n"
+
+
+def test_runs_read_no_topics_of_the_users_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "afterlog.toml").write_text(
+        '[kafka]\nbootstrap_servers = "elsewhere:9092"\n[dlq]\nsource = "kafka"\n'
+        '[acknowledgements]\nsource = "kafka"\ntopic = "a"\n[streams_requests]\nsource = "kafka"\ntopic = "b"\n'
+    )
+    monkeypatch.setenv("AFTERLOG_SETTINGS", str(tmp_path / "afterlog.toml"))
+    for name, value in FILES_ONLY.items():
+        monkeypatch.setenv(name, value)
+    settings = load()
+    assert {settings.topics_of(feed) for feed in ("dlq", "acknowledgements", "streams-requests")} == {None}
+
+
+def tables_of(letters: tuple[Record, ...], health: str = "OK", silver: int | None = None) -> Any:
+    """Return a reader of tables that hold these dead letters."""
+    bronze = [
+        {
+            **{name: getattr(one, name) for name in ("topic", "partition", "offset", "timestamp_type", "key", "value")},
+            "timestamp": datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=one.timestamp),
+            "headers": [{"key": name, "value": value} for name, value in one.headers],
+        }
+        for one in letters
+    ]
+    accepted = [
+        {"consumer_group": live.group_of(one), "disposition": "CLIENT_REJECTED", "payload_copied": True}
+        for one in letters[:silver]
+    ]
+    current = [{"group_id": "live-orders-app", "health": health}, {"group_id": "orders-app", "health": "LOST"}]
+    rows = {"bronze.dlq_records": bronze, "silver.dlq_records": accepted, "gold.topology_current": current}
+
+    def read(_: Settings, table: str, equal: Mapping[str, str], columns: list[str] | None = None) -> list[Any]:
+        return rows[table]
+
+    return read
+
+
+def test_what_happened_live_is_shown_within_80_columns(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glance, "rows", tables_of(LETTERS))
+    said = io.StringIO()
+    _show_live(settings, HAPPENED, Console(file=said, width=80))
+    assert [line.rstrip() for line in said.getvalue().splitlines()] == [
+        "",
+        "Dead-lettered live",
+        "group          disposition     payload in topics in silver",
+        "live-invoicing CLIENT_REJECTED copied          1         1",
+        "live-packing   CLIENT_REJECTED copied          2         2",
+        "Byte by byte bronze holds what a plain consumer reads: 3 records.",
+        "",
+        "Topologies pushed live",
+        "group           health",
+        "live-orders-app OK",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        pytest.param(tables_of(LETTERS[:2]), "1 of 3 dead letters are not in it, 0 rows", id="lost"),
+        pytest.param(tables_of((*LETTERS, LETTERS[0])), "0 of 3 dead letters are not in it, 1 rows", id="twice"),
+        pytest.param(tables_of((*LETTERS[:2], letter(2, "live-invoicing", b""))), "1 of 3 .*, 1 rows", id="a byte"),
+        pytest.param(tables_of(LETTERS, silver=2), "Silver does not hold each dead letter once", id="silver"),
+        pytest.param(tables_of(LETTERS, health="LOST"), "'live-orders-app': 'OK'", id="health"),
+    ],
+)
+def test_what_did_not_land_as_it_happened_fails_the_demo(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tables: Any, said: str
+) -> None:
+    monkeypatch.setattr(glance, "rows", tables)
+    with pytest.raises(ContractBroken, match=said):
+        _show_live(settings, HAPPENED, Console(file=io.StringIO(), width=80))
