@@ -160,6 +160,7 @@ def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
 
     Pages that are there already are kept as they are: the work follows new results.
     """
+    forget(store, keep_runs)
     context = _context()
     backend = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(site.absolute())}
     view = {"class_name": OfflinePage.__name__, "module_name": __name__}
@@ -179,9 +180,7 @@ def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
     kept: list[Any] = []  # keys of results and of suites
     for table in sorted(path for path in store.glob("*") if path.is_dir()):
         runs = sorted(table.glob("*.json"))
-        for run in runs[:-keep_runs]:
-            run.unlink()
-        for run in runs[-keep_runs:]:
+        for run in runs:
             result = expectationSuiteValidationResultSchema.loads(run.read_text(encoding="utf-8"))
             suite = ExpectationSuiteIdentifier(name=result.suite_name)
             key = ValidationResultIdentifier(suite, RunIdentifier(**result.meta["run_id"]), batch_identifier="gate")
@@ -196,6 +195,13 @@ def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
     if missing := [key for key in unrendered if not _page(site, key).exists()]:
         raise RuntimeError(f"Great Expectations logged why it could not render {len(missing)} pages of Data Docs")
     return site / "index.html"
+
+
+def forget(store: Path, keep_runs: int) -> None:
+    """Remove what gates found, but for the last runs of each table."""
+    for table in store.glob("*"):
+        for run in sorted(table.glob("*.json"))[:-keep_runs]:
+            run.unlink(missing_ok=True)
 
 
 class OfflinePage(DefaultJinjaPageView):

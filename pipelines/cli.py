@@ -7,14 +7,13 @@ is negative, 2 usage or settings, 3 the environment lacks something, 4 another w
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib
 import json
 import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -24,9 +23,10 @@ import typer
 
 from pipelines import lock
 from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages
-from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
+from pipelines.errors import AfterlogError, UsageError, readable
 from pipelines.quality import StageRun
 from pipelines.settings import Settings, load
+from pipelines.stage import Stage
 
 app = typer.Typer(
     add_completion=False,
@@ -38,7 +38,7 @@ app = typer.Typer(
 broker = typer.Typer(no_args_is_help=True, help="A Kafka broker on this machine, for the demo, tests and trying out.")
 app.add_typer(broker, name="broker")
 
-SHORT_WORK = 64 << 20  # bytes that wait for a run, up to which the JVM starts for short work
+EVERY_SECONDS = 10.0
 
 Warehouse = Annotated[str | None, typer.Option(help="Directory or URI of the warehouse.", show_default=False)]
 BrokerPlace = Annotated[
@@ -84,12 +84,21 @@ def run(
     only: Annotated[str | None, typer.Option(help="One table, such as silver.dlq_records.", show_default=False)] = None,
     layer: Annotated[str | None, typer.Option(help=f"One layer: {', '.join(LAYERS)}.", show_default=False)] = None,
     format: Annotated[Shown, typer.Option(help="json: the last line is the counts.")] = Shown.table,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until SIGTERM or Ctrl-C.")] = False,
+    every: Annotated[
+        float | None, typer.Option(min=0.5, help="Seconds from cycle to cycle, with --follow.", show_default="10")
+    ] = None,
+    health: Annotated[
+        Path | None,
+        typer.Option(help="Health file, with --follow.", show_default="follow.json in the warehouse's _progress"),
+    ] = None,
     warehouse: Warehouse = None,
     landing: Landing = None,
 ) -> None:
-    """Run all stages once, on what is new."""
+    """Run all stages on what is new, once or, with --follow, again and again."""
     from pipelines import display, freshness, runner
     from pipelines.quality import now
+    from pipelines.session import SHORT_WORK
     from pipelines.sources import kafka
 
     settings = load(warehouse=warehouse, landing=landing)
@@ -102,6 +111,10 @@ def run(
     chosen = stages(feed, only, layer)
     if not chosen:
         raise UsageError("No stage is of the feed, the layer and the table that are asked for together.")
+    if follow:
+        raise typer.Exit(_follow(settings, chosen, every or EVERY_SECONDS, health, format))
+    if every is not None or health is not None:
+        raise UsageError("--every and --health need --follow.")
     with lock.writer(settings, "afterlog run"):
         if runner.idle(settings, chosen):
             at = now()
@@ -299,6 +312,33 @@ def show_broker(
                 print(f"{name.replace('_', ' ')}: {value}")
 
 
+def _follow(
+    settings: Settings, chosen: Sequence[Stage], every_seconds: float, health: Path | None, format: Shown
+) -> int:
+    """Follow what is new; with ``--format json`` each cycle that read something is a line of standard output."""
+    from pipelines import display
+    from pipelines.follow import Follower, health_file
+    from pipelines.stop import Stop
+
+    def show(done: Sequence[StageRun]) -> None:
+        if format is Shown.json:
+            told = [stage_run.as_json() for stage_run in done if stage_run.status != "idle"]
+            print(json.dumps({"run_id": done[0].run_id, "tables": told}), flush=True)
+
+    with Stop() as stop:
+        return Follower(
+            settings,
+            chosen,
+            every_seconds=every_seconds,
+            health=health.expanduser().absolute() if health else health_file(settings),
+            sessions=lambda given: _session(given, gates=any(stage.kind != "land" for stage in chosen), brisk=False),
+            stop=stop,
+            say=_say,
+            report=display.progress,
+            show=show,
+        ).follow()
+
+
 def main() -> None:
     """Run the command line; every error a user can cause is one sentence on standard error."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
@@ -318,17 +358,11 @@ def _told(error: Exception) -> int:
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    if isinstance(error, AfterlogError):
-        _say(str(error))
-        return error.exit_code
-    if os.environ.get("AFTERLOG_DEBUG"):
+    if os.environ.get("AFTERLOG_DEBUG") and not isinstance(error, AfterlogError):
         raise error
-    if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or "No space left on device" in str(error):
-        _say("The disk is full: free some space and run again; nothing that was written before is lost.")
-        return EnvironmentLacking.exit_code
-    condition = getattr(error, "getCondition", lambda: None)() or type(error).__name__
-    _say(f"Afterlog failed with {condition}; set AFTERLOG_DEBUG=1 to see all of it (it may show record contents).")
-    return 1
+    known = readable(error)
+    _say(str(known))
+    return known.exit_code
 
 
 def _say(sentence: str) -> None:

@@ -1,5 +1,6 @@
 """What can go wrong, each with the exit code and the one sentence a user reads."""
 
+import errno
 from typing import ClassVar
 
 
@@ -31,3 +32,23 @@ class WriterBusy(AfterlogError):
     """Another process writes to the same warehouse."""
 
     exit_code: ClassVar[int] = 4
+
+
+class Unforeseen(AfterlogError):
+    """Something that should never happen; its sentence names its kind only, as its text may quote a record."""
+
+    exit_code: ClassVar[int] = 1
+
+
+def readable(error: Exception) -> AfterlogError:
+    """Return an error as one whose text may be shown."""
+    if isinstance(error, AfterlogError):
+        return error
+    if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or "No space left on device" in str(error):
+        return EnvironmentLacking(
+            "The disk is full: free some space and run again; nothing that was written before is lost."
+        )
+    condition = getattr(error, "getCondition", lambda: None)() or type(error).__name__
+    return Unforeseen(
+        f"Afterlog failed with {condition}; set AFTERLOG_DEBUG=1 to see all of it (it may show record contents)."
+    )

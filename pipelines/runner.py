@@ -30,6 +30,10 @@ log = logging.getLogger("afterlog")
 Reporter = Callable[[StageRun], None]
 
 
+class Stopped(Exception):
+    """A run was asked to stop, and did; the next one goes on from there."""
+
+
 def new_run_id() -> str:
     """Return an id that sorts by time and is unique."""
     return f"{quality.now():%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(3)}"
@@ -69,12 +73,22 @@ def contracts() -> tuple[Contract, ...]:
 
 
 def run(
-    spark: SparkSession, settings: Settings, stages: Sequence[Stage], reporter: Reporter = lambda stage_run: None
+    spark: SparkSession,
+    settings: Settings,
+    stages: Sequence[Stage],
+    reporter: Reporter = lambda stage_run: None,
+    *,
+    stopping: Callable[[], bool] = lambda: False,
+    note_failures: bool = True,
 ) -> list[StageRun]:
     """Run stages once; return what each did, in order. The caller holds the writer's lock.
 
     A stage whose gate broke leaves its batch uncommitted; stages that depend on it wait, others run. An error that is
     not a contract's is raised after the counts so far are reported; one that leaves topics unread, after all stages.
+    Without ``note_failures`` such errors are not reported. Where ``stopping`` becomes true no further stage begins, and
+    whoever makes it true may cancel Spark's jobs: what was done is reported by the next run.
+
+    Raises Stopped.
     """
     lakehouse.ensure_all(spark, settings, contracts())
     quality.report(spark, settings)
@@ -84,26 +98,35 @@ def run(
     left: list[AfterlogError] = []
     try:
         for stage in stages:
+            if stopping():
+                raise Stopped
             if held_up.intersection(stage.inputs):
                 held_up.add(stage.table)
                 at = quality.now()
                 done = [StageRun(run_id, stage.table, "waiting", at, at, message="An input's gate broke.")]
             else:
-                done = _run_stage(spark, settings, stage, run_id, left)
+                done = _run_stage(spark, settings, stage, run_id, left, stopping, note_failures)
             if done[-1].status == "broken":
                 held_up.add(stage.table)
             for stage_run in done:
                 stage_runs.append(stage_run)
                 reporter(stage_run)
     finally:
-        quality.report(spark, settings)
+        if not stopping():
+            quality.report(spark, settings)
     if left:
         raise left[0]
     return stage_runs
 
 
 def _run_stage(
-    spark: SparkSession, settings: Settings, stage: Stage, run_id: str, left: list[AfterlogError]
+    spark: SparkSession,
+    settings: Settings,
+    stage: Stage,
+    run_id: str,
+    left: list[AfterlogError],
+    stopping: Callable[[], bool],
+    note_failures: bool,
 ) -> list[StageRun]:
     """Run one stage on the batch that waits, if any, and then on what came after it; add why topics are left unread."""
     started_at = quality.now()
@@ -112,15 +135,18 @@ def _run_stage(
         if stage.kind == "land":
             landed = land(spark, settings, stage, run_id, started_at)
             stage_runs += [landed.stage_run] if landed.stage_run else []
-            if landed.left:
+            if landed.left and not stopping():
                 at = quality.now()
                 failed = StageRun(run_id, stage.table, "failed", at, at, message=str(landed.left))
-                quality.note(settings, failed)
+                if note_failures:
+                    quality.note(settings, failed)
                 stage_runs.append(failed)
                 left.append(landed.left)
         else:
             known = _known(spark, settings, stage)
             while batch := known.pending or _news(spark, settings, known):
+                if stopping():  # a job that was cancelled may have looked like versions that are gone
+                    raise Stopped
                 known = replace(known, pending=batch)
                 progress.save(settings.warehouse, stage.table, known)
                 step = _split if stage.kind == "split" else _summarise
@@ -129,8 +155,11 @@ def _run_stage(
                 if stage_run and stage_run.status == "broken":
                     break
     except Exception as error:
+        if stopping():
+            raise Stopped from None
         failed = StageRun(run_id, stage.table, "failed", started_at, quality.now(), message=type(error).__name__)
-        quality.note(settings, failed)
+        if note_failures:
+            quality.note(settings, failed)
         raise
     at = quality.now()
     return stage_runs or [StageRun(run_id, stage.table, "idle", started_at, at)]

@@ -6,12 +6,13 @@ import contextlib
 import logging
 import os
 import shlex
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipelines import archive, jars, java
 from pipelines.settings import ROOT, Settings
@@ -36,11 +37,23 @@ def defaults() -> dict[str, str]:
 # For short work: a compiler that starts fast and stops early, and no code generated for expressions that see few rows.
 # Half the time on small batches, twice the time on large ones. Where the compiler stops early Java keeps 48 MB of
 # compiled code, less than Spark has: it would drop and compile again all the time.
+SHORT_WORK = 64 << 20  # bytes that wait for a run, up to which it is short
 BRISK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC")
 BRISK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",  # each shuffle would be a job of its own
+}
+
+
+# For a session that lives for months: how much Spark keeps of jobs and queries that are done, for a UI that is off, and
+# how soon it lets go of cached tables and broadcasts that nothing refers to any more.
+LONG_LIVED = {
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.cleaner.periodicGC.interval": "5min",
 }
 
 
@@ -91,6 +104,46 @@ def start(settings: Settings, brisk: bool = False) -> SparkSession:
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True  # repeats what is raised anyway, and may quote a record's value
     return spark
+
+
+def suit(spark: SparkSession, settings: Settings, brisk: bool) -> None:
+    """Make a running session, not started as ``brisk``, one for short work, or for long work again."""
+    for name, value in BRISK.items():
+        if name in settings.spark:
+            continue
+        if brisk:
+            spark.conf.set(name, value)
+        else:
+            spark.conf.unset(name)
+
+
+def cancel_jobs() -> None:
+    """Cancel the jobs of this process's session, if one runs; they fail where they were started."""
+    context = _context()
+    if context is not None:
+        context.cancelAllJobs()
+
+
+def cut_off() -> None:
+    """Kill the JVM of this process's sessions, if one runs, whatever it is at: who waits for it gets an error."""
+    process = _jvm_process()
+    if process is not None:
+        process.kill()
+
+
+def jvm_ended() -> bool:
+    """Tell whether the JVM of this process's sessions was started, and has ended."""
+    process = _jvm_process()
+    return process is not None and process.poll() is not None
+
+
+def _context() -> Any:
+    return getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
+
+
+def _jvm_process() -> Any:
+    gateway = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_gateway", None)
+    return getattr(gateway, "proc", None)
 
 
 def _java_options(scratch: Path) -> list[str]:

@@ -53,6 +53,10 @@ class Survey:
     complaint: AfterlogError | None = None
 
 
+class NoTopics(UsageError):
+    """No topic that is wanted is there, or shown to us: one may come yet."""
+
+
 class Changed(Exception):
     """What was read is not the topics that were planned: one was created again meanwhile."""
 
@@ -280,9 +284,9 @@ class Cluster:
             pairs = ((entry.getKey(), entry.getValue()) for entry in found.entrySet())
             return {(str(place.topic()), int(place.partition())): int(info.offset()) for place, info in pairs}
 
-    def _nothing_matches(self, topics: Topics) -> UsageError:
+    def _nothing_matches(self, topics: Topics) -> NoTopics:
         """Say that no topic is there, or not shown to us."""
-        return UsageError(
+        return NoTopics(
             f"The cluster at {self.kafka.bootstrap_servers} shows no {topics.wanted}: mend the settings, create it, or "
             f"grant Afterlog the operations Describe and Read on {'it' if ' that ' not in topics.wanted else 'them'}."
         )
@@ -494,6 +498,8 @@ def _jvm() -> Any:
     running = getattr(context, "_gateway", None)
     if running is not None:
         return running.jvm
+    if _small and _small[0][1].poll() is not None:
+        hang_up()
     if not _small:
         _small.append(_started())
         atexit.register(hang_up)
@@ -509,6 +515,12 @@ def hang_up() -> None:
             process.stdin.close()  # it lives as long as that is open
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(5)
+        process.kill()
+
+
+def cut_off() -> None:
+    """Kill the small JVM, if one runs, whatever it is at: who waits for its answer gets an error."""
+    for _, process in list(_small):
         process.kill()
 
 
