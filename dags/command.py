@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -39,9 +39,10 @@ def program() -> list[str]:
 class Command:
     """One run of the command line in a process group of its own, which ends with ``run``, however that ends."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
-        """Take the arguments after the program's name."""
+    def __init__(self, arguments: Sequence[str], cluster: Mapping[str, str] | None = None) -> None:
+        """Take the arguments after the program's name, and variables of a cluster in place of those that are set."""
         self.argv = [*program(), *arguments]
+        self._cluster = cluster
         self._process: subprocess.Popen[str] | None = None
 
     def run(self, log: Callable[[str], None]) -> Ended:
@@ -54,7 +55,13 @@ class Command:
             self._process = process = subprocess.Popen(
                 self.argv,
                 cwd=ROOT,
-                env={**os.environ, "COLUMNS": "1000", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "TERM": "dumb"},
+                env={
+                    **self._environment(),
+                    "COLUMNS": "1000",
+                    "NO_COLOR": "1",
+                    "PYTHONUNBUFFERED": "1",
+                    "TERM": "dumb",
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.PIPE,
@@ -88,6 +95,12 @@ class Command:
         # Airflow calls this from a signal handler: without a timeout, it would deadlock with the wait it interrupts.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=1)
+
+    def _environment(self) -> dict[str, str]:
+        if self._cluster is None:
+            return dict(os.environ)
+        others = {name: text for name, text in os.environ.items() if not name.startswith("AFTERLOG_KAFKA__")}
+        return {**others, **self._cluster}
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None

@@ -12,6 +12,7 @@ from pipelines.airflow_runs import POOL
 from pipelines.catalog import stages
 from pipelines.stage import Stage
 
+_NAME = r"^(?![\s\S]*[^A-Za-z0-9_.-])"
 PRINTABLE = r"^(?!-)(?=[\s\S]*\S)(?![\s\S]*[\x00-\x1f\x7f])"
 """Not an option, not blank, no control character; written so that Python and browsers read it alike."""
 
@@ -30,7 +31,8 @@ gate, for the tables that do not depend on it; so does `reports`. `outcome` is g
 not retried: nothing of the batch was written, and the next run takes the same batch first. A busy warehouse and a crash
 are retried twice.
 
-**Parameters.** `landing` and `warehouse` (a directory or a URI) override the settings for one run.
+**Parameters.** `landing` and `warehouse` (a directory or a URI) override the settings for one run, and so does
+`kafka_connection`: the Airflow connection that says how to reach the cluster, in place of `[kafka]` of the settings.
 """
 
 
@@ -59,6 +61,14 @@ def feed_dag(feed: str, schedule: str | None) -> DAG:
         params={
             "landing": _place("Landing directory; empty: as in the settings."),
             "warehouse": _place("Warehouse directory or URI; empty: as in the settings."),
+            "kafka_connection": Param(
+                None,
+                "Airflow connection of the Kafka cluster; empty: as in the settings.",
+                type=["null", "string"],
+                minLength=1,
+                maxLength=200,
+                pattern=_NAME,
+            ),
         },
         default_args={
             "owner": "afterlog",

@@ -13,7 +13,10 @@ from typing import Any
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from dags import connections
 from dags.command import Command, Ended, printable
+from pipelines import settings
+from pipelines.errors import UsageError
 
 PLACES = ("landing", "warehouse")
 COUNTS = ("read", "accepted", "quarantined", "duplicates", "skipped")
@@ -64,7 +67,7 @@ class _CommandOperator(BaseOperator):
         Raises as `check`, and CannotRun where there is no command.
         """
         places = [f"--{name}={context['params'][name]}" for name in PLACES if context["params"].get(name) is not None]
-        self._command = Command([*self.arguments, *places])
+        self._command = Command([*self.arguments, *places], self._cluster(context))
         self.log.info("Running %s", shlex.join(self._command.argv))
         try:
             ended = self._command.run(lambda line: self.log.info("%s", line))
@@ -72,6 +75,19 @@ class _CommandOperator(BaseOperator):
             raise CannotRun(f"{self._command.argv[0]} cannot be started: {error.strerror}. Run `make setup`.") from None
         check(ended)
         return ended
+
+    def _cluster(self, context: Context) -> dict[str, str] | None:
+        """Return the variables of the cluster, of which a secret may be part, if a connection is named for it."""
+        try:
+            wanted = context["params"].get("kafka_connection") or settings.kafka_connection()
+            if not wanted:
+                return None
+            cluster = connections.named(wanted)
+        except UsageError as error:
+            raise CannotRun(str(error)) from None
+        left_out = f"; left out of it: {', '.join(cluster.left_out)}" if cluster.left_out else ""
+        self.log.info("The cluster is that of the connection %s%s", wanted, printable(left_out))
+        return cluster.environment()
 
 
 class FillLayer(_CommandOperator):

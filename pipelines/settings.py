@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
@@ -203,11 +204,15 @@ class Report(_Part):
 
 
 class Settings(_Part):
-    """All settings; relative paths are below the project's directory, URIs (``s3a://``) are kept."""
+    """All settings; relative paths are below the project's directory, URIs (``s3a://``) are kept.
+
+    ``kafka_connection`` names the Airflow connection from which DAGs take the cluster, instead of ``kafka``.
+    """
 
     cluster: Annotated[str, Field(min_length=1)] = "default"
     warehouse: Annotated[str, Field(min_length=1)] = "warehouse"
     landing: Annotated[str, Field(min_length=1)] = "landing"
+    kafka_connection: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,200}$")] | None = None
     tolerance: Share | None = None
     gates: dict[str, Gate] = Field(default_factory=dict)
     kafka: Kafka = Kafka()
@@ -249,21 +254,12 @@ def load(**flags: Any) -> Settings:
     """Read the settings file, the environment and flags (None means not given), each overriding the one before.
 
     The file is ``conf/afterlog.toml`` or what ``AFTERLOG_SETTINGS`` names. ``AFTERLOG_LOCK__WAIT_SECONDS=5`` sets
-    ``wait_seconds`` of ``[lock]``. Paths of flags are relative to the current directory.
+    ``wait_seconds`` of ``[lock]``, ``AFTERLOG_LOCK={...}`` all of it, as an object of JSON. Paths of flags are relative
+    to the current directory.
 
     Raises UsageError: a file or value that cannot be used.
     """
-    named = os.environ.get("AFTERLOG_SETTINGS")
-    file = Path(named).expanduser() if named else ROOT / "conf" / "afterlog.toml"
-    try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        if named:
-            raise UsageError(f"The settings file {file} does not exist; mend AFTERLOG_SETTINGS.") from None
-        values = {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise UsageError(f"The settings file {file} cannot be read: {error}") from None
-    _override_from_environment(values)
+    values = _given()
     for name in ("warehouse", "landing"):
         if flags.get(name) is not None and "://" not in str(flags[name]):
             flags[name] = str(Path(flags[name]).expanduser().absolute())
@@ -271,9 +267,7 @@ def load(**flags: Any) -> Settings:
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in wrong["loc"])
-        raise UsageError(f"The setting {where} cannot be used: {wrong['msg']}.") from None
+        raise UsageError(f"The setting {first_mistake(error)}") from None
     from_kafka = [name for name in ("dlq", "streams_requests", "acknowledgements") if _reads_topics(settings, name)]
     if from_kafka and not settings.kafka.bootstrap_servers:
         raise UsageError(f'[{from_kafka[0]}] has source = "kafka": set bootstrap_servers under [kafka].')
@@ -285,13 +279,44 @@ def load(**flags: Any) -> Settings:
     return settings.model_copy(update=absolute)
 
 
+def kafka_connection() -> str | None:
+    """Return the Airflow connection that file or environment name, whatever else they say.
+
+    Raises UsageError: a file that cannot be read.
+    """
+    named = _given().get("kafka_connection")
+    return named if isinstance(named, str) else None
+
+
+def first_mistake(error: ValidationError) -> str:
+    """Return where the first mistake is, and what it is, without the value."""
+    wrong = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in wrong['loc'])} cannot be used: {wrong['msg']}."
+
+
+def _given() -> dict[str, Any]:
+    """Return what the settings file and the environment say."""
+    named = os.environ.get("AFTERLOG_SETTINGS")
+    file = Path(named).expanduser() if named else ROOT / "conf" / "afterlog.toml"
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if named:
+            raise UsageError(f"The settings file {file} does not exist; mend AFTERLOG_SETTINGS.") from None
+        values = {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise UsageError(f"The settings file {file} cannot be read: {error}") from None
+    _override_from_environment(values)
+    return values
+
+
 def _reads_topics(settings: Settings, part: str) -> bool:
     return settings.topics_of(part.replace("_", "-")) is not None
 
 
 def _override_from_environment(values: dict[str, Any]) -> None:
     """Put AFTERLOG_A__B=x where ``[a] b = x`` stands; variables that name no setting are left alone."""
-    for variable, text in os.environ.items():
+    for variable, text in sorted(os.environ.items(), key=lambda one: "__" in one[0]):  # a part as a whole goes first
         if not variable.startswith("AFTERLOG_"):
             continue
         *parts, last = variable.removeprefix("AFTERLOG_").lower().split("__")
@@ -300,5 +325,15 @@ def _override_from_environment(values: dict[str, Any]) -> None:
             continue
         place = values
         for part in parts:
-            place = place.setdefault(part, {})
-        place[last] = text
+            if not isinstance(place.get(part), dict):
+                place[part] = {}
+            place = place[part]
+        place[last] = _object(text) if isinstance(Settings.model_fields[top].default, _Part) and not parts else text
+
+
+def _object(text: str) -> Any:
+    """Return the object that JSON says, or the text, which is refused as a part of the settings."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
