@@ -373,7 +373,8 @@ class KafkaClient:
             if action is not Action.EXPIRE:
                 consumer.acknowledge(origin, types.valueOf(action.value))
         if Action.EXPIRE in actions:
-            consumer.commitAsync()
+            if set(actions) != {Action.EXPIRE}:  # else locks of transactions' markers would be let go, too
+                consumer.commitAsync()
             time.sleep(max(0.0, expires - time.monotonic()))
             for action, origin in zip(actions, origins, strict=True):
                 if action is Action.EXPIRE:  # a consumer that is not told of every record polls no more

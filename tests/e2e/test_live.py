@@ -1,0 +1,417 @@
+"""A live broker from end to end: what share groups and Streams members really did is what stands in the tables."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+
+from pipelines import glance, live
+from pipelines.broker import Broker
+from pipelines.demo import _put, _show_live
+from pipelines.kafka_client import Action, KafkaClient, Message, Record
+from pipelines.kafka_requests import Connection
+from pipelines.settings import ROOT, Settings, load
+from pipelines.sources import kafka as source
+from tests.builders import kip_1191, run
+from tests.requests import passing
+
+BRONZE, SILVER, QUARANTINE = "bronze.dlq_records", "silver.dlq_records", "quarantine.dlq_records"
+REJECTED, EXCEEDED = "CLIENT_REJECTED", "MAX_DELIVERY_ATTEMPTS_REACHED"
+SECRET = 'a "secret" \\ of a reader'
+
+
+def rows(settings: Settings, table: str) -> list[dict[str, Any]]:
+    return glance.rows(settings, table, {"cluster": settings.cluster})
+
+
+def of_bronze(settings: Settings) -> list[Record]:
+    return sorted(map(live.consumed, rows(settings, BRONZE)), key=place)
+
+
+def place(record: Record) -> tuple[str, int, int]:
+    return record.topic, record.partition, record.offset
+
+
+# --- dead letters --------------------------------------------------------------------------------------------------
+
+COMMITTED = [Message(b"committed", b"k0", [("trace", b"1")]), Message(None, b"k1"), Message(b"", None)]
+ABORTED = [Message(f"aborted {number}".encode(), b"k") for number in range(3)]
+PLAIN = [Message(b"\xff\x00 no text", b"\xfe"), Message(None, None), Message(b"x" * 10_000, b"", [("a", None)])]
+COMMIT, ABORT = Message(b"\0" * 6, b"\0\0\0\1"), Message(b"\0" * 6, b"\0\0\0\0")
+LOG = dict(enumerate([*COMMITTED, COMMIT, *ABORTED, ABORT, *PLAIN]))
+"""What the source topic holds, by offset; its transactions' markers are at 3 and 7."""
+MARKERS = {3, 7}
+GROUPS = {
+    f"proof-{action.value.lower()}-{'copied' if copied else 'headers'}": (action, copied)
+    for action, copied in product((Action.REJECT, Action.RELEASE, Action.EXPIRE), (True, False))
+}
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a plain consumer reads of the dead-letter topic, and the place of a record there that no group wrote."""
+
+    records: list[Record]
+    foreign: tuple[int, int]
+
+
+def dead_lettered(kafka: KafkaClient) -> Proof:
+    """Let six groups fail on all of a topic: each way with the payload copied and not."""
+    kafka.create_topic("proof")
+    kafka.create_dead_letter_topic("dlq.proof", 2)
+    with kafka.transaction("proof") as transaction:
+        transaction.send("proof", COMMITTED)
+    with kafka.transaction("proof") as transaction:
+        transaction.send("proof", ABORTED)
+        transaction.abort()
+    kafka.produce("proof", PLAIN)
+    (foreign,) = kafka.produce("dlq.proof", [Message(b"of nobody's group", partition=1)])
+    data = len(LOG) - len(MARKERS)
+    expected = 1
+    for group, (action, copied) in GROUPS.items():
+        kafka.dead_letter(group, "dlq.proof", copy=copied, limit=2, lock_ms=1000)
+        deliveries = data if action is Action.REJECT else 2 * data
+        kafka.share(group, ["proof"], lambda _, action=action: action, expected=deliveries)  # type: ignore[misc]
+        expected += len(dead(action))
+    return Proof(kafka.read("dlq.proof", expected=expected, committed=True), foreign)
+
+
+def dead(action: Action) -> set[int]:
+    """Return the offsets that are dead-lettered: markers too, where a lock expires, as nobody acknowledges them."""
+    return set(LOG) if action is Action.EXPIRE else set(LOG) - MARKERS
+
+
+@pytest.fixture(scope="module")
+def proof(kafka: KafkaClient) -> Proof:
+    return dead_lettered(kafka)
+
+
+@pytest.fixture(scope="module")
+def landed(spark: SparkSession, broker: Broker, proof: Proof, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of a warehouse into which the dead letters ran through all stages."""
+    directory = tmp_path_factory.mktemp("proof")
+    settings = load(
+        warehouse=str(directory / "warehouse"),
+        landing=str(directory / "landing"),
+        kafka={"bootstrap_servers": broker.bootstrap_servers},
+        dlq={"source": "kafka", "subscribe_pattern": r"dlq\.proof"},
+    )
+    done = run(spark, settings)
+    assert {table: one.status for table, one in done.items()} == dict.fromkeys(done, "passed")
+    return settings
+
+
+def test_every_dead_letter_is_in_bronze_as_a_plain_consumer_reads_it(proof: Proof, landed: Settings) -> None:
+    assert len(proof.records) == 59
+    assert of_bronze(landed) == sorted(proof.records, key=place)
+
+
+def test_what_the_groups_did_stands_in_silver(landed: Settings) -> None:
+    names = ("consumer_group", "original_topic", "original_partition", "original_offset", "header_profile")
+    told = ("disposition", "disposition_source", "delivery_count", "payload_copied", "is_control_marker")
+    found = [tuple(row[name] for name in (*names, *told, "key", "value")) for row in rows(landed, SILVER)]
+    expected = []
+    for group, (action, copied) in GROUPS.items():
+        disposition, count = (REJECTED, 1) if action is Action.REJECT else (EXCEEDED, 2)
+        for offset in dead(action):
+            key, value = (LOG[offset].key, LOG[offset].value) if copied else (None, None)
+            is_copied = (key, value) != (None, None)  # a copy of nothing cannot be told from no copy
+            is_marker = copied and offset in MARKERS
+            says = (disposition, "message", count, is_copied, is_marker)
+            expected.append((group, "proof", 0, offset, "kip-1191", *says, key, value))
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+def test_a_foreign_record_is_quarantined_and_nothing_else(proof: Proof, landed: Settings) -> None:
+    found = [
+        (row["dlq_partition"], row["dlq_offset"], row["value"], row["violations"]) for row in rows(landed, QUARANTINE)
+    ]
+    assert found == [(*proof.foreign, b"of nobody's group", ["header_profile.not_null"])]
+
+
+def test_gold_counts_dead_letters_and_no_transaction_markers(landed: Settings) -> None:
+    found: Counter[tuple[str, str]] = Counter()
+    for row in rows(landed, "gold.dlq_summary"):
+        found[row["consumer_group"], row["disposition"]] += row["record_count"]
+    expected = {
+        (group, REJECTED if action is Action.REJECT else EXCEEDED): len(dead(action) - (MARKERS if copied else set()))
+        for group, (action, copied) in GROUPS.items()
+    }
+    assert found == expected
+
+
+# --- topologies ----------------------------------------------------------------------------------------------------
+
+TOPOLOGY, OTHER = passing("proof-in", "proof-out"), passing("proof-in", "proof-out", processor="another")
+HEALTH = {
+    "proof-stored": "OK",
+    "proof-refused": "REJECTED",
+    "proof-deleted": "DELETED",
+    "proof-silent": "NOT_PUSHED",
+    "proof-divided": "CONFLICT",
+}
+
+
+def pushed(broker: Broker, kafka: KafkaClient) -> list[str]:
+    """Let members of five groups speak with the broker; return what its request log says meanwhile."""
+    kafka.create_topic("proof-in")
+    with broker.request_log.open("rb") as log, Connection(kafka, "proof-apps") as connection:
+        log.seek(0, os.SEEK_END)
+        kafka.log_requests()
+        try:
+            for group in HEALTH:
+                joined = connection.join(group, "m1", TOPOLOGY)
+                assert (joined["errorCode"], joined["topologyDescriptionRequired"]) == (0, True)
+            for group in ("proof-stored", "proof-deleted", "proof-divided"):
+                assert connection.push(group, "m1", TOPOLOGY)["errorCode"] == 0
+            assert connection.push("proof-refused", "m1", TOPOLOGY, epoch=3)["errorCode"] == 42
+            assert connection.join("proof-divided", "m2", OTHER)["errorCode"] == 0
+            assert connection.push("proof-divided", "m2", OTHER)["errorCode"] == 0
+            described = {one["groupId"]: one["topologyDescriptionStatus"] for one in connection.describe(*HEALTH)}
+            assert described == dict(zip(HEALTH, (3, 1, 3, 1, 3), strict=True))
+            assert connection.leave("proof-deleted", "m1")["errorCode"] == 0
+            assert [one["errorCode"] for one in connection.delete("proof-deleted")] == [0]
+            connection.describe("proof-stored")  # it is answered once all before it is logged
+        finally:
+            kafka.log_requests(False)
+        return log.read().decode().splitlines()
+
+
+def test_topologies_stand_in_gold_with_their_health(
+    spark: SparkSession, broker: Broker, kafka: KafkaClient, settings: Settings
+) -> None:
+    lines = pushed(broker, kafka)
+    _put(settings.landing_of("streams-requests") / "kafka-request.log", "".join(f"{line}\n" for line in lines).encode())
+    done = run(spark, settings, feed="topology")
+    assert {table: one.status for table, one in done.items()} == dict.fromkeys(done, "passed")
+
+    current = {row["group_id"]: row for row in rows(settings, "gold.topology_current")}
+    assert {group: row["health"] for group, row in current.items()} == HEALTH
+    described = {group: row["description"] and json.loads(row["description"]) for group, row in current.items()}
+    assert described == {
+        "proof-stored": TOPOLOGY,
+        "proof-refused": None,
+        "proof-deleted": TOPOLOGY,
+        "proof-silent": None,
+        "proof-divided": OTHER,
+    }
+    assert current["proof-refused"]["last_error_name"] == "INVALID_REQUEST"
+    assert current["proof-divided"]["conflicting_members"] == ["m1", "m2"]
+    pushes = [
+        (row["group_id"], row["member_id"], row["error_code"]) for row in rows(settings, "silver.topology_pushes")
+    ]
+    assert sorted(pushes) == [
+        ("proof-deleted", "m1", 0),
+        ("proof-divided", "m1", 0),
+        ("proof-divided", "m2", 0),
+        ("proof-refused", "m1", 42),
+        ("proof-stored", "m1", 0),
+    ]
+    deletions = [(row["group_id"], row["error_code"]) for row in rows(settings, "silver.group_deletions")]
+    assert deletions == [("proof-deleted", 0)]
+
+
+# --- a secured listener --------------------------------------------------------------------------------------------
+
+
+def afterlog(settings: Settings, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run the command line into bronze, under settings of the environment alone."""
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "run", "--only", BRONZE]
+    return subprocess.run(
+        [*command, "--warehouse", settings.warehouse, "--landing", settings.landing],
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+
+def secured(broker: Broker, **changes: str) -> dict[str, str]:
+    """Return the environment of a user of the secured listener."""
+    kafka = {
+        "bootstrap_servers": broker.secured_servers,
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "username": "reader",
+        "password": SECRET,
+        "ca_file": str(broker.authority),
+        "timeout_seconds": "5",
+        **changes,
+    }
+    variables = {f"AFTERLOG_KAFKA__{name.upper()}": value for name, value in kafka.items()}
+    return {**variables, "AFTERLOG_DLQ__SOURCE": "kafka", "AFTERLOG_DLQ__SUBSCRIBE_PATTERN": r"dlq\.vaulted"}
+
+
+@pytest.fixture(scope="module")
+def vaulted(secured_broker: Broker) -> list[Record]:
+    """What a plain consumer reads of a topic that one of the two users may read."""
+    with KafkaClient(secured_broker.bootstrap_servers) as admin:
+        admin.create_topic("dlq.vaulted", 2)
+        admin.produce(
+            "dlq.vaulted",
+            [Message(os.urandom(50), bytes([at]), kip_1191(offset=at), partition=at % 2) for at in range(20)],
+        )
+        admin.allow("reader", "READ", "TOPIC", "dlq.vaulted")
+        return admin.read("dlq.vaulted", expected=20)
+
+
+@pytest.fixture(scope="module")
+def secured_run(
+    secured_broker: Broker, vaulted: list[Record], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Settings, subprocess.CompletedProcess[str]]:
+    """A run that reads the topic as its user, and settings of the warehouse that it filled."""
+    directory = tmp_path_factory.mktemp("vault")
+    settings = load(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"))
+    return settings, afterlog(settings, secured(secured_broker, timeout_seconds="30"))
+
+
+def test_the_secured_listener_lands_the_same(
+    vaulted: list[Record], secured_run: tuple[Settings, subprocess.CompletedProcess[str]]
+) -> None:
+    settings, done = secured_run
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert of_bronze(settings) == sorted(vaulted, key=place)
+    shown = [done.stdout, done.stderr]
+    shown += [file.read_text() for file in (Path(settings.warehouse) / "_progress").iterdir() if file.is_file()]
+    assert not [text for text in shown if "secret" in text]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "sentence"),
+    [
+        pytest.param({"password": "a wrong secret"}, 2, "mend username and password", id="password"),
+        pytest.param({"username": "nobody"}, 2, "mend username and password", id="user"),
+        pytest.param(
+            {"username": "stranger", "password": "a stranger's"}, 2, "the operations Describe and Read", id="no ACL"
+        ),
+        pytest.param({"security_protocol": "PLAINTEXT"}, 2, "set it to SASL_SSL", id="protocol"),
+        pytest.param({"sasl_mechanism": "PLAIN"}, 2, "to one of SCRAM-SHA-512", id="mechanism"),
+        pytest.param({"ca_file": "no/such.pem"}, 2, "ca_file of [kafka] cannot be read", id="authority"),
+        pytest.param({"bootstrap_servers": "127.0.0.1:1"}, 3, "No broker can be reached", id="unreachable"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_an_exit_code(
+    secured_broker: Broker,
+    secured_run: tuple[Settings, subprocess.CompletedProcess[str]],
+    changes: dict[str, str],
+    code: int,
+    sentence: str,
+) -> None:
+    ended = afterlog(secured_run[0], secured(secured_broker, **changes))
+    assert (ended.returncode, ended.stdout) == (code, "")
+    (said,) = ended.stderr.splitlines()
+    assert said.startswith("afterlog: ")
+    assert sentence in said
+    assert not [word for word in ("secret", "stranger's", "required username") if word in said]
+
+
+# --- a broker that goes away ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_broker_that_restarts_while_it_is_read_loses_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    restarted: list[threading.Thread] = []
+    records = source.records
+    with Broker(tmp_path / "broker") as broker:
+        settings = load(
+            warehouse=str(tmp_path / "warehouse"),
+            landing=str(tmp_path / "landing"),
+            kafka={"bootstrap_servers": broker.bootstrap_servers, "timeout_seconds": 60},
+            dlq={"source": "kafka", "most_records": 40},
+        )
+        with KafkaClient(broker.bootstrap_servers) as client:
+            client.create_topic("dlq.restarted", 2)
+            client.produce("dlq.restarted", [Message(b"%d" % at, headers=kip_1191(offset=at)) for at in range(100)])
+            read = client.read("dlq.restarted", expected=100)
+
+        def away(spark: SparkSession, settings: Settings, topics: Any, spans: Any) -> DataFrame:
+            """End the broker before the second batch is read, and start it while Spark waits for it."""
+            if spans[0].start and not restarted:
+                getattr(broker, end)()
+                restarted.append(threading.Timer(1, broker.start))
+                restarted[0].start()
+            return records(spark, settings, topics, spans)
+
+        monkeypatch.setattr(source, "records", away)
+        done = run(spark, settings, BRONZE)[BRONZE]
+        restarted[0].join()
+    assert (done.read, done.accepted, done.duplicates) == (100, 100, 0)
+    assert of_bronze(settings) == sorted(read, key=place)
+    assert rows(settings, "quality.gaps") == []
+
+
+# --- the demo ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def demo_broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker(tmp_path / "broker")
+    yield broker
+    broker.stop()
+
+
+def test_what_the_demo_lets_happen_lands_also_the_second_time(
+    spark: SparkSession, demo_broker: Broker, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for dead_letters in (32, 64):
+        happened = live.play(demo_broker)
+        assert len(happened.letters) == dead_letters
+        assert happened.health == {"live-orders-app": "OK", "live-hops-app": "REJECTED", "live-globals-app": "DELETED"}
+        _put(settings.landing_of("streams-requests") / f"{dead_letters}.log", happened.request_log.encode())
+        for name, value in happened.variables.items():
+            monkeypatch.setenv(name, value)
+        following = load(warehouse=settings.warehouse, landing=settings.landing)
+        done = run(spark, following)
+        assert (done[BRONZE].read, done[SILVER].accepted, done[SILVER].quarantined) == (32, 32, 0)
+        run(spark, following, feed="topology")
+        said = io.StringIO()
+        _show_live(following, happened, Console(file=said, width=80))
+        assert f"reads: {dead_letters} records." in said.getvalue()
+        demo_broker.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_stopped_leaves_no_broker(demo_broker: Broker, tmp_path: Path, number: signal.Signals) -> None:
+    script = (
+        "import sys; from pathlib import Path; from pipelines import demo, live;"
+        "live.DIRECTORY = Path(sys.argv[1]); demo.HOME = live.DIRECTORY.parent; sys.exit(demo.main())"
+    )
+    places = {"AFTERLOG_WAREHOUSE": str(tmp_path / "warehouse"), "AFTERLOG_LANDING": str(tmp_path / "landing")}
+    demo = subprocess.Popen(
+        [sys.executable, "-c", script, str(demo_broker.directory)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | places,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 120
+    while not demo_broker.running:
+        assert time.monotonic() < until
+        assert demo.poll() is None
+        time.sleep(0.2)
+    time.sleep(6)  # clients are at work by now
+    os.killpg(demo.pid, number)  # as a terminal does
+    _, said = demo.communicate(timeout=60)
+    assert (demo.returncode, said) == (130, "The demo is stopped; what it wrote so far is kept.\n")
+    assert demo_broker.running is None
