@@ -22,21 +22,26 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import psutil
+from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 
 from bench import peers
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, between, is_true, matches, not_null, one_of
-from pipelines import jars, java, lakehouse, lock, runner
+from pipelines import glance, jars, java, lakehouse, lock, runner
+from pipelines.broker import Broker
 from pipelines.catalog import stages
 from pipelines.generate import generate
+from pipelines.kafka_client import KafkaClient, Message
 from pipelines.session import spark_session
 from pipelines.settings import ROOT, Settings, load
 from pipelines.split import Split
 from pipelines.summarise import Summary
 from tests import requests
 from tests import segments as log
+from tests.builders import kip_1191
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,10 +71,10 @@ class Bench:
         self.scale = scale
         self.findings: list[Finding] = []
 
-    def settings(self, name: str) -> Settings:
+    def settings(self, name: str, **more: Any) -> Settings:
         """Return settings with a warehouse and a landing of their own."""
         place = self.scratch / name
-        return load(warehouse=str(place / "warehouse"), landing=str(place / "landing"))
+        return load(warehouse=str(place / "warehouse"), landing=str(place / "landing"), **more)
 
     def records(self, count: int) -> int:
         """Return a number of records, scaled."""
@@ -373,6 +378,130 @@ def kafka_reads(segment: Path) -> float | None:
     return float(done.stdout.split()[-1]) if done.returncode == 0 else None
 
 
+def follow(bench: Bench) -> None:
+    """From the write of a dead letter until gold counts it, at 100 a second for a minute, all on this machine."""
+    settings, topic, warm, count = bench.settings("follow"), "dlq.bench", 500, bench.records(6_000)
+    with Broker(bench.scratch / "broker") as broker, KafkaClient(broker.bootstrap_servers) as client:
+        client.create_topic(topic)
+        told = {"AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers, "AFTERLOG_DLQ__SOURCE": "kafka"}
+        places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
+        process = psutil.Popen(
+            [afterlog(), "run", "--follow", "--every", "1", "--feed", "dlq", *places],
+            env=os.environ | told,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            client.produce(topic, paced(warm, []))
+            await_gold(settings, warm, process)
+            before = resident(process)
+            written: list[float] = []
+            client.produce(topic, paced(count, written))
+            await_gold(settings, warm + count, process)
+            after = resident(process)
+            began = time.perf_counter()
+            process.terminate()
+            if process.wait(60):
+                raise RuntimeError(f"afterlog run --follow ended with {process.returncode}")
+            stopped = time.perf_counter() - began
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    commits = [(at, total - warm) for at, total in counted(settings)]
+    latencies = sorted(next(at for at, total in commits if total > place) - at for place, at in enumerate(written))
+    parts: dict[str, Any] = {
+        "records": count,
+        "per_second": PER_SECOND,
+        "every_seconds": 1,
+        "resident_mib": [before, after],
+    }
+    bench.found("dead letter to gold while following, median", median(latencies), "s", **parts)
+    bench.found("dead letter to gold while following, 95th percentile", latencies[int(0.95 * len(latencies))], "s")
+    bench.found("afterlog run --follow, SIGTERM to its end", stopped, "s", 10.0)
+
+
+PER_SECOND = 100
+
+
+def paced(count: int, written: list[float]) -> Iterator[Message]:
+    """Yield dead letters, so many a second, and note when."""
+    began = time.perf_counter()
+    for number in range(count):
+        time.sleep(max(0.0, began + number / PER_SECOND - time.perf_counter()))
+        written.append(time.time())
+        yield Message(b"payload", headers=kip_1191(offset=number), partition=0)
+
+
+def counted(settings: Settings) -> list[tuple[float, int]]:
+    """Return when each version of gold.dlq_summary was committed, and how many records it counts, in order."""
+    place = Path(lakehouse.location(settings, "gold.dlq_summary"))
+    found = []
+    for version in range((lakehouse.local_version(settings, "gold.dlq_summary") or 0) + 1):
+        rows = DeltaTable(place, version=version).scan(["record_count"])
+        total = sum(row["record_count"] for batch in rows for row in batch.to_struct_array().to_pylist())
+        found.append(((place / "_delta_log" / f"{version:020}.json").stat().st_mtime, total))
+    return found
+
+
+def await_gold(settings: Settings, count: int, process: psutil.Popen) -> None:
+    """Wait until gold counts so many records."""
+    until = time.monotonic() + 300
+    while True:
+        if process.poll() is not None or time.monotonic() > until:
+            raise RuntimeError("afterlog run --follow does not bring the records to gold")
+        if lakehouse.local_version(settings, "gold.dlq_summary") is not None:
+            rows = glance.rows(settings, "gold.dlq_summary", {"cluster": settings.cluster}, ["record_count"])
+            if sum(row["record_count"] for row in rows) >= count:
+                return
+        time.sleep(0.5)
+
+
+def resident(process: psutil.Popen) -> float:
+    """Return the MiB of memory of a process and its children."""
+    family = [process, *process.children(recursive=True)]
+    return sum(member.memory_info().rss for member in family) / 2**20
+
+
+def catch_up(bench: Bench) -> None:
+    """The same records from a topic and from files, to bronze and on to gold."""
+    from pyspark.sql import functions as F
+
+    count = bench.records(500_000)
+    payload = F.base64(F.repeat(F.sha2(F.col("offset").cast("string"), 256), 8))
+    records = dead_letters(bench.spark, count, 1).withColumn("value", payload)
+    with Broker(bench.scratch / "broker-to-catch-up") as broker:
+        files = bench.settings("catch-up-files")
+        land_lines(records, files.landing_of("dlq") / "all")
+        headers = F.transform(
+            "headers", lambda one: F.struct(one["key"].alias("key"), F.unbase64(one["value"]).alias("value"))
+        )
+        produced = records.select("topic", F.unbase64("value").alias("value"), headers.alias("headers"))
+        produced.write.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap_servers).save()
+        kafka = {"bootstrap_servers": broker.bootstrap_servers}
+        topics = bench.settings("catch-up-topics", kafka=kafka, dlq={"source": "kafka"})
+        spent: dict[str, list[tuple[float, float]]] = {"files": [], "topics": []}
+        for attempt in range(2):
+            for name, given in (("files", files), ("topics", topics)):
+                settings = given.model_copy(update={"warehouse": str(bench.scratch / f"catch-up-{name}-{attempt}")})
+                for contract in runner.contracts():
+                    lakehouse.ensure(bench.spark, settings, contract)
+                began = time.perf_counter()
+                with lock.writer(settings, "bench"):
+                    (landed,) = runner.run(bench.spark, settings, stages("dlq", layer="bronze"))
+                bronze = time.perf_counter() - began
+                if landed.accepted != count:
+                    raise RuntimeError(f"{landed.accepted:,} of {count:,} records landed from {name}")
+                spent[name].append((bronze, bronze + bench.run(settings)))
+                shutil.rmtree(settings.warehouse)
+    best = {name: [min(seconds) for seconds in zip(*both, strict=True)] for name, both in spent.items()}
+    parts: dict[str, Any] = {"records": count, "seconds": spent}
+    bench.found("records per second, topic to bronze", count / best["topics"][0], "records/s", **parts)
+    bench.found("records per second, files to bronze", count / best["files"][0], "records/s")
+    bench.found("topic / the same records from files, to bronze", best["topics"][0] / best["files"][0], "x")
+    bench.found("topic / the same records from files, to gold", best["topics"][1] / best["files"][1], "x")
+
+
 def jobs(bench: Bench) -> None:
     """Spark jobs per stage, and of a gate by its number of rules."""
     settings = bench.settings("jobs")
@@ -404,8 +533,6 @@ def memory(bench: Bench) -> None:
     settings = bench.settings("memory")
     generate(bench.records(1_000_000), 6, Path(settings.landing))
     command = [afterlog(), "run", "--warehouse", settings.warehouse, "--landing", settings.landing]
-    import psutil
-
     process, peak = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL), 0
     while process.poll() is None:
         try:
@@ -457,7 +584,21 @@ def afterlog() -> str:
 
 BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     one.__name__: one
-    for one in (nothing_new, jobs, split, pipeline, increment, topology, ledger, segments, memory, query, demo)
+    for one in (
+        nothing_new,
+        jobs,
+        split,
+        pipeline,
+        increment,
+        topology,
+        ledger,
+        segments,
+        follow,
+        catch_up,
+        memory,
+        query,
+        demo,
+    )
 }
 
 

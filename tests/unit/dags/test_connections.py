@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import pytest
 
 from dags.connections import Cluster, cluster_of
 from pipelines.errors import UsageError
-from pipelines.settings import load
+from pipelines.settings import ROOT, load
 from pipelines.sources import kafka
 
 SECRET = "canary-5d41402abc4b"
@@ -140,6 +141,14 @@ def values(cluster: Cluster) -> dict[str, Any]:
 )
 def test_a_connection_becomes_settings(extra: dict[str, Any], others: dict[str, Any], expected: dict[str, Any]) -> None:
     assert values(cluster_of("kafka_default", extra, **others)) == expected
+
+
+def test_the_extra_that_the_readme_shows_can_be_used() -> None:
+    shown = re.search(r"```json5\n(.+?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert shown
+    cluster = cluster_of("kafka_default", json.loads(shown[1]))
+    assert cluster.left_out == ()
+    assert set(values(cluster)) == set(values(cluster_of("kafka_default", SCRAM)))
 
 
 def test_keys_of_a_consumer_are_left_out() -> None:

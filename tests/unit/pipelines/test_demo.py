@@ -15,11 +15,11 @@ from rich.console import Console
 
 from pipelines import glance, live
 from pipelines.broker import Broker
-from pipelines.demo import FILES_ONLY, _check, _live_broker, _show_live, _show_unchanged, _table_of, delta_log, land
+from pipelines.demo import NO_TOPICS, _check, _live_broker, _show_live, _show_unchanged, _table_of, delta_log, land
 from pipelines.errors import ContractBroken, EnvironmentLacking, UsageError
 from pipelines.kafka_client import Record
 from pipelines.live import Happened
-from pipelines.settings import Settings, load
+from pipelines.settings import Kafka, Settings, kafka_connection, load
 
 
 def records(file: Path) -> int:
@@ -248,13 +248,17 @@ def test_the_broker_ends_with_the_demo_whatever_ends_that(
 
 def test_runs_read_no_topics_of_the_users_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "afterlog.toml").write_text(
-        '[kafka]\nbootstrap_servers = "elsewhere:9092"\n[dlq]\nsource = "kafka"\n'
+        'kafka_connection = "kafka_default"\n'
+        '[kafka]\nbootstrap_servers = "elsewhere:9092"\noptions = { "client.dns.lookup" = "odd" }\n'
+        '[dlq]\nsource = "kafka"\n'
         '[acknowledgements]\nsource = "kafka"\ntopic = "a"\n[streams_requests]\nsource = "kafka"\ntopic = "b"\n'
     )
     monkeypatch.setenv("AFTERLOG_SETTINGS", str(tmp_path / "afterlog.toml"))
-    for name, value in FILES_ONLY.items():
+    for name, value in NO_TOPICS.items():
         monkeypatch.setenv(name, value)
     settings = load()
+    assert not kafka_connection()
+    assert settings.kafka == Kafka()
     assert {settings.topics_of(feed) for feed in ("dlq", "acknowledgements", "streams-requests")} == {None}
 
 

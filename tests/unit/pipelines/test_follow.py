@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipelines import follow, freshness, lock, progress, runner, session
+from pipelines import follow, freshness, lock, progress, runner, session, storage
 from pipelines.catalog import CATALOG, stage_of
 from pipelines.cli import app
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.follow import Follower, health_file
 from pipelines.progress import Batch, Progress
 from pipelines.quality import StageRun, Status, now
-from pipelines.settings import ROOT, Settings, load
+from pipelines.settings import ROOT, Lock, Settings, load
 from pipelines.sources.kafka import NoTopics
 from pipelines.stage import Stage
 
@@ -93,14 +93,14 @@ class World:
         monkeypatch.setattr(freshness, "unread_bytes", lambda settings, stages: 1)
         monkeypatch.setattr(session, "suit", lambda spark, settings, brisk: None)
         monkeypatch.setattr(session, "jvm_ended", lambda: self.jvm_ended)
-        written = follow.storage.replace_text
+        written = storage.replace_text
 
         def replaced(target: Path, text: str) -> None:
             written(target, text)
             if target == self.follower.health:
                 self.health.append(json.loads(target.read_text()))
 
-        monkeypatch.setattr(follow.storage, "replace_text", replaced)
+        monkeypatch.setattr(storage, "replace_text", replaced)
 
     @contextlib.contextmanager
     def session(self, settings: Settings) -> Iterator[Any]:
@@ -323,7 +323,7 @@ def somebody_else(settings: Settings) -> Iterator[None]:
 
 def test_another_writer_is_waited_for_and_then_the_cycle_is_skipped(world: Callable[..., World]) -> None:
     found = world(*[None] * 4)
-    found.follower.settings = found.settings.model_copy(update={"lock": follow.Lock(wait_seconds=0.4)})
+    found.follower.settings = found.settings.model_copy(update={"lock": Lock(wait_seconds=0.4)})
     with somebody_else(found.settings):
         assert found.follower.follow() == 0
     assert found.stop.waits == [0.2, 0.2, pytest.approx(9.6), 0.2]

@@ -1,0 +1,70 @@
+"""A live topic is followed, also over a time in which its broker is away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines import lakehouse
+from pipelines.broker import Broker
+from pipelines.kafka_client import KafkaClient, Message
+from pipelines.settings import load
+from tests.builders import kip_1191
+from tests.following import Following, found
+
+SILVER = "silver.dlq_records"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker of its own, which may be taken away."""
+    with Broker(tmp_path / "broker") as started:
+        yield started
+
+
+def values(begin: int, end: int) -> list[Message]:
+    return [Message(b"v", headers=kip_1191(offset=number)) for number in range(begin, end)]
+
+
+def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(broker: Broker, tmp_path: Path) -> None:
+    servers = broker.bootstrap_servers
+    kafka = {
+        "AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": servers,
+        "AFTERLOG_KAFKA__TIMEOUT_SECONDS": "3",
+        "AFTERLOG_DLQ__SOURCE": "kafka",
+    }
+    settings = load(warehouse=str(tmp_path / "warehouse"), landing=str(tmp_path / "landing"))
+    following = Following(settings, tmp_path / "log", **kafka)
+    try:
+        following.until(lambda health: (health.get("last_cycle") or {}).get("result") == "failed")
+        assert "shows no topics that match" in following.log.read_text()  # one may come
+        with KafkaClient(servers) as client:
+            client.create_topic("dlq.followed")
+            client.produce("dlq.followed", values(0, 10))
+        following.until(lambda _: lakehouse.local_version(settings, SILVER) is not None)
+        following.until_rows(SILVER, 10)
+
+        before = lakehouse.local_version(settings, "quality.stage_runs")
+        broker.kill()
+        following.until(lambda health: bool(health.get("failing_since")))
+        since = following.health()["last_cycle"]["began_at"]
+        following.until(lambda health: health["last_cycle"]["began_at"] > since)  # it was tried again
+        assert lakehouse.local_version(settings, "quality.stage_runs") == before
+        broker.start()
+        assert broker.bootstrap_servers == servers
+        with KafkaClient(servers) as client:
+            client.produce("dlq.followed", values(10, 15))
+        following.until_rows(SILVER, 15)
+
+        code, lines = following.stop()
+        said = following.log.read_text()
+        assert code == 0, said
+        assert sum(one["read"] for told in lines for one in told["tables"] if one["table"] == SILVER) == 15
+        assert said.count("It works again") >= 2
+        assert said.count("No broker can be reached") == 1
+        assert sorted(row["dlq_offset"] for row in found(settings, SILVER)) == list(range(15))
+    finally:
+        following.process.kill()
+        following.process.wait()

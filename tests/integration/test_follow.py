@@ -1,0 +1,157 @@
+"""``afterlog run --follow`` as a process: it reads what lands, ends when told to, and a rerun goes on from there."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import lakehouse, lock, runner
+from pipelines.catalog import stages
+from pipelines.settings import Settings
+from tests.builders import AT, HOUR, land, line, run, tables
+from tests.following import Following, found
+
+BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
+
+Start = Callable[..., Following]
+
+
+@pytest.fixture
+def start(settings: Settings, tmp_path: Path) -> Iterator[Start]:
+    started: list[Following] = []
+
+    def following(**environment: str) -> Following:
+        started.append(Following(settings, tmp_path / f"log-{len(started)}", **environment))
+        return started[-1]
+
+    yield following
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()
+
+
+def is_at_work(settings: Settings) -> bool:
+    """Tell whether a cycle is running stages: only then is its JVM named in the lock."""
+    return '"jvm"' in (Path(settings.warehouse) / lock.NAME).read_text()
+
+
+def ended_jvm(settings: Settings) -> None:
+    """Wait for the JVM of a process that has ended: another writer would wait for it."""
+    with lock.writer(settings, "test"):
+        pass
+
+
+def test_what_lands_is_read_once_and_an_idle_cycle_commits_nothing(settings: Settings, start: Start) -> None:
+    following = start()
+    following.until_idle()
+    assert not psutil.Process(following.process.pid).children()  # no session is started before it is needed
+    land(settings, {"a.jsonl": [line(offset) for offset in range(5)]})
+    following.until_rows(SILVER, 5)
+    land(settings, {"b.jsonl": [line(offset) for offset in range(3, 9)]})
+    following.until_rows(SILVER, 9)
+    before = {table: lakehouse.local_version(settings, table) for table in (BRONZE, SILVER, GOLD, "quality.stage_runs")}
+    following.until_idle()
+    assert before == {table: lakehouse.local_version(settings, table) for table in before}
+
+    code, lines = following.stop()
+    assert code == 0, following.log.read_text()
+    reads = [[(one["table"], one["read"]) for one in told["tables"]] for told in lines]
+    assert reads == [[(BRONZE, 5), (SILVER, 5), (GOLD, 5)], [(BRONZE, 6), (SILVER, 6), (GOLD, 4)]]
+    health = following.health()
+    assert (health["state"], health["blocked"], health["failing_since"]) == ("ended", [], None)
+    ended_jvm(settings)
+    assert runner.idle(settings, stages("dlq"))
+
+
+@pytest.mark.parametrize("table", [BRONZE, SILVER, GOLD])
+def test_a_stop_amid_a_stage_leaves_it_where_a_rerun_goes_on(
+    spark: SparkSession, settings: Settings, start: Start, table: str, tmp_path: Path, empty_warehouse: Path
+) -> None:
+    following = start()
+    land(settings, {"first.jsonl": [line(1)]})
+    following.until_rows(GOLD, 1)  # what is stopped is warm
+    order = (BRONZE, SILVER, GOLD)
+    before = {one: lakehouse.local_version(settings, one) for one in order}
+    land(settings, {"many.jsonl": [line(offset, timestamp=AT + HOUR * (offset % 50)) for offset in range(2, 40_000)]})
+    # A stage is at work once the one before it has committed.
+    above = order[order.index(table) - 1] if table != BRONZE else None
+    following.until(
+        lambda _: is_at_work(settings) and (not above or lakehouse.local_version(settings, above) != before[above])
+    )
+    time.sleep(0.2)
+    code, _ = following.stop()
+    said = following.log.read_text()
+    assert code == 0, said
+    assert "failed" not in said
+    assert "Traceback" not in said
+
+    ended_jvm(settings)
+    run(spark, settings)
+    assert {row["status"] for row in found(settings, "quality.stage_runs")} == {"passed"}
+    undisturbed = settings.model_copy(update={"warehouse": str(tmp_path / "undisturbed")})
+    shutil.copytree(empty_warehouse, undisturbed.warehouse)
+    run(spark, undisturbed)
+    assert tables(settings) == tables(undisturbed)
+
+
+@pytest.mark.parametrize("after", [0.2, 1.5, 3, 6], ids=str)
+def test_a_stop_while_it_starts(settings: Settings, start: Start, after: float) -> None:
+    land(settings, {"a.jsonl": [line(1)]})
+    following = start()
+    following.until(bool)
+    time.sleep(after)
+    code, _ = following.stop(signal.SIGINT)
+    assert code == 0, following.log.read_text()
+    assert "Traceback" not in following.log.read_text()
+
+
+def test_a_broken_gate_does_not_end_it_and_shows_at_the_end(settings: Settings, start: Start) -> None:
+    following = start()
+    land(settings, {"bad.jsonl": [line(offset, headers=[]) for offset in range(20)]})
+    health = following.until(lambda health: bool(health.get("blocked")))
+    assert [one["table"] for one in health["blocked"]] == [SILVER]
+    following.until_idle()
+    before = lakehouse.local_version(settings, "quality.stage_runs")
+    following.until_idle()
+    assert lakehouse.local_version(settings, "quality.stage_runs") == before  # it is not tried again and again
+    land(settings, {"good.jsonl": [line(100)]})
+    following.until_rows(BRONZE, 21)
+    code, _ = following.stop()
+    assert code == 1
+    assert following.log.read_text().count(f"{SILVER}: broken: ") == 1
+    ended_jvm(settings)
+
+    again = start(AFTERLOG_TOLERANCE="1.0")  # which lets the batch pass
+    again.until_rows(SILVER, 1)
+    code, _ = again.stop()
+    assert code == 0, again.log.read_text()
+
+
+def test_another_writer_makes_it_skip_cycles(settings: Settings, start: Start) -> None:
+    with lock.writer(settings, "the test"):
+        following = start(AFTERLOG_LOCK__WAIT_SECONDS="0.5")
+        land(settings, {"a.jsonl": [line(1)]})
+        following.until(lambda health: bool(health.get("last_cycle")) and health["last_cycle"]["result"] == "skipped")
+        assert "the test" in following.log.read_text()
+    following.until_rows(GOLD, 1)
+    assert following.stop()[0] == 0
+
+
+def test_a_jvm_that_is_killed_ends_it_with_a_sentence(settings: Settings, start: Start) -> None:
+    following = start()
+    land(settings, {"a.jsonl": [line(1)]})
+    following.until_rows(GOLD, 1)
+    (jvm,) = psutil.Process(following.process.pid).children()
+    jvm.kill()
+    land(settings, {"b.jsonl": [line(2)]})
+    assert following.process.wait(60) == 3
+    assert "JVM has ended" in following.log.read_text()
+    assert "Traceback" not in following.log.read_text()
