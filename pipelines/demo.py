@@ -55,8 +55,12 @@ NEXT = (
     "trace a11ce000000000000000000000000009",
     "doctor",
 )
-FILES_ONLY = {f"AFTERLOG_{feed}__SOURCE": "files" for feed in ("DLQ", "STREAMS_REQUESTS", "ACKNOWLEDGEMENTS")}
-"""The demo reads no topics but its own, whatever the settings say."""
+NO_TOPICS = {
+    "AFTERLOG_KAFKA": "{}",
+    "AFTERLOG_KAFKA_CONNECTION": "",
+    **{f"AFTERLOG_{feed}__SOURCE": "files" for feed in ("DLQ", "STREAMS_REQUESTS", "ACKNOWLEDGEMENTS")},
+}
+"""The demo knows no cluster and reads no topics but its own, whatever the settings say."""
 
 _IDLE_SECONDS = 2.0
 _STOP_SECONDS = 5.0
@@ -140,7 +144,7 @@ def demo(console: Console) -> None:
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     with _live_broker(settings, console) as happened:
-        variables = FILES_ONLY | (happened.variables if happened else {})
+        variables = NO_TOPICS | (happened.variables if happened else {})
         airflow = Airflow(home, home / "demo.log", console, variables)
         try:
             parameters = {"landing": settings.landing, "warehouse": settings.warehouse}

@@ -206,13 +206,14 @@ class Report(_Part):
 class Settings(_Part):
     """All settings; relative paths are below the project's directory, URIs (``s3a://``) are kept.
 
-    ``kafka_connection`` names the Airflow connection from which DAGs take the cluster, instead of ``kafka``.
+    ``kafka_connection``, where not empty, names the Airflow connection from which DAGs take the cluster, instead of
+    ``kafka``.
     """
 
     cluster: Annotated[str, Field(min_length=1)] = "default"
     warehouse: Annotated[str, Field(min_length=1)] = "warehouse"
     landing: Annotated[str, Field(min_length=1)] = "landing"
-    kafka_connection: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,200}$")] | None = None
+    kafka_connection: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,200}$")] | None = None
     tolerance: Share | None = None
     gates: dict[str, Gate] = Field(default_factory=dict)
     kafka: Kafka = Kafka()
