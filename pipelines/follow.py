@@ -220,7 +220,7 @@ class Follower:
             self.spark = kept.enter_context(self.sessions(long_lived))
         finally:
             self.stop.listen()
-            logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would tell at length that a JVM was cut off
+            logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would tell at length that a JVM is gone
         self.starting = False
         return self.spark
 

@@ -539,7 +539,8 @@ def _started() -> tuple[Any, subprocess.Popen[bytes]]:
     of_spark = Path(spec.submodule_search_locations[0]) / "jars"
     needed = [*directory.glob("kafka-clients-*.jar"), *of_spark.glob("slf4j-api-*.jar")]
     (py4j,) = of_spark.glob("py4j-*.jar")
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # in detail it tells all that passes, secrets too
+    # In detail it tells all that passes, secrets too, and at length that a JVM is gone.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         port, token, process = launch_gateway(
             jarpath=os.fspath(py4j),
