@@ -307,7 +307,7 @@ def records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequ
     """
     from pyspark.sql import functions as F
 
-    from pipelines.sources.captures import GREATEST_MILLIS
+    from pipelines.columns import time_of_millis
 
     ids = {span.topic: span.topic_id for span in spans}
     assigned: dict[str, list[int]] = {}
@@ -341,7 +341,7 @@ def records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequ
         topic_id.alias("topic_id"),
         "partition",
         "offset",
-        F.when(millis.between(0, GREATEST_MILLIS), F.col("timestamp")).alias("timestamp"),
+        time_of_millis(millis).alias("timestamp"),
         F.when(F.col("timestampType") >= 0, F.col("timestampType")).alias("timestamp_type"),
         "key",
         "value",
