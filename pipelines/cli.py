@@ -229,10 +229,13 @@ def requeue(
 def report(warehouse: Warehouse = None, landing: Landing = None) -> None:
     """Build the quality page and Data Docs."""
     from pipelines import report as reports
+    from pipelines.storage import is_local
 
     settings = load(warehouse=warehouse, landing=landing)
     page = reports.current(settings)
-    if page is None:
+    if page is None and is_local(settings.warehouse):
+        page = reports.build(settings)
+    elif page is None:
         with _session(settings, gates=True) as spark:
             page = reports.build(settings, spark)
     print(page)

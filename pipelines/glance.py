@@ -62,9 +62,33 @@ def rows_by_spark(
     ]
 
 
+def query(
+    settings: Settings, table: str, text: str, equal: Mapping[str, str | int], spark: SparkSession | None = None
+) -> list[dict[str, Any]]:
+    """Return what a SELECT answers on the rows of a table whose columns equal the given values.
+
+    The text calls the table ``rows`` and keeps to what Spark and the reader without a JVM both understand. A session is
+    needed only for a warehouse that is not local.
+    """
+    predicate = " AND ".join(f"{name} = {_literal(value)}" for name, value in equal.items())
+    limited = f"WITH rows AS (SELECT * FROM stored WHERE {predicate}) {text}"
+    if is_local(settings.warehouse):
+        from deltalake import DeltaTable, QueryBuilder
+
+        found = QueryBuilder().register("stored", DeltaTable(lakehouse.location(settings, table))).execute(limited)
+        return [row for batch in found for row in batch.to_struct_array().to_pylist()]
+    assert spark is not None
+    lakehouse.read(spark, settings, table).createOrReplaceTempView("stored")
+    try:
+        answer = spark.sql(limited).collect()
+    finally:
+        spark.catalog.dropTempView("stored")
+    return [{name: _aware(value) for name, value in row.asDict(recursive=True).items()} for row in answer]
+
+
 def _literal(value: str | int) -> str:
     """Write a value for the reader's engine, which binds no parameters: of text nothing but hexadecimal digits."""
-    return str(int(value)) if isinstance(value, int) else f"CAST(X'{value.encode().hex()}' AS VARCHAR)"
+    return str(int(value)) if isinstance(value, int) else f"CAST(X'{value.encode().hex()}' AS STRING)"
 
 
 def _aware(value: Any) -> Any:

@@ -19,12 +19,20 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from py4j.java_gateway import (  # type: ignore[import-untyped]
+    GatewayClient,
     GatewayParameters,
     JavaGateway,
     JavaMember,
     launch_gateway,
 )
-from py4j.protocol import STATIC_PREFIX, Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
+from py4j.protocol import (  # type: ignore[import-untyped]
+    REFERENCE_TYPE,
+    STATIC_PREFIX,
+    Py4JJavaError,
+    Py4JNetworkError,
+    get_return_value,
+    is_error,
+)
 
 from pipelines import jars, java
 from pipelines.errors import EnvironmentLacking
@@ -459,7 +467,22 @@ def _launch() -> Any:
     except (OSError, ValueError):
         raise EnvironmentLacking(f"{command} does not start; `afterlog doctor` says what is wrong here.") from None
     parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
-    return JavaGateway(gateway_parameters=parameters, java_process=process)
+    return _Gateway(gateway_parameters=parameters, java_process=process)
+
+
+class _Client(GatewayClient):  # type: ignore[misc]
+    """Raises what Java threw itself: PySpark, once it is loaded, takes every exception for one of its own JVM."""
+
+    def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
+        answer = super().send_command(command, retry, binary)
+        if not binary and is_error(answer)[0] and answer[1:2] == REFERENCE_TYPE:
+            get_return_value(answer, self)
+        return answer
+
+
+class _Gateway(JavaGateway):  # type: ignore[misc]
+    def _create_gateway_client(self) -> _Client:
+        return _Client(gateway_parameters=self.gateway_parameters)
 
 
 def _py4j() -> Path:

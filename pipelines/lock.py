@@ -105,10 +105,14 @@ def _acquire(descriptor: int, path: Path, wait_seconds: float) -> None:
 
 
 def _outlive(path: Path, wait_seconds: float) -> None:
-    """Wait for the JVM of a holder that was killed: until it has noticed, it may still commit."""
+    """Wait for the JVM of a holder that was killed: until it has noticed, it may still commit.
+
+    A holder that failed in this very process left its JVM's name, too: that JVM is the one to go on with.
+    """
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, psutil.NoSuchProcess):
-        jvm = psutil.Process(json.loads(path.read_text(encoding="utf-8"))["jvm"])
-        if "java" in jvm.name():
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        jvm = psutil.Process(facts["jvm"])
+        if "java" in jvm.name() and (facts["pid"], jvm.ppid()) != (os.getpid(), os.getpid()):
             try:
                 jvm.wait(wait_seconds)
             except psutil.TimeoutExpired:

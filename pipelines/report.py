@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from dataclasses import asdict, dataclass
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from expectations.contract import contract_of
 from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
 from expectations.verdict import Outcome, share
-from pipelines import lakehouse, storage
+from pipelines import glance, lakehouse, storage
 from pipelines.catalog import CATALOG
 from pipelines.collapse import CONFLICT
 from pipelines.drawing.names import visible
@@ -26,7 +26,7 @@ from pipelines.stage import Stage
 from pipelines.storage import is_local
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 MOST_RUNS = 60
 MOST_COORDINATES = 5
@@ -149,8 +149,10 @@ def current(settings: Settings) -> Path | None:
     return page if shown == _state(settings) else None
 
 
-def build(settings: Settings, spark: SparkSession) -> Path:
+def build(settings: Settings, spark: SparkSession | None = None) -> Path:
     """Build the page and Data Docs in the reports' directory; return the page.
+
+    A session is needed only for a warehouse that is not local.
 
     Raises EnvironmentLacking: the directory cannot be written.
     """
@@ -180,8 +182,8 @@ def _state(settings: Settings) -> str:
     return json.dumps([versions, behind, settings.cluster, settings.report.keep_runs, uncommitted(settings)])
 
 
-def gather(settings: Settings, spark: SparkSession) -> Report:
-    """Collect what the page says, in a few Spark jobs whatever the number of runs and rules."""
+def gather(settings: Settings, spark: SparkSession | None = None) -> Report:
+    """Collect what the page says, in a few queries whatever the number of runs and rules."""
     runs = _runs(settings, spark)
     gates = _gates(settings, spark)
     behind = {entry.table: entry for entry in freshness(settings, spark)}
@@ -242,34 +244,31 @@ def _in_words(run: Run) -> str:
     return f"{said}, accepted {run.accepted:,}, quarantined {run.quarantined:,}, duplicates {run.duplicates:,}"
 
 
-def _runs(settings: Settings, spark: SparkSession) -> dict[str, list[Run]]:
+def _runs(settings: Settings, spark: SparkSession | None) -> dict[str, list[Run]]:
     """Return each table's last runs, in order of time."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     found: dict[str, list[Run]] = defaultdict(list)
-    rows = _rows(settings, spark, STAGE_RUNS.table)
-    if rows is None:
-        return found
-    place = F.row_number().over(Window.partitionBy("table").orderBy(F.desc("started_at")))
-    last = rows.withColumn("place", place).where(F.col("place") <= MOST_RUNS)
-    for row in last.withColumn("started", F.unix_micros("started_at")).orderBy("started_at").collect():
-        names = ("run_id", "seconds", "status", "read", "accepted", "quarantined", "duplicates", "skipped", "message")
-        counts = {name: row[name] for name in names}
-        found[row["table"]].append(Run(started_at=_at(row["started"]), **counts))
+    last = f"""
+        SELECT *
+        FROM (SELECT *, row_number() OVER (PARTITION BY rows.table ORDER BY started_at DESC) AS place FROM rows)
+        WHERE place <= {MOST_RUNS}
+        ORDER BY started_at
+    """
+    names = [field.name for field in fields(Run)]
+    for row in _answer(settings, spark, STAGE_RUNS.table, last) or ():
+        found[row["table"]].append(Run(**{name: row[name] for name in names}))
     return found
 
 
-def _gates(settings: Settings, spark: SparkSession) -> dict[str, list[Outcome]]:
+def _gates(settings: Settings, spark: SparkSession | None) -> dict[str, list[Outcome]]:
     """Return what each table's last gate found, with the meanings of today's contract."""
-    from pyspark.sql import functions as F
-
     found: dict[str, list[Outcome]] = defaultdict(list)
-    rows = _rows(settings, spark, EXPECTATION_RESULTS.table)
-    if rows is None:
-        return found
-    last = rows.groupBy("table").agg(F.max("examined_at").alias("examined_at"))
-    for row in rows.join(last, ["table", "examined_at"], how="left_semi").orderBy("expectation").collect():
+    last = """
+        SELECT *
+        FROM (SELECT *, max(examined_at) OVER (PARTITION BY rows.table) AS last_examined_at FROM rows)
+        WHERE examined_at = last_examined_at
+        ORDER BY expectation
+    """
+    for row in _answer(settings, spark, EXPECTATION_RESULTS.table, last) or ():
         rules = {rule.code: rule for rule in contract_of(row["table"]).rules}
         rule = rules.get(row["expectation"])
         found[row["table"]].append(
@@ -288,42 +287,39 @@ def _gates(settings: Settings, spark: SparkSession) -> dict[str, list[Outcome]]:
     return found
 
 
-def _log_gaps(settings: Settings, spark: SparkSession) -> tuple[LogGap, ...]:
+def _log_gaps(settings: Settings, spark: SparkSession | None) -> tuple[LogGap, ...]:
     """Return what was gone from topics before it was read, the last found first."""
-    from pyspark.sql import functions as F
-
-    rows = _rows(settings, spark, GAPS.table)
-    if rows is None:
-        return ()
-    names = ("table", "topic", "topic_id", "partition", "from_offset", "to_offset")
-    ordered = rows.orderBy(F.desc("found_at"), "topic", "partition", "from_offset")
-    found = ordered.select(*names, F.unix_micros("found_at").alias("found")).collect()
-    return tuple(LogGap(found_at=_at(row["found"]), **{name: row[name] for name in names}) for row in found)
+    ordered = "SELECT * FROM rows ORDER BY found_at DESC, topic, partition, from_offset"
+    names = [field.name for field in fields(LogGap)]
+    found = _answer(settings, spark, GAPS.table, ordered) or ()
+    return tuple(LogGap(**{name: row[name] for name in names}) for row in found)
 
 
-def _quarantine(settings: Settings, spark: SparkSession, stage: Stage) -> Quarantine | None:
+def _quarantine(settings: Settings, spark: SparkSession | None, stage: Stage) -> Quarantine | None:
     """Return how many rows a table's quarantine holds and why; None where it has none."""
-    from pyspark.sql import functions as F
-
-    rows = _rows(settings, spark, stage.quarantine) if stage.quarantine else None
-    if rows is None:
+    if not stage.quarantine:
         return None
-    every_row = ""  # no rule's code
-    codes = rows.select(F.explode(F.array_append("violations", F.lit(every_row))).alias("code"))
-    counts = {row["code"]: row["count"] for row in codes.groupBy("code").count().collect()}
-    total = counts.pop(every_row, 0)
+    counted = "SELECT violations, count(*) AS row_count FROM rows GROUP BY violations"
+    found = _answer(settings, spark, stage.quarantine, counted)
+    if found is None:
+        return None
+    counts: Counter[str] = Counter()
+    for row in found:
+        counts.update(dict.fromkeys(row["violations"], row["row_count"]))
     meanings = NOT_A_RULE | {rule.code: rule.meaning for rule in contract_of(stage.table).rules}
     worst = sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))
-    return Quarantine(total, tuple(Violation(code, count, meanings.get(code, "")) for code, count in worst))
+    violations = tuple(Violation(code, count, meanings.get(code, "")) for code, count in worst)
+    return Quarantine(sum(row["row_count"] for row in found), violations)
 
 
-def _rows(settings: Settings, spark: SparkSession, table: str) -> DataFrame | None:
-    """Return the cluster's rows of a table, if it is there."""
-    from pyspark.sql import functions as F
-
-    if not lakehouse.exists(spark, settings, table):
-        return None
-    return lakehouse.read(spark, settings, table).where(F.col("cluster") == settings.cluster)
+def _answer(settings: Settings, spark: SparkSession | None, table: str, text: str) -> list[dict[str, Any]] | None:
+    """Return what a query answers on the cluster's rows of a table, if it is there."""
+    if is_local(settings.warehouse):
+        there = lakehouse.local_version(settings, table) is not None
+    else:
+        assert spark is not None
+        there = lakehouse.exists(spark, settings, table)
+    return glance.query(settings, table, text, {"cluster": settings.cluster}, spark) if there else None
 
 
 def _environment() -> Environment:
@@ -338,10 +334,6 @@ def _environment() -> Environment:
     environment.filters |= {"moment": _moment, "lasting": _lasting, "size": _size, "share": share}
     environment.globals |= {"bars": bars, "most_coordinates": MOST_COORDINATES, "unread": _unread}
     return environment
-
-
-def _at(micros: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
 
 
 def _moment(at: datetime) -> str:

@@ -100,7 +100,8 @@ def start(settings: Settings, brisk: bool = False) -> SparkSession:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    py4j = logging.getLogger("py4j")
+    py4j.setLevel(max(py4j.level, logging.WARNING))
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True  # repeats what is raised anyway, and may quote a record's value
     return spark

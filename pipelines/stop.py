@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -84,7 +83,6 @@ class Stop:
             if spent > LEAVE_SECONDS:
                 os._exit(self.last_words())
             if spent > CUT_OFF_SECONDS:
-                logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would tell at length that a JVM is gone
                 session.cut_off()
                 kafka.cut_off()
 

@@ -71,21 +71,16 @@ def test_what_lands_is_read_once_and_an_idle_cycle_commits_nothing(settings: Set
     assert runner.idle(settings, stages("dlq"))
 
 
-@pytest.mark.parametrize("table", [BRONZE, SILVER, GOLD])
 def test_a_stop_amid_a_stage_leaves_it_where_a_rerun_goes_on(
-    spark: SparkSession, settings: Settings, start: Start, table: str, tmp_path: Path, empty_warehouse: Path
+    spark: SparkSession, settings: Settings, start: Start, tmp_path: Path, empty_warehouse: Path
 ) -> None:
     following = start()
     land(settings, {"first.jsonl": [line(1)]})
     following.until_rows(GOLD, 1)  # what is stopped is warm
-    order = (BRONZE, SILVER, GOLD)
-    before = {one: lakehouse.local_version(settings, one) for one in order}
-    land(settings, {"many.jsonl": [line(offset, timestamp=AT + HOUR * (offset % 50)) for offset in range(2, 40_000)]})
-    # A stage is at work once the one before it has committed.
-    above = order[order.index(table) - 1] if table != BRONZE else None
-    following.until(
-        lambda _: is_at_work(settings) and (not above or lakehouse.local_version(settings, above) != before[above])
-    )
+    before = lakehouse.local_version(settings, BRONZE)
+    land(settings, {"many.jsonl": [line(offset, timestamp=AT + HOUR * (offset % 50)) for offset in range(2, 20_000)]})
+    # Silver is at work once bronze has committed.
+    following.until(lambda _: is_at_work(settings) and lakehouse.local_version(settings, BRONZE) != before)
     time.sleep(0.2)
     code, _ = following.stop()
     said = following.log.read_text()
@@ -102,7 +97,7 @@ def test_a_stop_amid_a_stage_leaves_it_where_a_rerun_goes_on(
     assert tables(settings) == tables(undisturbed)
 
 
-@pytest.mark.parametrize("after", [0.2, 1.5, 3, 6], ids=str)
+@pytest.mark.parametrize("after", [1.5, 6], ids=str)
 def test_a_stop_while_it_starts(settings: Settings, start: Start, after: float) -> None:
     land(settings, {"a.jsonl": [line(1)]})
     following = start()

@@ -213,8 +213,12 @@ def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Setting
     )
     progress.save(settings.warehouse, "silver.dlq_records", blocked)
 
-    report = gather(settings, spark)
+    report = gather(settings)
+    by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
 
+    assert [(one.runs, one.gate, one.quarantine) for one in gather(by_uri, spark).tables] == [
+        (one.runs, one.gate, one.quarantine) for one in report.tables
+    ]
     assert [one.name for one in report.tables] == [stage.table for stage in CATALOG]
     bronze, found, gold = report.tables[:3]
     assert [(one.run_id, one.status, one.started_at) for one in found.runs] == [
@@ -239,7 +243,7 @@ def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Setting
     assert (found.state, found.blocked_since, found.freshness.message) == ("blocked", AT, "It broke.")
     assert (bronze.state, bronze.quarantine, gold.runs) == ("new", None, ())
 
-    index = build(settings, spark)
+    index = build(settings)
 
     assert index == settings.reports() / "index.html"
     assert "silver.dlq_records is blocked since 2026-03-01 12:00:00 UTC" in text_of(index.read_text())
@@ -247,14 +251,12 @@ def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Setting
     assert not [file for file in settings.reports().rglob("*.tmp") if file.is_file()]
 
 
-def test_a_report_on_an_empty_warehouse_is_a_page(spark: SparkSession, settings: Settings) -> None:
-    assert "No run has had input for it yet." in build(settings, spark).read_text()
+def test_a_report_on_an_empty_warehouse_is_a_page(settings: Settings) -> None:
+    assert "No run has had input for it yet." in build(settings).read_text()
 
 
-def test_a_directory_that_cannot_be_written_is_one_sentence(
-    spark: SparkSession, settings: Settings, tmp_path: Path
-) -> None:
+def test_a_directory_that_cannot_be_written_is_one_sentence(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     report = settings.report.model_copy(update={"directory": str(tmp_path / "file" / "reports")})
     with pytest.raises(EnvironmentLacking, match=r"reports cannot be written to .*file/reports"):
-        build(settings.model_copy(update={"report": report}), spark)
+        build(settings.model_copy(update={"report": report}))
