@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from pipelines import glance, lakehouse, lock, runner
 from pipelines.catalog import stages
 from pipelines.quality import StageRun
-from pipelines.settings import Settings
+from pipelines.settings import Settings, load
 
 Headers = Iterable[tuple[str, bytes | None]]
 
@@ -100,6 +101,12 @@ def land(settings: Settings, files: Mapping[str, Iterable[str]], feed: str = "dl
         scratch.write_text("".join(f"{one}\n" for one in lines), encoding="utf-8")
         scratch.rename(target)
     return directory
+
+
+def warehouse_of(empty: Path, place: Path, **values: Any) -> Settings:
+    """Return settings of a copy of an empty warehouse, whose tables are there, and a landing directory beside it."""
+    shutil.copytree(empty, place / "warehouse")
+    return load(warehouse=str(place / "warehouse"), landing=str(place / "landing"), **values)
 
 
 def run(

@@ -1,4 +1,4 @@
-"""One Spark session for the whole test run, and a warehouse and landing directory for each test."""
+"""One Spark session for the whole test run, an empty warehouse to copy, and directories for each test."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipelines import lakehouse, runner
 from pipelines.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -22,6 +23,14 @@ def spark() -> Iterator[SparkSession]:
     long_lived = {"spark.master": "local[2]", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
     with spark_session(load(spark=long_lived), brisk=True) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def empty_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse whose tables are there, made once, for tests that are not about creating them: to be copied."""
+    directory = tmp_path_factory.mktemp("empty") / "warehouse"
+    lakehouse.ensure_all(spark, load(warehouse=str(directory)), runner.contracts())
+    return directory
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from pipelines.settings import ROOT, Settings, load
 from pipelines.sources import kafka as source
 from pipelines.sources.offsets import Reach, Span
 from tests import deliveries, requests
-from tests.builders import kip_1191, land, line, run
+from tests.builders import kip_1191, land, line, run, warehouse_of
 
 BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
 GAPS = "quality.gaps"
@@ -38,13 +38,13 @@ SECRET = 'a "secret" \\ of a reader'
 
 
 @pytest.fixture
-def following(tmp_path: Path, broker: Broker) -> Callable[..., Settings]:
+def following(tmp_path: Path, empty_warehouse: Path, broker: Broker) -> Callable[..., Settings]:
     """Return settings under which the dead-letter topics of a pattern are read."""
 
     def settings(pattern: str, **dlq: Any) -> Settings:
-        return load(
-            warehouse=str(tmp_path / "warehouse"),
-            landing=str(tmp_path / "landing"),
+        return warehouse_of(
+            empty_warehouse,
+            tmp_path,
             kafka={"bootstrap_servers": broker.bootstrap_servers},
             dlq={"source": "kafka", "subscribe_pattern": pattern, **dlq},
         )

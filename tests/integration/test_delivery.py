@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 from pipelines import lock, runner, trace
 from pipelines.catalog import stages
 from pipelines.quality import StageRun
-from pipelines.settings import ROOT, Settings, load
+from pipelines.settings import ROOT, Settings
 from tests import segments
-from tests.builders import kip_1191, land, line, rows
+from tests.builders import kip_1191, land, line, rows, warehouse_of
 from tests.deliveries import (
     TRACE,
     acknowledgement,
@@ -81,9 +81,7 @@ def totals(spark: SparkSession, settings: Settings) -> dict[str, int]:
 @pytest.fixture(scope="module")
 def new(empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Settings]:
     def made(name: str) -> Settings:
-        place = tmp_path_factory.mktemp(name)
-        shutil.copytree(empty_warehouse, place / "warehouse")
-        return load(warehouse=str(place / "warehouse"), landing=str(place / "landing"))
+        return warehouse_of(empty_warehouse, tmp_path_factory.mktemp(name))
 
     return made
 
