@@ -115,6 +115,13 @@ def run(
         raise typer.Exit(_follow(settings, chosen, every or EVERY_SECONDS, health, format))
     if every is not None or health is not None:
         raise UsageError("--every and --health need --follow.")
+    wrong: AfterlogError | None = None
+    done: list[StageRun] = []
+
+    def take(stage_run: StageRun) -> None:
+        done.append(stage_run)
+        display.progress(stage_run)
+
     with lock.writer(settings, "afterlog run"):
         if runner.idle(settings, chosen):
             at = now()
@@ -126,11 +133,18 @@ def run(
             brisk = waiting is not None and waiting < SHORT_WORK
             kafka.hang_up()  # the session's own JVM will ask from here on
             with _session(settings, gates=any(stage.kind != "land" for stage in chosen), brisk=brisk) as spark:
-                done = runner.run(spark, settings, chosen, display.progress)
+                try:
+                    runner.run(spark, settings, chosen, take)
+                except AfterlogError as error:
+                    if {stage.table for stage in chosen} != {stage_run.table for stage_run in done}:
+                        raise
+                    wrong = error  # topics are left unread; what all stages did is told first
     if format is Shown.json:
         print(json.dumps({"run_id": done[0].run_id, "tables": [stage_run.as_json() for stage_run in done]}))
     else:
         display.stage_runs(done)
+    if wrong is not None:
+        raise wrong
     if any(stage_run.status == "broken" for stage_run in done):
         raise typer.Exit(1)
 
@@ -229,13 +243,14 @@ def requeue(
 def report(warehouse: Warehouse = None, landing: Landing = None) -> None:
     """Build the quality page and Data Docs."""
     from pipelines import report as reports
+    from pipelines.freshness import freshness
     from pipelines.storage import is_local
 
     settings = load(warehouse=warehouse, landing=landing)
-    page = reports.current(settings)
-    if page is None and is_local(settings.warehouse):
-        page = reports.build(settings)
-    elif page is None:
+    if is_local(settings.warehouse):
+        behind = freshness(settings)
+        page = reports.current(settings, behind) or reports.build(settings, behind=behind)
+    else:
         with _session(settings, gates=True) as spark:
             page = reports.build(settings, spark)
     print(page)

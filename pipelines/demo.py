@@ -180,7 +180,9 @@ def _played(broker: Broker, settings: Settings, console: Console) -> Happened | 
             happened = live.play(broker)
     except (AfterlogError, OSError) as error:
         why = error if isinstance(error, AfterlogError) else f"{error.strerror or type(error).__name__}."
-        console.print(f"The demo goes on with the captures alone, without a live broker: {why}", soft_wrap=True)
+        console.print(
+            f"The demo goes on with the captures alone, without a live broker: {escape(str(why))}", soft_wrap=True
+        )
         return None
     log = settings.landing_of("streams-requests") / f"{PREFIX}live-{datetime.now(UTC):%Y%m%dT%H%M%S}.log"
     _put(log, happened.request_log.encode())

@@ -258,7 +258,7 @@ class Follower:
 
     def _tell_failure(self, error: Exception) -> None:
         """Say what failed, unless the last cycle failed with the same; raise what another try cannot mend."""
-        settings_never_worked = isinstance(error, UsageError) and not isinstance(error, kafka.NoTopics)
+        settings_never_worked = isinstance(error, UsageError) and not isinstance(error, kafka.NoTopics | kafka.Refused)
         if (settings_never_worked and not self.worked) or isinstance(error, BrokenPipeError):
             raise error
         if self.starting:

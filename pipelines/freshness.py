@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from expectations.contract import Column, Contract
 from pipelines import lakehouse, progress
 from pipelines.catalog import CATALOG
-from pipelines.errors import AfterlogError
+from pipelines.errors import AfterlogError, EnvironmentLacking
 from pipelines.land import unread, waiting
 from pipelines.settings import Settings
 from pipelines.stage import Stage
@@ -63,6 +63,7 @@ class Freshness:
 def freshness(settings: Settings, spark: SparkSession | None = None) -> list[Freshness]:
     """Return one entry per stage; a session is needed only for a warehouse that is not local."""
     found = []
+    away: EnvironmentLacking | None = None
     for stage in CATALOG:
         known = progress.load(settings.warehouse, stage.table)
         one = Freshness(settings.cluster, stage.table, stage.feed)
@@ -72,8 +73,11 @@ def freshness(settings: Settings, spark: SparkSession | None = None) -> list[Fre
             files = unread(settings, stage, known).values()
             one = replace(one, unread_files=len(files), unread_bytes=sum(file.size for file in files))
             try:
+                if away and settings.topics_of(stage.directory):
+                    raise away  # a cluster that does not answer is asked once
                 one = replace(one, unread_offsets=waiting(settings, [(stage, known)]).get(stage.table))
             except AfterlogError as error:
+                away = error if isinstance(error, EnvironmentLacking) else None
                 one = replace(one, message=str(error))
         else:
             read = {table: known.version_of(table) if known else None for table in stage.inputs}

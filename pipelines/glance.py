@@ -70,7 +70,10 @@ def query(
     The text calls the table ``rows`` and keeps to what Spark and the reader without a JVM both understand. A session is
     needed only for a warehouse that is not local.
     """
-    predicate = " AND ".join(f"{name} = {_literal(value)}" for name, value in equal.items())
+    try:
+        predicate = " AND ".join(f"{name} = {_literal(value)}" for name, value in equal.items())
+    except UnicodeEncodeError:
+        return []
     limited = f"WITH rows AS (SELECT * FROM stored WHERE {predicate}) {text}"
     if is_local(settings.warehouse):
         from deltalake import DeltaTable, QueryBuilder

@@ -28,6 +28,7 @@ PROPERTIES = {
     "delta.enableDeletionVectors": "false",
 }
 CREATED_AT_ONCE = 4
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
 
 
@@ -167,12 +168,13 @@ def state(spark: SparkSession, settings: Settings, table: str) -> tuple[str, int
     return str(snapshot.metadata().id()), int(snapshot.version())
 
 
-def rows_added_after(spark: SparkSession, settings: Settings, table: str, version: int) -> bool:
-    """Tell whether rows were added to a table after a version: what tidies a table up commits too, but adds none."""
+def was_committed(spark: SparkSession, settings: Settings, table: str, after: int, mark: str) -> bool:
+    """Tell whether a commit after a version of a table carries a mark."""
     from delta.tables import DeltaTable
+    from pyspark.sql import functions as F
 
     history = DeltaTable.forPath(spark, location(settings, table)).history()
-    return not history.where(f"version > {version} AND operation IN ('WRITE', 'MERGE')").isEmpty()
+    return not history.where((F.col("version") > after) & F.col("userMetadata").contains(mark)).isEmpty()
 
 
 def versions_after(spark: SparkSession, settings: Settings, versions: Mapping[str, int | None]) -> int:
@@ -240,17 +242,25 @@ def standing(
     return rows if rows.inputFiles() else None
 
 
-def insert(settings: Settings, table: str, rows: DataFrame, contract: Contract, bounds: SparkColumn | None) -> int:
+def insert(
+    settings: Settings,
+    table: str,
+    rows: DataFrame,
+    contract: Contract,
+    bounds: SparkColumn | None,
+    mark: str = "",
+) -> int:
     """Insert rows which the caller knows to be absent from the table; return how many were written.
 
     On a local warehouse, where the lock keeps other writers away, this is an append. Elsewhere it is an insert-only,
     null-safe MERGE on the grain, so that Delta's conflict check arbitrates between writers.
+    The commit carries the mark.
     """
     spark = rows.sparkSession
     rows = rows.select([column.name for column in contract.stored])
     if is_local(settings.warehouse):
         writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")
-        return _written(spark, settings, table, writer)
+        return _written(spark, settings, table, writer, mark)
     from delta.tables import DeltaTable
     from pyspark.sql import functions as F
 
@@ -259,12 +269,16 @@ def insert(settings: Settings, table: str, rows: DataFrame, contract: Contract, 
     condition = F.lit(True) if bounds is None else bounds
     for name in contract.grain:
         condition = condition & F.col(name).eqNullSafe(F.col(named[name]))
-    merged = (
+    merge = (
         DeltaTable.forPath(spark, location(settings, table))
         .merge(rows.withColumnsRenamed(named), condition)
         .whenNotMatchedInsert(values={f"`{name}`": F.col(new) for name, new in named.items()})
-        .execute()
     )
+    spark.conf.set(USER_METADATA, mark)
+    try:
+        merged = merge.execute()
+    finally:
+        spark.conf.unset(USER_METADATA)
     return int(merged.collect()[0]["num_inserted_rows"])
 
 
@@ -359,12 +373,12 @@ def _same(keys: Sequence[str]) -> SparkColumn:
     return condition
 
 
-def _written(spark: SparkSession, settings: Settings, table: str, writer: DataFrameWriter) -> int:
+def _written(spark: SparkSession, settings: Settings, table: str, writer: DataFrameWriter, more: str = "") -> int:
     """Write, and return the rows written, as the commit itself counts them.
 
     The commit is known by a mark that it carries, whoever else commits. Delta does not commit an append without rows.
     """
-    mark = f"afterlog-{secrets.token_hex(8)}"
+    mark = f"afterlog-{secrets.token_hex(8)} {more}".rstrip()
     before = state(spark, settings, table)[1]
     writer.option("userMetadata", mark).save(location(settings, table))
     after = state(spark, settings, table)[1]

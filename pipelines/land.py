@@ -82,14 +82,17 @@ def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, sta
     """Read what is new in the landing directory, and then in the topics, into bronze."""
     target_id, version = lakehouse.state(spark, settings, stage.table)
     known = progress.load(settings.warehouse, stage.table)
-    if known and known.target_id != target_id:
-        log.warning("%s is another table than the one its progress speaks of: reading all again.", stage.table)
+    if known and (known.target_id != target_id or (known.target_version or 0) > version):
+        log.warning("%s is not the table that its progress speaks of, or an older one: reading all again.", stage.table)
         known = None
     known = replace(known or Progress(), target_id=target_id)
     if known.target_version != version:
-        pending = any(reach.pending for reach in known.topics.values())
-        written = pending and lakehouse.rows_added_after(spark, settings, stage.table, known.target_version or 0)
-        reaches = {cluster: offsets.doubted(reach, written) for cluster, reach in known.topics.items()}
+        before = known.target_version or 0
+        reaches = {}
+        for cluster, reach in known.topics.items():
+            mark = offsets.mark_of(cluster, reach.pending)
+            written = bool(reach.pending) and lakehouse.was_committed(spark, settings, stage.table, before, mark)
+            reaches[cluster] = offsets.doubted(reach, written)
         known = replace(known, topics=reaches, target_version=version)
     landing_ = _Landing(spark, settings, stage, run_id, started_at, known)
     landing_.read_files()
@@ -309,7 +312,8 @@ class _Landing:
             standing = lakehouse.standing(self.spark, self.settings, self.stage.table, bounds)
             if standing is not None:
                 rows = rows.join(standing.select(grain), grain, how="left_anti")
-        return lakehouse.insert(self.settings, self.stage.table, rows, self.contract, bounds)
+        mark = offsets.mark_of(self.settings.cluster, batch)
+        return lakehouse.insert(self.settings, self.stage.table, rows, self.contract, bounds, mark)
 
     def insert(self, files: Sequence[LandedFile], damaged: dict[str, str]) -> tuple[int, int, int]:
         """Insert the lines that bronze does not hold; return how many were read, skipped and inserted."""

@@ -1,7 +1,8 @@
 """What runs leave behind in quality.*: counts per stage, results per expectation, gaps in topics.
 
-Rows go to a small state file first, at once, and to the Delta tables in one commit a table when the run ends: a run
-that is killed loses none of them, since the next one reports what it finds there.
+Rows of the first two go to a small state file first, at once, and to the Delta tables in one commit a table when the
+run ends: a run that is killed loses none of them, since the next one reports what it finds there. Gaps wait in the
+progress of the stage that found them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from expectations.quality import EXPECTATION_RESULTS, GAPS, QUALITY, STAGE_RUNS
+from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
 from expectations.verdict import Verdict
 from pipelines import lakehouse, storage
 from pipelines.errors import EnvironmentLacking
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 UNREPORTED = "unreported.json"
+NOTED = (STAGE_RUNS, EXPECTATION_RESULTS)
 Status = Literal["passed", "broken", "failed", "idle", "waiting"]
 
 
@@ -122,7 +124,7 @@ def report(spark: SparkSession, settings: Settings) -> None:
     unreported = _unreported(settings)
     if not any(unreported.values()):
         return
-    for contract in QUALITY:
+    for contract in NOTED:
         if objects := unreported[contract.table]:
             lakehouse.append_objects(spark, settings, contract, objects)
     storage.write_text(settings.warehouse, UNREPORTED, "{}")
@@ -137,7 +139,7 @@ def _unreported(settings: Settings) -> dict[str, list[dict[str, Any]]]:
     text = storage.read_text(settings.warehouse, UNREPORTED)
     try:
         noted: dict[str, list[dict[str, Any]]] = json.loads(text) if text else {}
-        return {contract.table: noted.get(contract.table, []) for contract in QUALITY}
+        return {contract.table: noted.get(contract.table, []) for contract in NOTED}
     except (ValueError, AttributeError):
         raise EnvironmentLacking(
             f"The file _progress/{UNREPORTED} in {settings.warehouse} is damaged: move it away and run again; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -137,7 +138,7 @@ class Bar:
     title: str
 
 
-def current(settings: Settings) -> Path | None:
+def current(settings: Settings, behind: Sequence[Freshness]) -> Path | None:
     """Return the page if it shows the present state already, which needs no session; None where it has to be built."""
     page = settings.reports() / "index.html"
     if not is_local(settings.warehouse) or not page.exists():
@@ -146,13 +147,13 @@ def current(settings: Settings) -> Path | None:
         shown = (settings.reports() / SHOWN).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    return page if shown == _state(settings) else None
+    return page if shown == _state(settings, behind) else None
 
 
-def build(settings: Settings, spark: SparkSession | None = None) -> Path:
+def build(settings: Settings, spark: SparkSession | None = None, behind: Sequence[Freshness] | None = None) -> Path:
     """Build the page and Data Docs in the reports' directory; return the page.
 
-    A session is needed only for a warehouse that is not local.
+    A session is needed only for a warehouse that is not local. How far tables are ``behind`` is asked if not given.
 
     Raises EnvironmentLacking: the directory cannot be written.
     """
@@ -160,10 +161,11 @@ def build(settings: Settings, spark: SparkSession | None = None) -> Path:
 
     directory = settings.reports()
     try:
-        state = _state(settings)
+        behind = freshness(settings, spark) if behind is None else behind
+        state = _state(settings, behind)
         suite.build_docs(directory / "gx", directory / DATA_DOCS, settings.report.keep_runs)
         page = directory / "index.html"
-        storage.replace_text(page, render(gather(settings, spark)))
+        storage.replace_text(page, render(gather(settings, spark, behind)))
         storage.replace_text(directory / SHOWN, state)
     except OSError as error:
         raise EnvironmentLacking(
@@ -173,20 +175,21 @@ def build(settings: Settings, spark: SparkSession | None = None) -> Path:
     return page
 
 
-def _state(settings: Settings) -> str:
+def _state(settings: Settings, behind: Sequence[Freshness]) -> str:
     """Return all that the page depends on: versions of tables, what is unread and blocked, how many runs are kept."""
     if not is_local(settings.warehouse):
         return ""
     versions = {contract.table: lakehouse.local_version(settings, contract.table) for contract in contracts()}
-    behind = [asdict(one) for one in freshness(settings)]
-    return json.dumps([versions, behind, settings.cluster, settings.report.keep_runs, uncommitted(settings)])
+    return json.dumps(
+        [versions, [asdict(one) for one in behind], settings.cluster, settings.report.keep_runs, uncommitted(settings)]
+    )
 
 
-def gather(settings: Settings, spark: SparkSession | None = None) -> Report:
+def gather(settings: Settings, spark: SparkSession | None = None, behind: Sequence[Freshness] | None = None) -> Report:
     """Collect what the page says, in a few queries whatever the number of runs and rules."""
     runs = _runs(settings, spark)
     gates = _gates(settings, spark)
-    behind = {entry.table: entry for entry in freshness(settings, spark)}
+    fresh = {entry.table: entry for entry in (freshness(settings, spark) if behind is None else behind)}
     tables = tuple(
         Table(
             name=stage.table,
@@ -194,7 +197,7 @@ def gather(settings: Settings, spark: SparkSession | None = None) -> Report:
             runs=tuple(runs[stage.table]),
             gate=tuple(gates[stage.table]),
             quarantine=_quarantine(settings, spark, stage),
-            freshness=behind[stage.table],
+            freshness=fresh[stage.table],
         )
         for stage in CATALOG
     )

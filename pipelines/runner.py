@@ -54,7 +54,8 @@ def idle(settings: Settings, stages: Sequence[Stage]) -> bool:
         if known and known.within_a_batch(settings.cluster):
             return False
         if stage.kind == "land":
-            if unread(settings, stage, known):
+            older = known and (known.target_version or 0) > (lakehouse.local_version(settings, stage.table) or 0)
+            if older or unread(settings, stage, known):
                 return False
             landing.append((stage, known))
         elif any(

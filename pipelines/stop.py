@@ -69,22 +69,22 @@ class Stop:
         self._asked.wait(seconds)
 
     def _watch(self) -> None:
-        with self._told:
+        with self._told:  # until the end: a second signal is written to it, too
             while number := self._told.recv(1):
                 if number[0] in SIGNALS:
                     break
             else:
                 return
-        self._asked.set()
-        threading.Thread(target=self._cancel, daemon=True).start()  # of its own: it may wait for the JVM, too
-        began = time.monotonic()
-        while not self._left.wait(_LOOK_SECONDS):
-            spent = time.monotonic() - began
-            if spent > LEAVE_SECONDS:
-                os._exit(self.last_words())
-            if spent > CUT_OFF_SECONDS:
-                session.cut_off()
-                kafka.cut_off()
+            self._asked.set()
+            threading.Thread(target=self._cancel, daemon=True).start()  # of its own: it may wait for the JVM, too
+            began = time.monotonic()
+            while not self._left.wait(_LOOK_SECONDS):
+                spent = time.monotonic() - began
+                if spent > LEAVE_SECONDS:
+                    os._exit(self.last_words())
+                if spent > CUT_OFF_SECONDS:
+                    session.cut_off()
+                    kafka.cut_off()
 
     def _cancel(self) -> None:
         while not self._left.wait(_LOOK_SECONDS):

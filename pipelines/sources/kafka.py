@@ -46,15 +46,19 @@ log = logging.getLogger("afterlog")
 
 @dataclass(frozen=True)
 class Survey:
-    """What a cluster holds of the topics that are wanted, and the ids of those, and of pending ones, that are there."""
+    """What a cluster holds of the topics that are wanted, and the ids of those, and of pending ones, by name."""
 
     logs: tuple[Log, ...]
-    present: frozenset[str]
+    present: Mapping[str, str]
     complaint: AfterlogError | None = None
 
 
 class NoTopics(UsageError):
     """No topic that is wanted is there, or shown to us: one may come yet."""
+
+
+class Refused(UsageError):
+    """Some of the topics that are wanted may not be read; the others are."""
 
 
 class Changed(Exception):
@@ -74,8 +78,11 @@ def properties(kafka: Kafka) -> dict[str, str]:
         "request.timeout.ms": millis,
     }
     options = {name: value.get_secret_value() for name, value in kafka.options.items()}
-    if kafka.security_protocol.startswith("SASL_") and "sasl.jaas.config" not in options:
-        found |= _sasl(kafka, options)
+    if kafka.security_protocol.startswith("SASL_"):
+        if kafka.sasl_mechanism is not None:
+            found["sasl.mechanism"] = kafka.sasl_mechanism
+        if "sasl.jaas.config" not in options:
+            found |= _sasl(kafka, options)
     if kafka.security_protocol.endswith("SSL"):
         found |= _tls(kafka)
     return found | options
@@ -94,7 +101,7 @@ def _sasl(kafka: Kafka, options: Mapping[str, str]) -> dict[str, str]:
         )
     module = _LOGIN_MODULES[kafka.sasl_mechanism]
     entry = f"{module} required username={_quoted(kafka.username)} password={_quoted(password)};"
-    return {"sasl.mechanism": kafka.sasl_mechanism, "sasl.jaas.config": entry}
+    return {"sasl.jaas.config": entry}
 
 
 def _password(kafka: Kafka) -> str | None:
@@ -220,11 +227,11 @@ class Cluster:
         )
         complaint = None
         if refused:
-            complaint = UsageError(
+            complaint = Refused(
                 f"Afterlog may not read {_named(refused)}: grant it the operation Read on "
                 f"{'that topic' if len(refused) == 1 else 'those topics'}, or narrow what is wanted in the settings."
             )
-        return Survey(tuple(logs), frozenset(topic.topic_id for topic in everything.values()), complaint)
+        return Survey(tuple(logs), {name: topic.topic_id for name, topic in everything.items()}, complaint)
 
     def check(self, spans: Iterable[Span]) -> None:
         """Make sure that the topics still are those of the spans; raises Changed."""
@@ -324,6 +331,7 @@ def records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequ
         .option("assign", json.dumps(assigned))
         .option("startingOffsets", json.dumps(starts))
         .option("endingOffsets", json.dumps(ends))
+        .option("kafka.allow.auto.create.topics", "false")
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
         .option("groupIdPrefix", GROUP_PREFIX)
@@ -359,7 +367,9 @@ def lines(records: DataFrame) -> DataFrame:
 
 def is_kafkas(error: Exception) -> bool:
     """Tell whether Kafka, or Spark's reading of it, is what failed."""
-    return "org.apache.kafka." in str(error) or "org.apache.spark.sql.kafka010" in str(error)
+    text = str(error)
+    of_the_machine = "OutOfMemoryError" in text or "No space left on device" in text
+    return not of_the_machine and ("org.apache.kafka." in text or "org.apache.spark.sql.kafka010" in text)
 
 
 def told(error: Exception, kafka: Kafka) -> AfterlogError:
@@ -537,7 +547,9 @@ def _started() -> tuple[Any, subprocess.Popen[bytes]]:
     assert spec is not None
     assert spec.submodule_search_locations is not None
     of_spark = Path(spec.submodule_search_locations[0]) / "jars"
-    needed = [*directory.glob("kafka-clients-*.jar"), *of_spark.glob("slf4j-api-*.jar")]
+    # Jackson reads the tokens of OAuth.
+    also = [f"{name}-[0-9]*.jar" for name in ("slf4j-api", "jackson-core", "jackson-databind", "jackson-annotations")]
+    needed = [*directory.glob("kafka-clients-*.jar"), *(jar for name in also for jar in of_spark.glob(name))]
     (py4j,) = of_spark.glob("py4j-*.jar")
     # In detail it tells all that passes, secrets too, and at length that a JVM is gone.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 ALL = 2**63 - 1  # an offset that no log reaches
 
@@ -97,11 +99,12 @@ class Outlook:
     gaps: tuple[Span, ...]
 
 
-def follow(reach: Reach, logs: Sequence[Log], present: Iterable[str]) -> Outlook:
-    """Return what is followed from now on, of what the cluster has: ``present`` are the ids of all topics there are.
+def follow(reach: Reach, logs: Sequence[Log], present: Mapping[str, str]) -> Outlook:
+    """Return what is followed from now on, of what the cluster has: ``present`` are the ids of topics that it shows.
 
     A topic that is met for the first time is read from where it begins now. Of one that is known, and of a successor of
-    its name, all is to be read: what retention removed of it is a gap.
+    its name, all is to be read: what retention removed of it is a gap. A topic that the cluster does not show may be
+    hidden from us for a while: what was to be read of it still is, until another one of its name is shown.
     """
     followed = reach.followed
     now = dict(followed)
@@ -132,13 +135,12 @@ def follow(reach: Reach, logs: Sequence[Log], present: Iterable[str]) -> Outlook
             )
         )
     there = {(log.topic_id, log.partition): log for log in logs if not log.truncated}
-    ids = set(present)
     left = []
     for span in reach.pending:
         found = there.get((span.topic_id, span.partition))
         if found and found.start < span.end:
             left.append(replace(span, start=max(span.start, found.start)))
-    gone = [span for span in reach.pending if span.topic_id not in ids]
+    gone = [span for span in reach.pending if present.get(span.topic, span.topic_id) != span.topic_id]
     gaps += [span for span in gone if followed[span.topic_id].reached(span.partition) < span.end]
     return Outlook(passed(now, gone), tuple(left), tuple(gaps))
 
@@ -146,7 +148,7 @@ def follow(reach: Reach, logs: Sequence[Log], present: Iterable[str]) -> Outlook
 def doubted(reach: Reach, written: bool) -> Reach:
     """Return what progress tells of a table that has changed since: rows of all offsets may be in it.
 
-    ``written`` says that rows were added: as a batch is inserted in one commit, those of the pending one.
+    ``written`` says that those of the pending batch are, which one commit inserts.
     """
     ends: dict[str, dict[int, int]] = {}
     for span in reach.pending if written else ():
@@ -156,6 +158,12 @@ def doubted(reach: Reach, written: bool) -> Reach:
         for id_, topic in reach.followed.items()
     }
     return replace(reach, followed=followed)
+
+
+def mark_of(cluster: str, batch: Iterable[Span]) -> str:
+    """Return what the commit says that inserts a batch of a cluster."""
+    told = json.dumps([cluster, *(astuple(span) for span in batch)])
+    return f"topics-{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
 
 def is_doubtful(followed: Mapping[str, Followed], spans: Iterable[Span]) -> bool:

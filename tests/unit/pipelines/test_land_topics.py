@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -48,7 +48,8 @@ class World:
     gaps: dict[tuple[str, int, int], int] = field(default_factory=dict)
     written: dict[Place, set[int]] = field(default_factory=dict)
     version: int = 1
-    added: list[int] = field(default_factory=list)
+    added: list[tuple[int, str]] = field(default_factory=list)
+    hidden: set[str] = field(default_factory=set)
     made: int = 0
     deadly: float = 0.0
     restless: float = 0.2
@@ -83,7 +84,9 @@ class World:
             self.create(name)
             return
         what = self.chance.random()
-        if what < 0.6:
+        if what < 0.05:
+            self.hidden ^= {name}
+        elif what < 0.6:
             self.produce(name)
         elif what < 0.8:
             self.remove(name)
@@ -99,12 +102,13 @@ class World:
 
     def survey(self, topics: Topics, reach: Reach) -> Survey:
         logs = []
-        for name, (topic_id, partitions) in self.topics.items():
+        shown = {name: topic for name, topic in self.topics.items() if name not in self.hidden}
+        for name, (topic_id, partitions) in shown.items():
             away = {at for id_, at in self.leaderless if id_ == topic_id}
             if away and topic_id not in reach.followed:
                 continue
             logs += [Log(name, topic_id, at, one.start, one.end) for at, one in enumerate(partitions) if at not in away]
-        return Survey(tuple(logs), frozenset(topic_id for topic_id, _ in self.topics.values()))
+        return Survey(tuple(logs), {name: topic_id for name, (topic_id, _) in shown.items()})
 
     # What a table does
 
@@ -127,7 +131,7 @@ class World:
         if rows:
             self.table += rows
             self.version += 1
-            self.added.append(self.version)
+            self.added.append((self.version, offsets.mark_of(landing.settings.cluster, batch)))
         self.perhaps_die()
         return read, 0, len(rows)
 
@@ -161,7 +165,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(kafka, "connected", connected)
     monkeypatch.setattr(progress, "save", saving)
     monkeypatch.setattr(lakehouse, "state", lambda *_: ("the table", made.version))
-    monkeypatch.setattr(lakehouse, "rows_added_after", lambda *given: any(one > given[-1] for one in made.added))
+    monkeypatch.setattr(
+        lakehouse,
+        "was_committed",
+        lambda *given: any(version > given[-2] and mark == given[-1] for version, mark in made.added),
+    )
     monkeypatch.setattr(quality, "record_gaps", lambda spark, settings, table, gaps: made.record(gaps))
     monkeypatch.setattr(quality, "note", lambda *_: None)
     monkeypatch.setattr(
@@ -194,8 +202,10 @@ def test_every_record_lands_once_and_every_gap_is_recorded_once(world: World, se
                 run(settings)
             world.deadly = 0.0
             if world.chance.random() < 0.1:
-                world.version += 1  # someone tidied up the table
+                world.version += 1  # files landed, or someone tidied up the table
+                world.added.append((world.version, ""))
         world.leaderless.clear()
+        world.hidden.clear()
         world.restless = 0.0
         for _ in range(2):
             assert run(settings) is None
@@ -220,3 +230,42 @@ def test_every_record_lands_once_and_every_gap_is_recorded_once(world: World, se
                 known = {offset for id_, number, offset in rows | set(gone) if (id_, number) == (topic_id, at)}
                 if known:  # from the first that was met to the end nothing is passed over
                     assert known >= set(range(min(known), one.end)), (seed, topic_id, at)
+
+
+def test_a_table_that_is_older_than_its_progress_is_filled_again(world: World, settings: Settings) -> None:
+    settings = following(settings)
+    world.restless = 0.0
+    world.create("dlq.a")
+    world.produce("dlq.a")
+    run(settings)
+    old = list(world.table), world.version
+    for _ in range(3):
+        world.produce("dlq.a")
+    run(settings)
+    whole = sorted(world.table)
+    world.table, world.version = old  # someone put a backup back
+    run(settings)
+    assert sorted(world.table) == whole
+
+
+def test_a_commit_of_files_says_nothing_of_a_batch_of_topics(world: World, settings: Settings) -> None:
+    settings = following(settings)
+    world.restless = 0.0
+    world.create("dlq.a")
+    topic_id, partitions = world.topics["dlq.a"]
+    del partitions[1:]
+    world.produce("dlq.a")
+    run(settings)
+    begin = partitions[0].end
+    for _ in range(3):
+        world.produce("dlq.a")
+    known = progress.load(settings.warehouse, STAGE.table)
+    assert known is not None
+    pending = (Span("dlq.a", topic_id, 0, begin, begin + 3),)  # a run ended before it wrote this
+    reach = replace(known.topics[settings.cluster], pending=pending)
+    progress.save(settings.warehouse, STAGE.table, replace(known, topics={settings.cluster: reach}))
+    world.version += 1
+    world.added.append((world.version, ""))
+    partitions[0].start = begin + 2
+    run(settings)
+    assert world.gaps == {(topic_id, 0, begin): begin + 2}
