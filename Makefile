@@ -1,7 +1,7 @@
 # Set-up and the daily commands. Needs make and Python 3.11; set-up also a network.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test lint bench clean
+.PHONY: help setup demo up test test-all lint bench clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := $(shell for python in python3.11 python3 python; do \
@@ -22,6 +22,9 @@ up: setup ## start Airflow with its web interface; Ctrl-C ends it
 
 test: setup ## run the tests, two files at a time; ARGS="-k headers" chooses some
 	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-all: setup ## run the tests that take long, too: as many crash points, orders of arrival and DAG runs again
+	@.venv/bin/python -m pytest -m "thorough or not thorough" --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: setup ## check style, format and types
 	@.venv/bin/ruff check .

@@ -405,7 +405,13 @@ def test_a_batch_that_was_written_and_then_removed_from_its_topic_is_no_gap(
     assert (texts(settings), gaps(settings)) == (numbers(0, 12), [])
 
 
-@pytest.mark.parametrize("point", ["after a gap is kept, before it is recorded", "after a gap is recorded"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "after a gap is kept, before it is recorded",
+        pytest.param("after a gap is recorded", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_gap_is_recorded_once_also_after_a_crash(
     spark: SparkSession, kafka: KafkaClient, broker: Broker, following: Callable[..., Settings], point: str
 ) -> None:

@@ -331,7 +331,7 @@ def test_what_is_wrong_is_one_sentence_and_an_exit_code(
 # --- a broker that goes away ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("end", [pytest.param("stop", marks=pytest.mark.thorough), "kill"])
 def test_a_broker_that_restarts_while_it_is_read_loses_nothing(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
@@ -375,6 +375,7 @@ def demo_broker(tmp_path: Path) -> Iterator[Broker]:
     broker.stop()
 
 
+@pytest.mark.thorough
 def test_what_the_demo_lets_happen_lands_also_the_second_time(
     spark: SparkSession, demo_broker: Broker, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def broken(airflow: Airflow, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         return {**run, "log": log.read()}
 
 
+@pytest.mark.thorough
 def test_broken_gates_fail_the_run_and_what_does_not_depend_on_them_is_refreshed(broken: dict[str, Any]) -> None:
     assert broken["state"] == "failed"
     assert {task: (found["state"], found["tries"]) for task, found in broken["tasks"].items()} == {
@@ -105,6 +106,7 @@ def test_broken_gates_fail_the_run_and_what_does_not_depend_on_them_is_refreshed
     assert {statuses[table] for table in independent} == {"passed"}
 
 
+@pytest.mark.thorough
 def test_a_layer_without_some_of_its_tables_is_no_event_of_an_asset(broken: dict[str, Any]) -> None:
     assert {name for name in broken["assets"] if name.startswith("silver.")} == set()
     told = broken["assets"]["reports.topology"]["tables"]
@@ -114,6 +116,7 @@ def test_a_layer_without_some_of_its_tables_is_no_event_of_an_asset(broken: dict
     }
 
 
+@pytest.mark.thorough
 def test_the_failure_names_every_table_whose_gate_broke(broken: dict[str, Any]) -> None:
     (said,) = re.findall(r"silver failed: (.*)", broken["log"])
     assert re.findall(r"The gate of (\S+) broke", said) == ["silver.topology_statuses", "silver.group_deletions"]

@@ -131,6 +131,7 @@ def test_whatever_headers_arrive_no_record_is_lost(spark: SparkSession, settings
     check_that_none_is_lost(spark, settings)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["dlq.orders.jsonl"])
 def test_small_and_large_work_give_the_same_rows(
     spark: SparkSession, settings: Settings, tmp_path: Path, name: str

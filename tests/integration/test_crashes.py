@@ -62,11 +62,11 @@ def undisturbed(
 @pytest.mark.parametrize(
     "point",
     [
-        "after bronze, before its progress",
+        pytest.param("after bronze, before its progress", marks=pytest.mark.thorough),
         "after data files, before their commit",
         "between quarantine and silver",
         "between silver and progress",
-        "during gold",
+        pytest.param("during gold", marks=pytest.mark.thorough),
         "between gold and progress",
     ],
 )
@@ -84,7 +84,13 @@ def test_killed_run_converges(
     }
 
 
-@pytest.mark.parametrize("point", ["requeue, before rows leave quarantine", "requeue, before violations are refreshed"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "requeue, before rows leave quarantine",
+        pytest.param("requeue, before violations are refreshed", marks=pytest.mark.thorough),
+    ],
+)
 def test_killed_requeue_converges(spark: SparkSession, landed: Settings, tmp_path: Path, point: str) -> None:
     required = landed.model_copy(
         update={"dlq": Dlq(require=(RequiredProfile(topic="dlq.*", profile="kip-1317"),)), "tolerance": 1.0}

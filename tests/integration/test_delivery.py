@@ -403,7 +403,10 @@ IN_ORDER = (PARTS[:3], PARTS[3:7], PARTS[7:])
 IN_REVERSE = (PARTS[7:], PARTS[5:7], PARTS[2:5], PARTS[1:2], PARTS[:1])
 
 
-@pytest.mark.parametrize("arrivals", [IN_ORDER, IN_REVERSE], ids=["in order", "in reverse"])
+@pytest.mark.parametrize(
+    "arrivals",
+    [pytest.param(IN_ORDER, id="in order", marks=pytest.mark.thorough), pytest.param(IN_REVERSE, id="in reverse")],
+)
 def test_the_order_of_arrival_does_not_matter(
     arrivals: Sequence[Sequence[Callable[[Settings], None]]],
     spark: SparkSession,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pipelines import lakehouse
 from pipelines.catalog import stages
 from pipelines.demo import land
@@ -60,6 +62,7 @@ def test_dead_letters_of_the_demo_show_every_profile_fill_the_quarantine_and_mee
     }
 
 
+@pytest.mark.thorough
 def test_request_logs_of_the_demo_fill_the_quarantine_and_show_what_pushes_suffer(
     spark: SparkSession, settings: Settings
 ) -> None:

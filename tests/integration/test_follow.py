@@ -108,6 +108,7 @@ def test_a_stop_while_it_starts(settings: Settings, start: Start, after: float) 
     assert "Traceback" not in following.log.read_text()
 
 
+@pytest.mark.thorough
 def test_a_broken_gate_does_not_end_it_and_shows_at_the_end(settings: Settings, start: Start) -> None:
     following = start()
     land(settings, {"bad.jsonl": [line(offset, headers=[]) for offset in range(20)]})
@@ -130,6 +131,7 @@ def test_a_broken_gate_does_not_end_it_and_shows_at_the_end(settings: Settings, 
     assert code == 0, again.log.read_text()
 
 
+@pytest.mark.thorough
 def test_another_writer_makes_it_skip_cycles(settings: Settings, start: Start) -> None:
     with lock.writer(settings, "the test"):
         following = start(AFTERLOG_LOCK__WAIT_SECONDS="0.5")
