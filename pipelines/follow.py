@@ -215,8 +215,7 @@ class Follower:
         """Start the session, which is kept until the end."""
         self.starting = True
         kafka.hang_up()  # the session's own JVM will ask from here on
-        # It would tell at length that a JVM is gone, or that PySpark's handler of SIGINT came amid a call.
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        session.quieten_py4j()
         long_lived = self.settings.model_copy(update={"spark": {**session.LONG_LIVED, **self.settings.spark}})
         try:
             self.spark = kept.enter_context(self.sessions(long_lived))

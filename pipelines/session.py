@@ -147,6 +147,21 @@ def _jvm_process() -> Any:
     return getattr(gateway, "proc", None)
 
 
+def quieten_py4j() -> None:
+    """Keep Py4J from telling at length that a JVM is gone, or that PySpark's handler of SIGINT came amid a call.
+
+    It does so through its own loggers and through the root one; the errors are raised all the same.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    root = logging.getLogger()
+    if _is_not_py4js not in root.filters:
+        root.addFilter(_is_not_py4js)
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
+
+
 def _java_options(scratch: Path) -> list[str]:
     log4j = (ROOT / "conf" / "log4j2.properties").as_uri()
     return [f"-Dlog4j2.configurationFile={log4j}", f"-Dderby.system.home={scratch.as_uri()}"]

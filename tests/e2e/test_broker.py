@@ -253,7 +253,7 @@ def test_users_of_the_secured_listener_may_do_what_acls_allow(secured_broker: Br
         with pytest.raises(KafkaFailure) as refused:
             reader.read("dlq.secured")
         assert refused.value.reason == "TopicAuthorizationException"
-        admin.allow("reader", "READ", "TOPIC", "dlq.", prefixed=True)
+        admin.allow("reader", "READ", "TOPIC", "dlq.secu", prefixed=True)
         assert [record.value for record in reader.read("dlq.secured", expected=1)] == [b"for readers"]
 
         wrong = {"sasl.jaas.config": options["sasl.jaas.config"].replace("a reader", "nobody")}
