@@ -374,7 +374,7 @@ def _airflow(settings: Settings) -> Iterator[Check]:
     if prepared not in (None, installed):
         finding = f"{airflow_home.HOME} was prepared by Airflow {prepared}, {installed} is installed."
         yield Check("Airflow", "mind", finding, "`make up` or `make demo` migrates it.")
-    home = f"home {airflow_home.HOME}" if prepared else "no home yet (`make demo` and `make up` make one)"
+    home = f"home {airflow_home.HOME}" if prepared else "no home yet (`make up` makes one)"
     text = os.environ.get("AFTERLOG_PORT") or "8080"
     port = int(text) if text.isascii() and text.isdigit() else 8080
     address = f"http://127.0.0.1:{port}"
