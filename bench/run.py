@@ -470,7 +470,8 @@ def catch_up(bench: Bench) -> None:
     count = bench.records(500_000)
     payload = F.base64(F.repeat(F.sha2(F.col("offset").cast("string"), 256), 8))
     records = dead_letters(bench.spark, count, 1).withColumn("value", payload)
-    with Broker(bench.scratch / "broker-to-catch-up") as broker:
+    with Broker(bench.scratch / "broker-to-catch-up") as broker, KafkaClient(broker.bootstrap_servers) as client:
+        client.create_topic("dlq.orders", 2)
         files = bench.settings("catch-up-files")
         land_lines(records, files.landing_of("dlq") / "all")
         headers = F.transform(
@@ -484,8 +485,7 @@ def catch_up(bench: Bench) -> None:
         for attempt in range(2):
             for name, given in (("files", files), ("topics", topics)):
                 settings = given.model_copy(update={"warehouse": str(bench.scratch / f"catch-up-{name}-{attempt}")})
-                for contract in runner.contracts():
-                    lakehouse.ensure(bench.spark, settings, contract)
+                lakehouse.ensure_all(bench.spark, settings, runner.contracts())
                 began = time.perf_counter()
                 with lock.writer(settings, "bench"):
                     (landed,) = runner.run(bench.spark, settings, stages("dlq", layer="bronze"))
