@@ -31,6 +31,7 @@ import psutil
 from pipelines import jars, java, storage
 from pipelines.errors import EnvironmentLacking
 from pipelines.settings import ROOT
+from pipelines.sources import kafka
 
 DIRECTORY = ROOT / ".cache" / "broker"
 HOST = "127.0.0.1"
@@ -165,14 +166,12 @@ class Broker:
 
     def options_of(self, user: str) -> dict[str, str]:
         """Return what a Java client of that user is set to; a secret is in it."""
-        login = "org.apache.kafka.common.security.scram.ScramLoginModule"
-        name, password = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (user, self._users[user]))
         return {
             "security.protocol": "SASL_SSL",
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": os.fspath(self.authority),
             "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.jaas.config": f'{login} required username="{name}" password="{password}";',
+            "sasl.jaas.config": kafka.login("SCRAM-SHA-512", user, self._users[user]),
         }
 
     def start(self, timeout_seconds: float = _START_SECONDS) -> bool:

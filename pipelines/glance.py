@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from pipelines.settings import Settings
 from pipelines.storage import is_local
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def rows(
@@ -33,12 +33,10 @@ def rows(
         raise lakehouse.absent(settings, table)
     from deltalake import DeltaTable
 
-    try:
-        predicate = " AND ".join(f'"{name}" = {_literal(value)}' for name, value in equal.items())
-    except UnicodeEncodeError:  # half a surrogate pair, from a byte on the command line that is not UTF-8
+    predicate = _predicate(equal)
+    if predicate is None:
         return []
-    found = DeltaTable(lakehouse.location(settings, table)).scan(columns, predicate)
-    return [row for batch in found for row in batch.to_struct_array().to_pylist()]
+    return _listed(DeltaTable(lakehouse.location(settings, table)).scan(columns, predicate))
 
 
 def rows_by_spark(
@@ -49,17 +47,9 @@ def rows_by_spark(
     columns: list[str] | None = None,
 ) -> list[dict[str, Any]]:
     """Return the same rows through a session, wherever the warehouse is."""
-    from pyspark.sql import functions as F
-
     if not lakehouse.exists(spark, settings, table):
         raise lakehouse.absent(settings, table)
-    found = lakehouse.read(spark, settings, table)
-    for name, value in equal.items():
-        found = found.where(F.col(name) == F.lit(value))
-    return [
-        {name: _aware(value) for name, value in row.asDict(recursive=True).items()}
-        for row in found.select(*(columns or ["*"])).collect()
-    ]
+    return _collected(_of_spark(spark, settings, table, equal).select(*(columns or ["*"])))
 
 
 def query(
@@ -70,28 +60,50 @@ def query(
     The text calls the table ``rows`` and keeps to what Spark and the reader without a JVM both understand. A session is
     needed only for a warehouse that is not local.
     """
-    try:
-        predicate = " AND ".join(f"{name} = {_literal(value)}" for name, value in equal.items())
-    except UnicodeEncodeError:
-        return []
-    limited = f"WITH rows AS (SELECT * FROM stored WHERE {predicate}) {text}"
     if is_local(settings.warehouse):
         from deltalake import DeltaTable, QueryBuilder
 
-        found = QueryBuilder().register("stored", DeltaTable(lakehouse.location(settings, table))).execute(limited)
-        return [row for batch in found for row in batch.to_struct_array().to_pylist()]
+        predicate = _predicate(equal)
+        if predicate is None:
+            return []
+        stored = QueryBuilder().register("stored", DeltaTable(lakehouse.location(settings, table)))
+        return _listed(stored.execute(f"WITH rows AS (SELECT * FROM stored WHERE {predicate}) {text}"))
     assert spark is not None
-    lakehouse.read(spark, settings, table).createOrReplaceTempView("stored")
+    _of_spark(spark, settings, table, equal).createOrReplaceTempView("rows")
     try:
-        answer = spark.sql(limited).collect()
+        return _collected(spark.sql(text))
     finally:
-        spark.catalog.dropTempView("stored")
-    return [{name: _aware(value) for name, value in row.asDict(recursive=True).items()} for row in answer]
+        spark.catalog.dropTempView("rows")
+
+
+def _predicate(equal: Mapping[str, str | int]) -> str | None:
+    """Return the condition as the reader's engine writes it; None where no row can meet it."""
+    try:
+        return " AND ".join(f'"{name}" = {_literal(value)}' for name, value in equal.items())
+    except UnicodeEncodeError:  # half a surrogate pair, from a byte on the command line that is not UTF-8
+        return None
 
 
 def _literal(value: str | int) -> str:
     """Write a value for the reader's engine, which binds no parameters: of text nothing but hexadecimal digits."""
-    return str(int(value)) if isinstance(value, int) else f"CAST(X'{value.encode().hex()}' AS STRING)"
+    return str(int(value)) if isinstance(value, int) else f"CAST(X'{value.encode().hex()}' AS VARCHAR)"
+
+
+def _listed(batches: Iterable[Any]) -> list[dict[str, Any]]:
+    return [row for batch in batches for row in batch.to_struct_array().to_pylist()]
+
+
+def _of_spark(spark: SparkSession, settings: Settings, table: str, equal: Mapping[str, str | int]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    found = lakehouse.read(spark, settings, table)
+    for name, value in equal.items():
+        found = found.where(F.col(name) == F.lit(value))
+    return found
+
+
+def _collected(found: DataFrame) -> list[dict[str, Any]]:
+    return [{name: _aware(value) for name, value in row.asDict(recursive=True).items()} for row in found.collect()]
 
 
 def _aware(value: Any) -> Any:

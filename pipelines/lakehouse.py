@@ -52,12 +52,13 @@ def quarantine_contract(contract: Contract) -> Contract:
     )
 
 
-def exists(spark: SparkSession, settings: Settings, table: str) -> bool:
-    """Tell whether a table has a Delta log."""
+def exists(spark: SparkSession | None, settings: Settings, table: str) -> bool:
+    """Tell whether a table has a Delta log; a session is needed only for a warehouse that is not local."""
     if is_local(settings.warehouse):
         return local_version(settings, table) is not None
     from delta.tables import DeltaTable
 
+    assert spark is not None
     return DeltaTable.isDeltaTable(spark, location(settings, table))
 
 
@@ -274,11 +275,13 @@ def insert(
         .merge(rows.withColumnsRenamed(named), condition)
         .whenNotMatchedInsert(values={f"`{name}`": F.col(new) for name, new in named.items()})
     )
-    spark.conf.set(USER_METADATA, mark)
+    if mark:
+        spark.conf.set(USER_METADATA, mark)
     try:
         merged = merge.execute()
     finally:
-        spark.conf.unset(USER_METADATA)
+        if mark:
+            spark.conf.unset(USER_METADATA)
     return int(merged.collect()[0]["num_inserted_rows"])
 
 

@@ -82,7 +82,7 @@ def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, sta
     """Read what is new in the landing directory, and then in the topics, into bronze."""
     target_id, version = lakehouse.state(spark, settings, stage.table)
     known = progress.load(settings.warehouse, stage.table)
-    if known and (known.target_id != target_id or (known.target_version or 0) > version):
+    if known and (known.target_id != target_id or known.is_ahead_of(version)):
         log.warning("%s is not the table that its progress speaks of, or an older one: reading all again.", stage.table)
         known = None
     known = replace(known or Progress(), target_id=target_id)

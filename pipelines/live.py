@@ -221,7 +221,7 @@ def consumed(row: Mapping[str, Any]) -> Record:
         topic=row["topic"],
         partition=row["partition"],
         offset=row["offset"],
-        timestamp=(row["timestamp"] - _EPOCH) // timedelta(milliseconds=1),
+        timestamp=-1 if row["timestamp"] is None else (row["timestamp"] - _EPOCH) // timedelta(milliseconds=1),
         timestamp_type=row["timestamp_type"],
         key=row["key"],
         value=row["value"],

@@ -56,6 +56,10 @@ class Progress:
         reach = self.topics.get(cluster, Reach())
         return bool(self.pending or reach.pending or reach.gaps)
 
+    def is_ahead_of(self, version: int | None) -> bool:
+        """Tell whether it speaks of a later version of the stage's own table than that which is there."""
+        return (self.target_version or 0) > (version or 0)
+
     def done(self, target_version: int) -> Progress:
         """Return the progress with the pending batch behind it."""
         read = {table: replace(self.inputs[table], version=batch.end) for table, batch in self.pending.items()}

@@ -317,12 +317,9 @@ def _quarantine(settings: Settings, spark: SparkSession | None, stage: Stage) ->
 
 def _answer(settings: Settings, spark: SparkSession | None, table: str, text: str) -> list[dict[str, Any]] | None:
     """Return what a query answers on the cluster's rows of a table, if it is there."""
-    if is_local(settings.warehouse):
-        there = lakehouse.local_version(settings, table) is not None
-    else:
-        assert spark is not None
-        there = lakehouse.exists(spark, settings, table)
-    return glance.query(settings, table, text, {"cluster": settings.cluster}, spark) if there else None
+    if not lakehouse.exists(spark, settings, table):
+        return None
+    return glance.query(settings, table, text, {"cluster": settings.cluster}, spark)
 
 
 def _environment() -> Environment:

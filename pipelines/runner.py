@@ -54,7 +54,7 @@ def idle(settings: Settings, stages: Sequence[Stage]) -> bool:
         if known and known.within_a_batch(settings.cluster):
             return False
         if stage.kind == "land":
-            older = known and (known.target_version or 0) > (lakehouse.local_version(settings, stage.table) or 0)
+            older = known is not None and known.is_ahead_of(lakehouse.local_version(settings, stage.table))
             if older or unread(settings, stage, known):
                 return False
             landing.append((stage, known))
@@ -179,7 +179,7 @@ def _known(spark: SparkSession, settings: Settings, stage: Stage) -> Progress:
         return fresh
     if (
         known.target_id != target_id
-        or (known.target_version or 0) > target_version
+        or known.is_ahead_of(target_version)
         or {table: reading.table_id for table, reading in known.inputs.items()}
         != {table: reading.table_id for table, reading in inputs.items()}
         or not all(_is_there(spark, settings, known, table, latest) for table, (_, latest) in states.items())

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines import jars, java
+from pipelines import jars, java, session
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.settings import Kafka, Settings, Topics, located
 from pipelines.sources import listeners
@@ -99,9 +99,12 @@ def _sasl(kafka: Kafka, options: Mapping[str, str]) -> dict[str, str]:
             f"sasl_mechanism {kafka.sasl_mechanism} needs username and password: set them under [kafka], the password "
             "in AFTERLOG_KAFKA__PASSWORD or in a file that password_file names."
         )
-    module = _LOGIN_MODULES[kafka.sasl_mechanism]
-    entry = f"{module} required username={_quoted(kafka.username)} password={_quoted(password)};"
-    return {"sasl.jaas.config": entry}
+    return {"sasl.jaas.config": login(kafka.sasl_mechanism, kafka.username, password)}
+
+
+def login(mechanism: str, username: str, password: str) -> str:
+    """Return the entry of a login configuration (JAAS) that names a user; the password is in it."""
+    return f"{_LOGIN_MODULES[mechanism]} required username={_quoted(username)} password={_quoted(password)};"
 
 
 def _password(kafka: Kafka) -> str | None:
@@ -551,8 +554,7 @@ def _started() -> tuple[Any, subprocess.Popen[bytes]]:
     also = [f"{name}-[0-9]*.jar" for name in ("slf4j-api", "jackson-core", "jackson-databind", "jackson-annotations")]
     needed = [*directory.glob("kafka-clients-*.jar"), *(jar for name in also for jar in of_spark.glob(name))]
     (py4j,) = of_spark.glob("py4j-*.jar")
-    # In detail it tells all that passes, secrets too, and at length that a JVM is gone.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    session.quieten_py4j()  # in detail it tells all that passes, secrets too
     try:
         port, token, process = launch_gateway(
             jarpath=os.fspath(py4j),

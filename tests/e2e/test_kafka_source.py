@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines import doctor, freshness, glance, lakehouse, progress, report, runner
+from pipelines import doctor, freshness, glance, lakehouse, live, progress, report, runner
 from pipelines.broker import Broker
 from pipelines.catalog import stages
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
-from pipelines.kafka_client import KafkaClient, Message, Record
+from pipelines.kafka_client import KafkaClient, Message
 from pipelines.settings import ROOT, Settings, load
 from pipelines.sources import kafka as source
 from pipelines.sources.offsets import Reach, Span
@@ -33,7 +32,6 @@ from tests.builders import kip_1191, land, line, run, warehouse_of
 BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
 GAPS = "quality.gaps"
 KILLED = ROOT / "tests" / "integration" / "killed.py"
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECRET = 'a "secret" \\ of a reader'
 
 
@@ -78,20 +76,6 @@ def numbers(begin: int, end: int) -> list[str]:
     return [str(number) for number in range(begin, end)]
 
 
-def of_bronze(row: dict[str, Any]) -> Record:
-    """Return a row of bronze as a plain consumer shows its record."""
-    return Record(
-        topic=row["topic"],
-        partition=row["partition"],
-        offset=row["offset"],
-        timestamp=-1 if row["timestamp"] is None else (row["timestamp"] - EPOCH) // timedelta(milliseconds=1),
-        timestamp_type=row["timestamp_type"],
-        key=row["key"],
-        value=row["value"],
-        headers=tuple((header["key"], header["value"]) for header in row["headers"]),
-    )
-
-
 def test_every_record_is_what_a_plain_consumer_reads(
     spark: SparkSession, kafka: KafkaClient, following: Callable[..., Settings]
 ) -> None:
@@ -115,10 +99,10 @@ def test_every_record_is_what_a_plain_consumer_reads(
     consumed = [*kafka.read("dlq.bytes-a", expected=26), *kafka.read("dlq.bytes-b", expected=5)]
     assert (done.read, done.accepted, done.duplicates, done.skipped) == (31, 31, 0, 0)
     assert done.message == "31 records of dlq.bytes-a, dlq.bytes-b"
-    assert sorted(map(of_bronze, rows), key=repr) == sorted(consumed, key=repr)
+    assert sorted(map(live.consumed, rows), key=repr) == sorted(consumed, key=repr)
     for row in rows:
         topic_id = kafka.topic_id(row["topic"])
-        place = (topic_id, row["partition"], row["offset"], of_bronze(row).timestamp)
+        place = (topic_id, row["partition"], row["offset"], live.consumed(row).timestamp)
         assert row["topic_id"] == topic_id
         assert row["_source"] == f"kafka:{row['topic']}/{topic_id}/{row['partition']}"
         assert row["_bronze_id"] == sha256("\n".join(map(str, ("default", *place))).encode()).hexdigest()
@@ -470,6 +454,13 @@ def test_lost_progress_costs_a_read_and_doubles_nothing(
     assert texts(settings) == numbers(0, 25)
 
 
+def of_one_topic(broker: Broker, place: Path, feed: str, topic: str) -> Settings:
+    """Return settings under which a feed has no files, and is read from a topic."""
+    where = {"warehouse": str(place / "topic"), "landing": str(place / "none")}
+    feeds = {feed: {"source": "kafka", "topic": topic}}
+    return load(kafka={"bootstrap_servers": broker.bootstrap_servers}, **where, **feeds)
+
+
 def test_acknowledgements_of_a_topic_are_the_rows_of_a_file(
     spark: SparkSession, kafka: KafkaClient, tmp_path: Path, broker: Broker
 ) -> None:
@@ -482,12 +473,7 @@ def test_acknowledgements_of_a_topic_are_the_rows_of_a_file(
     kafka.create_topic("acknowledgements", 2)
     kafka.produce("acknowledgements", [Message(one.encode()) for one in lines])
     kafka.produce("acknowledgements", [Message(None)])
-    from_topic = load(
-        warehouse=str(tmp_path / "topic"),
-        landing=str(tmp_path / "none"),
-        kafka={"bootstrap_servers": broker.bootstrap_servers},
-        acknowledgements={"source": "kafka", "topic": "acknowledgements"},
-    )
+    from_topic = of_one_topic(broker, tmp_path, "acknowledgements", "acknowledgements")
     done = run(spark, from_topic, "bronze.acknowledgements", feed=None)["bronze.acknowledgements"]
 
     def shown(settings: Settings) -> list[Any]:
@@ -509,12 +495,7 @@ def test_lines_of_the_request_log_from_a_topic_are_the_rows_of_a_file(
 
     kafka.create_topic("request-log")
     kafka.produce("request-log", [Message(one.encode()) for one in lines])
-    from_topic = load(
-        warehouse=str(tmp_path / "topic"),
-        landing=str(tmp_path / "none"),
-        kafka={"bootstrap_servers": broker.bootstrap_servers},
-        streams_requests={"source": "kafka", "topic": "request-log"},
-    )
+    from_topic = of_one_topic(broker, tmp_path, "streams_requests", "request-log")
     done = run(spark, from_topic, "bronze.streams_requests", feed=None)["bronze.streams_requests"]
 
     def shown(settings: Settings) -> list[Any]:
