@@ -1,6 +1,7 @@
 """``make bench``: what contracts cost, what a run costs, as ratios of things measured in the same process.
 
 Prints a table and writes ``bench/results/<benchmark>.json``. ``--only NAME`` runs one, ``--scale 0.1`` shrinks all.
+``soak`` takes hours and is run by its name only.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -33,6 +36,7 @@ from expectations.rules import at_least, between, is_true, matches, not_null, on
 from pipelines import glance, jars, java, lakehouse, lock, runner
 from pipelines.broker import Broker
 from pipelines.catalog import stages
+from pipelines.follow import health_file
 from pipelines.generate import generate
 from pipelines.kafka_client import KafkaClient, Message
 from pipelines.session import spark_session
@@ -383,31 +387,19 @@ def follow(bench: Bench) -> None:
     settings, topic, warm, count = bench.settings("follow"), "dlq.bench", 500, bench.records(6_000)
     with Broker(bench.scratch / "broker") as broker, KafkaClient(broker.bootstrap_servers) as client:
         client.create_topic(topic)
-        told = {"AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers, "AFTERLOG_DLQ__SOURCE": "kafka"}
-        places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
-        process = psutil.Popen(
-            [afterlog(), "run", "--follow", "--every", "1", "--feed", "dlq", *places],
-            env=os.environ | told,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
+        with following(settings, broker, every=1) as process:
             client.produce(topic, paced(warm, []))
             await_gold(settings, warm, process)
-            before = resident(process)
+            before = sum(resident(process).values())
             written: list[float] = []
             client.produce(topic, paced(count, written))
             await_gold(settings, warm + count, process)
-            after = resident(process)
+            after = sum(resident(process).values())
             began = time.perf_counter()
             process.terminate()
             if process.wait(60):
                 raise RuntimeError(f"afterlog run --follow ended with {process.returncode}")
             stopped = time.perf_counter() - began
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
     commits = [(at, total - warm) for at, total in counted(settings)]
     latencies = sorted(next(at for at, total in commits if total > place) - at for place, at in enumerate(written))
     parts: dict[str, Any] = {
@@ -424,11 +416,30 @@ def follow(bench: Bench) -> None:
 PER_SECOND = 100
 
 
-def paced(count: int, written: list[float]) -> Iterator[Message]:
+@contextmanager
+def following(settings: Settings, broker: Broker, every: float) -> Iterator[psutil.Popen]:
+    """Follow the dead-letter topics of a broker in a process of its own, which is killed if it still runs then."""
+    told = {"AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers, "AFTERLOG_DLQ__SOURCE": "kafka"}
+    places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
+    process = psutil.Popen(
+        [afterlog(), "run", "--follow", "--every", str(every), "--feed", "dlq", *places],
+        env=os.environ | told,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def paced(count: int, written: list[float], per_second: float = PER_SECOND) -> Iterator[Message]:
     """Yield dead letters, so many a second, and note when."""
     began = time.perf_counter()
     for number in range(count):
-        time.sleep(max(0.0, began + number / PER_SECOND - time.perf_counter()))
+        time.sleep(max(0.0, began + number / per_second - time.perf_counter()))
         written.append(time.time())
         yield Message(b"payload", headers=kip_1191(offset=number), partition=0)
 
@@ -457,10 +468,35 @@ def await_gold(settings: Settings, count: int, process: psutil.Popen) -> None:
         time.sleep(0.5)
 
 
-def resident(process: psutil.Popen) -> float:
-    """Return the MiB of memory of a process and its children."""
-    family = [process, *process.children(recursive=True)]
-    return sum(member.memory_info().rss for member in family) / 2**20
+def resident(process: psutil.Popen) -> dict[str, float]:
+    """Return the MiB of memory of a process and its children, by program."""
+    found = defaultdict[str, float](float)
+    for member in (process, *process.children(recursive=True)):
+        found[member.name()] += member.memory_info().rss / 2**20
+    return dict(found)
+
+
+def soak(bench: Bench) -> None:
+    """Two hours of following a trickle: memory and the seconds of a cycle, the last quarter against the second."""
+    settings, per_second, samples = bench.settings("soak"), 2, list[dict[str, Any]]()
+    with Broker(bench.scratch / "broker-to-soak") as broker, KafkaClient(broker.bootstrap_servers) as client:
+        client.create_topic("dlq.soak")
+        with following(settings, broker, every=5) as process:
+            ends = time.monotonic() + 7_200 * bench.scale
+            while time.monotonic() < ends:
+                client.produce("dlq.soak", paced(60 * per_second, [], per_second))
+                cycle = json.loads(health_file(settings).read_text(encoding="utf-8"))["last_cycle"]
+                took = datetime.fromisoformat(cycle["ended_at"]) - datetime.fromisoformat(cycle["began_at"])
+                samples.append({"at": cycle["ended_at"], "seconds": took.total_seconds(), **resident(process)})
+                print(samples[-1], file=sys.stderr, flush=True)
+            await_gold(settings, 60 * per_second * len(samples), process)
+    quarter = len(samples) // 4
+    then, now = samples[quarter : 2 * quarter], samples[-quarter:]
+    memory = [median(sum(one[name] for name in one.keys() - {"at", "seconds"}) for one in part) for part in (then, now)]
+    cycles = [median(one["seconds"] for one in part) for part in (then, now)]
+    hours = f"{len(samples) / 60:.1f} h of following"
+    bench.found(f"memory over {hours}, last / second quarter", memory[1] / memory[0], "x", 1.05, samples=samples)
+    bench.found(f"seconds of a cycle over {hours}, last / second quarter", cycles[1] / cycles[0], "x")
 
 
 def catch_up(bench: Bench) -> None:
@@ -598,8 +634,10 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         memory,
         query,
         demo,
+        soak,
     )
 }
+TAKES_HOURS = {soak.__name__}
 
 
 def show(findings: list[Finding]) -> None:
@@ -627,7 +665,7 @@ def main() -> None:
         with spark_session(settings) as spark:
             bench = Bench(spark, Path(scratch), arguments.scale)
             bench.warm_up()
-            for name in arguments.only or BENCHMARKS:
+            for name in arguments.only or (one for one in BENCHMARKS if one not in TAKES_HOURS):
                 print(f"{name} ...", file=sys.stderr, flush=True)
                 bench.findings = []
                 BENCHMARKS[name](bench)
