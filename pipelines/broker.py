@@ -1,4 +1,4 @@
-""".jars/broker -> an Apache Kafka broker on this machine: one node, for the demo, for tests and for trying things out.
+""".jars/broker -> an Apache Kafka broker on this machine, for the demo, for tests and for trying things out.
 
 It is reached from this machine only, dead-letters for share groups (KIP-1191) and keeps the topologies that Streams
 applications push (KIP-1331) in memory.
@@ -37,12 +37,9 @@ DIRECTORY = ROOT / ".cache" / "broker"
 HOST = "127.0.0.1"
 FEATURES = {"share.version": 2, "streams.version": 1, "transaction.version": 2}
 
-_NODE = 1
 _MAIN = "kafka.Kafka"
 _START_SECONDS, _STOP_SECONDS = 90.0, 20.0
 _SETTINGS = {
-    "process.roles": "broker,controller",
-    "node.id": _NODE,
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
@@ -99,7 +96,7 @@ class Broker:
     As a context it runs until the context ends, and beyond where it ran before. It is formatted once, and keeps its
     data and, where they are free, its ports. ``users`` (name to password) add a listener with SASL_SSL and
     SCRAM-SHA-512, on which nothing is allowed that no ACL allows; ``options`` are settings of the server that override
-    ours.
+    ours. It is node 1, and a cluster of its own, unless it ``joins`` a running one under another ``node`` id.
     """
 
     def __init__(
@@ -110,6 +107,8 @@ class Broker:
         users: Mapping[str, str] | None = None,
         options: Mapping[str, str] | None = None,
         heap: str = "512m",
+        node: int = 1,
+        joins: Broker | None = None,
     ) -> None:
         """Name a broker; nothing is started or written before `start`."""
         self.directory = directory.expanduser().absolute()
@@ -121,6 +120,8 @@ class Broker:
         self._users = dict(users or {})
         self._options = dict(options or {})
         self._heap = heap
+        self._node = node
+        self._controller = joins or self
         self._process: subprocess.Popen[bytes] | None = None
         self._started = False
 
@@ -232,9 +233,13 @@ class Broker:
     def _properties(self, ports: Mapping[str, int], data: str) -> str:
         """Return the text of the server's settings; paths are relative to its directory, so that any may be used."""
         listeners = ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
+        controller = self._controller
+        voter = ports["CONTROLLER"] if controller is self else controller._state()["ports"]["CONTROLLER"]
         settings = {
             **_SETTINGS,
-            "controller.quorum.voters": f"{_NODE}@{HOST}:{ports['CONTROLLER']}",
+            "process.roles": "broker,controller" if controller is self else "broker",
+            "node.id": self._node,
+            "controller.quorum.voters": f"{controller._node}@{HOST}:{voter}",
             "listeners": listeners,
             "advertised.listeners": ",".join(part for part in listeners.split(",") if "CONTROLLER" not in part),
             "log.dirs": data,
@@ -250,15 +255,19 @@ class Broker:
         unfinished = "data.arriving"
         shutil.rmtree(self.directory / unfinished, ignore_errors=True)
         self._write("format.properties", self._properties(ports, unfinished))
-        identity = (
-            base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-        )  # never begins with "-"
         features = [part for name, level in FEATURES.items() for part in ("--feature", f"{name}={level}")]
-        arguments = ["format", "--cluster-id", identity, "--config", "format.properties", *features]
+        arguments = ["format", "--cluster-id", self._cluster_id(), "--config", "format.properties", *features]
         log = self.log.with_name("format.log")
         if self._spawn([*command, "kafka.tools.StorageTool", *arguments], log).wait():
             raise EnvironmentLacking(f"Kafka cannot format {self.data}; {log} says why.")
         (self.directory / unfinished).rename(self.data)
+
+    def _cluster_id(self) -> str:
+        """Return the id of the cluster that it joins, or a new one, which never begins with "-"."""
+        if self._controller is self:
+            return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        kept = (self._controller.data / "meta.properties").read_text(encoding="utf-8")
+        return next(line for line in kept.splitlines() if line.startswith("cluster.id=")).partition("=")[2]
 
     def _spawn(self, command: list[str], log: Path) -> subprocess.Popen[bytes]:
         """Start a Java of the broker, apart from this terminal; what it says goes to a log."""
@@ -276,7 +285,9 @@ class Broker:
 
     def _ports(self) -> dict[str, int]:
         """Return the port of each listener: the one that is asked for, else the last one, else any that is free."""
-        names = ["PLAINTEXT", "CONTROLLER", *(["SASL_SSL"] if self._users else [])]
+        names = ["PLAINTEXT"]
+        names += ["CONTROLLER"] if self._controller is self else []
+        names += ["SASL_SSL"] if self._users else []
         last = self._state().get("ports", {})
         with contextlib.ExitStack() as claimed:  # until all are chosen, so that none is chosen twice
             ports = {}
@@ -381,15 +392,16 @@ class Broker:
 
 def _answers(port: int) -> bool:
     """Ask for the cluster's brokers (Metadata, version 1): it is up once it counts itself among them."""
-    client = b"afterlog"
+    client, host = b"afterlog", HOST.encode()
     request = struct.pack(f">hhih{len(client)}si", 3, 1, 1, len(client), client, 0)
     try:
         with socket.create_connection((HOST, port), timeout=2) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
-            answer = connection.recv(12, socket.MSG_WAITALL)
-    except OSError:
+            (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+            answer = connection.recv(length, socket.MSG_WAITALL)
+    except (OSError, struct.error):  # it ends the connection
         return False
-    return len(answer) == 12 and struct.unpack(">iii", answer)[2] > 0
+    return struct.pack(f">h{len(host)}si", len(host), host, port) in answer
 
 
 def _certificates() -> tuple[bytes, bytes]:

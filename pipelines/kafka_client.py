@@ -137,10 +137,12 @@ class KafkaClient:
 
     # Topics, groups, users
 
-    def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
-        """Create a topic with one replica; KafkaFailure TopicExistsException where it is there."""
+    def create_topic(
+        self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None, *, replicas: int = 1
+    ) -> None:
+        """Create a topic; KafkaFailure TopicExistsException where it is there."""
         with _clear():
-            topic = self.jvm.org.apache.kafka.clients.admin.NewTopic(name, partitions, 1)
+            topic = self.jvm.org.apache.kafka.clients.admin.NewTopic(name, partitions, replicas)
             self.admin.createTopics([topic.configs(dict(settings or {}))]).all().get()
 
     def delete_topics(self, *names: str) -> None:
@@ -168,6 +170,12 @@ class KafkaClient:
         with _clear():
             described = self.admin.describeTopics([name]).allTopicNames().get().get(name)
             return str(described.topicId().toString())
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Return the node that leads each partition of a topic; -1 where none does."""
+        with _clear():
+            described = self.admin.describeTopics([topic]).allTopicNames().get().get(topic)
+            return {one.partition(): one.leader().id() if one.leader() else -1 for one in described.partitions()}
 
     def configure(
         self, kind: Literal["TOPIC", "GROUP", "BROKER", "BROKER_LOGGER"], name: str, settings: Mapping[str, str]

@@ -365,6 +365,48 @@ def test_a_broker_that_restarts_while_it_is_read_loses_nothing(
     assert rows(settings, "quality.gaps") == []
 
 
+@pytest.mark.parametrize("end", [pytest.param("stop", marks=pytest.mark.thorough), "kill"])
+def test_a_leader_that_moves_while_it_is_read_loses_nothing(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    moved: list[tuple[set[int], set[int]]] = []
+    records = source.records
+    first = Broker(tmp_path / "first", options={"broker.session.timeout.ms": "3000"})
+    second = Broker(tmp_path / "second", node=2, joins=first)
+    with first, second, KafkaClient(first.bootstrap_servers) as client:
+        client.create_topic("dlq.moved", 4, replicas=2)
+        client.produce("dlq.moved", [Message(b"%d" % at, headers=kip_1191(offset=at)) for at in range(200)])
+        settings = warehouse_of(
+            empty_warehouse,
+            tmp_path,
+            kafka={"bootstrap_servers": f"{second.bootstrap_servers},{first.bootstrap_servers}"},
+            dlq={"source": "kafka", "most_records": 80},
+        )
+
+        def led_by_another(spark: SparkSession, settings: Settings, topics: Any, spans: Any) -> DataFrame:
+            """End a leader before the second batch is read, and add records where there is a new one."""
+            if spans[0].start and not moved:
+                before = set(client.leaders("dlq.moved").values())
+                getattr(second, end)()
+                until = time.monotonic() + 60
+                while (after := set(client.leaders("dlq.moved").values())) != {1} and time.monotonic() < until:
+                    time.sleep(0.2)
+                moved.append((before, after))
+                client.produce("dlq.moved", [Message(b"late", headers=kip_1191(offset=200))] * 20)
+            return records(spark, settings, topics, spans)
+
+        monkeypatch.setattr(source, "records", led_by_another)
+        done = run(spark, settings, BRONZE)[BRONZE]
+        assert moved == [({1, 2}, {1})]
+        second.start()
+        client.produce("dlq.moved", [Message(b"last", headers=kip_1191(offset=201))] * 20)
+        last = run(spark, settings, BRONZE)[BRONZE]
+        read = client.read("dlq.moved", expected=240)
+    assert (done.duplicates, last.duplicates, done.accepted + last.accepted) == (0, 0, 240)
+    assert of_bronze(settings) == sorted(read, key=place)
+    assert rows(settings, "quality.gaps") == []
+
+
 # --- the demo ------------------------------------------------------------------------------------------------------
 
 
