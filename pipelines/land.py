@@ -180,7 +180,7 @@ class _Landing:
         self.record_gaps()  # those that an earlier run found, but did not live to record
         with kafka.connected(self.settings) as cluster:
             survey, outlook = _look(cluster, topics, self.reach)
-            self.found(outlook)
+            self.found(survey, outlook)
             ends = survey.logs
             while batch := self.reach.pending or self.next_batch(topics, ends):
                 self.remember(replace(self.reach, pending=batch))
@@ -204,7 +204,7 @@ class _Landing:
                 if not isinstance(error, kafka.Changed) and not kafka.is_kafkas(error):
                     raise
                 survey, outlook = _look(cluster, topics, self.reach)
-                self.found(outlook)
+                self.found(survey, outlook)
                 places = {(log.topic_id, log.partition) for log in ends}
                 ends = tuple(log for log in survey.logs if (log.topic_id, log.partition) in places)
                 if self.reach.pending and not left:
@@ -225,13 +225,13 @@ class _Landing:
         """How far the topics are read."""
         return _reach(self.settings, self.known)
 
-    def found(self, outlook: Outlook) -> None:
+    def found(self, survey: Survey, outlook: Outlook) -> None:
         """Keep what a look at the topics told, and record the gaps."""
         at = quality.now().isoformat()
         gaps = tuple(Gap(span, self.run_id, at) for span in outlook.gaps)
         for span in outlook.gaps:
             log.warning("%s were gone before they were read: see quality.gaps.", span.in_words)
-        self.remember(Reach(outlook.followed, outlook.pending, (*self.reach.gaps, *gaps)))
+        self.remember(Reach(outlook.followed, outlook.pending, (*self.reach.gaps, *gaps), survey.cluster_id))
         self.record_gaps()
 
     def record_gaps(self) -> None:

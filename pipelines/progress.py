@@ -111,4 +111,5 @@ def _reach(values: dict[str, Any]) -> Reach:
         for topic_id, topic in values["followed"].items()
     }
     gaps = (Gap(Span(**gap["span"]), gap["run_id"], gap["found_at"]) for gap in values["gaps"])
-    return Reach(followed, tuple(Span(**span) for span in values["pending"]), tuple(gaps))
+    pending = tuple(Span(**span) for span in values["pending"])
+    return Reach(followed, pending, tuple(gaps), values.get("cluster_id", ""))

@@ -51,6 +51,7 @@ class Survey:
     logs: tuple[Log, ...]
     present: Mapping[str, str]
     complaint: AfterlogError | None = None
+    cluster_id: str = ""
 
 
 class NoTopics(UsageError):
@@ -192,8 +193,14 @@ class Cluster:
     def survey(self, topics: Topics, reach: Reach) -> Survey:
         """Return the logs of the topics that are wanted and may be read.
 
-        Raises AfterlogError: the cluster does not answer, or shows no such topic.
+        Raises AfterlogError: the cluster does not answer, shows no such topic, or is another one than was read before.
         """
+        cluster_id = self._id()
+        if reach.cluster_id and cluster_id not in ("", reach.cluster_id):
+            raise UsageError(
+                f"The cluster at {self.kafka.bootstrap_servers} is {cluster_id}, another one than {reach.cluster_id}, "
+                "whose topics were read so far: mend bootstrap_servers, or name it by a `cluster` of its own."
+            )
         names = self._names()
         matching = {name for name in names if re.fullmatch(topics.pattern, name)}
         pending = {span.topic for span in reach.pending}
@@ -234,7 +241,8 @@ class Cluster:
                 f"Afterlog may not read {_named(refused)}: grant it the operation Read on "
                 f"{'that topic' if len(refused) == 1 else 'those topics'}, or narrow what is wanted in the settings."
             )
-        return Survey(tuple(logs), {name: topic.topic_id for name, topic in everything.items()}, complaint)
+        present = {name: topic.topic_id for name, topic in everything.items()}
+        return Survey(tuple(logs), present, complaint, cluster_id or reach.cluster_id)
 
     def check(self, spans: Iterable[Span]) -> None:
         """Make sure that the topics still are those of the spans; raises Changed."""
@@ -242,6 +250,11 @@ class Cluster:
         described = self._described(ids)
         if any(name not in described or described[name].topic_id != topic_id for name, topic_id in ids.items()):
             raise Changed
+
+    def _id(self) -> str:
+        """Return what Kafka calls the cluster; empty where its brokers do not say."""
+        with _told(self.kafka):
+            return str(self.admin.describeCluster().clusterId().get() or "")
 
     def _names(self) -> set[str]:
         """Return the names of all topics but Kafka's own; the cluster leaves out what we may not see."""

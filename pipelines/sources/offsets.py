@@ -83,11 +83,13 @@ class Reach:
     """How far the topics of a cluster are read, by topic id.
 
     ``pending`` is the batch that is fixed before anything of it is written; ``gaps`` are found, but not yet recorded.
+    ``cluster_id`` is what Kafka calls the cluster, empty where that is not known.
     """
 
     followed: dict[str, Followed] = field(default_factory=dict)
     pending: tuple[Span, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    cluster_id: str = ""
 
 
 @dataclass(frozen=True)

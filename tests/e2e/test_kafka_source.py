@@ -528,6 +528,32 @@ def test_a_cluster_that_is_away_holds_up_no_files(spark: SparkSession, tmp_path:
     assert check.state == "lacking"
 
 
+def test_another_cluster_under_the_same_name_is_refused(
+    spark: SparkSession, kafka: KafkaClient, following: Callable[..., Settings], secured_broker: Broker
+) -> None:
+    settings = following(r"dlq\.whose")
+    kafka.create_topic("dlq.whose")
+    kafka.produce("dlq.whose", values(3))
+    run(spark, settings, BRONZE)
+
+    moved = settings.kafka.model_copy(update={"bootstrap_servers": secured_broker.bootstrap_servers})
+    with KafkaClient(secured_broker.bootstrap_servers) as another:
+        another.create_topic("dlq.whose")
+        another.produce("dlq.whose", values(2, begin=10))
+    other = settings.model_copy(update={"kafka": moved})
+    with pytest.raises(UsageError, match=r"another one than .*: mend bootstrap_servers"):
+        run(spark, other, BRONZE)
+    assert texts(settings) == numbers(0, 3)
+    assert gaps(settings) == []
+
+    named = other.model_copy(update={"cluster": "another"})
+    run(spark, named, BRONZE)
+    assert texts(named) == numbers(10, 12)
+    kafka.produce("dlq.whose", values(1, begin=3))
+    run(spark, settings, BRONZE)
+    assert texts(settings) == numbers(0, 4)
+
+
 def test_no_topic_matches(following: Callable[..., Settings]) -> None:
     with pytest.raises(UsageError, match=re.escape(r"shows no topics that match nothing\.at\.all: ")):
         asked(following(r"nothing\.at\.all"))

@@ -28,6 +28,7 @@ def test_progress_is_read_as_it_was_written(settings: Settings) -> None:
                 followed={SPAN.topic_id: Followed("dlq.orders", {0: 1, 3: 2**62}, {3: 2**63 - 1}, {3: 9})},
                 pending=(SPAN,),
                 gaps=(Gap(SPAN, "a run", "2026-11-21T02:00:00+00:00"),),
+                cluster_id="AEkPlvTSRzGNyA9TcOw1Gg",
             )
         },
     )
