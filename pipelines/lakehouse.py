@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import secrets
@@ -28,7 +29,9 @@ PROPERTIES = {
     "delta.enableDeletionVectors": "false",
 }
 CREATED_AT_ONCE = 4
+COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf says which files are small
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+log = logging.getLogger("afterlog")
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
 
 
@@ -275,6 +278,7 @@ def insert(
         .merge(rows.withColumnsRenamed(named), condition)
         .whenNotMatchedInsert(values={f"`{name}`": F.col(new) for name, new in named.items()})
     )
+    before = state(spark, settings, table)[1]
     if mark:
         spark.conf.set(USER_METADATA, mark)
     try:
@@ -282,6 +286,7 @@ def insert(
     finally:
         if mark:
             spark.conf.unset(USER_METADATA)
+    _compact_at_times(spark, settings, table, before, state(spark, settings, table)[1])
     return int(merged.collect()[0]["num_inserted_rows"])
 
 
@@ -326,7 +331,9 @@ def append_objects(
 ) -> None:
     """Append a few rows given as JSON-ready objects, timestamps as ISO-8601 text."""
     rows = rows_of_objects(spark, contract, objects)
+    before = state(spark, settings, contract.table)[1]
     rows.write.format("delta").mode("append").save(location(settings, contract.table))
+    _compact_at_times(spark, settings, contract.table, before, state(spark, settings, contract.table)[1])
 
 
 def rows_of_objects(spark: SparkSession, contract: Contract, objects: Sequence[dict[str, Any]]) -> DataFrame:
@@ -385,6 +392,7 @@ def _written(spark: SparkSession, settings: Settings, table: str, writer: DataFr
     before = state(spark, settings, table)[1]
     writer.option("userMetadata", mark).save(location(settings, table))
     after = state(spark, settings, table)[1]
+    _compact_at_times(spark, settings, table, before, after)
     if is_local(settings.warehouse):
         log = Path(location(settings, table)) / "_delta_log"
         commits = (log / f"{version:020}.json" for version in range(before + 1, after + 1))
@@ -402,3 +410,19 @@ def _written(spark: SparkSession, settings: Settings, table: str, writer: DataFr
         return 0
     # What Delta carries over from files that it rewrites is output too.
     return int(own[0].get("numOutputRows", 0)) - int(own[0].get("numCopiedRows", 0))
+
+
+def _compact_at_times(spark: SparkSession, settings: Settings, table: str, before: int, after: int) -> None:
+    """Merge a table's small files, once in so many commits: each commit adds some, and every reader pays for each.
+
+    The change feed shows nothing of it, and no file is deleted: who still reads older versions goes on.
+    """
+    if after // COMPACTED_EVERY == before // COMPACTED_EVERY:
+        return
+    from delta.exceptions import DeltaConcurrentModificationException
+    from delta.tables import DeltaTable
+
+    try:
+        DeltaTable.forPath(spark, location(settings, table)).optimize().executeCompaction()
+    except DeltaConcurrentModificationException:
+        log.info("%s is compacted another time: somebody else writes to it.", table)

@@ -67,7 +67,7 @@ def undisturbed(
         "between quarantine and silver",
         "between silver and progress",
         pytest.param("during gold", marks=pytest.mark.thorough),
-        "between gold and progress",
+        pytest.param("between gold and progress", marks=pytest.mark.thorough),
     ],
 )
 def test_killed_run_converges(

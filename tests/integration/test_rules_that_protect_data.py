@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipelines import lakehouse, lock, progress, runner
@@ -53,6 +54,32 @@ def test_read_is_accepted_quarantined_and_duplicates(spark: SparkSession, settin
     assert all(
         row["read"] == row["accepted"] + row["quarantined"] + row["duplicates"] + row["skipped"] for row in reported
     )
+
+
+def test_small_files_are_merged_at_times_and_nobody_reads_anything_twice(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakehouse, "COMPACTED_EVERY", 3)
+    for number in range(4):
+        land(settings, {f"{number}.jsonl": [line(number), line(10 + number, headers=FOREIGN)]})
+        run(spark, settings, BRONZE)  # its versions 1, 2, 3, 5: silver reads over the merge
+    done = run(spark, settings)
+    assert (done[SILVER].read, done[SILVER].accepted, done[SILVER].quarantined) == (8, 4, 4)
+    for number in range(4, 7):
+        land(settings, {f"{number}.jsonl": [line(number)]})
+        done = run(spark, settings)
+        assert [(done[table].read, done[table].duplicates) for table in (BRONZE, SILVER)] == [(1, 0)] * 2
+
+    for table in (BRONZE, SILVER, GOLD, "quality.stage_runs"):
+        place = lakehouse.location(settings, table)
+        commits = spark.sql(f"DESCRIBE HISTORY delta.`{place}`").select("operation").collect()
+        assert "OPTIMIZE" in {commit["operation"] for commit in commits} or table == GOLD  # one file is not merged
+        assert len(DeltaTable(place).file_uris()) <= 4, table
+    assert offsets(spark, settings, SILVER) == list(range(7))
+    assert offsets(spark, settings, QUARANTINE) == list(range(10, 14))
+    before = versions(settings)
+    assert {one.status for one in run(spark, settings).values()} == {"idle"}
+    assert versions(settings) == before
 
 
 def test_same_line_twice_in_one_file_is_one_row_of_bronze(spark: SparkSession, settings: Settings) -> None:
