@@ -133,7 +133,7 @@ class Follower:
             except KeyboardInterrupt:  # a session that is just starting takes SIGINT for itself
                 pass
             except Exception:
-                if not self.stop.asked():
+                if not self.stop.is_why():
                     self._write("ended")
                     raise
             finally:
@@ -157,7 +157,7 @@ class Follower:
             result, message = "skipped", str(busy)
             self.say(f"This cycle is skipped. {busy}")
         except Exception as error:
-            if self.stop.asked():
+            if self.stop.is_why():
                 return
             self._tell_failure(error)
             result, message = "failed", self.failure

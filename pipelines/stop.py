@@ -64,6 +64,10 @@ class Stop:
         """Tell whether the process was asked to end."""
         return self._asked.is_set()
 
+    def is_why(self) -> bool:
+        """Tell whether an error may come of being asked to end: a handler may raise it before `asked` knows."""
+        return self._asked.wait(_LOOK_SECONDS)
+
     def wait(self, seconds: float) -> None:
         """Wait so long, or until the process is asked to end."""
         self._asked.wait(seconds)

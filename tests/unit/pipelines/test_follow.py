@@ -45,10 +45,15 @@ class FakeStop:
     at: float = 0.0
     waits: list[float] = field(default_factory=list)
     is_asked: bool = False
+    is_about_to_be_asked: bool = False
     last_words: Callable[[], int] = lambda: 0
     listened: int = 0
 
     def asked(self) -> bool:
+        return self.is_asked
+
+    def is_why(self) -> bool:
+        self.is_asked |= self.is_about_to_be_asked
         return self.is_asked
 
     def wait(self, seconds: float) -> None:
@@ -354,6 +359,20 @@ def test_what_breaks_because_it_was_stopped_is_no_failure(world: Callable[..., W
         raise ConnectionError("the JVM is gone")
 
     found.within = stop
+    assert found.follower.follow() == 0
+    assert (found.said, found.stop.waits) == ([], [])
+
+
+def test_what_a_signal_breaks_before_it_is_heard_of_is_no_failure(world: Callable[..., World]) -> None:
+    found = world([], None)
+
+    @contextlib.contextmanager
+    def interrupted(_: Settings) -> Iterator[Any]:
+        found.stop.is_about_to_be_asked = True
+        raise ConnectionError("PySpark's handler of SIGINT came amid a call")
+        yield
+
+    found.follower.sessions = interrupted
     assert found.follower.follow() == 0
     assert (found.said, found.stop.waits) == ([], [])
 

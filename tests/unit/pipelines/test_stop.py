@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from pipelines import stop as stops
 from pipelines.settings import ROOT
 
 # What the main thread does until it is to end. Python's own sleep goes on after a signal whose handler returns.
@@ -66,6 +67,19 @@ def test_a_signal_ends_it(number: signal.Signals, wait: str, code: int, said: li
     assert lines.splitlines() == said
     assert process.returncode == code
     assert time.monotonic() - began < 10
+
+
+def test_what_a_handler_raises_at_once_is_known_to_come_of_the_signal() -> None:
+    def amid_a_call(_number: int, _frame: object) -> None:
+        raise RuntimeError
+
+    with stops.Stop() as stop:
+        signal.signal(signal.SIGINT, amid_a_call)  # as PySpark does
+        with pytest.raises(RuntimeError):
+            signal.raise_signal(signal.SIGINT)
+        assert stop.is_why()
+    with stops.Stop() as stop:
+        assert not stop.is_why()
 
 
 def test_afterwards_signals_mean_what_they_meant_before() -> None:
