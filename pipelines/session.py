@@ -81,9 +81,6 @@ def start(settings: Settings, brisk: bool = False) -> SparkSession:
     from pyspark.sql import SparkSession
 
     scratch = Path(_scratch().name)
-    # The C library would keep many heaps for the JVM's threads, which hardly shrink: a million records took 5.6 GiB,
-    # with two heaps half of that.
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     os.environ.setdefault("PYSPARK_PYTHON", os.fspath(ROOT / ".venv" / "bin" / "python"))
     properties = {
         "spark.master": "local[*]",
