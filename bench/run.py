@@ -470,7 +470,7 @@ def await_gold(settings: Settings, count: int, process: psutil.Popen) -> None:
 
 def resident(process: psutil.Popen) -> dict[str, float]:
     """Return the MiB of memory of a process and its children, by program."""
-    found = defaultdict[str, float](float)
+    found: dict[str, float] = defaultdict(float)
     for member in (process, *process.children(recursive=True)):
         found[member.name()] += member.memory_info().rss / 2**20
     return dict(found)
@@ -478,7 +478,8 @@ def resident(process: psutil.Popen) -> dict[str, float]:
 
 def soak(bench: Bench) -> None:
     """Two hours of following a trickle: memory and the seconds of a cycle, the last quarter against the second."""
-    settings, per_second, samples = bench.settings("soak"), 2, list[dict[str, Any]]()
+    settings, per_second = bench.settings("soak"), 2
+    samples: list[dict[str, Any]] = []
     with Broker(bench.scratch / "broker-to-soak") as broker, KafkaClient(broker.bootstrap_servers) as client:
         client.create_topic("dlq.soak")
         with following(settings, broker, every=5) as process:
@@ -487,13 +488,14 @@ def soak(bench: Bench) -> None:
                 client.produce("dlq.soak", paced(60 * per_second, [], per_second))
                 cycle = json.loads(health_file(settings).read_text(encoding="utf-8"))["last_cycle"]
                 took = datetime.fromisoformat(cycle["ended_at"]) - datetime.fromisoformat(cycle["began_at"])
-                samples.append({"at": cycle["ended_at"], "seconds": took.total_seconds(), **resident(process)})
-                print(samples[-1], file=sys.stderr, flush=True)
+                facts = {"at": cycle["ended_at"], "seconds": took.total_seconds(), "resident_mib": resident(process)}
+                samples.append(facts)
+                print(facts, file=sys.stderr, flush=True)
             await_gold(settings, 60 * per_second * len(samples), process)
     quarter = len(samples) // 4
     then, now = samples[quarter : 2 * quarter], samples[-quarter:]
     # Least, since a heap fills and empties: what cannot be let go of stays.
-    least = [min(sum(one[name] for name in one.keys() - {"at", "seconds"}) for one in part) for part in (then, now)]
+    least = [min(sum(one["resident_mib"].values()) for one in part) for part in (then, now)]
     cycles = [median(one["seconds"] for one in part) for part in (then, now)]
     hours = f"{len(samples) / 60:.1f} h of following"
     bench.found(f"memory over {hours}, last / second quarter", least[1] / least[0], "x", 1.05, samples=samples)

@@ -168,14 +168,16 @@ class KafkaClient:
     def topic_id(self, name: str) -> str:
         """Return the id of a topic, as Kafka writes it."""
         with _clear():
-            described = self.admin.describeTopics([name]).allTopicNames().get().get(name)
-            return str(described.topicId().toString())
+            return str(self._described(name).topicId().toString())
 
     def leaders(self, topic: str) -> dict[int, int]:
         """Return the node that leads each partition of a topic; -1 where none does."""
         with _clear():
-            described = self.admin.describeTopics([topic]).allTopicNames().get().get(topic)
-            return {one.partition(): one.leader().id() if one.leader() else -1 for one in described.partitions()}
+            partitions = self._described(topic).partitions()
+            return {one.partition(): one.leader().id() if one.leader() else -1 for one in partitions}
+
+    def _described(self, topic: str) -> Any:
+        return self.admin.describeTopics([topic]).allTopicNames().get().get(topic)
 
     def configure(
         self, kind: Literal["TOPIC", "GROUP", "BROKER", "BROKER_LOGGER"], name: str, settings: Mapping[str, str]

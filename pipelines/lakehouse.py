@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import logging
 import os
 import re
 import secrets
@@ -31,7 +31,6 @@ PROPERTIES = {
 CREATED_AT_ONCE = 4
 COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf says which files are small
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-log = logging.getLogger("afterlog")
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
 
 
@@ -286,7 +285,7 @@ def insert(
     finally:
         if mark:
             spark.conf.unset(USER_METADATA)
-    _compact_at_times(spark, settings, table, before, state(spark, settings, table)[1])
+    _compact_at_times(spark, settings, table, before)
     return int(merged.collect()[0]["num_inserted_rows"])
 
 
@@ -333,7 +332,7 @@ def append_objects(
     rows = rows_of_objects(spark, contract, objects)
     before = state(spark, settings, contract.table)[1]
     rows.write.format("delta").mode("append").save(location(settings, contract.table))
-    _compact_at_times(spark, settings, contract.table, before, state(spark, settings, contract.table)[1])
+    _compact_at_times(spark, settings, contract.table, before)
 
 
 def rows_of_objects(spark: SparkSession, contract: Contract, objects: Sequence[dict[str, Any]]) -> DataFrame:
@@ -391,8 +390,7 @@ def _written(spark: SparkSession, settings: Settings, table: str, writer: DataFr
     mark = f"afterlog-{secrets.token_hex(8)} {more}".rstrip()
     before = state(spark, settings, table)[1]
     writer.option("userMetadata", mark).save(location(settings, table))
-    after = state(spark, settings, table)[1]
-    _compact_at_times(spark, settings, table, before, after)
+    after = _compact_at_times(spark, settings, table, before)
     if is_local(settings.warehouse):
         log = Path(location(settings, table)) / "_delta_log"
         commits = (log / f"{version:020}.json" for version in range(before + 1, after + 1))
@@ -412,17 +410,17 @@ def _written(spark: SparkSession, settings: Settings, table: str, writer: DataFr
     return int(own[0].get("numOutputRows", 0)) - int(own[0].get("numCopiedRows", 0))
 
 
-def _compact_at_times(spark: SparkSession, settings: Settings, table: str, before: int, after: int) -> None:
+def _compact_at_times(spark: SparkSession, settings: Settings, table: str, before: int) -> int:
     """Merge a table's small files, once in so many commits: each commit adds some, and every reader pays for each.
 
-    The change feed shows nothing of it, and no file is deleted: who still reads older versions goes on.
+    The change feed shows nothing of it, and no file is deleted: who still reads older versions goes on. ``before`` is
+    the version before what was just written; return the one after it.
     """
-    if after // COMPACTED_EVERY == before // COMPACTED_EVERY:
-        return
-    from delta.exceptions import DeltaConcurrentModificationException
-    from delta.tables import DeltaTable
+    after = state(spark, settings, table)[1]
+    if after // COMPACTED_EVERY != before // COMPACTED_EVERY:
+        from delta.exceptions import DeltaConcurrentModificationException
+        from delta.tables import DeltaTable
 
-    try:
-        DeltaTable.forPath(spark, location(settings, table)).optimize().executeCompaction()
-    except DeltaConcurrentModificationException:
-        log.info("%s is compacted another time: somebody else writes to it.", table)
+        with contextlib.suppress(DeltaConcurrentModificationException):  # another writer; there will be another time
+            DeltaTable.forPath(spark, location(settings, table)).optimize().executeCompaction()
+    return after

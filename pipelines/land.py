@@ -179,8 +179,7 @@ class _Landing:
         """
         self.record_gaps()  # those that an earlier run found, but did not live to record
         with kafka.connected(self.settings) as cluster:
-            survey, outlook = _look(cluster, topics, self.reach)
-            self.found(survey, outlook)
+            survey = self.look(cluster, topics)
             ends = survey.logs
             while batch := self.reach.pending or self.next_batch(topics, ends):
                 self.remember(replace(self.reach, pending=batch))
@@ -203,8 +202,7 @@ class _Landing:
             except Exception as error:
                 if not isinstance(error, kafka.Changed) and not kafka.is_kafkas(error):
                     raise
-                survey, outlook = _look(cluster, topics, self.reach)
-                self.found(survey, outlook)
+                survey = self.look(cluster, topics)
                 places = {(log.topic_id, log.partition) for log in ends}
                 ends = tuple(log for log in survey.logs if (log.topic_id, log.partition) in places)
                 if self.reach.pending and not left:
@@ -225,14 +223,16 @@ class _Landing:
         """How far the topics are read."""
         return _reach(self.settings, self.known)
 
-    def found(self, survey: Survey, outlook: Outlook) -> None:
-        """Keep what a look at the topics told, and record the gaps."""
+    def look(self, cluster: Cluster, topics: Topics) -> Survey:
+        """Look at the topics, keep what that tells, and record the gaps."""
+        survey, outlook = _look(cluster, topics, self.reach)
         at = quality.now().isoformat()
         gaps = tuple(Gap(span, self.run_id, at) for span in outlook.gaps)
         for span in outlook.gaps:
             log.warning("%s were gone before they were read: see quality.gaps.", span.in_words)
         self.remember(Reach(outlook.followed, outlook.pending, (*self.reach.gaps, *gaps), survey.cluster_id))
         self.record_gaps()
+        return survey
 
     def record_gaps(self) -> None:
         """Record the gaps that are not recorded yet; a crash in between records none of them twice."""

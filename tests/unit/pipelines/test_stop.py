@@ -83,10 +83,8 @@ def test_what_a_handler_raises_at_once_is_known_to_come_of_the_signal() -> None:
 
 
 def test_afterwards_signals_mean_what_they_meant_before() -> None:
-    from pipelines.stop import Stop
-
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    with Stop() as stop:
+    with stops.Stop() as stop:
         assert not stop.asked()
         assert signal.getsignal(signal.SIGTERM) is not before[0]
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
