@@ -37,7 +37,9 @@ def landing_to_gold(spark: SparkSession, settings: Settings, warehouse: Path) ->
     write(typed.select([column.name for column in contract.stored]), warehouse / "silver")
 
     dead_lettered = spark.read.format("delta").load(str(warehouse / "silver"))
-    write(spark.sql(select_of("gold.dlq_summary"), dlq_records=dead_lettered), warehouse / "gold")
+    no_markers = dead_lettered.selectExpr("cluster", "_bronze_id", "true AS is_control_marker").where("false")
+    frames = {"dlq_records": dead_lettered, "dlq_control_markers": no_markers}
+    write(spark.sql(select_of("gold.dlq_summary"), **frames), warehouse / "gold")
 
 
 def two_pass_split(candidates: DataFrame, checks: Sequence[tuple[str, Column]], warehouse: Path) -> None:

@@ -33,7 +33,7 @@ from rich.table import Table
 from bench import peers
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, between, is_true, matches, not_null, one_of
-from pipelines import glance, jars, java, lakehouse, lock, runner
+from pipelines import glance, jars, java, lakehouse, lock, runner, scopes
 from pipelines.broker import Broker
 from pipelines.catalog import stages
 from pipelines.follow import health_file
@@ -134,7 +134,7 @@ def pipeline(bench: Bench) -> None:
     for attempt in range(2):
         settings = generated.model_copy(update={"warehouse": str(bench.scratch / f"pipeline-{attempt}")})
         gates: dict[str, float] = {}
-        with timed(Split, "gate", gates), timed(Summary, "gate", gates):
+        with timed(Split, "gate", gates), timed(scopes, "count", gates), timed(Summary, "gate", gates):
             ours.append(bench.run(settings))
         began = time.perf_counter()
         peers.landing_to_gold(bench.spark, settings, bench.scratch / f"peer-{attempt}")
@@ -567,6 +567,37 @@ def jobs(bench: Bench) -> None:
     bench.found("Spark jobs of a gate, many rules - few", many - few, "jobs", 0.0, jobs_by_rules=counts)
 
 
+def bulkheads(bench: Bench) -> None:
+    """Bronze to silver of the records of 1,000 topics against as many of one: all good, or all held."""
+    from pyspark.sql import functions as F
+
+    count, tracker = bench.records(100_000), bench.spark.sparkContext.statusTracker()
+    for kind in ("good", "held"):
+        seconds: dict[int, list[float]] = {1: [], 1_000: []}
+        numbers = {}
+        for attempt in range(3):
+            for topics in seconds:
+                settings = bench.settings(f"{kind}-{topics}-{attempt}")
+                topic = F.concat(F.lit("dlq.t"), (F.col("offset") % topics).cast("string"))
+                records = dead_letters(bench.spark, count, 1).withColumn("topic", topic)
+                if kind == "held":
+                    records = records.withColumn("headers", F.slice("headers", 1, 0))
+                land_lines(records, settings.landing_of("dlq") / "a")
+                group = f"{kind}, {topics} topics, {attempt}"
+                with lock.writer(settings, "bench"):
+                    runner.run(bench.spark, settings, stages(only="bronze.dlq_records"))
+                    bench.spark.sparkContext.setJobGroup(group, group)
+                    began = time.perf_counter()
+                    (done,) = runner.run(bench.spark, settings, stages(only="silver.dlq_records"))
+                    seconds[topics].append(time.perf_counter() - began)
+                    bench.spark.sparkContext.setJobGroup("bench", "bench")
+                if (done.held, done.accepted) != ((count, 0) if kind == "held" else (0, count)):
+                    raise RuntimeError("the benchmark measures something else")
+                numbers[topics] = len(tracker.getJobIdsForGroup(group))
+        ratio = median(many / one for one, many in zip(seconds[1][1:], seconds[1_000][1:], strict=True))
+        bench.found(f"silver of 1,000 topics against one, all {kind}", ratio, "x", 1.5, seconds=seconds, jobs=numbers)
+
+
 def memory(bench: Bench) -> None:
     """Peak memory of ``afterlog run`` over a million records, JVM and Python together."""
     settings = bench.settings("memory")
@@ -627,6 +658,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         nothing_new,
         jobs,
         split,
+        bulkheads,
         pipeline,
         increment,
         topology,

@@ -25,11 +25,11 @@ The feed `{feed}`, from its landing directory to gold, once for what is new.
 
 Each layer is one task, which runs `afterlog run --feed {feed} --layer LAYER`; its log streams here. The counts and
 the verdict of each table are in its XCom and in the extra of the table's asset. Later layers run also after a broken
-gate, for the tables that do not depend on it; so does `reports`. `outcome` is green only where all else is.
+gate, with what it did not hold; so does `reports`. `outcome` is green only where all else is.
 
 **A layer's task is red.** The last line of its log says which tables, why, and what to do next. A broken contract is
-not retried: nothing of the batch was written, and the next run takes the same batch first. A busy warehouse and a crash
-are retried twice.
+not retried: its rows, such as those of a topic, are held, runs are red as long as they are, and later rows of the topic
+wait behind them. A busy warehouse and a crash are retried twice.
 
 **Parameters.** `landing` and `warehouse` (a directory or a URI) override the settings for one run, and so does
 `kafka_connection`: the Airflow connection that says how to reach the cluster, in place of `[kafka]` of the settings.
@@ -85,7 +85,7 @@ def feed_dag(feed: str, schedule: str | None) -> DAG:
                 feed=feed,
                 layer=layer,
                 tables=[stage.table for stage in members],
-                # A gate that broke above holds up the tables that depend on it; the others may have news of their own.
+                # What a gate holds above keeps nothing else from flowing on.
                 trigger_rule=TriggerRule.ALL_DONE,
                 inlets=[asset_of(table) for table in _read_by(members)],
                 outlets=[asset_of(stage.table) for stage in members],
@@ -121,5 +121,5 @@ def _read_by(members: Sequence[Stage]) -> tuple[str, ...]:
 
 
 def _row(stage: Stage) -> str:
-    kept = {"land": "everything lands", "split": "gate, quarantine", "summarise": "gate"}[stage.kind]
+    kept = {"land": "everything lands", "split": "gate, quarantine", "summarise": "gate", "ask": "no gate"}[stage.kind]
     return f"| `{stage.table}` | {', '.join(f'`{table}`' for table in stage.inputs) or 'landing'} | {kept} |"

@@ -19,15 +19,17 @@ from pipelines import settings
 from pipelines.errors import UsageError
 
 PLACES = ("landing", "warehouse")
-COUNTS = ("read", "accepted", "quarantined", "duplicates", "skipped")
+COUNTS = ("read", "accepted", "quarantined", "duplicates", "skipped", "held", "written")
+BROKE = ("broken", "held")
 _WITHOUT_COUNTS = {"idle": "nothing new", "waiting": "waits, as the gate of an input broke"}
+_WITHOUT_COUNTS |= {"held": "what broke its contract is still held"}
 _NOTIFY_SECONDS = 30
 
 
 class GateBroke(AirflowFailException):
     """A contract broke: running again gives the same answer, so Airflow does not retry."""
 
-    way_on = "See the report and `afterlog doctor`; when it is mended, the next run takes the same batch first."
+    way_on = "See the report and `afterlog doctor`; when it is mended, the next run takes what is held first."
 
 
 class CannotRun(AirflowFailException):
@@ -129,9 +131,12 @@ class FillLayer(_CommandOperator):
                 batches = [row for row in answer["tables"] if row["table"] == table]
                 last = batches[-1]
                 sums = {name: sum(batch[name] for batch in batches) for name in (*COUNTS, "seconds")}
-                tables[table] = {"status": last["status"], **sums, "verdict": last["verdict"]}
-                if last["status"] == "broken":
+                judged = [batch["verdict"] for batch in batches if batch["verdict"] is not None]
+                tables[table] = {"status": last["status"], **sums, "verdict": judged[-1] if judged else None}
+                if last["status"] in BROKE:
                     broke.append(printable(last["message"]))
+            if not broke:  # of another layer perhaps, whose task is red; what waits for it is not done either
+                broke = [f"{table} waits." for table, counts in tables.items() if counts["status"] == "waiting"]
             if ended.code != (1 if broke else 0):
                 raise ValueError
             return {"run_id": answer["run_id"], "tables": tables}, broke
@@ -219,8 +224,8 @@ def _how(code: int) -> str:
 
 
 def _sentence(table: str, counts: dict[str, Any]) -> str:
-    if told := _WITHOUT_COUNTS.get(counts["status"]):
+    if (told := _WITHOUT_COUNTS.get(counts["status"])) and not counts["read"]:
         return f"{table}: {told}"
-    numbers = ", ".join(f"{counts[name]:,} {name}" for name in COUNTS)
+    numbers = ", ".join(f"{counts[name]:,} {name}" for name in COUNTS if name != "held" or counts[name])
     gate = "" if counts["verdict"] is None else f"; the gate {'held' if counts['verdict']['passed'] else 'broke'}"
     return f"{table}: {numbers}; {counts['seconds']:.1f} s{gate}"

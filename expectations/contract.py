@@ -35,11 +35,14 @@ class Contract:
 
     ``grain`` names the columns that identify a row, compared null-safe. ``content`` names the column that tells whether
     two rows of one grain are the same (a duplicate) or not (a conflict); ``lossy`` the boolean column that marks copies
-    which never conflict; ``item`` the column that numbers the rows, from 0, where one row of bronze gives several.
+    which never conflict; ``learned`` the column of the grain that some sources cannot tell: a row without it is the
+    same as one with it where their contents agree, or where it is a lossy copy; ``item`` the column that numbers the
+    rows, from 0, where one row of bronze gives several.
     ``ranges_per`` are the columns of the grain for each value of which a batch's range of the last one is looked at
-    apart, so that Delta skips files; default all the others, which suits those with few values. ``tolerance`` and
-    ``min_failures`` are the gate's: an expectation fails when failing rows are at least ``min_failures`` and more than
-    the share ``tolerance`` of all candidates.
+    apart, so that Delta skips files; default all the others, which suits those with few values. ``scope`` names the
+    column, of topics, for each value of which the gate judges apart; default the batch as a whole. ``tolerance`` and
+    ``min_failures`` are the gate's: a rule breaks it when failing rows are at least ``min_failures`` and more than the
+    share ``tolerance`` of the rows that the rule speaks about; with a tolerance of 0 one failing row does.
     """
 
     table: str
@@ -48,15 +51,18 @@ class Contract:
     grain: tuple[str, ...]
     content: str | None = None
     lossy: str | None = None
+    learned: str | None = None
     item: str | None = None
     ranges_per: tuple[str, ...] | None = None
+    scope: str | None = None
     tolerance: float = 0.05
     min_failures: int = 10
 
     def __post_init__(self) -> None:
         """Refuse a contract that contradicts itself, when it is imported rather than when data arrives."""
         names = [column.name for column in self.columns]
-        named = [*self.grain, *(self.ranges_per or ()), *filter(None, (self.content, self.lossy, self.item))]
+        optional = (self.content, self.lossy, self.learned, self.item, self.scope)
+        named = [*self.grain, *(self.ranges_per or ()), *filter(None, optional)]
         if len(set(names)) != len(names):
             raise ValueError(f"{self.table}: a column is declared twice")
         if missing := [name for name in named if name not in names]:
@@ -64,11 +70,18 @@ class Contract:
         codes = [rule.code for rule in self.rules]
         if len(set(codes)) != len(codes) or len(codes) > MOST_RULES:
             raise ValueError(f"{self.table}: rule codes must be distinct and at most {MOST_RULES}")
+        if self.scope and self.item:
+            raise ValueError(f"{self.table}: a row of bronze that gives several rows cannot be of one scope")
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
         """All rules, each with its code, in the order of the columns: the bit of a rule is its place here."""
         return tuple(rule.bound(column.name) for column in self.columns for rule in column.rules)
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The columns of the grain that every source knows."""
+        return tuple(name for name in self.grain if name != self.learned)
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -99,6 +112,19 @@ class Contract:
         mask = none
         for bit, rule in enumerate(self.rules):
             mask = mask.bitwiseOR(F.when(rule.broken(), F.lit(1 << bit).cast("bigint")).otherwise(none))
+        return mask
+
+    def applying_rules(self) -> SparkColumn:
+        """Return a bigint Column, bit i set where rule i speaks about the row; each guard is looked at once."""
+        from pyspark.sql import functions as F
+
+        bits: dict[str, int] = {}
+        for bit, rule in enumerate(self.rules):
+            bits[rule.guard] = bits.get(rule.guard, 0) | 1 << bit
+        none = F.lit(0).cast("bigint")
+        mask = F.lit(bits.pop("", 0)).cast("bigint")
+        for guard, guarded in bits.items():
+            mask = mask.bitwiseOR(F.when(F.expr(guard), F.lit(guarded).cast("bigint")).otherwise(none))
         return mask
 
     def refused(self, mask: SparkColumn) -> SparkColumn:

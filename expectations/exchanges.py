@@ -50,8 +50,11 @@ def group_id(*rules: str) -> Column:
     return Column("group_id", "string", "Streams group.", (not_null("The group is named.").where(READABLE), *named))
 
 
-def outcome(codes: tuple[int, ...]) -> tuple[Column, ...]:
-    """Return the columns of a response's error; codes that the API does not know are counted by the gate, and kept."""
+def outcome(codes: tuple[int, ...], subject: str = "error_code") -> tuple[Column, ...]:
+    """Return the columns of a response's error; codes that the API does not know are counted by the gate, and kept.
+
+    ``subject`` is the SQL expression that must give one of the codes.
+    """
     known = "Kafka's API answers with these codes only."
     return (
         Column(
@@ -60,7 +63,7 @@ def outcome(codes: tuple[int, ...]) -> tuple[Column, ...]:
             "Error code of the response; 0 is success.",
             (
                 not_null("A response has an error code.").where(READABLE),
-                one_of(*codes, name="of_the_api", meaning=known).tolerated(),
+                one_of(*codes, name="of_the_api", meaning=known).of(subject).tolerated(),
             ),
         ),
         Column("error_name", "string", "Kafka's name of the error code; null where it has none."),
@@ -84,6 +87,9 @@ EVIDENCE = (
         evidence=True,
     ),
 )
+THROTTLE = Column(
+    "throttle_time_ms", "int", "How long the response told the client to wait because of a quota, in milliseconds."
+)
 STATUS = Column(
     "status",
     "int",
@@ -95,5 +101,8 @@ STATUS = Column(
             "(status = 3) = (description IS NOT NULL)",
             "AVAILABLE carries a description, and no other status does.",
         ).tolerated(),
+        is_true("answered", "status <> 0", "A describe that asks for the description is told its status.")
+        .where("description_requested AND error_code = 0")
+        .tolerated(),
     ),
 )

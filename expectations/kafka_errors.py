@@ -30,5 +30,5 @@ NAMES = {
 
 PUSH = (0, 14, 15, 16, 25, 30, 35, 42, 69, 135)
 DESCRIBE = (0, 14, 15, 16, 24, 29, 30, 42, 69)
-DELETION = (*DESCRIBE, 68, 134)  # a group with members is refused with 68, streams or not
+DELETION = (*DESCRIBE, 68, 134)  # a group with members is refused with 68, streams or not; 134 since version 3
 HEARTBEAT = (0, 14, 15, 16, 24, 25, 29, 30, 35, 42, 69, 81, 82, 110, 111, 113, 130, 131, 132)

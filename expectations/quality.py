@@ -4,7 +4,9 @@ from expectations.contract import Column, Contract
 
 STAGE_RUNS = Contract(
     table="quality.stage_runs",
-    description="One row per run and table that had new input; read = accepted + quarantined + duplicates + skipped.",
+    description="One row per run and table that had new input; read = accepted + quarantined + duplicates + skipped + "
+    "held. A landing or split table gets one row for each that is accepted; a summarised one is computed again where "
+    "it is touched, so that it may get more rows than were read, or fewer.",
     columns=(
         Column("run_id", "string", "Run, sortable by time."),
         Column("cluster", "string", "Kafka cluster, a setting."),
@@ -12,12 +14,30 @@ STAGE_RUNS = Contract(
         Column("started_at", "timestamp", "When the stage began."),
         Column("finished_at", "timestamp", "When the stage ended."),
         Column("seconds", "double", "Wall-clock time of the stage, in seconds."),
-        Column("status", "string", "passed, broken (a gate broke, nothing was written) or failed (an error)."),
-        Column("read", "bigint", "Rows (of a landing stage: lines and records) read; of a blocked batch: its rows."),
-        Column("accepted", "bigint", "Rows written to the table."),
+        Column("status", "string", "passed, broken (a gate broke: what it judged so is held) or failed (an error)."),
+        Column(
+            "read",
+            "bigint",
+            "What was read: of a landing stage lines and records, of a split one new rows of its input and held ones "
+            "that are judged again, of a summarised one changed rows of its inputs that touch a group, as they were "
+            "and as they are; of a blocked batch the same.",
+        ),
+        Column(
+            "accepted",
+            "bigint",
+            "Of what was read, what was taken in: by a landing or split table as a row of its own, by a summarised one "
+            "(all that was read) into the groups that it touches.",
+        ),
         Column("quarantined", "bigint", "Rows written to the quarantine."),
         Column("duplicates", "bigint", "Rows that the table or its quarantine held already, or that came twice."),
         Column("skipped", "bigint", "Rows that are not the table's business."),
+        Column("held", "bigint", "Rows of scopes, such as topics, that break the contract: they wait."),
+        Column(
+            "written",
+            "bigint",
+            "Rows written to the table: of a landing or split stage those accepted, of a summarised one all rows of "
+            "the groups that were computed again; null where an earlier version of Afterlog did not say.",
+        ),
         Column("input_from", "bigint", "Version of the input read before this batch; null: from the beginning."),
         Column("input_to", "bigint", "Version of the input that the batch ends with; null for a landing stage."),
         Column("message", "string", "What the operator should know, for example why a gate broke."),
@@ -33,16 +53,17 @@ EXPECTATION_RESULTS = Contract(
         Column("cluster", "string", "Kafka cluster, a setting."),
         Column("table", "string", "Table whose gate it is."),
         Column("expectation", "string", "Code of the rule, column.rule, or of the fact."),
+        Column("scope", "string", "Part of the batch that was looked at, such as a topic; null: all of it."),
         Column("success", "boolean", "False where the expectation broke the gate."),
         Column("failing", "bigint", "Rows that break the rule."),
-        Column("candidates", "bigint", "Rows that the gate examined."),
+        Column("candidates", "bigint", "Rows that the rule speaks about, with those of small batches before."),
         Column("observed", "double", "failing / candidates."),
         Column("tolerance", "double", "Share above which failing rows break the gate."),
         Column("min_failures", "bigint", "Failing rows below which nothing breaks."),
         Column("coordinates", "array<string>", "Of a broken gate: up to 20 failing rows' coordinates."),
         Column("examined_at", "timestamp", "When the gate ran."),
     ),
-    grain=("run_id", "cluster", "table", "expectation", "examined_at"),
+    grain=("run_id", "cluster", "table", "expectation", "scope", "examined_at"),
 )
 
 GAPS = Contract(

@@ -53,6 +53,12 @@ class Rule:
         """Return the rule with its stable code, ``column.name``, and the column as subject unless it has another."""
         return replace(self, code=f"{column}.{self.name}", subject=self.subject or f"`{column}`")
 
+    def applies(self) -> Column:
+        """Return a boolean Column, never null: true where the rule speaks about the row, its subject null or not."""
+        from pyspark.sql import functions as F
+
+        return F.coalesce(F.expr(self.guard), F.lit(False)) if self.guard else F.lit(True)
+
     def broken(self) -> Column:
         """Return a boolean Column, never null: true where the row breaks the rule. Needs a session."""
         from pyspark.sql import functions as F
@@ -72,8 +78,7 @@ class Rule:
 
         subject = F.expr(self.subject)
         if self.kind == "not_null":
-            applies = F.coalesce(F.expr(self.guard), F.lit(False)) if self.guard else F.lit(True)
-            examined = F.when(~applies | subject.isNotNull(), F.lit(""))
+            examined = F.when(~self.applies() | subject.isNotNull(), F.lit(""))
         else:
             examined = F.when(F.expr(self.guard), subject) if self.guard else subject
         return examined.alias(self.code)

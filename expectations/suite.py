@@ -20,6 +20,7 @@ os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read once, when the package is i
 import great_expectations as gx
 from great_expectations.core.expectation_validation_result import (
     ExpectationSuiteValidationResult,
+    ExpectationValidationResult,
     expectationSuiteValidationResultSchema,
 )
 from great_expectations.core.run_identifier import RunIdentifier
@@ -32,6 +33,9 @@ from great_expectations.data_context.types.resource_identifiers import (
     ExpectationSuiteIdentifier,
     ValidationResultIdentifier,
 )
+from great_expectations.expectations.core.expect_column_pair_values_a_to_be_greater_than_b import (
+    ExpectColumnPairValuesAToBeGreaterThanB,
+)
 from great_expectations.expectations.core.expect_column_sum_to_be_between import ExpectColumnSumToBeBetween
 from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
 from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
@@ -43,7 +47,7 @@ from jinja2 import ChoiceLoader, FileSystemLoader
 
 from expectations.contract import Contract
 from expectations.rules import Rule
-from expectations.verdict import Outcome, Verdict, breaks
+from expectations.verdict import Outcome, Scope, Verdict, breaks, most_failing
 
 if TYPE_CHECKING:
     from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
@@ -56,8 +60,12 @@ MASK = "_broken_rules"
 NO_VIOLATIONS = Rule(
     "no_violations", "is_true", code="row.no_violations", meaning="A row breaks no rule that keeps it out of the table."
 )
-ROW_COUNT = "table.row_count"
-COUNTS_ONLY = {"result_format": "BASIC", "partial_unexpected_count": 0}  # no value of a row, few Spark jobs
+OF_SCOPES = "scopes.within_tolerance"
+COUNTS_ONLY: dict[str, Any] = {
+    "result_format": "BASIC",
+    "partial_unexpected_count": 0,
+}  # no value of a row, few Spark jobs
+SCOPES_NAMED: dict[str, Any] = {"result_format": "COMPLETE", "unexpected_index_column_names": ["scope", "place"]}
 
 
 class GateUnusable(Exception):
@@ -65,25 +73,26 @@ class GateUnusable(Exception):
 
 
 class _Counted(ColumnMapExpectation):
-    """An expectation that looks at two counts, and whose success is the verdict's, so that all who show it agree.
+    """An expectation that counts failing rows among those that its rule speaks about (``examined`` in its ``meta``).
 
     Great Expectations' own ``mostly`` divides by the rows that are not null and knows no least number of failures; it
     also asks for null counts and samples, which would double the price.
     """
 
     def get_validation_dependencies(self, *args: Any, **kwargs: Any) -> ValidationDependencies:
-        """Ask for the number of rows and of unexpected ones only."""
+        """Ask for the number of unexpected rows only."""
         dependencies = super().get_validation_dependencies(*args, **kwargs)
-        wanted = {ROW_COUNT, f"{self.map_metric}.unexpected_count"}
-        for name in set(dependencies.metric_configurations) - wanted:
+        for name in set(dependencies.metric_configurations) - {f"{self.map_metric}.unexpected_count"}:
             dependencies.remove_metric_configuration(name)
         return dependencies
 
     def _validate(self, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        failing, candidates = metrics[f"{self.map_metric}.unexpected_count"] or 0, metrics[ROW_COUNT]
-        counts = {"element_count": candidates, "unexpected_count": failing}
-        counts["unexpected_percent"] = 100 * failing / candidates if candidates else 0.0
-        return {"success": _outcome(self.meta or {}, counts).success, "result": counts}
+        said: Any = self.meta
+        failing, examined = metrics[f"{self.map_metric}.unexpected_count"] or 0, said["examined"]
+        counts = {"element_count": examined, "unexpected_count": failing}
+        counts["unexpected_percent"] = 100 * failing / examined if examined else 0.0
+        success = not breaks(failing, examined, said["tolerance"], said["min_failures"])
+        return {"success": success, "result": counts}
 
 
 class ExpectNotNull(_Counted, ExpectColumnValuesToNotBeNull):
@@ -105,17 +114,29 @@ class ExpectMatch(_Counted, ExpectColumnValuesToMatchRegex):
     """``matches`` under a contract's tolerance."""
 
 
-def gate(candidates: DataFrame, contract: Contract, *, run_id: str, store: Path | None) -> Verdict:
+def gate(
+    candidates: DataFrame,
+    contract: Contract,
+    *,
+    run_id: str,
+    store: Path | None,
+    scopes: Mapping[str, Scope] | None = None,
+    examined_rows: Mapping[str, int] | None = None,
+) -> Verdict:
     """Examine candidates: the contract's columns, or, by the rules' codes, what the rules examine in them.
 
-    The bits of broken rules are taken from ``_broken_rules`` if they are there. One native column expectation for each
-    rule and one for the row as a whole; the result goes to ``store``.
+    The bits of broken rules are taken from ``_broken_rules`` if they are there, and the numbers of rows that rules
+    speak about from ``examined_rows``. One native column expectation for each rule and one for the row as a whole look
+    at all candidates; one expectation looks at what was counted in the batch's ``scopes``. The result, and with it
+    the verdict, is Great Expectations' own; it goes to ``store``.
 
     Raises GateUnusable: a rule cannot be evaluated on these columns.
     """
     from pyspark.sql import functions as F
 
     mask = F.col(MASK) if MASK in candidates.columns else contract.broken_rules()
+    if examined_rows is None:
+        examined_rows = _examined_rows(candidates, contract)
     fit = (~contract.refused(mask)).alias(NO_VIOLATIONS.code)
     there = set(candidates.columns)
     subjects = (F.col(f"`{rule.code}`") if rule.code in there else rule.examined() for rule in contract.rules)
@@ -128,15 +149,116 @@ def gate(candidates: DataFrame, contract: Contract, *, run_id: str, store: Path 
         .get_batch({"dataframe": examined})
     )
     rules = (*contract.rules, NO_VIOLATIONS)
-    expectations = [_expectation(rule, contract.tolerance, contract.min_failures) for rule in rules]
-    return _examine(batch, expectations, contract.table, run_id, store)
+    expectations = [_expectation(rule, contract, examined_rows[rule.code]) for rule in rules]
+    result = _validated(batch, expectations, contract.table)
+    outcomes = _outcomes(result)
+    success = bool(result.success)
+    if judged := _judged_scopes(contract, scopes or {}, run_id):
+        of_scopes, broken = judged
+        success = success and bool(of_scopes.success)
+        result = _joined(result, of_scopes)
+        outcomes += broken
+    if store is not None:
+        _keep(result, contract.table, run_id, store)
+    return Verdict(contract.table, run_id, examined_rows[NO_VIOLATIONS.code], outcomes, success)
+
+
+def _examined_rows(candidates: DataFrame, contract: Contract) -> dict[str, int]:
+    """Return how many candidates each rule speaks about."""
+    from pyspark.sql import functions as F
+
+    counts = [F.count_if(rule.applies()).alias(str(bit)) for bit, rule in enumerate(contract.rules)]
+    found = candidates.agg(*counts, F.count("*").alias("all")).collect()[0]
+    return {rule.code: found[str(bit)] for bit, rule in enumerate(contract.rules)} | {NO_VIOLATIONS.code: found["all"]}
+
+
+def _judged_scopes(
+    contract: Contract, scopes: Mapping[str, Scope], run_id: str
+) -> tuple[ExpectationSuiteValidationResult, tuple[Outcome, ...]] | None:
+    """Hold what was counted in each scope to what may fail there; None where nothing fails anywhere.
+
+    A table of counts with two rows for each scope and rule that fails in it, for the batch and for the batch with the
+    small ones before it, is one batch of Great Expectations', whatever the number of scopes and rules.
+    """
+    import pandas as pd  # type: ignore[import-untyped]
+
+    rules = {rule.code: rule for rule in (*contract.rules, NO_VIOLATIONS)}
+    counted = [
+        (name, code, failing, examined)
+        for name, scope in scopes.items()
+        for code, tally in scope.tallies.items()
+        if tally.failing
+        for failing, examined in dict.fromkeys(
+            ((tally.failing, tally.examined), (tally.recently_failing, tally.recently_examined))
+        )
+    ]
+    if not counted:
+        return None
+    tolerance, min_failures = contract.tolerance, contract.min_failures
+    table = pd.DataFrame(
+        {
+            "scope": [name for name, *_ in counted],
+            "place": range(len(counted)),
+            "failing": [failing for *_, failing, _ in counted],
+            "most": [most_failing(examined, tolerance, min_failures) for *_, examined in counted],
+        }
+    )
+    batch = (
+        _context()
+        .data_sources.add_pandas("scopes")
+        .add_dataframe_asset(contract.table)
+        .add_batch_definition_whole_dataframe(run_id)
+        .get_batch({"dataframe": table})
+    )
+    each = ExpectColumnPairValuesAToBeGreaterThanB(
+        column_A="most",
+        column_B="failing",
+        or_equal=True,
+        description=_said("In no scope, such as a topic, more rows fail a rule than it tolerates."),
+        meta={"code": OF_SCOPES, "tolerance": tolerance, "min_failures": min_failures},
+    )
+    result = _validated(batch, [each], contract.table, SCOPES_NAMED)
+    (found,) = result.results
+    places = {named["place"] for named in found.result.get("unexpected_index_list") or ()}
+    if not found.success and not places:  # it does not say where
+        places = set(range(len(counted)))
+    broken: dict[tuple[str, str], Outcome] = {}
+    for place in sorted(places):
+        name, code, failing, examined = counted[place]
+        rule = rules[code]
+        outcome = Outcome(
+            *(code, failing, examined, tolerance, min_failures, False, rule.meaning, rule.hint),
+            scope=name,
+            refuses=rule.refuses,
+        )
+        broken.setdefault((name, code), outcome)  # the batch alone goes before what small ones add
+    kept = ("element_count", "unexpected_count", "unexpected_percent")
+    found.result = {name: found.result[name] for name in kept if name in found.result}  # no name of a topic
+    return result, tuple(broken.values())
+
+
+def _joined(
+    result: ExpectationSuiteValidationResult, more: ExpectationSuiteValidationResult
+) -> ExpectationSuiteValidationResult:
+    """Return two results of one table as one, for Data Docs."""
+    results = [*result.results, *more.results]
+    held = sum(bool(found.success) for found in results)
+    result.results = results
+    result.success = bool(result.success and more.success)
+    result.statistics = {
+        "evaluated_expectations": len(results),
+        "successful_expectations": held,
+        "unsuccessful_expectations": len(results) - held,
+        "success_percent": 100 * held / len(results),
+    }
+    return result
 
 
 def gate_facts(
     facts: Mapping[str, int], contract_or_table: Contract | str, *, run_id: str, store: Path | None
 ) -> Verdict:
     """Examine facts of a table, counts of what is wrong such as ``grain.duplicates``: each must be 0."""
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     table = contract_or_table if isinstance(contract_or_table, str) else contract_or_table.table
     batch = (
@@ -152,7 +274,10 @@ def gate_facts(
         )
         for fact in facts
     ]
-    return _examine(batch, expectations, table, run_id, store)
+    result = _validated(batch, expectations, table)
+    if store is not None:
+        _keep(result, table, run_id, store)
+    return Verdict(table, run_id, 0, _outcomes(result), bool(result.success))
 
 
 def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
@@ -253,8 +378,9 @@ def _context() -> EphemeralDataContext:
     return gx.get_context(mode="ephemeral", project_config=configuration)
 
 
-def _expectation(rule: Rule, tolerance: float, min_failures: int) -> Expectation:
-    outcome = Outcome(rule.code, 0, 0, tolerance, min_failures, True, rule.meaning, rule.hint)
+def _expectation(rule: Rule, contract: Contract, examined: int) -> Expectation:
+    tolerance, min_failures = contract.tolerance, contract.min_failures
+    outcome = Outcome(rule.code, 0, 0, tolerance, min_failures, True)
     said: dict[str, Any] = {
         "column": rule.code,
         "description": _said(f"{rule.meaning or f'{rule.code}.'} The gate breaks {outcome.threshold}."),
@@ -262,8 +388,10 @@ def _expectation(rule: Rule, tolerance: float, min_failures: int) -> Expectation
             "code": rule.code,
             "tolerance": tolerance,
             "min_failures": min_failures,
+            "examined": examined,
             "meaning": rule.meaning,
             "hint": rule.hint,
+            "refuses": rule.refuses,
         },
     }
     if rule.kind == "not_null":
@@ -283,33 +411,45 @@ def _said(text: str) -> str:
     return html.escape(text)
 
 
-def _outcome(meta: Mapping[str, Any], counts: Mapping[str, Any]) -> Outcome:
-    if "tolerance" not in meta:
-        failing = abs(int(counts["observed_value"]))
-        return Outcome(meta["code"], failing, 0, 0.0, 1, failing == 0)
-    failing, candidates = counts["unexpected_count"], counts["element_count"]
-    tolerance, min_failures = meta["tolerance"], meta["min_failures"]
-    success = not breaks(failing, candidates, tolerance, min_failures)
-    return Outcome(meta["code"], failing, candidates, tolerance, min_failures, success, meta["meaning"], meta["hint"])
-
-
-def _examine(batch: Batch, expectations: Iterable[Expectation], table: str, run_id: str, store: Path | None) -> Verdict:
+def _validated(
+    batch: Batch, expectations: Iterable[Expectation], table: str, result_format: dict[str, Any] = COUNTS_ONLY
+) -> ExpectationSuiteValidationResult:
+    """Return what Great Expectations finds, in the order of the expectations."""
     suite = gx.ExpectationSuite(name=_plain(table), expectations=list(expectations))
-    result = batch.validate(suite, result_format=COUNTS_ONLY)
-    by_code = {}
+    result = batch.validate(suite, result_format=result_format)
     for found in result.results:
         if found.exception_info.get("raised_exception", True):
             raise GateUnusable(
                 f"The gate of {table} cannot be evaluated ({_error_class(found.exception_info)}): unless the machine "
                 f"is at fault, mend the rule of its contract that does not suit the candidates' columns."
             )
-        said: Any = found.expectation_config
-        outcome = _outcome(said.meta, found.result)
-        by_code[outcome.code] = outcome
-    outcomes = tuple(by_code[(expectation.meta or {})["code"]] for expectation in suite.expectations)
-    if store is not None:
-        _keep(result, table, run_id, store)
-    return Verdict(table, run_id, max((outcome.candidates for outcome in outcomes), default=0), outcomes)
+    places = {(expectation.meta or {})["code"]: place for place, expectation in enumerate(suite.expectations)}
+    result.results.sort(key=lambda found: places[_meta(found)["code"]])
+    return result
+
+
+def _outcomes(result: ExpectationSuiteValidationResult) -> tuple[Outcome, ...]:
+    """Return results as outcomes; whether an expectation holds is Great Expectations' own answer."""
+    outcomes = []
+    for found in result.results:
+        meta, counts, success = _meta(found), found.result, bool(found.success)
+        if "tolerance" in meta:
+            failing, examined = counts.get("unexpected_count", 0), meta["examined"]
+            thresholds = (meta["tolerance"], meta["min_failures"])
+            words = (meta["meaning"], meta["hint"])
+            outcomes.append(
+                Outcome(meta["code"], failing, examined, *thresholds, success, *words, refuses=meta["refuses"])
+            )
+        else:
+            failing = abs(int(counts.get("observed_value", 0)))
+            outcomes.append(Outcome(meta["code"], failing, 0, 0.0, 1, success))
+    return tuple(outcomes)
+
+
+def _meta(found: ExpectationValidationResult) -> dict[str, Any]:
+    said: Any = found.expectation_config
+    meta: dict[str, Any] = said.meta
+    return meta
 
 
 def _error_class(exception_info: Mapping[str, Any]) -> str:

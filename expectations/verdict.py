@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+WHOLE = "*"  # the one scope of a table whose contract names none
+MOST_NAMED = 5
+MOST_FINDINGS = 10
+MOST_LISTED = 50
 
-def breaks(failing: int, candidates: int, tolerance: float, min_failures: int) -> bool:
-    """Tell whether failing rows break a gate: at least ``min_failures``, and more than ``tolerance`` of candidates."""
-    return failing >= min_failures and failing > tolerance * candidates
+
+def most_failing(examined: int, tolerance: float, min_failures: int) -> int:
+    """Return how many of the examined rows may fail before a rule breaks the gate.
+
+    With a tolerance of 0 no row may; otherwise fewer than ``min_failures``, or the share ``tolerance``.
+    """
+    if tolerance == 0:
+        return 0
+    return max(math.floor(tolerance * examined), min_failures - 1)
+
+
+def breaks(failing: int, examined: int, tolerance: float, min_failures: int) -> bool:
+    """Tell whether failing rows break a gate."""
+    return failing > most_failing(examined, tolerance, min_failures)
 
 
 def share(part: float) -> str:
@@ -20,11 +38,36 @@ def share(part: float) -> str:
     return text
 
 
+def shown(scope: str) -> str:
+    """Return a scope as one can read it and give it to --accept: names of topics and files are not to be trusted."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in scope)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What one rule finds in one scope: failing and examined rows of the batch, and with the small ones before it."""
+
+    failing: int
+    examined: int
+    recently_failing: int
+    recently_examined: int
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What the rules find in one scope of a batch, by code; ``rows`` are those that the scope's verdict decides."""
+
+    rows: int
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What one expectation found: counts of rows, never a value of one.
 
-    A fact of a table, such as a count of duplicates, has no candidates: it must be 0.
+    ``candidates`` are the rows that the rule speaks about. A fact of a table, such as a count of duplicates, has none:
+    it must be 0. ``scope`` is the part of the batch that was looked at, null for all of it. Of a rule that is
+    tolerated, which does not refuse rows, failing rows stay in the table.
     """
 
     code: str
@@ -36,65 +79,96 @@ class Outcome:
     meaning: str = ""
     hint: str = ""
     coordinates: tuple[str, ...] = ()
+    scope: str | None = None
+    refuses: bool = True
 
     @property
     def threshold(self) -> str:
         """When the expectation fails, in words."""
         if self.tolerance >= 1:
             return "never"
-        if self.min_failures == 1 and self.tolerance == 0:
+        if self.tolerance == 0:
             return "where any row fails"
-        return f"where at least {self.min_failures:,} rows and more than {share(self.tolerance)} of all candidates fail"
+        return (
+            f"where at least {self.min_failures:,} rows and more than {share(self.tolerance)} "
+            f"of the rows that it speaks about fail"
+        )
 
     @property
     def finding(self) -> str:
         """How far the expectation was missed, in words."""
         if not self.candidates:
             return f"{self.code} is {self.failing:,} where 0 is due"
+        kept = "" if self.refuses else ", which keeps no row out of the table,"
         return (
-            f"{self.code} fails in {self.failing:,} of {self.candidates:,} rows "
+            f"{self.code}{kept} fails in {self.failing:,} of {self.candidates:,} rows "
             f"({share(self.failing / self.candidates)}, tolerated {share(self.tolerance)})"
         )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a gate decided about one batch of candidates of one table."""
+    """What a gate decided about one batch of candidates of one table; ``success`` is Great Expectations' own."""
 
     table: str
     run_id: str
     candidates: int
     outcomes: tuple[Outcome, ...]
+    success: bool = True
 
     @property
     def passed(self) -> bool:
         """True where no expectation failed."""
-        return all(outcome.success for outcome in self.outcomes)
+        return self.success and all(outcome.success for outcome in self.outcomes)
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
         """The expectations that failed, worst first."""
-        return tuple(sorted((o for o in self.outcomes if not o.success), key=lambda o: (-o.failing, o.code)))
+        failed = (outcome for outcome in self.outcomes if not outcome.success)
+        return tuple(sorted(failed, key=lambda one: (-one.failing, one.code, one.scope or "")))
 
-    def located(self, coordinates: dict[str, tuple[str, ...]]) -> Verdict:
-        """Return the verdict with the coordinates of failing rows, by code."""
-        outcomes = (replace(outcome, coordinates=coordinates.get(outcome.code, ())) for outcome in self.outcomes)
+    def broken(self, scopes: Mapping[str, Scope]) -> dict[str, tuple[Outcome, ...]]:
+        """Return the scopes that do not pass, each with what it broke, worst first.
+
+        Where the batch breaks a rule, but no scope does, those with failing rows do not pass; where an expectation
+        failed that no row breaks, none does.
+        """
+        if self.passed:
+            return {}
+        found: dict[str, list[Outcome]] = {}
+        of_scopes = [outcome for outcome in self.failed if outcome.scope is not None]
+        for outcome in of_scopes:
+            found.setdefault(outcome.scope or WHOLE, []).append(outcome)
+        known = {outcome.code for outcome in of_scopes}
+        for outcome in self.failed:
+            if outcome.scope is None and outcome.code not in known:
+                guilty = [name for name, one in scopes.items() if _fails(one, outcome.code)]
+                for name in guilty or scopes:
+                    found.setdefault(name, []).append(outcome)
+        if not found:
+            found = {name: [] for name in scopes}
+        return {name: tuple(found[name]) for name in scopes if name in found}
+
+    def located(self, coordinates: Mapping[tuple[str | None, str], tuple[str, ...]]) -> Verdict:
+        """Return the verdict with the coordinates of failing rows, by scope and code."""
+        outcomes = (replace(one, coordinates=coordinates.get((one.scope, one.code), ())) for one in self.outcomes)
         return replace(self, outcomes=tuple(outcomes))
+
+    def findings(self) -> str:
+        """Say what failed, worst first, and by how much."""
+        return "; ".join(outcome.finding for outcome in self.failed)
 
     def sentence(self) -> str:
         """Say which rules broke the gate, by how much, and the way on; one sentence where it passed."""
         if self.passed:
             return f"The gate of {self.table} passed{f': {self.candidates:,} candidates' if self.candidates else ''}."
-        findings = "; ".join(outcome.finding for outcome in self.failed)
-        hints = "".join(f" {hint}" for hint in dict.fromkeys(o.hint for o in self.failed if o.hint))
-        broke = f"The gate of {self.table} broke: {findings}.{hints}"
         if not self.candidates:
-            return f"{broke} Nothing was written to it: mend this and run again."
-        return (
-            f"{broke} Nothing of this batch was written and later "
-            f"input waits behind it: mend the producer or the contract and run again, or accept it once with "
-            f"AFTERLOG_TOLERANCE=1.0 afterlog run, which quarantines the failing rows."
-        )
+            return (
+                f"The gate of {self.table} broke: {_findings(self.failed)} No data may do that, so it is a defect of "
+                f"Afterlog: please report it. Nothing was written, and what is made from the table waits: "
+                f"`afterlog rebuild {self.table}` computes it again from the whole of its inputs."
+            )
+        return sentence_of(self.table, WHOLE, self.failed)
 
     def summary(self) -> dict[str, Any]:
         """Return the verdict as JSON-ready counts, for logs, XCom and asset events."""
@@ -103,7 +177,58 @@ class Verdict:
             "passed": self.passed,
             "candidates": self.candidates,
             "failed": [
-                {"rule": o.code, "failing": o.failing, "tolerance": o.tolerance, "min_failures": o.min_failures}
-                for o in self.failed
+                {
+                    "rule": o.code,
+                    "scope": o.scope,
+                    "failing": o.failing,
+                    "candidates": o.candidates,
+                    "tolerance": o.tolerance,
+                    "min_failures": o.min_failures,
+                }
+                for o in self.failed[:MOST_LISTED]
             ],
         }
+
+
+def sentence_of(table: str, scope: str, failed: Sequence[Outcome]) -> str:
+    """Say which rules a scope broke, by how much, what becomes of its rows, and the way on."""
+    whole = scope == WHOLE
+    of = "" if whole else f" for {shown(scope)}"
+    waits = (
+        "Nothing of this batch was written and later input waits behind it"
+        if whole
+        else "Its rows are held, later ones wait behind them, and everything else flows on"
+    )
+    return (
+        f"The gate of {table} broke{of}: {_findings(failed)} {waits}: mend the producer or the contract and run again, "
+        f"or accept it once with `{way_on(table, scope)}` (or all that is held with AFTERLOG_TOLERANCE=1.0 afterlog "
+        f"run), which {_accepting(failed)}."
+    )
+
+
+def way_on(table: str, scope: str) -> str:
+    """Return the command that accepts a scope once."""
+    named = table if scope == WHOLE else f"{table}:{shown(scope)}"
+    return f"afterlog run --accept {shlex.quote(named)}"
+
+
+def _fails(scope: Scope, code: str) -> bool:
+    return code in scope.tallies and scope.tallies[code].failing > 0
+
+
+def _findings(failed: Sequence[Outcome]) -> str:
+    if not failed:
+        return "an expectation answered no."
+    findings = "; ".join(outcome.finding for outcome in failed[:MOST_FINDINGS])
+    if len(failed) > MOST_FINDINGS:
+        findings += f"; and {len(failed) - MOST_FINDINGS} more"
+    return f"{findings}.{''.join(f' {hint}' for hint in dict.fromkeys(o.hint for o in failed if o.hint))}"
+
+
+def _accepting(failed: Sequence[Outcome]) -> str:
+    """Say what becomes of failing rows once they are accepted."""
+    kept = list(dict.fromkeys(outcome.code for outcome in failed if not outcome.refuses))
+    if not kept:
+        return "quarantines the failing rows"
+    stays = f"lets rows that break {', '.join(kept)} into the table"
+    return stays if len(kept) == len({outcome.code for outcome in failed}) else f"quarantines failing rows, but {stays}"

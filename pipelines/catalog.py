@@ -3,21 +3,21 @@
 from datetime import timedelta
 
 from pipelines import slices
-from pipelines.stage import Refresh, Stage
+from pipelines.stage import Own, Refresh, Stage
 
 HOUR = "date_trunc('HOUR', {})"
 BY_GROUP = Refresh("group_id", "group_id")
+BY_GROUP_SEEN = Refresh(  # a describe without a description shows none
+    "group_id",
+    {
+        "silver.topology_pushes": "group_id",
+        "silver.topology_statuses": "IF(topology_hash IS NULL, array(), array(group_id))",
+    },
+)
 
 CATALOG = (
     Stage("bronze.dlq_records", feed="dlq", kind="land", directory="dlq"),
     Stage("silver.dlq_records", feed="dlq", kind="split", inputs=("bronze.dlq_records",)),
-    Stage(
-        "gold.dlq_summary",
-        feed="dlq",
-        kind="summarise",
-        inputs=("silver.dlq_records",),
-        refresh_by=Refresh("hour", "date_trunc('HOUR', routed_at)", spans=("routed_at", timedelta(hours=1))),
-    ),
     Stage("bronze.streams_requests", feed="topology", kind="land", directory="streams-requests", numbered=True),
     Stage("silver.topology_pushes", feed="topology", kind="split", inputs=("bronze.streams_requests",)),
     Stage("silver.topology_statuses", feed="topology", kind="split", inputs=("bronze.streams_requests",)),
@@ -27,22 +27,35 @@ CATALOG = (
         "silver.topology_solicitations",
         feed="topology",
         kind="summarise",
-        inputs=("silver.group_heartbeats", "silver.topology_pushes", "silver.group_deletions"),
-        refresh_by=BY_GROUP,
+        inputs=(
+            "silver.group_heartbeats",
+            "silver.topology_pushes",
+            "silver.topology_statuses",
+            "silver.group_deletions",
+        ),
+        refresh_by=Refresh(
+            "group_id",
+            {
+                "silver.group_heartbeats": "IF(steady_since IS NULL, array(group_id), array())",
+                "silver.topology_pushes": "group_id",
+                "silver.topology_statuses": "group_id",
+                "silver.group_deletions": "group_id",
+            },
+        ),
     ),
     Stage(
         "silver.topology_nodes",
         feed="topology",
         kind="summarise",
-        inputs=("silver.topology_pushes",),
-        refresh_by=BY_GROUP,
+        inputs=("silver.topology_pushes", "silver.topology_statuses"),
+        refresh_by=BY_GROUP_SEEN,
     ),
     Stage(
         "gold.topology_revisions",
         feed="topology",
         kind="summarise",
-        inputs=("silver.topology_pushes",),
-        refresh_by=BY_GROUP,
+        inputs=("silver.topology_pushes", "silver.topology_statuses"),
+        refresh_by=BY_GROUP_SEEN,
     ),
     Stage(
         "gold.topology_current",
@@ -75,7 +88,13 @@ CATALOG = (
         "gold.push_health",
         feed="topology",
         kind="summarise",
-        inputs=("silver.topology_pushes", "silver.topology_solicitations"),
+        inputs=(
+            "silver.topology_pushes",
+            "silver.topology_solicitations",
+            "silver.topology_statuses",
+            "silver.group_deletions",
+            "silver.group_heartbeats",
+        ),
         refresh_by=BY_GROUP,
     ),
     Stage("bronze.acknowledgements", feed="delivery", kind="land", directory="acknowledgements", numbered=True),
@@ -87,10 +106,27 @@ CATALOG = (
     Stage("silver.producers", feed="delivery", kind="split", inputs=("bronze.producers",)),
     Stage("silver.dlq_write_failures", feed="delivery", kind="split", inputs=("bronze.broker_logs",)),
     Stage(
-        "silver.transactions",
+        "silver.log_copies",
         feed="delivery",
         kind="summarise",
         inputs=("silver.record_batches",),
+        refresh_by=Refresh("topic", "topic"),
+    ),
+    Stage(
+        "silver.log_batches",
+        feed="delivery",
+        kind="summarise",
+        inputs=("silver.record_batches", "silver.log_copies"),
+        refresh_by=Refresh(
+            "segment",
+            {"silver.record_batches": "_source", "silver.log_copies": "segment"},
+        ),
+    ),
+    Stage(
+        "silver.transactions",
+        feed="delivery",
+        kind="summarise",
+        inputs=("silver.log_batches",),
         refresh_by=Refresh(
             "producer", "IF(is_transactional, array(concat(partition, ':', producer_id, ':', topic)), array())"
         ),
@@ -99,20 +135,52 @@ CATALOG = (
         "silver.log_ranges",
         feed="delivery",
         kind="summarise",
-        inputs=("silver.record_batches",),
-        refresh_by=Refresh("segment", "_source"),
+        inputs=("silver.log_batches", "silver.log_copies"),
+        refresh_by=Refresh("segment", "segment"),
+    ),
+    Stage("silver.topic_policies", feed="delivery", kind="ask", inputs=("silver.log_ranges",)),
+    Stage(
+        "silver.dlq_control_markers",
+        feed="delivery",
+        kind="summarise",
+        inputs=("silver.dlq_records", "silver.log_batches", "silver.log_ranges"),
+        refresh_by=Refresh(
+            "source_slice",
+            {
+                "silver.dlq_records": slices.where_known("original_topic", "original_partition", "original_offset"),
+                "silver.log_batches": "IF(is_control, "
+                f"{slices.where_known('topic', 'partition', 'base_offset')}, array())",
+                "silver.log_ranges": "slice",
+            },
+        ),
+    ),
+    Stage(
+        "gold.dlq_summary",
+        feed="dlq",
+        also=("delivery",),
+        kind="summarise",
+        inputs=("silver.dlq_records", "silver.dlq_control_markers"),
+        refresh_by=Refresh("hour", HOUR.format("routed_at"), spans=("routed_at", timedelta(hours=1))),
     ),
     Stage(
         "silver.dead_letters",
         feed="delivery",
         kind="summarise",
-        inputs=("silver.dlq_records", "quarantine.dlq_records", "silver.transactions"),
+        inputs=(
+            "silver.dlq_records",
+            "quarantine.dlq_records",
+            "held.dlq_records",
+            "silver.transactions",
+            "silver.dlq_control_markers",
+        ),
         refresh_by=Refresh(
             "slice",
             {
                 "silver.dlq_records": slices.expression("dlq_topic", "dlq_partition", "dlq_offset"),
                 "quarantine.dlq_records": slices.where_known("dlq_topic", "dlq_partition", "dlq_offset"),
+                "held.dlq_records": slices.where_known("dlq_topic", "dlq_partition", "dlq_offset"),
                 "silver.transactions": "slices",
+                "silver.dlq_control_markers": "slice",
             },
         ),
     ),
@@ -147,6 +215,7 @@ CATALOG = (
             "silver.dlq_roots",
             "silver.transactions",
             "silver.log_ranges",
+            "silver.topic_policies",
         ),
         refresh_by=Refresh(
             "slice",
@@ -156,6 +225,7 @@ CATALOG = (
                 "silver.dlq_roots": "slice",
                 "silver.transactions": "slices",
                 "silver.log_ranges": "slice",
+                "silver.topic_policies": Own("topic", "topic", where="NOT in_log"),
             },
         ),
     ),
@@ -180,7 +250,7 @@ CATALOG = (
         "gold.delivery_guarantees",
         feed="delivery",
         kind="summarise",
-        inputs=("silver.producers", "silver.record_batches"),
+        inputs=("silver.producers", "silver.log_batches"),
         refresh_by=Refresh("topic", "topic"),
     ),
 )
@@ -194,7 +264,7 @@ def stages(feed: str | None = None, only: str | None = None, layer: str | None =
     return tuple(
         stage
         for stage in CATALOG
-        if feed in (None, stage.feed) and only in (None, stage.table) and layer in (None, stage.layer)
+        if feed in (None, stage.feed, *stage.also) and only in (None, stage.table) and layer in (None, stage.layer)
     )
 
 

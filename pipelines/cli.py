@@ -1,7 +1,7 @@
 """The command line: runs without Airflow exactly what the DAGs run.
 
 Results go to standard output, logs and progress to standard error. Exit codes: 0 done, 1 a contract broke or the answer
-is negative, 2 usage or settings, 3 the environment lacks something, 4 another writer is at work.
+is negative, 2 usage or settings, 3 the environment lacks something, 4 another writer is at work, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipelines import lock
+from pipelines import interrupt, lock, oversights
 from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages
 from pipelines.errors import AfterlogError, UsageError, readable
 from pipelines.quality import StageRun
@@ -36,7 +36,7 @@ app = typer.Typer(
 )
 
 broker = typer.Typer(no_args_is_help=True, help="A Kafka broker on this machine, for the demo, tests and trying out.")
-app.add_typer(broker, name="broker")
+app.add_typer(broker, name="broker", callback=interrupt.unwind)
 
 EVERY_SECONDS = 10.0
 
@@ -92,16 +92,21 @@ def run(
         Path | None,
         typer.Option(help="Health file, with --follow.", show_default="follow.json in the warehouse's _progress"),
     ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TABLE[:SCOPE]", help="Accept once what breaks its contract.", show_default=False),
+    ] = None,
     warehouse: Warehouse = None,
     landing: Landing = None,
 ) -> None:
     """Run all stages on what is new, once or, with --follow, again and again."""
     from pipelines import display, freshness, runner
-    from pipelines.quality import now
+    from pipelines.held import Acceptance
     from pipelines.session import SHORT_WORK
     from pipelines.sources import kafka
+    from pipelines.storage import is_local
 
-    settings = load(warehouse=warehouse, landing=landing)
+    settings = _settings(warehouse, landing, creates=True)
     if feed is not None and feed not in FEEDS:
         raise UsageError(f"There is no feed {feed!r}; feeds: {', '.join(FEEDS)}.")
     if only is not None and only not in {stage.table for stage in CATALOG}:
@@ -111,6 +116,11 @@ def run(
     chosen = stages(feed, only, layer)
     if not chosen:
         raise UsageError("No stage is of the feed, the layer and the table that are asked for together.")
+    accepted = Acceptance.of(accept or (), chosen)
+    if follow and accept:
+        raise UsageError("--accept is for one run, not for --follow, which goes on with what another run accepted.")
+    for remark in oversights.remarks(settings):
+        _say(remark)
     if follow:
         raise typer.Exit(_follow(settings, chosen, every or EVERY_SECONDS, health, format))
     if every is not None or health is not None:
@@ -123,9 +133,11 @@ def run(
         display.progress(stage_run)
 
     with lock.writer(settings, "afterlog run"):
-        if runner.idle(settings, chosen):
-            at = now()
-            done = [StageRun(runner.new_run_id(), stage.table, "idle", at, at) for stage in chosen]
+        if is_local(settings.warehouse):
+            for remark in accepted.remarks(settings):
+                _say(remark)
+        if runner.idle(settings, chosen, accepted):
+            done = runner.at_rest(settings, chosen, runner.new_run_id())
             for stage_run in done:
                 display.progress(stage_run)
         else:
@@ -134,7 +146,7 @@ def run(
             kafka.hang_up()  # the session's own JVM will ask from here on
             with _session(settings, gates=any(stage.kind != "land" for stage in chosen), brisk=brisk) as spark:
                 try:
-                    runner.run(spark, settings, chosen, take)
+                    runner.run(spark, settings, chosen, take, accepted=accepted)
                 except AfterlogError as error:
                     if {stage.table for stage in chosen} != {stage_run.table for stage_run in done}:
                         raise
@@ -145,7 +157,8 @@ def run(
         display.stage_runs(done)
     if wrong is not None:
         raise wrong
-    if any(stage_run.status == "broken" for stage_run in done):
+    came_out = {stage_run.table: stage_run.status for stage_run in done}  # as a table's last batch did
+    if any(status in ("broken", "held", "waiting") for status in came_out.values()):
         raise typer.Exit(1)
 
 
@@ -161,7 +174,7 @@ def sql(
     """Query the warehouse with Spark SQL."""
     from pipelines import query as queries
 
-    settings = load(warehouse=warehouse, landing=landing)
+    settings = _settings(warehouse, landing)
     text = queries.text_of(query, file)
     parameters = queries.parameters_of(param or [])
     with _session(settings) as spark:
@@ -188,7 +201,7 @@ def describe(
     """Show the topology of a Kafka Streams group, as it is or as it was."""
     from pipelines import describe as descriptions
 
-    settings = load(warehouse=warehouse, landing=landing)
+    settings = _settings(warehouse, landing)
     answer = descriptions.answer(settings, group, format.value, revision=revision, epoch=epoch, at=at, diff=diff)
     if answer.result:
         print(answer.result.removesuffix("\n"), flush=True)
@@ -209,7 +222,7 @@ def trace(
     """Tell the story of one message: produced, acknowledged, committed, dead-lettered, lost."""
     from pipelines import trace as stories
 
-    answer = stories.answer(load(warehouse=warehouse, landing=landing), wanted, format.value)
+    answer = stories.answer(_settings(warehouse, landing), wanted, format.value)
     print(answer.result, flush=True)
     for remark in answer.remarks:
         _say(remark)
@@ -226,7 +239,7 @@ def requeue(
     """Take what passes today's contract out of quarantine into its table."""
     from pipelines import requeue as requeues
 
-    settings = load(warehouse=warehouse, landing=landing)
+    settings = _settings(warehouse, landing)
     stage = requeues.stage_with_quarantine(table)
     with lock.writer(settings, f"afterlog requeue {stage.table}"), _session(settings) as spark:
         done = requeues.requeue(spark, settings, stage)
@@ -240,13 +253,37 @@ def requeue(
 
 
 @app.command()
+def rebuild(
+    table: Annotated[str, typer.Argument(help="A table that is computed from others, such as gold.dlq_summary.")],
+    accept: Annotated[bool, typer.Option("--accept", help="Write it also where its facts do not hold.")] = False,
+    format: Annotated[Shown, typer.Option(help="json: the last line is the counts.")] = Shown.table,
+    warehouse: Warehouse = None,
+    landing: Landing = None,
+) -> None:
+    """Compute a table again from the whole of its inputs: the way out where a defect broke its facts."""
+    from pipelines import display, runner
+
+    settings = _settings(warehouse, landing)
+    stage = _summarised(table)
+    with lock.writer(settings, f"afterlog rebuild {stage.table}"), _session(settings, gates=True) as spark:
+        done = runner.rebuild(spark, settings, stage, accept=accept, say=_say)
+    if format is Shown.json:
+        print(json.dumps({"run_id": done.run_id, "tables": [done.as_json()]}))
+    else:
+        display.stage_runs([done])
+    if done.status == "broken":
+        raise typer.Exit(1)
+    print("Run `afterlog run` to refresh what is made from it.", file=sys.stderr)
+
+
+@app.command()
 def report(warehouse: Warehouse = None, landing: Landing = None) -> None:
     """Build the quality page and Data Docs."""
     from pipelines import report as reports
     from pipelines.freshness import freshness
     from pipelines.storage import is_local
 
-    settings = load(warehouse=warehouse, landing=landing)
+    settings = _settings(warehouse, landing)
     if is_local(settings.warehouse):
         behind = freshness(settings)
         page = reports.current(settings, behind) or reports.build(settings, behind=behind)
@@ -278,7 +315,7 @@ def doctor(
     """Say what is wrong with this machine, the settings and the warehouse, and how to mend it."""
     from pipelines import doctor as diagnosis
 
-    checks = diagnosis.diagnose(load(warehouse=warehouse, landing=landing))
+    checks = diagnosis.diagnose(_settings(warehouse, landing))
     diagnosis.show(checks, as_json=format is Shown.json)
     raise typer.Exit(diagnosis.exit_code(checks))
 
@@ -330,6 +367,30 @@ def show_broker(
                 print(f"{name.replace('_', ' ')}: {value}")
 
 
+def _summarised(table: str) -> Stage:
+    """Return the stage of a table that can be computed again; raises UsageError, which says why there is none."""
+    known = {stage.table: stage for stage in CATALOG}
+    computed = ", ".join(stage.table for stage in CATALOG if stage.kind == "summarise")
+    if table not in known:
+        raise UsageError(f"No stage fills {table!r}; tables that are computed from others: {computed}.")
+    stage = known[table]
+    if stage.kind == "ask":
+        raise UsageError(f"{table} follows the settings and the cluster: each run brings it up to date.")
+    if stage.kind != "summarise":
+        raise UsageError(
+            f"{table} is not computed from other tables: its rows are what landed, each as it was judged when it came, "
+            f"and there is no other copy of that judgement; tables that can be computed again: {computed}."
+        )
+    return stage
+
+
+def _settings(warehouse: str | None, landing: str | None, *, creates: bool = False) -> Settings:
+    """Return the settings under these flags; only a command that ``creates`` can name a warehouse that is not there."""
+    settings = load(warehouse=warehouse, landing=landing)
+    oversights.require_places(settings, {"warehouse": warehouse, "landing": landing}, creates=creates)
+    return settings
+
+
 def _follow(
     settings: Settings, chosen: Sequence[Stage], every_seconds: float, health: Path | None, format: Shown
 ) -> int:
@@ -365,7 +426,8 @@ def main() -> None:
     except Exception as error:
         sys.exit(_told(error))
     except KeyboardInterrupt:
-        sys.exit(130)
+        _say("stopped.")
+        sys.exit(interrupt.EXIT_CODE)
 
 
 def _told(error: Exception) -> int:

@@ -6,6 +6,7 @@ a batch neither repeats itself nor meets the table, there is nothing to decide.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
@@ -15,10 +16,11 @@ from expectations.contract import Contract
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.window import WindowSpec
 
 CONFLICT = "grain.conflict"
 MOST_RANGES = 100
-OUTCOMES = ("refused", "duplicate", "conflict", "supersede")
+OUTCOMES = ("refused", "duplicate", "conflict", "supersede", "identify")
 SKIPPED = "_skipped"  # of a candidate: true where it is none of the table's business
 
 
@@ -36,7 +38,7 @@ class Census:
 
 
 def census(judged: DataFrame, contract: Contract) -> Census:
-    """Count a batch by grain, in one job.
+    """Count a batch by grain, in one job; rows that differ in what not every source knows count as one grain.
 
     The bounds are a predicate on the table that every row of the batch's grains satisfies, in literals, so that Delta
     skips files: a range of the grain's last column for each value of ``ranges_per``, or one if there are too many.
@@ -45,11 +47,11 @@ def census(judged: DataFrame, contract: Contract) -> Census:
     """
     from pyspark.sql import functions as F
 
-    *others, last = contract.grain
+    *others, last = contract.place
     others = list(contract.ranges_per) if contract.ranges_per is not None else others
     skipped = F.col(SKIPPED)
     nameless = [F.when(F.col(last).isNull() & ~skipped, F.col(name)).alias(f"_of{name}") for name in contract.identity]
-    grain = [F.when(~skipped, F.col(name)).alias(name) for name in contract.grain]
+    grain = [F.when(~skipped, F.col(name)).alias(name) for name in contract.place]
     per_grain = judged.groupBy(*grain, *nameless, skipped.alias(SKIPPED)).agg(F.count("*").alias("_rows"))
     ranges = (
         per_grain.groupBy(*others, SKIPPED)
@@ -88,38 +90,42 @@ def decided(
       or a lossy copy;
     - ``conflict``: the same grain with other content; what stands stays, within a batch the lowest ``_bronze_id`` wins;
     - ``supersede``: the lossless record behind a lossy copy that stands;
+    - ``identify``: a duplicate of a row that stands without the contract's ``learned`` column, which it knows: it takes
+      that row's place;
     - null where the row is accepted, and was in quarantine.
 
+    Rows that know the ``learned`` column go first. What has other content than they is of another incarnation.
     ``heals``: the row leaves quarantine, as the table holds it now. ``conflicts``: a conflict, also where the outcome
-    is ``duplicate`` because the quarantine holds it already.
+    is ``duplicate`` because the quarantine holds it already. ``_replaces`` is the ``learned`` column of the row that a
+    row which supersedes or identifies it replaces.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    grain, identity = contract.grain, contract.identity
+    identity = contract.identity
     refused = contract.refused(F.col("_broken_rules"))
     if not repeats and standing is None and quarantined is None:
         plain = judged.where(refused).select(*contract.row, "_broken_rules")
         return plain.withColumns({"outcome": F.lit("refused"), "heals": F.lit(False), "conflicts": F.lit(False)})
     rows = judged.select(
         *contract.row,
-        *(name for name in grain if name not in contract.row),
+        *(name for name in contract.grain if name not in contract.row),
         "_broken_rules",
         (~refused).alias("_valid"),
         (F.col(contract.content) if contract.content else F.lit(0)).alias("_content"),
         (F.coalesce(F.col(contract.lossy), F.lit(False)) if contract.lossy else F.lit(False)).alias("_lossy"),
     )
-    rivals = Window.partitionBy(
-        F.col("_valid"),
-        *[F.when(F.col("_valid"), F.col(name)) for name in grain],
-        *[F.when(~F.col("_valid"), F.col(name)) for name in identity],
-    ).orderBy("_lossy", *identity, "_source")
+    rows = _met(rows, standing, contract)
+    if contract.learned and (repeats or standing is not None):
+        rows = _identified(rows, standing, contract)
+    else:
+        rows = rows.withColumns({"_told": F.lit(False), "_takes": F.lit(False)})
+    rivals = _rivals(contract, contract.grain, F.col("_told"))
     rows = rows.select(
         "*",
         F.row_number().over(rivals).alias("_place"),
         F.first("_content").over(rivals).alias("_first_content"),
     )
-    rows = _met(rows, standing, contract)
     if quarantined is None:
         rows = rows.withColumn("_in_quarantine", F.lit(False))
     else:
@@ -135,8 +141,10 @@ def decided(
         F.when(F.col("_known"), "duplicate")
         .when(~F.col("_valid") & (~first | in_quarantine), "duplicate")
         .when(~F.col("_valid"), "refused")
-        .when(stands & (same_as_standing | F.col("_lossy")), "duplicate")
+        .when(F.col("_told"), "duplicate")
+        .when(F.col("_takes"), F.when(supersedes, "supersede").otherwise("identify"))
         .when(stands & supersedes & first, "supersede")
+        .when(stands & (same_as_standing | F.col("_lossy")), "duplicate")
         .when(stands & ~supersedes, "conflict")
         .when(first, None)
         .when(F.col("_lossy") | same_as_first, "duplicate")
@@ -147,6 +155,7 @@ def decided(
     heals = in_quarantine & (F.col("_known") | (F.col("_valid") & ~conflicts))
     again = Window.partitionBy(*identity, "conflicts").orderBy("_source")
     held = F.col("conflicts") & (F.col("_held") | (F.row_number().over(again) > 1))
+    replaces = F.col(contract.learned) if contract.learned else F.lit(None).cast("string")
     return (
         rows.select(
             *contract.row,
@@ -154,12 +163,26 @@ def decided(
             "outcome",
             heals.alias("heals"),
             conflicts.alias("conflicts"),
+            F.when(~F.col("_takes"), replaces).alias("_replaces"),
             in_quarantine.alias("_held"),
         )
         .where(F.col("outcome").isNotNull() | F.col("heals"))
         .withColumn("outcome", F.when(held, "duplicate").otherwise(F.col("outcome")))
         .drop("_held")
     )
+
+
+def _rivals(contract: Contract, grain: Sequence[str], *more: Column) -> WindowSpec:
+    """Return rows of one grain in the order in which they are taken; rows that break a rule rival their copies only."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    return Window.partitionBy(
+        F.col("_valid"),
+        *[F.when(F.col("_valid"), F.col(name)) for name in grain],
+        *[F.when(~F.col("_valid"), F.col(name)) for name in contract.identity],
+        *more,
+    ).orderBy("_lossy", *contract.identity, "_source")
 
 
 def _met(rows: DataFrame, standing: DataFrame | None, contract: Contract) -> DataFrame:
@@ -175,19 +198,87 @@ def _met(rows: DataFrame, standing: DataFrame | None, contract: Contract) -> Dat
             F.lit(False).alias("_known"),
         )
     there = standing.select(
-        *[F.col(name).alias(f"_at_{place}") for place, name in enumerate(contract.grain)],
+        *contract.grain,
         F.lit(True).alias("_stands"),
         (F.col(contract.content) if contract.content else F.lit(0)).alias("_standing_content"),
         (F.col(contract.lossy) if contract.lossy else F.lit(False)).alias("_standing_lossy"),
     )
-    same = reduce(and_, (F.col(name).eqNullSafe(F.col(f"_at_{place}")) for place, name in enumerate(contract.grain)))
     ids = standing.select(*contract.identity, F.lit(True).alias("_known")).dropDuplicates([*contract.identity])
     return (
-        rows.join(there, same, how="left")
+        _beside(rows, there, contract.grain)
         .join(ids, [*contract.identity], how="left")
         .withColumn("_stands", F.coalesce("_stands", F.lit(False)))
         .withColumn("_known", F.coalesce("_known", F.lit(False)))
     )
+
+
+def _identified(rows: DataFrame, standing: DataFrame | None, contract: Contract) -> DataFrame:
+    """Add how rows with and without the contract's ``learned`` column meet.
+
+    ``_told``: the row lacks it and is a copy of one that has it, in the table or in the batch. ``_takes``: the row has
+    it, and is, or is the lossless record behind, a row that stands without it: then what stands, for the row, is that
+    one. For others it stands no longer.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    assert contract.learned is not None
+    assert contract.content is not None
+    assert contract.lossy is not None
+    if standing is None:
+        rows = rows.withColumns(
+            {
+                "_nameless": F.lit(None).cast("struct<content: bigint, lossy: boolean>"),
+                "_named": F.array().cast("array<bigint>"),
+            }
+        )
+    else:
+        content, named = F.col(contract.content), F.col(contract.learned).isNotNull()
+        lossy = F.coalesce(F.col(contract.lossy), F.lit(False))
+        there = standing.groupBy(*contract.place).agg(
+            F.max(F.when(~named, F.struct(content.alias("content"), lossy.alias("lossy")))).alias("_nameless"),
+            F.collect_set(F.when(named, content)).alias("_named"),
+        )
+        rows = _beside(rows, there, contract.place)
+    valid, named = F.col("_valid"), F.col(contract.learned).isNotNull()
+    content, nameless = F.col("_content"), F.col("_nameless")
+    rows = rows.withColumn("_place", F.row_number().over(_rivals(contract, contract.grain)))
+    arrives = valid & named & (F.col("_place") == 1) & ~F.col("_stands")
+    is_it = content.eqNullSafe(nameless["content"]) | (nameless["lossy"] & ~F.col("_lossy"))
+    could_take = arrives & nameless.isNotNull() & is_it
+    # The window's order must not narrow its frame.
+    together = _rivals(contract, contract.place).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    name = F.struct(*contract.row)
+    rows = rows.withColumns(
+        {
+            "_taker": F.first(F.when(could_take, name), ignorenulls=True).over(together),
+            "_arriving": F.collect_set(F.when(arrives, content)).over(together),
+        }
+    )
+    takes = could_take & (name == F.col("_taker"))
+    told_by = F.concat(F.coalesce("_named", F.array().cast("array<bigint>")), "_arriving")
+    told = valid & ~named & (F.array_contains(told_by, content) | (F.col("_lossy") & (F.size(told_by) > 0)))
+    gone = ~named & F.col("_taker").isNotNull()
+    return (
+        rows.withColumn("_takes", F.coalesce(takes, F.lit(False)))
+        .withColumns(
+            {
+                "_told": F.coalesce(told, F.lit(False)),
+                "_stands": F.col("_stands") & ~gone,
+                "_standing_lossy": F.when(F.col("_takes"), nameless["lossy"]).otherwise(F.col("_standing_lossy")),
+            }
+        )
+        .drop("_place", "_nameless", "_named", "_taker", "_arriving")
+    )
+
+
+def _beside(rows: DataFrame, there: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return rows with the other columns of what is there under the same keys, compared null-safe."""
+    from pyspark.sql import functions as F
+
+    there = there.withColumnsRenamed({name: f"_at_{place}" for place, name in enumerate(keys)})
+    same = reduce(and_, (F.col(name).eqNullSafe(F.col(f"_at_{place}")) for place, name in enumerate(keys)))
+    return rows.join(there, same, how="left").drop(*(f"_at_{place}" for place in range(len(keys))))
 
 
 def _bounds(ranges: list[Any], others: list[str], last: str) -> Column:

@@ -55,10 +55,13 @@ NEXT = (
     "trace a11ce000000000000000000000000009",
     "doctor",
 )
+CLEANUP_POLICY = [{"topic": "checkout", "policy": "delete"}]
+"""What is known of the planted topic whose log lacks messages: compaction did not remove them."""
 NO_TOPICS = {
     "AFTERLOG_KAFKA": "{}",
     "AFTERLOG_KAFKA_CONNECTION": "",
     **{f"AFTERLOG_{feed}__SOURCE": "files" for feed in ("DLQ", "STREAMS_REQUESTS", "ACKNOWLEDGEMENTS")},
+    "AFTERLOG_SEGMENTS": json.dumps({"cleanup_policy": CLEANUP_POLICY}),
 }
 """The demo knows no cluster and reads no topics but its own, whatever the settings say."""
 
@@ -274,8 +277,12 @@ def _run(airflow: Airflow, dag: str, parameters: dict[str, str], title: str, con
 def _table_of(dag: str, run: dict[str, Any], title: str) -> Table:
     """Return the table of a run: a line per task, and one per table that it filled; it fits 80 columns."""
     filled = {layer: run["xcoms"].get(layer, {}).get("tables", {}) for layer in LAYERS}
-    skips = any(counts["skipped"] for tables in filled.values() for counts in tables.values())
-    names = ["read", "accepted", "quarantined", "duplicates", *(["skipped"] if skips else [])]
+    shown = [
+        name
+        for name in ("skipped", "held")
+        if any(counts[name] for tables in filled.values() for counts in tables.values())
+    ]
+    names = ["read", "written", "quarantined", "duplicates", *shown]
     table = _table(f"{title}: DAG {dag}, {run['state']}")
     table.add_column("task and tables", no_wrap=True)
     for name in (*names, "seconds"):

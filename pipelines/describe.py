@@ -13,12 +13,12 @@ from pipelines.drawing.names import visible
 from pipelines.errors import UsageError
 from pipelines.glance import rows
 from pipelines.settings import Settings
-from pipelines.topology import Topology
+from pipelines.topology import NoTopology, Topology
 
 CURRENT, REVISIONS = "gold.topology_current", "gold.topology_revisions"
 NOT_STORED, ERROR, AVAILABLE = 1, 2, 3  # TopologyDescriptionStatus of KIP-1331
 FEED, DIRECTORY = "topology", "streams-requests"
-FACTS = ["revision", "topology_epoch", "topology_epochs", "accepted_at", "replaced_at", "defects"]  # of a revision
+FACTS = ["revision", "source", "topology_epoch", "topology_epochs", "accepted_at", "replaced_at", "defects"]
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ def answer(
             found = _accepted_at(settings, group, moment)
         else:
             found = _latest(settings, group)
+        return Answer(_printed(group, found, form), found.remarks)
     except _NothingToShow as nothing:
         return _refusal(group, nothing, form)
-    return Answer(_printed(group, found, form), found.remarks)
 
 
 def _latest(settings: Settings, group: str) -> _Described:
@@ -192,10 +192,9 @@ def _described(settings: Settings, group: str, facts: dict[str, Any]) -> _Descri
     key = {"cluster": settings.cluster, "group_id": group, "revision": facts["revision"]}
     ((description,),) = (one.values() for one in rows(settings, REVISIONS, key, ["description"]))
     until = f", replaced at {_time(facts['replaced_at'])}" if facts["replaced_at"] else ""
-    remarks = [
-        f"Revision {facts['revision']}: accepted at {_time(facts['accepted_at'])} "
-        f"under epoch {facts['topology_epoch']}{until}."
-    ]
+    seen = "accepted" if facts["source"] == "pushed" else "first shown by a describe"
+    under = "" if facts["topology_epoch"] is None else f" under epoch {facts['topology_epoch']}"
+    remarks = [f"Revision {facts['revision']}: {seen} at {_time(facts['accepted_at'])}{under}{until}."]
     if facts["defects"]:
         remarks.append(f"Its defects: {', '.join(facts['defects'])}.")
     return _Described(description, facts["topology_epoch"], facts["revision"], tuple(remarks))
@@ -237,7 +236,10 @@ def _printed(group: str, found: _Described, form: str) -> str:
 
 
 def _topology(found: _Described) -> Topology:
-    return Topology.parsed(found.description)
+    try:
+        return Topology.parsed(found.description)
+    except NoTopology as error:
+        raise _NothingToShow(f"What has landed cannot be shown: {error}", revision=found.revision) from None
 
 
 def _moment(text: str) -> datetime:

@@ -6,12 +6,16 @@ Brokers validate nothing but the node type, so that any structure can arrive; se
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pipelines.plan import computed_once
+
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 _NODE = (
     "struct<name: string, nodeType: int, sourceTopics: array<string>, sinkTopic: string, stores: array<string>,"
@@ -22,6 +26,39 @@ SCHEMA = (
     f" globalStores array<struct<source: {_NODE}, processor: {_NODE}>>"
 )
 SOURCE, PROCESSOR, SINK = 1, 2, 3
+
+
+def described(rows: DataFrame, description: Column) -> DataFrame:
+    """Return rows with a description (JSON) as a topology (``SCHEMA``), ``_topology``; null where it is none."""
+    parsed = rows.withColumn("_parsed", computed_once(F.from_json(description, SCHEMA)))
+    topology = F.when(is_whole(F.col("_parsed")), F.col("_parsed"))
+    return parsed.withColumn("_topology", computed_once(topology))
+
+
+def is_whole(topology: Column) -> Column:
+    """Tell whether what was parsed is a description: names and types are there, and no element is null.
+
+    Kafka's serializer always writes them. What else lands may lack them, and is none.
+    """
+
+    def all_there(values: Column, holds: Callable[[Column], Column]) -> Column:
+        return F.forall(_listed(values), lambda value: value.isNotNull() & holds(value))
+
+    def is_node(node: Column) -> Column:
+        lists = (node[name] for name in ("sourceTopics", "stores", "successors"))
+        named = node["name"].isNotNull() & node["nodeType"].isNotNull()
+        return reduce(and_, (all_there(values, lambda _: F.lit(True)) for values in lists), named)
+
+    def is_subtopology(part: Column) -> Column:
+        return part["subtopologyId"].isNotNull() & all_there(part["nodes"], is_node)
+
+    def is_store(store: Column) -> Column:
+        nodes = (store["source"], store["processor"])
+        return reduce(and_, (node.isNotNull() & is_node(node) for node in nodes))
+
+    subtopologies, stores = topology["subtopologies"], topology["globalStores"]
+    is_there = subtopologies.isNotNull() | stores.isNotNull()
+    return is_there & all_there(subtopologies, is_subtopology) & all_there(stores, is_store)
 
 
 def topology_hash(topology: Column) -> Column:

@@ -12,16 +12,21 @@ from rich.table import Table
 from pipelines.quality import StageRun
 
 COLOURS = {"passed": "green", "idle": "dim", "broken": "bold red", "failed": "bold red", "waiting": "yellow"}
+COLOURS |= {"held": "bold red"}
 MEANINGS = {"idle": "nothing new"}
 
 
 def progress(stage_run: StageRun) -> None:
     """Say on standard error, in one line, what a stage did."""
+    held = f"held {stage_run.held:,}, " if stage_run.held else ""
     counts = (
         f"read {stage_run.read:,}, accepted {stage_run.accepted:,}, quarantined {stage_run.quarantined:,}, "
-        f"duplicates {stage_run.duplicates:,}, skipped {stage_run.skipped:,}, {stage_run.seconds:.1f} s"
+        f"duplicates {stage_run.duplicates:,}, skipped {stage_run.skipped:,}, {held}written {stage_run.written:,}, "
+        f"{stage_run.seconds:.1f} s"
     )
     said = MEANINGS.get(stage_run.status) or (counts if stage_run.status == "passed" else stage_run.message)
+    if stage_run.status == "broken" and stage_run.held:
+        said = f"{counts}. {said}"
     print(f"{stage_run.table}: {stage_run.status}: {said}", file=sys.stderr, flush=True)
 
 
@@ -36,6 +41,8 @@ def stage_runs(done: Sequence[StageRun]) -> None:
         "quarantined",
         "duplicates",
         *(["skipped"] if any(one.skipped for one in done) else []),
+        *(["held"] if any(one.held for one in done) else []),
+        "written",
     ]
     for name in (*names, "seconds"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -45,5 +52,5 @@ def stage_runs(done: Sequence[StageRun]) -> None:
     console = Console()
     console.print(table)
     for one in done:
-        if one.status in ("broken", "waiting") and one.message:
+        if one.status in ("broken", "held", "waiting") and one.message:
             console.print(f"{one.table}: {one.message}", markup=False, highlight=False)

@@ -18,12 +18,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from expectations import verdict
 from expectations.quality import GAPS
-from pipelines import airflow_home, glance, jars, java, lakehouse, lock, progress, quality, runner, session, storage
+from expectations.verdict import WHOLE, way_on
+from pipelines import (
+    airflow_home,
+    delta_log,
+    glance,
+    jars,
+    java,
+    lakehouse,
+    lock,
+    oversights,
+    progress,
+    quality,
+    runner,
+    storage,
+)
 from pipelines.catalog import CATALOG
-from pipelines.errors import AfterlogError
+from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.land import unread, waiting
 from pipelines.progress import Progress
+from pipelines.properties import defaults, unchecked_creation
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Stage
 
@@ -31,13 +47,11 @@ State = Literal["well", "mind", "blocked", "lacking"]
 
 SPARE_BYTES = 2 << 30
 LEAST_BYTES = 200 << 20
+MOST_HELD = 10
 
 _COLOURS = {"well": "green", "mind": "yellow", "blocked": "bold red", "lacking": "bold red"}
-# Variables that are no settings: of set-up, of the command line, of the DAGs.
-_OTHER_VARIABLES = {"SETTINGS", "CACHE", "MAVEN", "DEBUG", "PORT", "COMMAND", "ON_FAILURE"}
 _CONNECTORS = {"s3": "hadoop-aws", "s3a": "hadoop-aws", "s3n": "hadoop-aws", "abfs": "hadoop-azure"}
 _CONNECTORS |= {"abfss": "hadoop-azure", "gs": "gcs-connector"}
-_SINGLE_DRIVER = "S3SingleDriverLogStore"
 
 
 @dataclass(frozen=True)
@@ -148,18 +162,12 @@ def _jars(settings: Settings) -> Iterator[Check]:
 
 
 def _settings(settings: Settings) -> Iterator[Check]:
-    variables = {name.removeprefix("AFTERLOG_"): name for name in sorted(os.environ) if name.startswith("AFTERLOG_")}
-    used = []
-    unknown = False
-    for short, name in variables.items():
-        top = short.partition("__")[0].lower()
-        if top in Settings.model_fields and top not in ("gates", "spark"):
-            used.append(name)
-        elif short not in _OTHER_VARIABLES:
-            unknown = True
-            where = "can only be set in the settings file" if top in ("gates", "spark") else "is no setting"
-            yield Check("settings", "mind", f"{name} {where}, and has no effect.", f"Unset {name}.")
-    gated = [stage.table for stage in CATALOG if stage.kind != "land"]
+    without_effect = dict(oversights.unknown_variables())
+    for name, sentence in without_effect.items():
+        yield Check("settings", "mind", sentence, f"Unset {name}.")
+    unknown = bool(without_effect)
+    used = [name for name in sorted(os.environ) if _is_used(name) and name not in without_effect]
+    gated = [stage.table for stage in CATALOG if stage.kind in ("split", "summarise")]
     for table in settings.gates.keys() - set(gated):
         unknown = True
         finding = f'[gates."{table}"] has no effect: no gate stands before such a table.'
@@ -169,6 +177,11 @@ def _settings(settings: Settings) -> Iterator[Check]:
         overridden = f", {', '.join(used)} from the environment" if used else ""
         source = str(file) if file.exists() else "defaults, no settings file"
         yield Check("settings", "well", f"{source}{overridden}; warehouse {settings.warehouse}.")
+
+
+def _is_used(variable: str) -> bool:
+    top = variable.removeprefix(oversights.PREFIX).partition("__")[0].lower()
+    return variable.startswith(oversights.PREFIX) and top in Settings.model_fields
 
 
 def _disk(settings: Settings) -> Iterator[Check]:
@@ -191,6 +204,8 @@ def _disk(settings: Settings) -> Iterator[Check]:
 
 
 def _landing(settings: Settings) -> Iterator[Check]:
+    for name, sentence in oversights.stray_places(settings):
+        yield Check("landing", "mind", sentence, f"Move {name!r} to where it belongs.")
     for stage in CATALOG:
         if stage.kind != "land":
             continue
@@ -245,7 +260,7 @@ def _gaps(settings: Settings) -> Iterator[Check]:
 
 
 def _lock(settings: Settings) -> Iterator[Check]:
-    if storage.is_local(settings.warehouse):
+    if storage.directory_of(settings.warehouse):
         holder = lock.holder(settings.warehouse)
         yield Check("writer's lock", "well", f"Held by {holder}." if holder else "Free.")
 
@@ -254,24 +269,32 @@ def _log_store(settings: Settings) -> Iterator[Check]:
     """Examine what a warehouse on an object store needs: Delta's log store for it, and Hadoop's file system."""
     if storage.is_local(settings.warehouse):
         return
-    scheme = settings.warehouse.partition("://")[0].lower()
-    properties = {**session.defaults(), **settings.spark}
+    scheme = storage.scheme_of(settings.warehouse) or ""
+    properties = {**defaults(), **settings.spark}
+    if why := storage.unsafe_store(settings.warehouse, properties):
+        danger = f"Two writers on {scheme}:// could lose each other's commits: {why}"
+        if settings.single_writer:
+            remedy = "See to it that no DAG, command or other tool writes to it at the same time."
+            yield Check("log store", "mind", f"{danger}; the settings promise a single one.", remedy)
+        else:
+            remedy = (
+                "`afterlog run` refuses it. Name another warehouse, "
+                "or set single_writer = true if no two processes ever write to this one."
+            )
+            yield Check("log store", "lacking", f"{danger}.", remedy)
+    elif storage.directory_of(settings.warehouse):
+        yield Check("log store", "well", f"{scheme}:// is on this machine: the writer's lock lets one at a time write.")
+    else:
+        yield Check("log store", "well", f"Delta's own log store for {scheme}:// is safe with several writers.")
     if scheme in ("s3", "s3a", "s3n"):
-        key = f"spark.delta.logStore.{scheme}.impl"
-        store = properties.get(key) or properties.get("spark.delta.logStore.class")
-        if not store or store.endswith(_SINGLE_DRIVER):
+        for source, name in unchecked_creation(settings):
             yield Check(
                 "log store",
-                "lacking",
-                f"Two writers on {scheme}:// would lose each other's commits: no multi-writer log store is configured.",
-                f'Set "{key}" = "io.delta.storage.S3DynamoDBLogStore" under [spark] in conf/afterlog.toml.',
+                "mind" if settings.single_writer else "lacking",
+                f"{name} in {source} lets S3A create objects without looking whether they exist: "
+                f"a second writer would replace commits in silence.",
+                "Take `create` (or `*`) out of it.",
             )
-        else:
-            yield Check("log store", "well", f"{scheme}:// through {store}.")
-    elif scheme in _CONNECTORS:
-        yield Check("log store", "well", f"Delta's own log store for {scheme}:// is safe with several writers.")
-    else:
-        yield Check("log store", "mind", f"Whether {scheme}:// is safe with several writers is not known here.")
     connector = _CONNECTORS.get(scheme)
     added = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
     if connector and not any(connector in properties.get(name, "") for name in added):
@@ -297,6 +320,23 @@ def _tables(settings: Settings) -> Iterator[Check]:
     else:
         yield Check("tables", "well", f"All {len(names)} are there.")
     for name in names:
+        if name in missing:
+            continue
+        if fault := delta_log.fault(Path(lakehouse.location(settings, name))):
+            yield Check(name, "blocked", fault.finding, fault.remedy)
+            continue
+        try:
+            lakehouse.local_table(settings, name)
+        except UsageError as error:
+            yield Check(name, "blocked", str(error))
+        except EnvironmentLacking:
+            fault = delta_log.fault(Path(lakehouse.location(settings, name)), refused=True)
+            if fault and lakehouse.local_gap(settings, name) is None:
+                yield Check(name, "blocked", fault.finding, fault.remedy)
+        except Exception as error:  # a reader's own, of any kind; a commit that is missing is told below
+            if lakehouse.local_gap(settings, name) is None:
+                remedy = "Restore its log from a backup, or move the table away: `afterlog run` then fills it again."
+                yield Check(name, "blocked", f"Its log cannot be read ({type(error).__name__}).", remedy)
         if (gap := lakehouse.local_gap(settings, name)) is not None:
             directory = lakehouse.location(settings, name)
             yield Check(
@@ -314,13 +354,26 @@ def _progress(settings: Settings, stage: Stage) -> Iterator[Check]:
     known = progress.load(settings.warehouse, stage.table)
     if known is None and not _stated(settings, stage) and not lakehouse.local_version(settings, stage.table):
         return
+    if known and known.held:
+        yield from _held(stage, known)
+        return
+    if known and known.blocked_since and stage.kind == "split":
+        finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"
+        yield Check(stage.table, "blocked", finding, f"Mend the contract, or accept it: {_accept(stage, WHOLE)}.")
+        return
     if known and known.blocked_since:
-        yield Check(
-            stage.table,
-            "blocked",
-            f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}",
-            "The next run takes the same rows again: mend the contract or raise the tolerance, then `afterlog run`.",
+        remedy = (
+            "The next run takes the same rows again: mend the contract or raise the tolerance, then `afterlog run`."
         )
+        if stage.kind == "summarise":
+            remedy = f"`afterlog rebuild {stage.table}` computes it again from its inputs; then `afterlog run`."
+        finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"
+        yield Check(stage.table, "blocked", finding, remedy)
+        return
+    if causes := sorted(runner.blocked_upstream(settings, [stage])):
+        first = next(one.table for one in CATALOG if one.table in causes)
+        finding = f"Waits for {', '.join(causes)}: facts of {first} are broken."
+        yield Check(stage.table, "blocked", finding, f"`afterlog rebuild {first}`, then `afterlog run`.")
         return
     if reason := _disagreement(settings, stage, known):
         read = "all landed files" if stage.kind == "land" else f"all of {' and '.join(stage.inputs)}"
@@ -334,6 +387,21 @@ def _progress(settings: Settings, stage: Stage) -> Iterator[Check]:
         behind = lakehouse.local_versions_after(settings, versions)
         waits = f", {behind} versions wait" if behind else ""
         yield Check(stage.table, "well", f"Version {table}{read}{waits}.")
+
+
+def _held(stage: Stage, known: Progress) -> Iterator[Check]:
+    """Name what is held, since when, and the way on."""
+    for name, one in list(known.held.items())[:MOST_HELD]:
+        finding = f"{one.rows:,} rows of {verdict.shown(name)} are held since {one.since}: {one.message}"
+        yield Check(stage.table, "blocked", finding, f"Mend the contract, or accept them: {_accept(stage, name)}.")
+    left = len(known.held) - MOST_HELD
+    if left > 0:
+        finding = f"{left:,} more of its scopes are held: quality.freshness names them all."
+        yield Check(stage.table, "blocked", finding, f"{_accept(stage, WHOLE)} accepts all of them.")
+
+
+def _accept(stage: Stage, scope: str) -> str:
+    return f"`{way_on(stage.table, scope)}` or AFTERLOG_TOLERANCE=1.0"
 
 
 def _disagreement(settings: Settings, stage: Stage, known: Progress | None) -> str | None:

@@ -1,7 +1,15 @@
 """What can go wrong, each with the exit code and the one sentence a user reads."""
 
 import errno
+import re
 from typing import ClassVar
+
+# A checkpoint of a Delta log in what Spark and Hadoop say of a file that they cannot read.
+_CHECKPOINT = re.compile(
+    r"(?:FAILED_READ_FILE|Checksum error|not a Parquet file|CORRUPT|corrupt|DELTA_CHECKPOINT)"
+    r"[^\n]*?/([a-z]+)/([a-z_]+)/_delta_log/(?:_last_checkpoint|\d{20}\.checkpoint)"
+    r"|DELTA_MISSING_PART_FILES"
+)
 
 
 class AfterlogError(Exception):
@@ -34,10 +42,24 @@ class WriterBusy(AfterlogError):
     exit_code: ClassVar[int] = 4
 
 
+class FeedIncomplete(AfterlogError):
+    """A change feed lacks a commit that its table's log holds: a defect, not the data's."""
+
+    exit_code: ClassVar[int] = 1
+
+
 class Unforeseen(AfterlogError):
     """Something that should never happen; its sentence names its kind only, as its text may quote a record."""
 
     exit_code: ClassVar[int] = 1
+
+
+def unreadable_log(table: str | None) -> EnvironmentLacking:
+    """Return the error of a Delta log that cannot be read; the doctor says more."""
+    named = f"The Delta log of {table}" if table else "The Delta log of a table"
+    return EnvironmentLacking(
+        f"{named} cannot be read, as a checkpoint in it is damaged: `afterlog doctor` says which file, and what to do."
+    )
 
 
 def readable(error: Exception) -> AfterlogError:
@@ -48,6 +70,8 @@ def readable(error: Exception) -> AfterlogError:
         return EnvironmentLacking(
             "The disk is full: free some space and run again; nothing that was written before is lost."
         )
+    if damaged := _CHECKPOINT.search(str(error)):
+        return unreadable_log(f"{damaged[1]}.{damaged[2]}" if damaged[1] else None)
     condition = getattr(error, "getCondition", lambda: None)() or type(error).__name__
     return Unforeseen(
         f"Afterlog failed with {condition}; set AFTERLOG_DEBUG=1 to see all of it (it may show record contents)."

@@ -9,14 +9,14 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pipelines import freshness, lock, progress, runner, session, storage
+from pipelines import freshness, held, lock, progress, runner, session, storage
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy, readable
-from pipelines.progress import Batch
+from pipelines.progress import Batch, Progress
 from pipelines.quality import StageRun, now
 from pipelines.settings import ROOT, Lock, Settings
 from pipelines.sources import kafka
@@ -38,12 +38,13 @@ log = logging.getLogger("afterlog")
 
 @dataclass(frozen=True)
 class Blocked:
-    """A stage whose gate broke: since when, why, and the batch that waits."""
+    """A stage of which something is held: since when, why, and which scopes; of a summary the batch that waits."""
 
     table: str
     since: str
     message: str
     batch: dict[str, Batch]
+    scopes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,9 @@ def health_file(settings: Settings) -> Path:
 class Follower:
     """Cycles over stages until it is asked to stop.
 
-    A stage whose gate broke rests, and what depends on it, as long as its batch is the same: its gate would break
-    again. What fails is tried again, with longer and longer pauses; that it fails is said once.
+    What a gate holds is left alone until it has new rows, or somebody accepts it. A summary whose facts broke rests,
+    and what depends on it, as long as its batch is the same: it would break again. What fails is tried again, with
+    longer and longer pauses; that it fails is said once.
     """
 
     def __init__(
@@ -110,8 +112,8 @@ class Follower:
 
     @property
     def exit_code(self) -> int:
-        """1 where a gate stands broken, else 0."""
-        return 1 if self.blocked else 0
+        """1 where something is held or a gate stands broken, of these stages or of what they are made from, else 0."""
+        return 1 if self.blocked or self._blocked_upstream() else 0
 
     def follow(self) -> int:
         """Go on until asked to stop; return the exit code.
@@ -197,6 +199,7 @@ class Follower:
         self._look_at_blocked()
         stages = self._awake()
         if runner.idle(self.settings, stages):
+            self._note_held(runner.at_rest(self.settings, stages, ""))
             return
         spark = self.spark or self._start(kept)
         lock.name_jvm(self.settings, spark)
@@ -227,26 +230,41 @@ class Follower:
     def _take(self, stage_run: StageRun) -> None:
         """Keep what a stage did, and tell it, unless it is nothing, or an error, which is told when it is raised."""
         self.done.append(stage_run)
-        if stage_run.status == "broken":
-            known = progress.load(self.settings.warehouse, stage_run.table)
-            since = (known and known.blocked_since) or _text(stage_run.started_at)
-            batch = known.pending if known else {}
-            self.blocked[stage_run.table] = Blocked(stage_run.table, since, stage_run.message or "", batch)
-        if stage_run.status not in ("idle", "failed"):
+        told_before = stage_run.status == "held" and stage_run.table in self.blocked
+        if stage_run.status in ("broken", "held"):
+            self._block(stage_run)
+        if stage_run.status not in ("idle", "failed") and not told_before:
             self.report(stage_run)
             self._write("working")
 
+    def _block(self, stage_run: StageRun) -> None:
+        known = progress.load(self.settings.warehouse, stage_run.table) or Progress()
+        since = held.since(known) or _text(stage_run.started_at)
+        message = held.message(stage_run.table, known) or stage_run.message or ""
+        self.blocked[stage_run.table] = Blocked(stage_run.table, since, message, known.pending, tuple(known.held))
+
+    def _note_held(self, at_rest: Sequence[StageRun]) -> None:
+        """Take in what was held before this process began, of which nothing is new."""
+        for stage_run in at_rest:
+            if stage_run.status == "held" and stage_run.table not in self.blocked:
+                self._block(stage_run)
+                self.report(stage_run)
+
     def _look_at_blocked(self) -> None:
-        """Wake the stages whose batch is done with: a run with another tolerance, say, let it pass."""
+        """Wake the stages whose batch is done with, and forget what is no longer held: another run accepted it, say."""
         for table, blocked in list(self.blocked.items()):
             known = progress.load(self.settings.warehouse, table)
-            if known is None or known.blocked_since is None or known.pending != blocked.batch:
+            left = (known and held.since(known)) is None
+            if blocked.scopes and known is not None and not left:
+                self.blocked[table] = replace(blocked, scopes=tuple(known.held), message=_message(table, known))
+            elif left or known is None or known.pending != blocked.batch:
                 del self.blocked[table]
                 self.say(f"{table}: the batch at which its gate broke is done with; it is followed again.")
 
     def _awake(self) -> list[Stage]:
-        """Return the stages that neither rest nor depend on one that does."""
-        resting = set(self.blocked)
+        """Return the stages that neither rest nor depend on one that does; what is split does not rest."""
+        judged = {stage.table for stage in self.stages if stage.kind == "split"}
+        resting = (set(self.blocked) - judged) | self._blocked_upstream()
         awake = []
         for stage in self.stages:
             if stage.table in resting or resting.intersection(stage.inputs):
@@ -254,6 +272,11 @@ class Follower:
             else:
                 awake.append(stage)
         return awake
+
+    def _blocked_upstream(self) -> set[str]:
+        if not storage.is_local(self.settings.warehouse) and self.spark is None:
+            return set()  # the session of the first cycle will look
+        return runner.blocked_upstream(self.settings, self.stages)
 
     def _tell_failure(self, error: Exception) -> None:
         """Say what failed, unless the last cycle failed with the same; raise what another try cannot mend."""
@@ -351,6 +374,10 @@ def _once() -> Iterator[Callable[[], None]]:
         yield found.new_cycle
     finally:
         log.removeFilter(found)
+
+
+def _message(table: str, known: Progress) -> str:
+    return held.message(table, known) or ""
 
 
 def _text(at: datetime) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from expectations.contract import Column, Contract
-from pipelines import lakehouse, progress
+from pipelines import held, lakehouse, progress
 from pipelines.catalog import CATALOG
 from pipelines.errors import AfterlogError, EnvironmentLacking
 from pipelines.land import unread, waiting
@@ -33,8 +33,9 @@ FRESHNESS = Contract(
             "unread_offsets", "bigint", "Offsets of topics not read, at least as many as records; null if not known."
         ),
         Column("unread_versions", "bigint", "Versions of the input table not read; null where the input is a landing."),
-        Column("blocked_since", "timestamp", "Since when a broken gate holds up a batch; null where none does."),
+        Column("blocked_since", "timestamp", "Since when what broke a gate is held; null where nothing is."),
         Column("message", "string", "Why: the sentence of the gate that broke; or why topics cannot be looked at."),
+        Column("held_scopes", "array<string>", "Scopes, such as topics, that are held; empty where none is."),
     ),
     grain=("cluster", "table"),
 )
@@ -53,6 +54,7 @@ class Freshness:
     blocked_since: str | None = None
     message: str | None = None
     unread_offsets: int | None = None
+    held_scopes: tuple[str, ...] = ()
 
     @property
     def behind(self) -> bool:
@@ -68,7 +70,9 @@ def freshness(settings: Settings, spark: SparkSession | None = None) -> list[Fre
         known = progress.load(settings.warehouse, stage.table)
         one = Freshness(settings.cluster, stage.table, stage.feed)
         if known:
-            one = replace(one, blocked_since=known.blocked_since, message=known.message)
+            scopes = tuple(known.held)
+            one = replace(one, blocked_since=held.since(known), message=held.message(stage.table, known))
+            one = replace(one, held_scopes=scopes)
         if stage.kind == "land":
             files = unread(settings, stage, known).values()
             one = replace(one, unread_files=len(files), unread_bytes=sum(file.size for file in files))

@@ -31,12 +31,10 @@ def rows(
             return rows_by_spark(spark, settings, table, equal, columns)
     if lakehouse.local_version(settings, table) is None:
         raise lakehouse.absent(settings, table)
-    from deltalake import DeltaTable
-
     predicate = _predicate(equal)
     if predicate is None:
         return []
-    return _listed(DeltaTable(lakehouse.location(settings, table)).scan(columns, predicate))
+    return _listed(lakehouse.local_table(settings, table).scan(columns, predicate))
 
 
 def rows_by_spark(
@@ -61,12 +59,12 @@ def query(
     needed only for a warehouse that is not local.
     """
     if is_local(settings.warehouse):
-        from deltalake import DeltaTable, QueryBuilder
+        from deltalake import QueryBuilder
 
         predicate = _predicate(equal)
         if predicate is None:
             return []
-        stored = QueryBuilder().register("stored", DeltaTable(lakehouse.location(settings, table)))
+        stored = QueryBuilder().register("stored", lakehouse.local_table(settings, table))
         return _listed(stored.execute(f"WITH rows AS (SELECT * FROM stored WHERE {predicate}) {text}"))
     assert spark is not None
     _of_spark(spark, settings, table, equal).createOrReplaceTempView("rows")

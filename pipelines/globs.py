@@ -8,3 +8,8 @@ _WILD = {"*": ".*", "?": "."}
 def regex(glob: str) -> str:
     """Return the regular expression of a glob pattern with ``*`` and ``?``; all else stands for itself, as in names."""
     return r"(?s)\A" + "".join(_WILD.get(character, re.escape(character)) for character in glob) + r"\z"
+
+
+def matches(glob: str, name: str) -> bool:
+    """Tell whether a name matches a glob pattern, as Spark would with its regular expression."""
+    return re.search(regex(glob).removesuffix(r"\z") + r"\Z", name) is not None

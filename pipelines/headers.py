@@ -1,6 +1,8 @@
-"""headers -> fields: what a dead-letter record's headers say, by the profile of who wrote them.
+"""headers -> fields: what a dead-letter record's headers say, by the profile of who wrote them last.
 
-The profiles are data; one decoder reads them all.
+The profiles are data; one decoder reads them all. Connect, Streams and Spring keep the headers of a record that they
+dead-letter, so one record may carry the sets of several writers. A set is complete with its last mandatory header: that
+is its place in the order of headers. The last complete set is the record's own, the older ones are earlier hops.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import functions as F
 
 from expectations.bronze.dlq_records import HEADERS
+from expectations.rules import INT32, INT64
+from expectations.silver.dlq_records import HOPS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -123,6 +127,18 @@ PROFILES = (
         ),
     ),
 )
+KIP_1317, KIP_1191, BOTH = 0, 1, len(PROFILES)  # places in WRITERS
+WRITERS = (
+    *PROFILES,
+    Profile(  # a share group that writes the headers of both KIPs
+        PROFILES[KIP_1317].name,
+        (
+            *PROFILES[KIP_1317].headers,
+            *(header for header in PROFILES[KIP_1191].headers if header.field in ("delivery_count", "error_message")),
+        ),
+    ),
+)
+"""Who may have written a record's own set: a profile alone, or both of a share group."""
 FIELDS = tuple(dict.fromkeys(header.field for profile in PROFILES for header in profile.headers))
 NAMES = tuple(name for profile in PROFILES for name in profile.names)
 
@@ -130,15 +146,23 @@ NAMES = tuple(name for profile in PROFILES for name in profile.names)
 def decode(records: DataFrame) -> DataFrame:
     """Add what the column ``headers`` says, one row for each row.
 
-    Adds ``header_profile``, ``<field>_text`` for each of FIELDS (null where absent or empty; a binary number of another
-    length as ``0x...``), ``undecodable_headers`` (fields whose bytes are not UTF-8; null where none),
-    ``reserved_header_collision`` and ``user_headers`` (in order, all headers but those of the record's profile).
-    The last value of a name counts, as in Kafka's ``lastHeader``.
+    Adds ``header_profile`` and ``header_profiles`` (both names where a share group wrote both of its sets),
+    ``<field>_text`` for each of FIELDS (null where absent or empty; a binary number of another length as ``0x...``),
+    ``undecodable_headers`` (fields whose bytes are not UTF-8; null where none), ``earlier_hops`` (oldest first),
+    ``reserved_header_collision`` and ``user_headers`` (in order, all headers but those of the record's profile and of
+    profiles whose set is complete). The last value of a name counts, as in Kafka's ``lastHeader``; of a set that occurs
+    several times the one before has the value before.
+
+    A header of KIP-1317 claims that draft, complete or not, unless a complete set of Connect, Streams or Spring stands
+    behind it. Both sets of a share group are one writer's, in any order, unless another writer's stands between them.
+    Without a complete set the profile is the first in PROFILES of which any header is there.
     """
     # One projection each: an expensive column that the next one uses more than once is computed once a row.
-    reversed_headers, recognised, found, decoded = _projections()
     names = [F.col(column) for column in records.columns]
-    return records.select("*", *reversed_headers).select("*", *recognised).select("*", *found).select(*names, *decoded)
+    *steps, decoded = _projections()
+    for columns in steps:
+        records = records.select("*", *columns)
+    return records.select(*names, *decoded)
 
 
 @cache
@@ -147,34 +171,70 @@ def _projections() -> tuple[list[Column], ...]:
     headers = F.coalesce("headers", F.array().cast(HEADERS))
     return (
         [F.reverse(headers["key"]).alias("_names"), F.reverse(headers["value"]).alias("_values")],
-        [_profile().alias("_profile")],
-        [*(_bytes(field).alias(f"_{field}") for field in FIELDS), _user_headers().alias("user_headers")],
+        [*(_place(profile).alias(f"_at_{at}") for at, profile in enumerate(PROFILES)), _is_repeated().alias("_again")],
+        [_writer().alias("_profile")],
         [
-            _by_profile([profile.name for profile in PROFILES]).alias("header_profile"),
+            *(_bytes(field).alias(f"_{field}") for field in FIELDS),
+            _has_earlier_hops().alias("_later"),
+            _indexed().alias("_indexed"),
+            _user_headers().alias("user_headers"),
+        ],
+        [
+            _by_profile([profile.name for profile in WRITERS]).alias("header_profile"),
+            _profiles().alias("header_profiles"),
             *(_text(field).alias(f"{field}_text") for field in FIELDS),
             _undecodable().alias("undecodable_headers"),
+            _earlier_hops().alias("earlier_hops"),
             _collision().alias("reserved_header_collision"),
             F.col("user_headers"),
         ],
     )
 
 
-def _profile() -> Column:
-    """The place in PROFILES of the first of which all mandatory headers are there, else of the first with any."""
-    complete = [_all(F.array_contains("_names", name) for name in profile.mandatory) for profile in PROFILES]
+def _place(profile: Profile) -> Column:
+    """The place from the end of a profile's last set, null where it is not complete; any header claims KIP-1317."""
+    places = [F.array_position("_names", name).cast("int") for name in profile.mandatory]  # 0 where absent
+    if profile is PROFILES[KIP_1317]:
+        return F.least(*(F.nullif(place, F.lit(0)) for place in places))  # nulls do not count
+    return F.nullif(F.least(*places), F.lit(0))
+
+
+def _is_repeated() -> Column:
+    """Whether a recognised name occurs twice; what is cheap rules most rows out first."""
+    recognised = F.filter("_names", lambda name: name.isin(*NAMES))
+    repeated = F.size("_names") > F.size(F.array_distinct("_names"))
+    return F.when(repeated, F.size(recognised) > F.size(F.array_distinct(recognised))).otherwise(F.lit(False))
+
+
+def _writer() -> Column:
+    """The place in WRITERS of who wrote the record's own set."""
+    at = [F.col(f"_at_{place}") for place in range(len(PROFILES))]
+    draft, shipped, *others = at
+    last = F.least(*at)
+    other = F.coalesce(F.least(*others), F.lit(2**31 - 1))
     some = [F.arrays_overlap("_names", F.array(*map(F.lit, profile.names))) for profile in PROFILES]
-    return F.coalesce(
-        *(
-            F.when(condition, F.lit(place))
-            for conditions in (complete, some)
-            for place, condition in enumerate(conditions)
-        )
+    return (
+        F.when(draft.isNotNull() & shipped.isNotNull() & (F.greatest(draft, shipped) < other), F.lit(BOTH))
+        .when(last.isNull(), F.coalesce(*(F.when(any_, F.lit(place)) for place, any_ in enumerate(some))))
+        .otherwise(F.coalesce(*(F.when(one == last, F.lit(place)) for place, one in enumerate(at))))
     )
+
+
+def _is_own(place: int) -> Column:
+    """Whether the record's own set is, or includes, one of a profile."""
+    writers = (place, BOTH) if place in (KIP_1317, KIP_1191) else (place,)
+    return F.coalesce(F.col("_profile").isin(*writers), F.lit(False))
+
+
+def _has_earlier_hops() -> Column:
+    """Whether earlier hops may be there: a set that is not the record's own, or one that occurs again."""
+    others = (F.col(f"_at_{place}").isNotNull() & ~_is_own(place) for place in range(len(PROFILES)))
+    return F.col("_again") | _any(others)
 
 
 def _bytes(field: str) -> Column:
     """The last value of the header that fills the field in the record's profile."""
-    choices = [[header.name for header in profile.headers if header.field == field] for profile in PROFILES]
+    choices = [[header.name for header in profile.headers if header.field == field] for profile in WRITERS]
     most = max(map(len, choices))
     names = [[(*choice, *[None] * most)[turn] for choice in choices] for turn in range(most)]
     values = [F.get("_values", (F.array_position("_names", _by_profile(turn)) - 1).cast("int")) for turn in names]
@@ -216,35 +276,168 @@ def _undecodable() -> Column:
     return F.when(_any(invalid for _, invalid in fields), each)
 
 
-def _collision() -> Column:
-    """Whether a recognised name occurs twice, or names of two profiles; what is cheap rules most rows out first."""
-    repeated = F.size("_names") > F.size(F.array_distinct("_names"))
-    recognised = F.filter("_names", lambda name: name.isin(*NAMES))
-    twice = repeated & (F.size(recognised) > F.size(F.array_distinct(recognised)))
-    others = [[name for name in NAMES if name not in profile.names] for profile in PROFILES]
-    foreign = (F.size("user_headers") > 0) & F.arrays_overlap(
-        "_names", F.get(F.array(*(F.array(*map(F.lit, names)) for names in others)), "_profile")
+def _profiles() -> Column:
+    """The profiles of which the record's own set meets a requirement."""
+    both = (F.col("_profile") == BOTH) & _is_complete(PROFILES[KIP_1317])
+    names = F.array(*(F.lit(PROFILES[place].name) for place in (KIP_1317, KIP_1191)))
+    one = F.array(_by_profile([profile.name for profile in WRITERS]))
+    nobody = F.array().cast("array<string>")
+    return F.when(both, names).when(F.col("_profile").isNotNull(), one).otherwise(nobody)
+
+
+def _is_complete(profile: Profile) -> Column:
+    return _all(F.array_position("_names", name) > 0 for name in profile.mandatory)
+
+
+def _indexed() -> Column:
+    """The headers with their places, where several sets are to be told apart."""
+    indexed = F.transform(
+        "headers",
+        lambda header, at: F.struct(at.alias("at"), header["key"].alias("key"), header["value"].alias("value")),
     )
-    return F.coalesce(twice | foreign, F.lit(False))
+    return F.when(_has_earlier_hops(), indexed)
+
+
+def _earlier_hops() -> Column:
+    """The sets that are not the record's own, oldest first; a share group's two that follow one another are one hop."""
+    sets = F.array_sort(F.concat(*(_older_sets(place) for place in range(len(PROFILES)))))
+
+    def joined(hops: Column, one: Column) -> Column:
+        before = F.get(hops, F.size(hops) - 1)
+        pair = before["partner"] == one["profile"]
+        draft = one["profile"] == PROFILES[KIP_1317].name
+        both = F.struct(
+            one["at"].alias("at"),
+            F.lit(PROFILES[KIP_1317].name).alias("profile"),
+            F.lit(None).cast("string").alias("partner"),
+            *(
+                F.when(draft, F.coalesce(one[name], before[name]))
+                .otherwise(F.coalesce(before[name], one[name]))
+                .alias(name)
+                for name in HOP_FIELDS
+            ),
+        )
+        return F.when(pair, F.concat(F.slice(hops, 1, F.size(hops) - 1), F.array(both))).otherwise(
+            F.concat(hops, F.array(one))
+        )
+
+    hops = F.aggregate(sets, F.filter(sets, lambda _: F.lit(False)), joined)
+    shown = F.transform(
+        hops, lambda hop: F.struct(hop["profile"].alias("profile"), *(hop[name].alias(name) for name in HOP_FIELDS))
+    )
+    return F.when(F.col("_later"), shown.cast(HOPS)).otherwise(F.array().cast(HOPS))
+
+
+def _older_sets(place: int) -> Column:
+    """The sets of a profile that are not the record's own, counted from the last: array of place, profile, fields."""
+    profile = PROFILES[place]
+
+    def occurrences(name: Column) -> Column:
+        return F.filter("_indexed", lambda header: header["key"] == name)
+
+    found = F.transform(F.array(*map(F.lit, profile.mandatory)), occurrences)
+    count = F.array_min(F.transform(found, F.size))
+    if place == KIP_1317:  # any header is a set
+        count = F.greatest(count, F.when(F.col(f"_at_{place}").isNotNull(), F.lit(1)).otherwise(F.lit(0)))
+    first = F.when(_is_own(place), F.lit(2)).otherwise(F.lit(1))
+
+    def nth(turn: Column) -> Column:
+        def value_of(field: str) -> Column:
+            header = next((header for header in profile.headers if header.field == field), None)
+            if header is None:
+                return F.lit(None).cast("string")
+            here = occurrences(F.lit(header.name))
+            value = F.get(here, F.size(here) - turn)["value"]
+            if not header.mandatory:  # whose it is can be told where each set has one
+                value = F.when(F.size(here) == count, value)
+            text = F.try_validate_utf8(value.cast("string"))
+            decode_as = DECODERS.get(header.encoding)
+            return F.nullif(decode_as(value, text) if decode_as else text, F.lit(""))
+
+        values = {field: value_of(field) for field in HOP_FIELDS.values()}
+        partner = {KIP_1317: PROFILES[KIP_1191].name, KIP_1191: PROFILES[KIP_1317].name}.get(place)
+        return F.struct(
+            F.array_max(F.transform(found, lambda here: F.get(here, F.size(here) - turn)["at"])).alias("at"),
+            F.lit(profile.name).alias("profile"),
+            F.lit(partner).cast("string").alias("partner"),
+            *(_typed(name, values[field]).alias(name) for name, field in HOP_FIELDS.items()),
+        )
+
+    turns = F.when(count >= first, F.sequence(first, count)).otherwise(F.array().cast("array<int>"))
+    return F.transform(turns, nth)
+
+
+HOP_FIELDS = {
+    "topic": "original_topic",
+    "partition": "original_partition",
+    "offset": "original_offset",
+    "consumer_group": "consumer_group",
+}
+
+
+def _typed(name: str, text: Column) -> Column:
+    if name == "partition":
+        return F.when(text.rlike(INT32), text.try_cast("int"))
+    if name == "offset":
+        return F.when(text.rlike(INT64), text.try_cast("bigint"))
+    return text
+
+
+def _collision() -> Column:
+    """Whether a recognised header belongs to no complete set; what is cheap rules most rows out first.
+
+    Of a record without a complete set its own profile's headers, once each, are its set.
+    """
+    stray = (F.size("user_headers") > 0) & F.arrays_overlap(F.col("user_headers.key"), F.array(*map(F.lit, NAMES)))
+    partial = F.col(f"_at_{KIP_1317}").isNotNull() & (F.col("_profile") != KIP_1317) & ~_is_complete(PROFILES[KIP_1317])
+    uneven = F.col("_again") & _any(_is_uneven(place) for place in range(len(PROFILES)))
+    return F.coalesce(stray, F.lit(False)) | F.coalesce(partial, F.lit(False)) | F.coalesce(uneven, F.lit(False))
+
+
+def _is_uneven(place: int) -> Column:
+    """Whether a name of a profile occurs more often than its sets."""
+    profile = PROFILES[place]
+
+    def counts(names: Iterable[str]) -> Column:
+        return F.transform(
+            F.array(*map(F.lit, names)), lambda name: F.size(F.filter("_names", lambda one: one == name))
+        )
+
+    alone = F.when(F.col("_profile") == place, F.lit(1)).otherwise(F.lit(0))
+    sets = F.greatest(F.array_min(counts(profile.mandatory)), alone)
+    return F.array_max(counts(profile.names)) > sets
 
 
 def _user_headers() -> Column:
-    def foreign_to(profile: Profile) -> Column:
-        return F.filter("headers", lambda header: ~F.coalesce(header["key"].isin(*profile.names), F.lit(False)))
+    def without(names: Column | list[str]) -> Column:
+        def is_kept(header: Column) -> Column:
+            key = header["key"]
+            listed = key.isin(*names) if isinstance(names, list) else F.array_contains(names, key)
+            return ~F.coalesce(listed, F.lit(False))
 
-    found = [F.when(F.col("_profile") == place, foreign_to(profile)) for place, profile in enumerate(PROFILES)]
-    return F.coalesce(*found, "headers", F.array())
+        return F.filter("headers", is_kept)
+
+    no_names = F.array().cast("array<string>")
+    present = F.concat(
+        *(
+            F.when(_is_own(place) | _is_complete(profile), F.array(*map(F.lit, profile.names))).otherwise(no_names)
+            for place, profile in enumerate(PROFILES)
+        )
+    )
+    several = _has_earlier_hops() | (F.col("_profile") == BOTH)
+    own = [F.when(F.col("_profile") == place, without([*profile.names])) for place, profile in enumerate(PROFILES)]
+    return F.coalesce(F.when(several, without(present)), *own, "headers", F.array())
 
 
 def _by_profile(values: list[str | None]) -> Column:
-    """The value at the place of the record's profile; null without a profile."""
+    """The value at the place in WRITERS of who wrote the record's own set; null without a profile."""
     return F.get(F.array(*map(F.lit, values)), F.col("_profile"))
 
 
 def _places(field: str, encoding: Encoding) -> list[int]:
     return [
         place
-        for place, profile in enumerate(PROFILES)
+        for place, profile in enumerate(WRITERS)
         if any(header.field == field and header.encoding == encoding for header in profile.headers)
     ]
 

@@ -7,19 +7,24 @@ import json
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from pipelines.errors import UsageError
+from pipelines import delta_log
+from pipelines.errors import FeedIncomplete, UsageError, unreadable_log
 from pipelines.progress import Batch
 from pipelines.settings import Settings
-from pipelines.storage import is_local
+from pipelines.storage import is_local, read_file
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable as LocalTable
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, Observation, SparkSession
 
     from expectations.contract import Contract
 
@@ -30,6 +35,7 @@ PROPERTIES = {
 }
 CREATED_AT_ONCE = 4
 COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf says which files are small
+OBSERVED_WITHIN_SECONDS = 30.0
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
 
@@ -120,6 +126,28 @@ def local_version(settings: Settings, table: str) -> int | None:
     return max(versions, default=None)
 
 
+def local_table(settings: Settings, table: str) -> LocalTable:
+    """Open a table of a local warehouse for the reader without a JVM.
+
+    Raises UsageError: others than its log decide about its commits. EnvironmentLacking: its log cannot be read.
+    """
+    from deltalake import DeltaTable
+
+    try:
+        found = DeltaTable(location(settings, table))
+    except Exception as error:
+        if delta_log.is_about_coordination(error):
+            raise delta_log.coordinated(table, "its table features") from None
+        if delta_log.fault(Path(location(settings, table)), refused=True):
+            raise unreadable_log(table) from None
+        raise
+    protocol = found.protocol()
+    features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
+    if by := delta_log.coordinator(found.metadata().configuration, features):
+        raise delta_log.coordinated(table, by)
+    return found
+
+
 def local_versions_after(settings: Settings, versions: Mapping[str, int | None]) -> int:
     """Return how many versions tables in a local warehouse have after the given ones (None: in all)."""
     return _versions_after({table: local_version(settings, table) for table in versions}, versions)
@@ -150,7 +178,10 @@ def local_id(settings: Settings, table: str) -> str | None:
 
 def _local_log(settings: Settings, table: str) -> tuple[Path, list[str]]:
     directory = Path(location(settings, table)) / "_delta_log"
-    return directory, sorted(os.listdir(directory)) if directory.is_dir() else []
+    names = sorted(os.listdir(directory)) if directory.is_dir() else []
+    if by := delta_log.staged(directory, names):
+        raise delta_log.coordinated(table, f"there are commits in {by}")
+    return directory, names
 
 
 def local_bytes_after(settings: Settings, table: str, version: int | None) -> int:
@@ -164,11 +195,35 @@ def local_bytes_after(settings: Settings, table: str, version: int | None) -> in
 
 def state(spark: SparkSession, settings: Settings, table: str) -> tuple[str, int]:
     """Return a table's Delta id, which another table at the same place does not share, and its latest version."""
-    jvm: Any = spark.sparkContext._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location(settings, table))
-    nothing = jvm.scala.Option.empty()
-    snapshot = log.update(False, nothing, nothing)
+    snapshot = _snapshot(spark, settings, table)
     return str(snapshot.metadata().id()), int(snapshot.version())
+
+
+def _snapshot(spark: SparkSession, settings: Settings, table: str) -> Any:
+    """Return Delta's latest snapshot of a table, an object of the JVM.
+
+    Raises UsageError: others than its log decide about its commits.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    nothing = jvm.scala.Option.empty()
+    try:
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, location(settings, table))
+        snapshot = log.update(False, nothing, nothing)
+    except Exception as error:
+        if delta_log.is_about_coordination(error):
+            raise delta_log.coordinated(table, "its table features") from None
+        raise
+    said = str(snapshot.metadata().configuration().mkString("\n"))
+    properties = dict(line.partition(" -> ")[::2] for line in said.splitlines())
+    features = str(snapshot.protocol().readerAndWriterFeatureNames().mkString("\n")).splitlines()
+    if by := delta_log.coordinator(properties, features):
+        raise delta_log.coordinated(table, by)
+    return snapshot
+
+
+def size(spark: SparkSession, settings: Settings, table: str) -> int:
+    """Return how many bytes the files of a table have."""
+    return int(_snapshot(spark, settings, table).sizeInBytes())
 
 
 def was_committed(spark: SparkSession, settings: Settings, table: str, after: int, mark: str) -> bool:
@@ -199,23 +254,105 @@ def read(spark: SparkSession, settings: Settings, table: str, version: int | Non
     return reader.load(location(settings, table))
 
 
-def changes(spark: SparkSession, settings: Settings, table: str, batch: Batch) -> DataFrame:
+@dataclass(frozen=True)
+class Changes:
+    """The rows of a batch, and what sees how far the change feed was read: it must not end before its last commit.
+
+    Delta has missed a trailing commit before (delta#6314); the next batch would begin after it.
+    """
+
+    spark: SparkSession
+    settings: Settings
+    table: str
+    batch: Batch
+    rows: DataFrame
+    seen: Observation | None = None
+
+    def check(self) -> None:
+        """Compare the last version that was read with the last one of the batch that changed rows, by the log.
+
+        To be called when an action has read all rows. The first action is looked at; it costs no pass of its own.
+
+        Raises FeedIncomplete: a version is missing, so that nothing must be recorded as read.
+        """
+        if self.seen is None:
+            return
+        last = self._last_read()
+        read_up_to = self.batch.start if last is None else last
+        assert read_up_to is not None
+        for version in range(self.batch.end, read_up_to, -1):
+            if self._changed_rows(version):
+                raise FeedIncomplete(
+                    f"The change feed of {self.table} ends at version {read_up_to}, but {version} changed rows, too: "
+                    f"nothing of this batch is recorded as read; run again, and report it if it happens again."
+                )
+
+    def _last_read(self) -> int | None:
+        """Return the last version that an action saw; where Spark did not tell in time, ask for it once more."""
+        from pyspark.sql import functions as F
+
+        assert self.seen is not None
+        observed: Any = self.seen
+        until = time.monotonic() + OBSERVED_WITHIN_SECONDS
+        while not observed._jo.future().isCompleted():  # it comes in a queue of events, which drops some when full
+            if time.monotonic() >= until:
+                feed = _feed(self.spark, self.settings, self.table, self.batch)
+                last = feed.agg(F.max("_commit_version")).collect()[0][0]
+                break
+            time.sleep(0.005)
+        else:
+            last = observed.get["last"]
+        return None if last is None else int(last)
+
+    def _changed_rows(self, version: int) -> bool:
+        """Tell from a commit whether it changed rows: what the feed shows of it is there, and not empty."""
+        actions = _actions(self.settings, self.table, version)
+        files = [action["cdc"]["path"] for action in actions if "cdc" in action]
+        if not files:
+            changed = (action.get("add") or action.get("remove") or {} for action in actions)
+            files = [action["path"] for action in changed if action.get("dataChange")]
+        if not files:
+            return False
+        root = location(self.settings, self.table)
+        paths = [file if "://" in file else f"{root}/{unquote(file)}" for file in files]
+        return not self.spark.read.parquet(*paths).isEmpty()
+
+
+def changes(spark: SparkSession, settings: Settings, table: str, batch: Batch) -> Changes:
     """Return the rows of a batch: all of them from the beginning, else those that later versions inserted or changed.
 
     Changed rows come twice, as they were and as they are, with Delta's ``_change_type``.
     """
+    from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     if batch.start is None:
-        return read(spark, settings, table, batch.end).withColumn("_change_type", F.lit("insert"))
+        rows = read(spark, settings, table, batch.end).withColumn("_change_type", F.lit("insert"))
+        return Changes(spark, settings, table, batch, rows)
+    seen = Observation()
+    rows = (
+        _feed(spark, settings, table, batch)
+        .observe(seen, F.max("_commit_version").alias("last"))
+        .drop("_commit_version", "_commit_timestamp")
+    )
+    return Changes(spark, settings, table, batch, rows, seen)
+
+
+def _feed(spark: SparkSession, settings: Settings, table: str, batch: Batch) -> DataFrame:
+    assert batch.start is not None
     return (
         spark.read.format("delta")
         .option("readChangeFeed", "true")
         .option("startingVersion", batch.start + 1)
         .option("endingVersion", batch.end)
         .load(location(settings, table))
-        .drop("_commit_version", "_commit_timestamp")
     )
+
+
+def _actions(settings: Settings, table: str, version: int) -> list[dict[str, Any]]:
+    """Return the actions of a commit; of one that is no longer in the log, none."""
+    text = read_file(settings.warehouse, f"{table.replace('.', '/')}/_delta_log/{version:020}.json")
+    return [json.loads(line) for line in (text or "").splitlines()]
 
 
 def can_read(spark: SparkSession, settings: Settings, table: str, batch: Batch) -> bool:
@@ -223,7 +360,10 @@ def can_read(spark: SparkSession, settings: Settings, table: str, batch: Batch) 
     from pyspark.errors import PySparkException
 
     try:
-        changes(spark, settings, table, batch).schema  # noqa: B018  # the change feed's range is checked on analysis
+        if batch.start is None:
+            read(spark, settings, table, batch.end).schema  # noqa: B018
+        else:  # the feed's range is checked on analysis; what is observed and never read, Spark would keep for good
+            _feed(spark, settings, table, batch).schema  # noqa: B018
     except PySparkException:
         return False
     return True
@@ -289,14 +429,19 @@ def insert(
     return int(merged.collect()[0]["num_inserted_rows"])
 
 
-def replace_matching(settings: Settings, table: str, rows: DataFrame, keys: Sequence[str]) -> int:
-    """Replace the rows of a table that share the keys (null-safe) with the given ones; return how many they were."""
+def replace_matching(
+    settings: Settings, table: str, rows: DataFrame, keys: Sequence[str], under: Mapping[str, str] | None = None
+) -> int:
+    """Replace the rows of a table that share the keys (null-safe) with the given ones; return how many they were.
+
+    ``under`` names the column of the given rows that holds the table's key where that is to change.
+    """
     from delta.tables import DeltaTable
 
     merged = (
         DeltaTable.forPath(rows.sparkSession, location(settings, table))
         .alias("old")
-        .merge(rows.alias("new"), _same(keys))
+        .merge(rows.alias("new"), _same(keys, under))
         .whenMatchedUpdateAll()
         .execute()
     )
@@ -317,21 +462,41 @@ def remove_matching(settings: Settings, table: str, rows: DataFrame, keys: Seque
     return int(merged.collect()[0]["num_deleted_rows"])
 
 
-def replace_groups(settings: Settings, table: str, rows: DataFrame, groups: str | None) -> int:
-    """Replace the rows for which the SQL predicate holds (None: all) in one commit; return how many were written."""
-    writer = rows.write.format("delta").mode("overwrite")
+def remove_where(spark: SparkSession, settings: Settings, table: str, condition: SparkColumn) -> None:
+    """Remove the rows of a table for which a condition holds."""
+    from delta.tables import DeltaTable
+
+    before = state(spark, settings, table)[1]
+    DeltaTable.forPath(spark, location(settings, table)).delete(condition)
+    _compact_at_times(spark, settings, table, before)
+
+
+def replace_groups(
+    settings: Settings, table: str, rows: DataFrame, groups: str | None, contract: Contract | None = None
+) -> int:
+    """Replace the rows for which the SQL predicate holds (None: all) in one commit; return how many were written.
+
+    With all rows the columns of a table that an earlier version made are replaced, too, if there is a contract.
+    """
+    spark = rows.sparkSession
     if groups is not None:
-        writer = writer.option("replaceWhere", groups)
-    return _written(rows.sparkSession, settings, table, writer)
+        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", groups)
+        return _written(spark, settings, table, writer)
+    stored = [(field.name, field.dataType) for field in read(spark, settings, table).schema]
+    if contract is None or stored == [(field.name, field.dataType) for field in rows.schema]:
+        return _written(spark, settings, table, rows.write.format("delta").mode("overwrite"))
+    writer = _commented(rows, contract).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    return _written(spark, settings, table, writer)
 
 
 def append_objects(
     spark: SparkSession, settings: Settings, contract: Contract, objects: Sequence[dict[str, Any]]
 ) -> None:
     """Append a few rows given as JSON-ready objects, timestamps as ISO-8601 text."""
-    rows = rows_of_objects(spark, contract, objects)
+    rows = _commented(rows_of_objects(spark, contract, objects), contract)
     before = state(spark, settings, contract.table)[1]
-    rows.write.format("delta").mode("append").save(location(settings, contract.table))
+    writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")  # a column may be new
+    writer.save(location(settings, contract.table))
     _compact_at_times(spark, settings, contract.table, before)
 
 
@@ -345,6 +510,15 @@ def rows_of_objects(spark: SparkSession, contract: Contract, objects: Sequence[d
     schema = f"array<struct<{', '.join(f'`{column.name}`: {column.type}' for column in contract.stored)}>>"
     parsed = F.from_json(F.lit(json.dumps(objects)), schema, {"mode": "FAILFAST"})
     return spark.range(1).select(F.inline(parsed)).coalesce(1)
+
+
+def _commented(rows: DataFrame, contract: Contract) -> DataFrame:
+    """Return the columns of a contract with their comments, which a table that lacks one of them takes over."""
+    from pyspark.sql import functions as F
+
+    return rows.select(
+        [F.col(f"`{one.name}`").alias(one.name, metadata={"comment": one.comment}) for one in contract.stored]
+    )
 
 
 def absent(settings: Settings, table: str) -> UsageError:
@@ -370,15 +544,16 @@ def register(spark: SparkSession, settings: Settings, tables: Iterable[str]) -> 
         if spark.catalog.tableExists(table):
             # Perhaps it is another warehouse's. Dropping an external table drops its name only.
             spark.sql(f"DROP TABLE {table}")
+        state(spark, settings, table)  # refuses what Afterlog cannot follow
         DeltaTable.createIfNotExists(spark).tableName(table).location(location(settings, table)).execute()
 
 
-def _same(keys: Sequence[str]) -> SparkColumn:
+def _same(keys: Sequence[str], under: Mapping[str, str] | None = None) -> SparkColumn:
     from pyspark.sql import functions as F
 
     condition = F.lit(True)
     for key in keys:
-        condition = condition & F.col(f"old.`{key}`").eqNullSafe(F.col(f"new.`{key}`"))
+        condition = condition & F.col(f"old.`{key}`").eqNullSafe(F.col(f"new.`{(under or {}).get(key, key)}`"))
     return condition
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -31,6 +32,7 @@ log = logging.getLogger("afterlog")
 MOST_NAMES = 200
 MOST_ATTEMPTS = 3
 MOST_TOPICS = 5  # that are named
+MOST_SKIPPED = 12  # APIs whose requests are skipped: that are named
 ROWS_OF_A_FILE = 100_000
 
 
@@ -105,6 +107,13 @@ def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, sta
     return Landed(landing_.stage_run, left)
 
 
+def _listed(counts: Counter[str]) -> str:
+    """Return counts in words, the greatest first."""
+    most = [f"{name} {times:,}" for name, times in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
+    more = len(most) - MOST_SKIPPED
+    return ", ".join(most[:MOST_SKIPPED]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def _reach(settings: Settings, known: Progress | None) -> Reach:
     return known.topics.get(settings.cluster, Reach()) if known else Reach()
 
@@ -143,6 +152,7 @@ class _Landing:
         self.files = 0
         self.records = 0
         self.topics: set[str] = set()
+        self.skipped: Counter[str] = Counter()  # what it is that is skipped, where the table's module names it
 
     def read_files(self) -> None:
         """Read new and changed files."""
@@ -166,6 +176,7 @@ class _Landing:
                 log.warning("%r is damaged: %s The lines before the damage are read.", source, error)
             if not files:
                 return
+            self.skipped.clear()
             counts = self.insert(tuple(files.values()), damaged)
         self.files = len(files)
         self.count(*counts)
@@ -261,6 +272,8 @@ class _Landing:
         said = [f"{self.files:,} new or changed files"] if self.files else []
         said += [f"{self.records:,} records of {', '.join(sorted(self.topics)[:MOST_TOPICS])}"] if self.records else []
         more = len(self.topics) - MOST_TOPICS
+        said[-1:] = [f"{said[-1]} and {more:,} more"] if more > 0 else said[-1:]
+        said += [f"skipped {_listed(self.skipped)}"] if self.skipped else []
         self.stage_run = replace(
             before,
             finished_at=quality.now(),
@@ -268,7 +281,7 @@ class _Landing:
             accepted=before.accepted + accepted,
             duplicates=before.duplicates + read - skipped - accepted,
             skipped=before.skipped + skipped,
-            message="; ".join(said) + (f" and {more:,} more" if more > 0 else ""),
+            message="; ".join(said),
         )
         quality.note(self.settings, self.stage_run)
 
@@ -287,6 +300,9 @@ class _Landing:
             counted = held.agg(F.count("*").alias("read"), F.count_if(unwanted).alias("skipped")).collect()[0]
             read, skipped = int(counted["read"]), int(counted["skipped"])
             cluster.check(batch)
+            if skipped and hasattr(self.module, "skipped_as"):
+                names = held.where(unwanted).groupBy(self.module.skipped_as(held)).count()
+                self.skipped.update(dict(names.orderBy(F.desc("count")).limit(MOST_NAMES).collect()))
             if read == skipped:
                 return read, skipped, 0
             wanted = held.where(~unwanted) if skipped else held
@@ -325,7 +341,12 @@ class _Landing:
         if events:
             decoded = events(landing.lines(self.spark, directory, files, damaged, in_order=True))
         else:
-            decoded = _reader(self.stage).read(self.spark, directory, files)
+            from pyspark.sql import functions as F
+
+            landed = lakehouse.standing(self.spark, self.settings, self.stage.table, self._from(files))
+            if landed is not None:
+                landed = landed.where(F.col("cluster") == self.settings.cluster)
+            decoded = _reader(self.stage).read(self.spark, directory, files, landed)
         decoded.persist()
         try:
             return self._insert(decoded, files)
@@ -361,16 +382,25 @@ class _Landing:
 
         content = [name for name in lines.columns if name != "_source"]
         hashed = F.when(~unwanted, F.xxhash64(*content)).alias("hash")
+        named = self.module.skipped_as(lines) if hasattr(self.module, "skipped_as") else F.lit(None).cast("string")
         counted = (
-            lines.groupBy("_source", hashed)
+            lines.groupBy("_source", hashed, F.when(unwanted, named).alias("name"))
             .agg(F.count("*").alias("times"))
+            .groupBy("name")
             .agg(
-                F.sum("times").alias("read"),
+                F.sum("times").alias("times"),
                 F.sum(F.when(F.col("hash").isNull(), F.col("times"))).alias("skipped"),
                 F.max(F.when(F.col("hash").isNotNull(), F.col("times"))).alias("most"),
             )
+            .agg(
+                F.sum("times").alias("read"),
+                F.sum("skipped").alias("skipped"),
+                F.max("most").alias("most"),
+                F.slice(F.sort_array(F.collect_list(F.struct("times", "name")), False), 1, MOST_NAMES).alias("names"),
+            )
             .collect()[0]
         )
+        self.skipped.update({found["name"]: found["times"] for found in counted["names"] if found["name"] is not None})
         return counted["read"] or 0, counted["skipped"] or 0, (counted["most"] or 0) > 1
 
     def _from(self, files: Sequence[LandedFile]) -> Column:

@@ -1,4 +1,4 @@
-"""One writer at a time on a local warehouse: Delta's local log store is safe within one JVM only."""
+"""One writer at a time: a lock on a file system of this machine, elsewhere a store that arbitrates, or a refusal."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from pipelines.errors import EnvironmentLacking, WriterBusy
+from pipelines import properties
+from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.settings import Settings
-from pipelines.storage import is_local
+from pipelines.storage import directory_of, scheme_of, unsafe_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,14 +31,18 @@ NAME = ".lock"
 def writer(settings: Settings, purpose: str) -> Iterator[None]:
     """Hold the warehouse's lock, waiting up to ``lock.wait_seconds`` for it; the kernel frees it if the process dies.
 
-    On object stores the log store arbitrates between writers and nothing is locked here.
+    Delta's local log store is safe within one JVM only. Elsewhere nothing is locked: the log store arbitrates between
+    writers, and where it cannot, the settings must promise that there is but one.
 
     Raises WriterBusy: another process holds it. EnvironmentLacking: the warehouse cannot be created or written.
+    UsageError: writers could lose each other's commits there.
     """
-    if not is_local(settings.warehouse):
+    directory = directory_of(settings.warehouse)
+    if directory is None:
+        refuse_unsafe(settings)
         yield
         return
-    path = Path(settings.warehouse) / NAME
+    path = directory / NAME
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -58,9 +63,22 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+def refuse_unsafe(settings: Settings) -> None:
+    """Raise UsageError where two writers could lose each other's commits, and nothing promises that there is one."""
+    why = unsafe_store(settings.warehouse, {**properties.defaults(), **settings.spark})
+    if why and not settings.single_writer:
+        raise UsageError(
+            f"Nothing is written to {scheme_of(settings.warehouse)}://, as two writers could lose each other's commits "
+            f"({why}): name another warehouse, or set single_writer = true if no two processes ever write to this one."
+        )
+
+
 def name_jvm(settings: Settings, spark: SparkSession) -> None:
     """Note this process's JVM beside its name, if it holds the lock: it can outlive a killed process for a moment."""
-    path = Path(settings.warehouse) / NAME
+    directory = directory_of(settings.warehouse)
+    if directory is None:
+        return
+    path = directory / NAME
     with contextlib.suppress(OSError, ValueError, AttributeError):
         facts = json.loads(path.read_text(encoding="utf-8"))
         if facts["pid"] == os.getpid():
@@ -70,8 +88,11 @@ def name_jvm(settings: Settings, spark: SparkSession) -> None:
 
 
 def holder(warehouse: str) -> str | None:
-    """Say who holds the lock of a local warehouse, or None where nobody does."""
-    path = Path(warehouse) / NAME
+    """Say who holds the lock of a warehouse on this machine, or None where nobody does."""
+    directory = directory_of(warehouse)
+    if directory is None:
+        return None
+    path = directory / NAME
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

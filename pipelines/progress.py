@@ -32,6 +32,20 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Held:
+    """A scope whose rows are held: since when, why, how many, and under which contract and settings they were judged.
+
+    ``others`` are, for lines of a file that name no topic, the other lines of that file.
+    """
+
+    since: str
+    message: str
+    rows: int
+    under: str
+    others: int = 0
+
+
+@dataclass(frozen=True)
 class Progress:
     """What a stage has read of its inputs.
 
@@ -39,6 +53,11 @@ class Progress:
     ``target_version`` is the version of the stage's own table after its last write; ``pending`` the batch that is
     fixed, by input; ``files`` what the landing ``directory`` held, by source; ``topics`` how far topics are read, by
     the setting ``cluster``.
+
+    ``again`` names the held scopes that the fixed batch judges again (None: not fixed yet), and ``decided`` is what its
+    gate said, fixed before anything is written: ``held`` and ``history`` are as of that decision. A batch that is held
+    as a whole was judged ``under`` a contract and settings. ``contract`` is that of the history; ``held_id`` and
+    ``held_version`` are of the table of held rows.
     """
 
     target_id: str | None = None
@@ -50,6 +69,14 @@ class Progress:
     directory: str | None = None
     files: dict[str, LandedFile] = field(default_factory=dict)
     topics: dict[str, Reach] = field(default_factory=dict)
+    again: tuple[str, ...] | None = None
+    decided: dict[str, Any] | None = None
+    held: dict[str, Held] = field(default_factory=dict)
+    history: dict[str, Any] = field(default_factory=dict)
+    contract: str | None = None
+    under: str | None = None
+    held_id: str | None = None
+    held_version: int | None = None
 
     def within_a_batch(self, cluster: str) -> bool:
         """Tell whether a run, of topics one of that cluster, ended before its batch was done with."""
@@ -64,7 +91,8 @@ class Progress:
         """Return the progress with the pending batch behind it."""
         read = {table: replace(self.inputs[table], version=batch.end) for table, batch in self.pending.items()}
         inputs = self.inputs | read
-        return replace(self, inputs=inputs, pending={}, blocked_since=None, message=None, target_version=target_version)
+        past = replace(self, pending={}, blocked_since=None, message=None, under=None, again=None, decided=None)
+        return replace(past, inputs=inputs, target_version=target_version)
 
     def version_of(self, table: str) -> int | None:
         """Return the last version of an input that is read and done with."""
@@ -88,14 +116,18 @@ def load(warehouse: str, table: str) -> Progress | None:
         inputs = {table: Reading(**reading) for table, reading in values.pop("inputs").items()}
         files = {source: LandedFile(source, *facts) for source, facts in values.pop("files").items()}
         topics = {cluster: _reach(reach) for cluster, reach in values.pop("topics", {}).items()}
-        return Progress(inputs=inputs, pending=pending, files=files, topics=topics, **values)
+        held = {scope: Held(**one) for scope, one in values.pop("held", {}).items()}
+        again = values.pop("again", None)
+        again = None if again is None else tuple(again)
+        return Progress(inputs=inputs, pending=pending, files=files, topics=topics, held=held, again=again, **values)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
 def save(warehouse: str, table: str, progress: Progress) -> None:
     """Replace a stage's progress in one step."""
-    values = asdict(replace(progress, files={}))
+    values = asdict(replace(progress, files={}, history={}))  # which would copy each number of it
+    values["history"] = progress.history
     values["files"] = {source: (file.size, file.modified_ns) for source, file in progress.files.items()}
     storage.write_text(warehouse, f"{table}.json", json.dumps(values, ensure_ascii=True))
 

@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 
 UNREPORTED = "unreported.json"
 NOTED = (STAGE_RUNS, EXPECTATION_RESULTS)
-Status = Literal["passed", "broken", "failed", "idle", "waiting"]
+Status = Literal["passed", "broken", "failed", "idle", "waiting", "held"]
 
 
 @dataclass(frozen=True)
 class StageRun:
-    """What one run did to one table; of an ``idle`` (no new input) or ``waiting`` stage nothing is reported."""
+    """What one run did to one table; of an ``idle`` (no new input) or ``waiting`` stage nothing is reported.
+
+    Nor of one that is ``held``: rows wait as they did before, and were not judged again. ``refreshed`` are the rows of
+    the groups that a summarised table computed again; of other tables, None.
+    """
 
     run_id: str
     table: str
@@ -42,10 +46,17 @@ class StageRun:
     quarantined: int = 0
     duplicates: int = 0
     skipped: int = 0
+    held: int = 0
     input_from: int | None = None
     input_to: int | None = None
     message: str | None = None
     verdict: Verdict | None = None
+    refreshed: int | None = None
+
+    @property
+    def written(self) -> int:
+        """Rows written to the table."""
+        return self.accepted if self.refreshed is None else self.refreshed
 
     @property
     def seconds(self) -> float:
@@ -54,8 +65,8 @@ class StageRun:
 
     def as_json(self) -> dict[str, Any]:
         """Return what the command line and Airflow show of it."""
-        names = ("table", "status", "read", "accepted", "quarantined", "duplicates", "skipped", "message")
-        shown: dict[str, Any] = {name: getattr(self, name) for name in names}
+        counts = ("read", "accepted", "quarantined", "duplicates", "skipped", "held", "written")
+        shown: dict[str, Any] = {name: getattr(self, name) for name in ("table", "status", *counts, "message")}
         shown["seconds"] = round(self.seconds, 3)
         shown["verdict"] = self.verdict.summary() if self.verdict else None
         return shown
@@ -69,6 +80,7 @@ def now() -> datetime:
 def note(settings: Settings, stage_run: StageRun) -> None:
     """Keep a stage's counts and its gate's results until the run reports them."""
     ran = asdict(stage_run) | {"cluster": settings.cluster, "seconds": round(stage_run.seconds, 3)}
+    ran["written"] = stage_run.written
     results = [
         asdict(outcome)
         | {

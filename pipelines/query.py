@@ -17,6 +17,7 @@ from expectations.quality import QUALITY
 from pipelines import lakehouse
 from pipelines.catalog import CATALOG
 from pipelines.errors import UsageError
+from pipelines.held import contract_of_held
 from pipelines.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 Parameter = str | int | bool | Decimal | date | datetime
 
-LAYERS = ("bronze", "silver", "gold", "quarantine", "quality")
+LAYERS = ("bronze", "silver", "gold", "quarantine", "held", "quality")
 FRESHNESS = "quality.freshness"
 TABLES = (
     *(table for stage in CATALOG for table in (stage.table, stage.quarantine) if table),
+    *(contract.table for contract in map(contract_of_held, CATALOG) if contract),
     *(contract.table for contract in QUALITY),
     FRESHNESS,
 )

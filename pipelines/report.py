@@ -50,6 +50,8 @@ class Run:
     duplicates: int
     skipped: int
     message: str | None = None
+    written: int | None = None
+    held: int = 0
 
 
 @dataclass(frozen=True)
@@ -221,9 +223,14 @@ def bars(runs: tuple[Run, ...]) -> list[Bar]:
     width = 100 / max(len(runs), 12)
     chart = []
     for place, run in enumerate(runs):
-        shares = {"accepted": run.accepted, "other": run.duplicates + run.skipped, "quarantined": run.quarantined}
+        shares = {
+            "accepted": run.accepted,
+            "other": run.duplicates + run.skipped,
+            "quarantined": run.quarantined,
+            "broken": run.held,
+        }
         parts, top = [], 100.0
-        if run.status != "passed":
+        if run.status != "passed" and not (run.held and run.accepted + run.quarantined):
             parts.append((run.status, 0.0, 100.0))
         elif run.read:
             for part, rows in shares.items():
@@ -242,9 +249,11 @@ def _shown(value: Any) -> Any:
 
 def _in_words(run: Run) -> str:
     said = f"{_moment(run.started_at)}: {run.status}, read {run.read:,}"
-    if run.status != "passed":
+    if run.status != "passed" and not run.held:
         return said
-    return f"{said}, accepted {run.accepted:,}, quarantined {run.quarantined:,}, duplicates {run.duplicates:,}"
+    said = f"{said}, accepted {run.accepted:,}, quarantined {run.quarantined:,}, duplicates {run.duplicates:,}"
+    said += f", held {run.held:,}" if run.held else ""
+    return said if run.written is None else f"{said}, written {run.written:,}"
 
 
 def _runs(settings: Settings, spark: SparkSession | None) -> dict[str, list[Run]]:
@@ -258,7 +267,9 @@ def _runs(settings: Settings, spark: SparkSession | None) -> dict[str, list[Run]
     """
     names = [field.name for field in fields(Run)]
     for row in _answer(settings, spark, STAGE_RUNS.table, last) or ():
-        found[row["table"]].append(Run(**{name: row[name] for name in names}))
+        # A warehouse of an earlier version lacks columns until the next run reports.
+        known = {name: row.get(name) for name in names}
+        found[row["table"]].append(Run(**known | {"held": known["held"] or 0}))
     return found
 
 
@@ -285,8 +296,12 @@ def _gates(settings: Settings, spark: SparkSession | None) -> dict[str, list[Out
                 meaning=rule.meaning if rule else "",
                 hint=rule.hint if rule else "",
                 coordinates=tuple(row["coordinates"] or ()),
+                scope=row.get("scope"),
+                refuses=rule.refuses if rule else True,
             )
         )
+    for gate in found.values():
+        gate.sort(key=lambda outcome: (outcome.code, outcome.scope or ""))
     return found
 
 

@@ -10,11 +10,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines import archive, jars, java
+from pipelines.properties import defaults
 from pipelines.settings import ROOT, Settings
 
 if TYPE_CHECKING:
@@ -27,11 +29,10 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="afterlog-")
 
 
-def defaults() -> dict[str, str]:
-    """Return the properties of conf/spark-defaults.conf."""
-    lines = (ROOT / "conf" / "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
-    pairs = (line.split(None, 1) for line in lines if line.strip() and not line.lstrip().startswith("#"))
-    return {name: value.strip() for name, value in pairs}
+def clear_scratch() -> None:
+    """Remove the files of this process's sessions: for a process that ends without unwinding."""
+    if _scratch.cache_info().currsize:
+        _scratch().cleanup()
 
 
 # For short work: a compiler that starts fast and stops early, and no code generated for expressions that see few rows.
@@ -81,6 +82,7 @@ def start(settings: Settings, brisk: bool = False) -> SparkSession:
     from pyspark.sql import SparkSession
 
     scratch = Path(_scratch().name)
+    os.environ.setdefault("SPARK_LOCAL_DIRS", os.fspath(scratch / "local"))  # where a JVM that is killed leaves files
     os.environ.setdefault("PYSPARK_PYTHON", os.fspath(ROOT / ".venv" / "bin" / "python"))
     properties = {
         "spark.master": "local[*]",
@@ -98,7 +100,8 @@ def start(settings: Settings, brisk: bool = False) -> SparkSession:
         if name == "spark.driver.extraJavaOptions" and value != properties[name]:
             value = f"{properties[name]} {value}"
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    with ThreadPoolExecutor(1) as pool:  # on the main thread, PySpark would take SIGINT for itself
+        spark = pool.submit(builder.getOrCreate).result()
     spark.sparkContext.setLogLevel("ERROR")
     py4j = logging.getLogger("py4j")
     py4j.setLevel(max(py4j.level, logging.WARNING))

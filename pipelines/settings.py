@@ -29,7 +29,7 @@ class _Part(BaseModel):
 
 
 class Gate(_Part):
-    """When a gate breaks: failing rows >= ``min_failures`` and failing rows / candidates > ``tolerance``."""
+    """When a rule breaks a gate: failing rows >= ``min_failures``, and their share of the examined > ``tolerance``."""
 
     tolerance: Share | None = None
     min_failures: Annotated[int, Field(ge=1)] | None = None
@@ -172,7 +172,12 @@ class _Log(_Part):
 
 
 class StreamsRequests(_Log, _OneTopic):
-    """Settings of the brokers' request log: the zone of its timestamps, which do not name one; the topic it is in."""
+    """Settings of the brokers' request log: the zone of its timestamps, which do not name one; the topic it is in.
+
+    A member is silent whose last heartbeat is ``silent_after_seconds`` older than its group's latest logged exchange.
+    """
+
+    silent_after_seconds: Annotated[float, Field(gt=0.0, le=86_400.0)] = 60.0
 
 
 class BrokerLogs(_Log):
@@ -180,14 +185,33 @@ class BrokerLogs(_Log):
 
 
 class Acknowledgements(_OneTopic):
-    """Settings of the feed of acknowledgements.
-
-    ``trace_header`` names the record header that holds the trace; ``compacted_topics`` are glob patterns of the topics
-    in whose logs an offset may be absent because it was compacted away.
-    """
+    """Settings of the feed of acknowledgements; ``trace_header`` names the record header that holds the trace."""
 
     trace_header: Annotated[str, Field(min_length=1)] = "traceparent"
-    compacted_topics: tuple[Annotated[str, Field(min_length=1)], ...] = ("*-changelog", "__*")
+
+
+class CleanupPolicy(_Part):
+    """The topic configuration ``cleanup.policy`` of the topics that match a glob pattern."""
+
+    topic: Annotated[str, Field(min_length=1)]
+    policy: str
+
+    @field_validator("policy")
+    @classmethod
+    def _known(cls, policy: str) -> str:
+        parts = {part.strip() for part in policy.split(",")} - {""}
+        if not parts <= {"compact", "delete"}:
+            raise ValueError("write it as Kafka does: delete, compact, or both with a comma")
+        return ",".join(sorted(parts))
+
+
+class Segments(_Part):
+    """Settings of the feed of log segments; of ``cleanup_policy`` the first that matches a topic says its policy.
+
+    An acknowledged message that is absent from the log is lost only where the log is known not to be compacted.
+    """
+
+    cleanup_policy: tuple[CleanupPolicy, ...] = ()
 
 
 class Lock(_Part):
@@ -206,6 +230,7 @@ class Report(_Part):
 class Settings(_Part):
     """All settings; relative paths are below the project's directory, URIs (``s3a://``) are kept.
 
+    ``single_writer`` promises that one process at a time writes to a warehouse whose store cannot tell writers apart.
     ``kafka_connection``, where not empty, names the Airflow connection from which DAGs take the cluster, instead of
     ``kafka``.
     """
@@ -213,6 +238,7 @@ class Settings(_Part):
     cluster: Annotated[str, Field(min_length=1)] = "default"
     warehouse: Annotated[str, Field(min_length=1)] = "warehouse"
     landing: Annotated[str, Field(min_length=1)] = "landing"
+    single_writer: bool = False
     kafka_connection: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,200}$")] | None = None
     tolerance: Share | None = None
     gates: dict[str, Gate] = Field(default_factory=dict)
@@ -221,6 +247,7 @@ class Settings(_Part):
     streams_requests: StreamsRequests = StreamsRequests()
     broker_logs: BrokerLogs = BrokerLogs()
     acknowledgements: Acknowledgements = Acknowledgements()
+    segments: Segments = Segments()
     lock: Lock = Lock()
     report: Report = Report()
     spark: dict[str, str] = Field(default_factory=dict)

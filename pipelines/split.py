@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from expectations.verdict import Verdict
 from pipelines import lakehouse
 from pipelines.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, decided
 from pipelines.plan import computed_once
+from pipelines.scopes import APPLYING, NO_VIOLATIONS, SCOPE, Counted, count, scope_of
 from pipelines.settings import Settings
 from pipelines.stage import Stage
 
@@ -22,27 +23,28 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MOST_COORDINATES = 20
-NO_VIOLATIONS = "row.no_violations"
+MOST_LOCATED = 50  # scopes whose failing rows are named
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Where the rows of a batch went: read = accepted + quarantined + duplicates + skipped."""
+    """Where the rows of a batch went: read = accepted + quarantined + duplicates + skipped + held."""
 
     read: int
     accepted: int
     quarantined: int
     duplicates: int
     skipped: int
+    held: int = 0
 
 
 @dataclass(frozen=True)
 class Split:
-    """A batch of candidates on its way into a table and its quarantine.
+    """A batch of candidates on its way into a table and its quarantine, but for those of the scopes that are ``held``.
 
     ``rows`` become candidates by ``transform``. ``judged`` is what decides about them, cached and without payloads:
-    what names them, the grain, ``_broken_rules`` (the bitmask of the rules that each breaks) and what each rule
-    examines. It is computed once; later passes over the candidates evaluate no rule.
+    what names them, the grain, their scope, bitmasks of the rules that each breaks and of those that speak about it,
+    and what each rule examines. It is computed once; later passes over the candidates evaluate no rule.
     """
 
     settings: Settings
@@ -51,6 +53,7 @@ class Split:
     transform: Callable[[DataFrame], DataFrame]
     judged: DataFrame
     census: Census
+    held: frozenset[str] = frozenset()
 
     @classmethod
     @contextmanager
@@ -91,31 +94,60 @@ class Split:
 
     @property
     def candidates(self) -> DataFrame:
-        """The candidates, with payloads, computed whenever they are used."""
+        """The candidates that are not held, with payloads, computed whenever they are used."""
         from pyspark.sql import functions as F
 
         candidates = self.transform(self.rows)
-        return candidates.where(~F.col(SKIPPED)).drop(SKIPPED) if SKIPPED in candidates.columns else candidates
+        if SKIPPED in candidates.columns:
+            candidates = candidates.where(~F.col(SKIPPED)).drop(SKIPPED)
+        if self.held:
+            candidates = candidates.where(~scope_of(self.contract).isin(sorted(self.held)))
+        return candidates
 
-    def gate(self, run_id: str) -> Verdict:
+    def flowing(self) -> DataFrame:
+        """Return the judged rows that are the table's business and are not held."""
+        from pyspark.sql import functions as F
+
+        rows = wanted(self.judged)
+        return rows.where(~F.col(SCOPE).isin(sorted(self.held))) if self.held else rows
+
+    def withheld(self) -> DataFrame:
+        """Return the judged rows that are held."""
+        from pyspark.sql import functions as F
+
+        return wanted(self.judged).where(F.col(SCOPE).isin(sorted(self.held)))
+
+    def holding(self, scopes: frozenset[str]) -> Split:
+        """Return the batch with the rows of scopes held."""
+        return replace(self, held=scopes)
+
+    def gate(self, run_id: str, counted: Counted | None = None) -> Verdict:
         """Hold the candidates to the contract; of a broken gate the verdict names failing rows' coordinates."""
         from expectations import suite
 
-        store = self.settings.reports() / "gx"
-        verdict = suite.gate(wanted(self.judged), self.contract, run_id=run_id, store=store)
+        counted = counted or count(self.judged, self.contract)
+        verdict = suite.gate(
+            wanted(self.judged),
+            self.contract,
+            run_id=run_id,
+            store=self.settings.reports() / "gx",
+            scopes=counted.scopes,
+            examined_rows=counted.examined_rows,
+        )
         return verdict if verdict.passed else verdict.located(self._coordinates(verdict))
 
-    def write(self) -> Counts:
+    def write(self, held: int = 0) -> Counts:
         """Insert new rows into quarantine, then into the table, then take healed rows out of quarantine.
 
-        Each step leaves alone what an earlier, killed attempt wrote, so that a rerun converges.
+        Each step leaves alone what an earlier, killed attempt wrote, so that a rerun converges. ``held`` is how many
+        rows of the batch are held, as the table of held rows has it.
 
         Raises RuntimeError: the rows written do not add up to the rows read, so that progress must not be recorded.
         """
         with self.decisions() as decisions:
-            return self.write_decided(decisions)
+            return self.write_decided(decisions, held)
 
-    def write_decided(self, decisions: DataFrame) -> Counts:
+    def write_decided(self, decisions: DataFrame, held: int = 0) -> Counts:
         """Do what ``write`` does, by decisions that the caller holds."""
         from pyspark.sql import functions as F
 
@@ -128,20 +160,25 @@ class Split:
                 *row, self.why(F.col("outcome") == "conflict").alias("violations")
             )
             quarantined = lakehouse.insert(settings, quarantine.table, self.among(why), quarantine, None)
+        replaced = 0
+        if tally["supersede"] or tally["identify"]:  # before the rest is inserted: it may come where a row leaves
+            chosen = decisions.where(F.col("outcome").isin("supersede", "identify")).select(*row, "_replaces")
+            names = [column.name for column in contract.stored]
+            replacing = self.among(chosen).select(*names, "_replaces")
+            under = {contract.learned: "_replaces"} if contract.learned else {}
+            replaced = lakehouse.replace_matching(settings, contract.table, replacing, contract.grain, under)
         new = self.candidates
         if any(tally[outcome] for outcome in OUTCOMES):
             new = new.join(decisions.where(F.col("outcome").isNotNull()).select(*row), row, how="left_anti")
         accepted = lakehouse.insert(settings, contract.table, new, contract, self.census.bounds)
-        if tally["supersede"]:
-            lossless = self.among(decisions.where("outcome = 'supersede'").select(*row))
-            names = [column.name for column in contract.stored]
-            accepted += lakehouse.replace_matching(settings, contract.table, lossless.select(names), contract.grain)
+        accepted += replaced - tally["identify"]
+        duplicates = tally["duplicate"] + tally["identify"]
         if tally["heals"]:
             healed = decisions.where("heals").select(*contract.identity).distinct()
             lakehouse.remove_matching(settings, quarantine.table, healed, contract.identity)
         skipped = self.census.skipped
-        counts = Counts(self.census.rows + skipped, accepted, quarantined, tally["duplicate"], skipped)
-        if counts.read != accepted + quarantined + counts.duplicates + skipped:
+        counts = Counts(self.census.rows + skipped, accepted, quarantined, duplicates, skipped, held)
+        if counts.read != accepted + quarantined + counts.duplicates + skipped + held:
             raise RuntimeError(f"the counts of {contract.table} do not add up: {counts}")
         return counts
 
@@ -167,7 +204,7 @@ class Split:
             standing = lakehouse.standing(spark, self.settings, self.contract.table, self.census.bounds)
         quarantine = lakehouse.quarantine_contract(self.contract)
         quarantined = lakehouse.standing(spark, self.settings, quarantine.table)
-        found = decided(wanted(self.judged), self.contract, self.census.repeats, standing, quarantined).persist()
+        found = decided(self.flowing(), self.contract, self.census.repeats, standing, quarantined).persist()
         try:
             yield found
         finally:
@@ -184,12 +221,13 @@ class Split:
             tally["heals"] += found[2]
         return tally
 
-    def _coordinates(self, verdict: Verdict) -> dict[str, tuple[str, ...]]:
-        """Return where up to 20 failing rows of each failing rule are, by code: the grain, never a value."""
+    def _coordinates(self, verdict: Verdict) -> dict[tuple[str | None, str], tuple[str, ...]]:
+        """Return where up to 20 failing rows of each failing rule are, by scope and code: the grain, never a value."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        failed = [outcome.code for outcome in verdict.failed]
+        failed = sorted({outcome.code for outcome in verdict.failed})
+        scopes = list(dict.fromkeys(outcome.scope for outcome in verdict.failed if outcome.scope is not None))
         *_, last = self.contract.grain
         parts = [
             F.concat(F.lit(f"{name}="), F.substring(F.col(name).cast("string"), 1, 250))
@@ -203,25 +241,28 @@ class Split:
             wanted(self.judged)
             .where(mask != 0)
             .select(
+                F.when(F.col(SCOPE).isin(scopes[:MOST_LOCATED]), F.col(SCOPE)).alias("of"),
                 F.explode(F.concat(self.contract.violations(mask), refused)).alias("code"),
                 F.when(F.col(last).isNull(), line).otherwise(F.concat_ws(" ", *parts)).alias("coordinates"),
             )
+            .select("code", "coordinates", F.explode(F.array_distinct(F.array("of", F.lit(None)))).alias("of"))
         )
-        place = F.row_number().over(Window.partitionBy("code").orderBy("coordinates"))
-        found: dict[str, tuple[str, ...]] = {}
+        place = F.row_number().over(Window.partitionBy("code", "of").orderBy("coordinates"))
+        found: dict[tuple[str | None, str], tuple[str, ...]] = {}
         for row in (
             rows.where(F.col("code").isin(failed))
             .withColumn("place", place)
             .where(F.col("place") <= MOST_COORDINATES)
-            .orderBy("code", "place")
+            .orderBy("code", "of", "place")
             .collect()
         ):
-            found[row["code"]] = (*found.get(row["code"], ()), row["coordinates"])
+            key = (row["of"], row["code"])
+            found[key] = (*found.get(key, ()), row["coordinates"])
         return found
 
 
 def judged_by(contract: Contract, candidates: DataFrame) -> DataFrame:
-    """Return what decides about candidates: their names and grain, the bits of broken rules, what rules examine."""
+    """Return what decides about candidates: names, grain and scope, bits of broken rules, what rules examine."""
     from pyspark.sql import functions as F
 
     named = (*contract.row, *contract.grain, *filter(None, (contract.content, contract.lossy)))
@@ -230,6 +271,8 @@ def judged_by(contract: Contract, candidates: DataFrame) -> DataFrame:
     return candidates.select(
         *names,
         skipped.alias(SKIPPED),
+        computed_once(scope_of(contract)).alias(SCOPE),
+        computed_once(contract.applying_rules()).alias(APPLYING),
         computed_once(contract.broken_rules()).alias("_broken_rules"),
         *(rule.examined() for rule in contract.rules),
     )

@@ -7,7 +7,20 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-Kind = Literal["land", "split", "summarise"]
+Kind = Literal["land", "split", "summarise", "ask"]
+
+
+@dataclass(frozen=True)
+class Own:
+    """Groups found in the table itself: those of its rows that meet ``where`` and share a column with the news.
+
+    ``column`` is the table's, ``value`` the SQL expression that gives it over the input. For an input of few rows, each
+    of which concerns many groups; the SELECT gets all rows of that input.
+    """
+
+    column: str
+    value: str
+    where: str = "true"
 
 
 @dataclass(frozen=True)
@@ -20,10 +33,10 @@ class Refresh:
     """
 
     column: str
-    group: str | Mapping[str, str] = field(hash=False)
+    group: str | Mapping[str, str | Own] = field(hash=False)
     spans: tuple[str, timedelta] | None = None
 
-    def group_of(self, table: str) -> str:
+    def group_of(self, table: str) -> str | Own:
         """Return the expression that gives the group of an input's rows."""
         return self.group if isinstance(self.group, str) else self.group[table]
 
@@ -38,12 +51,18 @@ class Stage:
       Where the settings say so topics are read too: the values of their records are lines, whose source gave them
       their ``_bronze_id``, or ``parse_records(records, settings)`` takes the records as a whole.
       Where files do not consist of lines, ``pipelines/sources/<reader>.py`` has ``unread(directory, read)``, which says
-      what waits, and ``read(spark, directory, files)``, whose rows stand for the lines. Where an event is several
-      lines, ``events(lines)`` makes events of lines in order (``landing.lines``), each with its ``_occurrence``.
+      what waits, and ``read(spark, directory, files, landed)``, whose rows stand for the lines; ``landed`` are the
+      table's rows of these files, or None. Where an event is several lines, ``events(lines)`` makes events of lines in
+      order (``landing.lines``), each with its ``_occurrence``.
     - ``split``: ``pipelines/<table>.py`` has ``transform(bronze, settings)``, at least one candidate per input row; the
       gate, the split into table and quarantine and the collapse on the grain follow from the contract. A candidate
       with ``_skipped`` is none of the table's business: it is counted, no more.
     - ``summarise``: ``sql/<table>.sql`` is the SELECT; only the groups that news touches are computed again.
+    - ``ask``: ``pipelines/<table>.py`` has ``refresh(spark, settings, news)``, which brings the table up to date with
+      the settings, with what a cluster says and with the changed rows of the input, and ``is_stale(settings)``, which
+      tells without a session whether it is not.
+
+    ``also`` names feeds whose news the table follows, too: a run of one of them fills it as well.
     """
 
     table: str
@@ -54,6 +73,7 @@ class Stage:
     directory: str = ""
     numbered: bool = False
     reader: str = ""
+    also: tuple[str, ...] = ()
 
     @property
     def layer(self) -> str:

@@ -1,14 +1,20 @@
-"""Small state files of a warehouse, on a local disk or on what Hadoop's file systems reach."""
+"""Where a warehouse is, what its writers can rely on there, and its small state files."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pipelines.errors import EnvironmentLacking
 
 STATE = "_progress"
+# Where no commit replaces another one: HDFS and Azure rename only to a name that is free, Google's store creates an
+# object only where there is none.
+ATOMIC = ("hdfs", "abfs", "abfss", "adl", "wasb", "wasbs", "gs")
+# Delta's stores that know of the writers of their own JVM only. Delta takes the first of them for s3, s3a and s3n.
+OF_ONE_JVM = ("S3SingleDriverLogStore", "LocalLogStore")
 
 
 def is_local(warehouse: str) -> bool:
@@ -16,14 +22,49 @@ def is_local(warehouse: str) -> bool:
     return "://" not in warehouse
 
 
+def scheme_of(warehouse: str) -> str | None:
+    """Return the scheme of a warehouse's URI in lower case; None for a directory."""
+    return None if is_local(warehouse) else warehouse.partition("://")[0].lower()
+
+
+def directory_of(warehouse: str) -> Path | None:
+    """Return a warehouse's directory if it is on a file system of this machine, also where a URI says so."""
+    if is_local(warehouse):
+        return Path(warehouse)
+    if scheme_of(warehouse) != "file":
+        return None
+    return Path("/" + warehouse.partition("://")[2].partition("/")[2])  # Hadoop decodes nothing in it
+
+
+def unsafe_store(warehouse: str, properties: Mapping[str, str]) -> str | None:
+    """Say why two writers of a warehouse could lose each other's commits, given Spark's properties; None: they cannot.
+
+    On a file system of this machine the writer's lock sees to that.
+    """
+    scheme = scheme_of(warehouse)
+    if directory_of(warehouse) is not None:
+        return None
+    store = properties.get(f"spark.delta.logStore.{scheme}.impl") or properties.get("spark.delta.logStore.class") or ""
+    if store.endswith(OF_ONE_JVM):
+        return f"{store.rpartition('.')[2]} knows of the writers of one process only"
+    if scheme in ("s3", "s3a", "s3n"):
+        return "no log store of Delta's that can be had makes commits of two writers safe there"
+    return None if scheme in ATOMIC else "nothing is known of it that makes commits of two writers safe"
+
+
 def read_text(warehouse: str, name: str) -> str | None:
     """Return the text of a state file, or None where there is none."""
+    return read_file(warehouse, f"{STATE}/{name}")
+
+
+def read_file(warehouse: str, path_within: str) -> str | None:
+    """Return the text of a file of a warehouse, or None where there is none."""
     if is_local(warehouse):
         try:
-            return (Path(warehouse) / STATE / name).read_text(encoding="utf-8")
+            return (Path(warehouse) / path_within).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
-    file_system, path = _hadoop(warehouse, name)
+    file_system, path = _hadoop(warehouse, path_within)
     if not file_system.exists(path):
         return None
     stream = file_system.open(path)
@@ -39,7 +80,7 @@ def write_text(warehouse: str, name: str, text: str) -> None:
     Raises EnvironmentLacking: the disk is full or not writable.
     """
     if not is_local(warehouse):
-        file_system, path = _hadoop(warehouse, name)
+        file_system, path = _hadoop(warehouse, f"{STATE}/{name}")
         stream = file_system.create(path, True)  # object stores show an object only once it is closed
         stream.write(bytearray(text.encode("utf-8")))
         stream.close()
@@ -64,11 +105,11 @@ def replace_text(target: Path, text: str) -> None:
     scratch.replace(target)
 
 
-def _hadoop(warehouse: str, name: str) -> tuple[Any, Any]:
-    """Return Hadoop's file system of a warehouse and the path of a state file; Py4J's objects have no types."""
+def _hadoop(warehouse: str, path_within: str) -> tuple[Any, Any]:
+    """Return Hadoop's file system of a warehouse and the path of a file in it; Py4J's objects have no types."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.active()
     jvm: Any = spark.sparkContext._jvm
-    path = jvm.org.apache.hadoop.fs.Path(f"{warehouse.rstrip('/')}/{STATE}/{name}")
+    path = jvm.org.apache.hadoop.fs.Path(f"{warehouse.rstrip('/')}/{path_within}")
     return path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()), path

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from pipelines import slices
+from pipelines import lakehouse, slices
 from pipelines.describe import Answer
 from pipelines.drawing.names import visible
 from pipelines.glance import rows
 from pipelines.settings import Settings
+from pipelines.storage import is_local
 
 LEDGER = "gold.message_ledger"
 ACKNOWLEDGEMENTS = "silver.acknowledgements"
@@ -21,6 +22,9 @@ TRANSACTIONS = "silver.transactions"
 LOG_RANGES = "silver.log_ranges"
 DEAD_LETTERS = "silver.dead_letters"
 WRITE_FAILURES = "silver.dlq_write_failures"
+POLICIES = "silver.topic_policies"
+HELD_ACKNOWLEDGEMENTS = "held.acknowledgements"
+HELD_BATCHES = "held.record_batches"
 
 MOST_MESSAGES = 20
 MOST_HOPS = 8
@@ -34,9 +38,11 @@ Key = dict[str, str | int]
 _INT64_MOST = 2**63 - 1
 
 OUTCOMES = {
-    "LOST": "its producer was told success, and its partition's log does not have it",
+    "LOST": "its producer was told success, and its partition's log, which is not compacted, does not have it",
     "ABORTED": "its transaction was aborted: readers of committed records never see it",
     "DEAD_LETTERED": "a group could not consume it",
+    "ABSENT": "its producer was told success, and its partition's log does not have it; it is lost unless compaction "
+    "removed it, which nothing tells",
     "FAILED": "its producer was told that it was not written",
     "ACKNOWLEDGED": "its producer was told success, and nothing else is known to have happened to it",
     "UNKNOWN": "it was sent without waiting for an answer (acks=0)",
@@ -87,6 +93,17 @@ class Story:
     ledger: dict[str, Any]
     events: tuple[Event, ...]
 
+    @property
+    def remark(self) -> str | None:
+        """What would decide an outcome that is in doubt, in a sentence; None where it is not."""
+        if self.ledger.get("outcome") != "ABSENT":
+            return None
+        return (
+            f"What decides it: cleanup.policy of topic '{visible(self.ledger['topic'])}', in a setting "
+            "[[segments.cleanup_policy]] with that topic and its policy, or from the cluster of [kafka], where Afterlog"
+            " needs the operation DescribeConfigs on the topic; then run `afterlog run`."
+        )
+
     def as_text(self) -> str:
         """Return a heading, the outcome, and a line for each event."""
         name = (
@@ -96,6 +113,8 @@ class Story:
         outcome = self.ledger.get("outcome")
         if outcome:
             lines.append(f"  {outcome}: {OUTCOMES[outcome]}.")
+        if self.remark:
+            lines.append(f"  {self.remark}")
         if self.ledger.get("trace_id"):
             lines.append(f"  trace {visible(self.ledger['trace_id'])}")
         if self.ledger.get("hop_count"):
@@ -116,6 +135,7 @@ class Story:
             "acknowledgement_id": known.get("acknowledgement_id"),
             "trace_id": known.get("trace_id"),
             "outcome": known.get("outcome"),
+            "remark": self.remark,
             **{f"root_{part}": known.get(f"root_{part}") for part in Place._fields},
             "events": [{"at": event.at, "what": event.what, **event.facts} for event in self.events],
         }
@@ -199,6 +219,29 @@ def _events(settings: Settings, place: Place, ledger: dict[str, Any]) -> Iterato
     yield from _dead_letters(settings, place, frozenset())
     yield from _write_failures(settings, place)
     yield from _log(settings, place)
+    yield from _held(settings, place)
+
+
+def _held(settings: Settings, place: Place) -> Iterator[Event]:
+    """What is held of the message's topic: it landed, but the topic broke a contract, and nothing is made of it yet."""
+    waits = "is held, as its topic broke the contract of"
+    for one in _there(settings, HELD_ACKNOWLEDGEMENTS, {"cluster": settings.cluster, **place._asdict()}):
+        facts = {"table": HELD_ACKNOWLEDGEMENTS, "scope": one["scope"]}
+        yield Event(one["acknowledged_at"], "held", f"an acknowledgement {waits} silver.acknowledgements", facts)
+    key: Key = {"cluster": settings.cluster, "topic": place.topic, "partition": place.partition}
+    columns = ["scope", "base_offset", "last_offset"]
+    for one in _there(settings, HELD_BATCHES, key, columns):
+        bounds = (one["base_offset"], one["last_offset"])
+        if None not in bounds and bounds[0] <= place.offset <= bounds[1]:
+            facts = {"table": HELD_BATCHES, "scope": one["scope"]}
+            yield Event(None, "held", f"a record batch that holds it {waits} silver.record_batches", facts)
+
+
+def _there(settings: Settings, table: str, key: Key, columns: list[str] | None = None) -> list[dict[str, Any]]:
+    """Return rows of a table of held rows, which an older warehouse does not have."""
+    if is_local(settings.warehouse) and lakehouse.local_version(settings, table) is None:
+        return []
+    return rows(settings, table, key, columns)
 
 
 def _told(settings: Settings, key: Key) -> Iterator[Event]:
@@ -239,9 +282,11 @@ def _dead_letters(settings: Settings, place: Place, passed: frozenset[Place]) ->
         "original_offset": place.offset,
     }
     for one in rows(settings, DEAD_LETTERS, key):
+        letter = Place(one["dlq_topic"], one["dlq_partition"], one["dlq_offset"])
+        if one.get("is_held"):
+            yield _held_letter(one, f"its dead letter {letter}")
         if not one["is_accepted"]:
             continue
-        letter = Place(one["dlq_topic"], one["dlq_partition"], one["dlq_offset"])
         yield Event(
             one["routed_at"] or one["dlq_timestamp"],
             _lettered(one, passed),
@@ -269,13 +314,15 @@ def _letter(one: dict[str, Any], letter: Place, place: Place, passed: frozenset[
     why = [one["disposition"], None if one["delivery_count"] is None else f"delivery {one['delivery_count']}"]
     said = ", ".join(visible(reason) for reason in why if reason)
     message = f": {visible(one['error_message'])}" if one["error_message"] else ""
-    return " ".join(parts) + (f" ({said})" if said else "") + message
+    doubt = " [perhaps a transaction's marker: no segment of its log landed]" if one["control_marker_suspected"] else ""
+    return " ".join(parts) + (f" ({said})" if said else "") + message + doubt
 
 
 def _facts(one: dict[str, Any]) -> dict[str, Any]:
     places = ("dlq_topic", "dlq_partition", "dlq_offset", "original_topic", "original_partition", "original_offset")
     reasons = ("consumer_group", "disposition", "delivery_count", "error_message", "write_state")
-    return {name: one[name] for name in (*places, *reasons)}
+    markers = ("is_control_marker", "control_marker_suspected")
+    return {name: one[name] for name in (*places, *reasons, *markers)}
 
 
 def _origin(settings: Settings, place: Place) -> Iterator[Event]:
@@ -293,6 +340,14 @@ def _origin(settings: Settings, place: Place) -> Iterator[Event]:
             group = f" by {visible(one['consumer_group'])}" if one["consumer_group"] is not None else ""
             at = one["routed_at"] or one["dlq_timestamp"]
             yield Event(at, "written", f"as the dead letter of {origin}{group}", _facts(one))
+        elif one.get("is_held"):
+            yield _held_letter(one, "it")
+
+
+def _held_letter(one: dict[str, Any], what: str) -> Event:
+    at = one["routed_at"] or one["dlq_timestamp"]
+    sentence = f"{what} is held, as its topic broke the contract of silver.dlq_records"
+    return Event(at, "held", sentence, {"table": "held.dlq_records", **_facts(one)})
 
 
 def _write_failures(settings: Settings, place: Place) -> Iterator[Event]:
@@ -316,10 +371,16 @@ def _log(settings: Settings, place: Place) -> Iterator[Event]:
         for one in rows(settings, LOG_RANGES, {"cluster": settings.cluster, "slice": place.slice})
         if one["first_offset"] <= place.offset <= one["last_offset"]
     ]
-    for one in sorted(here, key=lambda one: not one["is_present"])[:1]:
+    for one in sorted(here, key=lambda one: (not one["is_present"], not one["is_compacted"]))[:1]:
         compacted = ", which is compacted" if one["is_compacted"] else ""
         what = "in the log" if one["is_present"] else "absent from the log"
         facts = {name: one[name] for name in ("segment", "is_present", "is_compacted")}
+        if not one["is_present"]:
+            for known in rows(settings, POLICIES, {"cluster": settings.cluster, "topic": place.topic}):
+                policy, source = (known[name] for name in ("cleanup_policy", "source"))
+                facts |= {"cleanup_policy": policy, "cleanup_policy_source": source}
+                if policy is not None:
+                    compacted += f"; cleanup.policy of the topic is '{visible(policy)}', as the {source} says"
         yield Event(None, what, f"segment {visible(one['segment'])}{compacted}", facts)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from pipelines import lakehouse, runner
@@ -13,6 +14,10 @@ from pipelines.settings import Settings, load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

@@ -25,10 +25,16 @@ def at(seconds: float) -> datetime:
 
 
 def exchange(
-    api: str, seconds: float, request: Mapping[str, Any], response: Mapping[str, Any], number: int | None = None
+    api: str,
+    seconds: float,
+    request: Mapping[str, Any],
+    response: Mapping[str, Any],
+    number: int | None = None,
+    version: int | None = None,
 ) -> str:
     """One line as ``kafka.request.logger`` writes it at DEBUG."""
-    key, version = KEYS[api]
+    key, newest = KEYS.get(api, (999, 0))
+    version = newest if version is None else version
     number = next(_numbers) if number is None else number
     body = {
         "isForwarded": False,
@@ -83,11 +89,12 @@ def push(
     message: str | None = None,
     topology: Mapping[str, Any] | None = None,
     number: int | None = None,
+    throttle: int = 0,
 ) -> str:
     """A push of a topology description."""
     request = {"groupId": group, "memberId": member, "topologyEpoch": epoch}
     wire = passing() if topology is None else topology
-    answer = {"errorCode": error, "errorMessage": message}
+    answer = {"throttleTimeMs": throttle, "errorCode": error, "errorMessage": message}
     api = "STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE"
     return exchange(api, seconds, {**request, "topologyDescription": wire}, answer, number)
 
@@ -100,12 +107,19 @@ def heartbeat(
     topology_epoch: int | None = 0,
     required: bool = False,
     error: int = 0,
+    statuses: Sequence[int] | None = None,
 ) -> str:
-    """A heartbeat: epoch 0 joins, -1 and -2 leave, above it is steady."""
+    """A heartbeat: epoch 0 joins, -1 and -2 leave, above it is steady; without statuses as the last one said."""
     topology = None if topology_epoch is None else {"epoch": topology_epoch, "subtopologies": []}
     request = {"groupId": group, "memberId": member, "memberEpoch": member_epoch, "topology": topology}
-    answer = {"errorCode": error, "errorMessage": None, "topologyDescriptionRequired": required}
+    said = None if statuses is None else [{"statusCode": code, "statusDetail": f"status {code}"} for code in statuses]
+    answer = {"errorCode": error, "errorMessage": None, "status": said, "topologyDescriptionRequired": required}
     return exchange("STREAMS_GROUP_HEARTBEAT", seconds, request, answer)
+
+
+def steady(seconds: float, group: str = "app", member: str = "m1", **more: Any) -> str:
+    """A heartbeat that tells nothing but that the member lives."""
+    return heartbeat(seconds, group, member, 2, None, **more)
 
 
 def described(
@@ -118,13 +132,13 @@ def described(
     return said | {"topologyDescription": passing() if status == 3 else None} | more
 
 
-def describe(seconds: float, *groups: Mapping[str, Any], requested: bool = True) -> str:
+def describe(seconds: float, *groups: Mapping[str, Any], requested: bool = True, number: int | None = None) -> str:
     """A describe of groups."""
     request = {"groupIds": [group["groupId"] for group in groups], "includeTopologyDescription": requested}
-    return exchange("STREAMS_GROUP_DESCRIBE", seconds, request, {"groups": list(groups)})
+    return exchange("STREAMS_GROUP_DESCRIBE", seconds, request, {"groups": list(groups)}, number)
 
 
-def delete(seconds: float, group: str = "app", error: int = 0) -> str:
+def delete(seconds: float, group: str = "app", error: int = 0, version: int | None = None) -> str:
     """A deletion of a group."""
     result = {"groupId": group, "errorCode": error, "errorMessage": None}
-    return exchange("DELETE_GROUPS", seconds, {"groupsNames": [group]}, {"results": [result]})
+    return exchange("DELETE_GROUPS", seconds, {"groupsNames": [group]}, {"results": [result]}, version=version)

@@ -48,6 +48,7 @@ def batch(
     record_count: int | None = None,
     last_delta: int | None = None,
     base_timestamp: int = AT,
+    max_timestamp: int | None = None,
     leader_epoch: int = 0,
 ) -> bytes:
     """A batch of magic 2 with a right checksum; ``producer`` is id, epoch and base sequence."""
@@ -58,7 +59,7 @@ def batch(
         CODECS.index(codec) | flags,
         count - 1 if last_delta is None else last_delta,
         base_timestamp,
-        AT + count - 1,
+        AT + count - 1 if max_timestamp is None else max_timestamp,
         *producer,
         count if record_count is None else record_count,
     )
@@ -71,16 +72,29 @@ def assembled(base_offset: int, body: bytes, leader_epoch: int = 0, magic: int =
 
 
 def control(
-    offset: int, number: int, value: bytes | None, producer: tuple[int, int] = (7, 0), flags: int = 0x30
+    offset: int,
+    number: int,
+    value: bytes | None,
+    producer: tuple[int, int] = (7, 0),
+    flags: int = 0x30,
+    leader_epoch: int = 0,
 ) -> bytes:
     """A control batch with one record of the type of that number."""
     key = struct.pack(">hh", 0, number)
-    return batch(offset, flags=flags, producer=(*producer, -1), records=[record(0, value, key)])
+    records = [record(0, value, key)]
+    return batch(offset, flags=flags, producer=(*producer, -1), records=records, leader_epoch=leader_epoch)
 
 
-def marker(offset: int, commits: bool, producer: tuple[int, int] = (7, 0), coordinator_epoch: int = 0) -> bytes:
+def marker(
+    offset: int,
+    commits: bool,
+    producer: tuple[int, int] = (7, 0),
+    coordinator_epoch: int = 0,
+    leader_epoch: int = 0,
+) -> bytes:
     """The end of a transaction."""
-    return control(offset, int(commits), struct.pack(">hi", 0, coordinator_epoch), producer)
+    value = struct.pack(">hi", 0, coordinator_epoch)
+    return control(offset, int(commits), value, producer, leader_epoch=leader_epoch)
 
 
 def message(

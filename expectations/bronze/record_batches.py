@@ -2,22 +2,44 @@
 
 from expectations.contract import Column, Contract
 
+FILE = (
+    "struct<size_in_bytes: bigint, modified_ns: bigint, topic_id: string, first_version: int, batch_count: bigint,"
+    " covered: array<struct<first_offset: bigint, last_offset: bigint>>, greatest_timestamp: bigint, least_epoch: int,"
+    " greatest_epoch: int, greatest_epoch_offset: bigint, read_to: bigint, digest: binary>"
+)
+VERSION = Column(
+    "version",
+    "int",
+    "Landed version of the segment, from 1: of a batch, the one that it was first read from; later ones may go on.",
+)
+OF_A_FILE = Column(
+    "file",
+    FILE,
+    "Null of a batch; else the row is of a landed version of a segment: its size, time of modification, topic id from"
+    " partition.metadata, the version since which its batches are held, their number, the runs of offsets that it"
+    " speaks for, greatest timestamp (epoch ms), least and greatest leader epoch and the offset where that begins, up"
+    " to where it was read, digest of all headers until there.",
+)
+
 CONTRACT = Contract(
     table="bronze.record_batches",
-    description="One row per record batch of a landed log segment, and per place in one where no batch can be read.",
+    description="One row per record batch of a landed log segment, per place in one where no batch can be read, and per"
+    " landed version of a segment.",
     columns=(
         Column("_source", "string", "Segment below the landing directory that the batch was read from."),
         Column(
             "_bronze_id",
             "string",
-            "SHA-256 of cluster, topic, partition, base offset and checksum; where there is an error, of its place.",
+            "SHA-256 of cluster, segment, version, position and checksum; where there is an error, of its place.",
         ),
         Column("_ingested_at", "timestamp", "When the run that landed the row began."),
         Column("_run_id", "string", "Run that landed the row."),
         Column("cluster", "string", "Kafka cluster, a setting."),
         Column("topic", "string", "Topic, from the name of the segment's directory."),
         Column("partition", "int", "Partition, from the name of the segment's directory."),
-        Column("position", "bigint", "Where the batch begins in the segment, in bytes."),
+        VERSION,
+        OF_A_FILE,
+        Column("position", "bigint", "Where the batch begins in the segment, in bytes; of a file its end."),
         Column("size_in_bytes", "bigint", "Size of the batch with its header, as the header says it."),
         Column("unread_bytes", "bigint", "Bytes from here on that are not understood; null where reading went on."),
         Column("header", "binary", "Header of the batch, the bytes."),

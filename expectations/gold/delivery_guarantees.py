@@ -17,7 +17,7 @@ CONTRACT = Contract(
         Column(
             "effective_mode",
             "string",
-            "IDEMPOTENT, PLAIN, or UNSUPPORTED where required idempotence makes sends fail.",
+            "IDEMPOTENT, PLAIN, also where the client does not know the mode, or UNSUPPORTED: sends fail.",
             (not_null(), one_of("IDEMPOTENT", "PLAIN", "UNSUPPORTED")),
         ),
         Column(

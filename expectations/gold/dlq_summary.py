@@ -5,7 +5,7 @@ from expectations.rules import at_least, is_true, not_null
 
 CONTRACT = Contract(
     table="gold.dlq_summary",
-    description="One row per hour, DLQ topic, original topic, consumer group and disposition; no control markers.",
+    description="One row per hour, DLQ topic, original topic, consumer group and disposition; proved markers left out.",
     columns=(
         Column("cluster", "string", "Kafka cluster, a setting.", (not_null("Every row belongs to a cluster."),)),
         Column(

@@ -3,7 +3,7 @@
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, is_true, not_null, one_of
 
-OUTCOMES = ("LOST", "ABORTED", "DEAD_LETTERED", "FAILED", "ACKNOWLEDGED", "UNKNOWN")
+OUTCOMES = ("LOST", "ABORTED", "DEAD_LETTERED", "ABSENT", "FAILED", "ACKNOWLEDGED", "UNKNOWN")
 LETTERS = (
     "array<struct<routed_at: timestamp, dlq_topic: string, dlq_partition: int, dlq_offset: bigint,"
     " consumer_group: string, disposition: string, delivery_count: int, times: int>>"
@@ -33,7 +33,10 @@ CONTRACT = Contract(
         Column(
             "outcome",
             "string",
-            "First that applies of LOST, ABORTED, DEAD_LETTERED, FAILED, ACKNOWLEDGED, UNKNOWN.",
+            "First that applies of LOST, ABORTED, DEAD_LETTERED, ABSENT, FAILED, ACKNOWLEDGED, UNKNOWN. LOST:"
+            " acknowledged, and absent from a log that is known not to be compacted, also where a group dead-lettered"
+            " it. ABSENT: the same where that is not known; the setting [[segments.cleanup_policy]] for the topic"
+            " decides it, or the cluster of [kafka], where Afterlog has DescribeConfigs on the topic.",
             (not_null(), one_of(*OUTCOMES)),
         ),
         Column(

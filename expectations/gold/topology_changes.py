@@ -16,7 +16,7 @@ CONTRACT = Contract(
             "Revision before it.",
             (is_true("the_one_before", "previous_revision = revision - 1", "Changes are between neighbours."),),
         ),
-        Column("changed_at", "timestamp", "When the revision was first accepted."),
+        Column("changed_at", "timestamp", "When the revision was first accepted or shown."),
         Column("nodes_added", "array<string>", "Names of nodes that are new, in order."),
         Column("nodes_removed", "array<string>", "Names of nodes that are gone."),
         Column("nodes_changed", "array<string>", "Names of nodes with another type, topic, store or sub-topology."),

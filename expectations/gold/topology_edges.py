@@ -1,4 +1,4 @@
-"""Contract of gold.topology_edges: the edges of every accepted topology, to and from topics included."""
+"""Contract of gold.topology_edges: the edges of every known topology, to and from topics included."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import is_true, not_null, one_of
@@ -6,7 +6,7 @@ from expectations.streams_groups import TOPOLOGY
 
 CONTRACT = Contract(
     table="gold.topology_edges",
-    description="One row per accepted topology and edge: node to node, sink to its topic, topic to the reading source.",
+    description="One row per known topology and edge: node to node, sink to its topic, topic to the reading source.",
     columns=(
         *TOPOLOGY,
         Column("from", "string", "Node, or topic, that the edge leaves.", (not_null("An edge leaves something."),)),
@@ -31,7 +31,7 @@ CONTRACT = Contract(
             (one_of("repartition", "changelog", "external"),),
         ),
         Column("subtopology_id", "string", "Sub-topology of the node; null for a global store's."),
-        Column("is_current", "boolean", "True where it is the topology of the group's last accepted push."),
+        Column("is_current", "boolean", "True where it is the topology of the group's latest revision."),
     ),
     grain=("cluster", "group_id", "topology_hash", "from", "to", "kind", "direction", "subtopology_id"),
 )

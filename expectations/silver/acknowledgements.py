@@ -72,7 +72,6 @@ CONTRACT = Contract(
                 one_of(*OUTCOMES),
             ),
         ),
-        Column("log_is_compacted", "boolean", "True where the settings say that offsets of the topic may be absent."),
         Column("slice", "string", "Part of gold.message_ledger that the acknowledgement is of."),
         Column("timestamp_millis", "bigint", "The timestamp as the line says it.", evidence=True),
         Column("acknowledged_at_millis", "bigint", "When the producer was told, as the line says it.", evidence=True),
@@ -81,4 +80,5 @@ CONTRACT = Contract(
     # An acknowledgement is what its line is; what else the line says lets Delta skip files.
     grain=("cluster", "topic", "partition", "outcome", "_bronze_id", "offset"),
     ranges_per=("cluster", "topic", "partition", "outcome"),
+    scope="topic",
 )

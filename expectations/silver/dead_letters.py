@@ -5,7 +5,7 @@ from expectations.rules import is_true, not_null, one_of
 
 CONTRACT = Contract(
     table="silver.dead_letters",
-    description="One row per place in a DLQ topic whose record landed, accepted or refused by its contract.",
+    description="One row per place in a DLQ topic whose record landed, accepted, refused by its contract or held.",
     columns=(
         Column("cluster", "string", "Kafka cluster, a setting.", (not_null(),)),
         Column("dlq_topic", "string", "Dead-letter topic.", (not_null(),)),
@@ -23,9 +23,26 @@ CONTRACT = Contract(
         Column("error_message", "string", "Message of the broker or of the exception."),
         Column("routed_at", "timestamp", "When the record was dead-lettered."),
         Column("payload_copied", "boolean", "False where the broker wrote headers only."),
-        Column("is_control_marker", "boolean", "True where the record is a transaction's control marker, not data."),
-        Column("is_accepted", "boolean", "True where the record is in silver.dlq_records, false in quarantine."),
-        Column("lacks_mandatory_headers", "boolean", "True where the record does not have all headers of KIP-1317."),
+        Column(
+            "is_control_marker",
+            "boolean",
+            "True where the landed log of the source holds a transaction's control marker at the offset, not data.",
+        ),
+        Column(
+            "control_marker_suspected",
+            "boolean",
+            "True where the record has a control marker's bytes and no landed segment holds its source's offset: it"
+            " counts until one does.",
+        ),
+        Column(
+            "is_accepted", "boolean", "True where the record is in silver.dlq_records, not in quarantine, nor held."
+        ),
+        Column("is_held", "boolean", "True where the record is in held.dlq_records: its topic broke the contract."),
+        Column(
+            "lacks_mandatory_headers",
+            "boolean",
+            "True where a share group's record (kip-1317, kip-1191) does not have all mandatory headers of KIP-1317.",
+        ),
         Column(
             "write_state",
             "string",
@@ -35,7 +52,7 @@ CONTRACT = Contract(
         Column(
             "counts",
             "boolean",
-            "True where a source record was dead-lettered: accepted, no marker, not rolled back.",
+            "True where a source record was dead-lettered: accepted, no proved marker, not rolled back.",
             (
                 not_null(),
                 is_true("with_a_source", "NOT counts OR source_slice IS NOT NULL", "What counts has a source record."),

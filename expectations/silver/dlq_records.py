@@ -10,6 +10,7 @@ DISPOSITIONS = (
     "CIRCUIT_BREAKER_ARCHIVED",
     "COORDINATOR_INITIATED",
 )
+HOPS = "array<struct<profile: string, topic: string, partition: int, offset: bigint, consumer_group: string>>"
 TOPIC_NAME = r"\A(?!\.{1,2}\z)[a-zA-Z0-9._-]{1,249}\z"
 
 _LEAP_YEAR = "[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00"
@@ -50,7 +51,9 @@ CONTRACT = Contract(
             (not_null("A line names the topic of its record.").where(READABLE),),
         ),
         Column(
-            "dlq_topic_id", "string", "Topic id of the dead-letter topic where the source knows it; null from files."
+            "dlq_topic_id",
+            "string",
+            "Topic id of the dead-letter topic; null where the record came from files alone.",
         ),
         Column(
             "dlq_partition",
@@ -69,14 +72,16 @@ CONTRACT = Contract(
         Column(
             "header_profile",
             "string",
-            "Who wrote the headers: kip-1317, kip-1191, kafka-streams, kafka-connect or spring-kafka.",
+            "Who wrote the last set of headers: kip-1317 (with or without the headers of kip-1191), kip-1191, "
+            "kafka-streams, kafka-connect or spring-kafka.",
             (
                 not_null("A dead-letter record has headers that say where it comes from.")
                 .where(READABLE)
                 .hinting("Something other than a share group, Streams, Connect or Spring writes to these topics."),
                 is_true(
                     "required",
-                    "header_profile <=> required_profile",
+                    "header_profile <=> required_profile OR "
+                    "coalesce(array_contains(header_profiles, required_profile), false)",
                     "The record carries the header profile that the settings require for its topic.",
                 )
                 .where(f"{READABLE} AND required_profile IS NOT NULL")
@@ -184,20 +189,40 @@ CONTRACT = Contract(
             "routed_at_source", "string", "What tells routed_at: the profile's header, or kafka's record timestamp."
         ),
         Column("payload_copied", "boolean", "False where the broker wrote headers only; null without a profile."),
-        Column("is_control_marker", "boolean", "True where the record is a transaction's control marker, not data."),
+        Column(
+            "control_marker_suspected",
+            "boolean",
+            "True where key and value have the bytes of a transaction's control marker; the source's log decides, see"
+            " silver.dlq_control_markers.",
+        ),
         Column("key", "binary", "Record key, the bytes."),
         Column("value", "binary", "Record value, the bytes."),
-        Column("user_headers", HEADERS, "All headers in order except those of the record's profile."),
+        Column(
+            "earlier_hops",
+            HOPS,
+            "What older sets of headers say, oldest first: where the record stood when it was dead-lettered before.",
+        ),
+        Column(
+            "user_headers",
+            HEADERS,
+            "All headers in order except those of the record's profile and of earlier hops whose set is complete.",
+        ),
         Column(
             "reserved_header_collision",
             "boolean",
-            "True where a recognised name occurs twice, or names of two profiles.",
+            "True where a recognised name belongs to no complete set: a user's header, or the rest of a set.",
         ),
         Column("lossy_encoding", "boolean", "True where the source's form cannot keep all bytes."),
         Column(
             "_content_hash", "bigint", "Hash of timestamp, key, value and headers: tells a duplicate from a conflict."
         ),
         Column("required_profile", "string", "Header profile that the settings require for the topic.", evidence=True),
+        Column(
+            "header_profiles",
+            "array<string>",
+            "The profile, or both where a share group wrote both of its sets.",
+            evidence=True,
+        ),
         Column("original_partition_text", "string", "The partition as the header says it.", evidence=True),
         Column("original_offset_text", "string", "The offset as the header says it.", evidence=True),
         Column("original_timestamp_text", "string", "The original timestamp as the header says it.", evidence=True),
@@ -217,4 +242,6 @@ CONTRACT = Contract(
     grain=("cluster", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset"),
     content="_content_hash",
     lossy="lossy_encoding",
+    learned="dlq_topic_id",
+    scope="dlq_topic",
 )

@@ -32,7 +32,7 @@ CONTRACT = Contract(
             "Offset of the last record.",
             (is_true("not_before_first", "last_offset >= first_offset", "A range ends where it begins, or later."),),
         ),
-        Column("offset_count", "bigint", "Offsets in the range."),
+        Column("offset_count", "bigint", "Offsets in the range; null where they are more than an int64 counts."),
         Column("delivery_count", "int", "How often the records were delivered, where the log says it."),
         Column("cause", "string", "Why the records were to be dead-lettered, where the log says it."),
         Column("is_attributed", "boolean", "True where the log names the records."),

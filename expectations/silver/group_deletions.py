@@ -4,6 +4,9 @@ from expectations.contract import Contract
 from expectations.exchanges import CONTENT_HASH, EVIDENCE, GRAIN, group_id, item, logged, origin, outcome
 from expectations.kafka_errors import DELETION
 
+# KIP-1331: to a request before version 3 a failing plugin is UNKNOWN_SERVER_ERROR in place of GROUP_DELETION_FAILED.
+DOWNGRADED = "IF(error_code = -1 AND api_version < 3, 134, error_code)"
+
 CONTRACT = Contract(
     table="silver.group_deletions",
     description="One row per group in the response to a DELETE_GROUPS request, streams group or not.",
@@ -12,7 +15,7 @@ CONTRACT = Contract(
         item("group"),
         logged("deleted_at", "When the broker had answered the request."),
         group_id(),
-        *outcome(DELETION),
+        *outcome(DELETION, DOWNGRADED),
         CONTENT_HASH,
         *EVIDENCE,
     ),

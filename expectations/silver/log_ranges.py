@@ -26,6 +26,7 @@ CONTRACT = Contract(
         ),
         Column("is_compacted", "boolean", "True where a batch of the segment has fewer records than offsets."),
         Column("slice", "string", "Part of gold.message_ledger that the run is of.", (not_null(),)),
+        Column("topic_id", "string", "Topic id, where a partition.metadata landed beside the log."),
     ),
     grain=("cluster", "segment", "first_offset"),
 )

@@ -26,6 +26,12 @@ CONTRACT = Contract(
             ),
         ),
         Column(
+            "client_knows_mode",
+            "boolean",
+            "True where the client's version knows the mode as it is written: true and false from 0.11 on; required,"
+            " requested and off from 1.0 on. Null where the version is not told.",
+        ),
+        Column(
             "broker_version",
             "string",
             "Version of the brokers, of the oldest if they differ.",

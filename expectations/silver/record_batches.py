@@ -1,14 +1,18 @@
-"""Contract of silver.record_batches: sound record batches of landed log segments, typed."""
+"""Contract of silver.record_batches: sound record batches of landed log segments, typed; and the segments' versions."""
 
+from dataclasses import replace
+
+from expectations.bronze.record_batches import OF_A_FILE, VERSION
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, is_true, not_null
 
-READABLE = "error IS NULL"
+READABLE = "error IS NULL AND file IS NULL"
 HAS_PRODUCER = "producer_id >= 0"
 
 CONTRACT = Contract(
     table="silver.record_batches",
-    description="One row per record batch of a landed log segment whose checksum is right (KIP-98).",
+    description="One row per record batch of a landed log segment whose checksum is right (KIP-98), and per landed"
+    " version of a segment. silver.log_batches says which of them the log holds now.",
     columns=(
         Column("_source", "string", "Segment below the landing directory that the batch was read from."),
         Column("_bronze_id", "string", "Identifier of the row of bronze.record_batches that the batch comes from."),
@@ -104,7 +108,18 @@ CONTRACT = Contract(
         ),
         Column("last_sequence", "int", "Sequence number of the last record, -1 for none."),
         Column("partition_leader_epoch", "int", "Epoch of the leader that appended the batch, -1 for none."),
-        Column("position", "bigint", "Where the batch begins in the segment, in bytes."),
+        Column("position", "bigint", "Where the batch begins in the segment, in bytes; of a file its end."),
+        VERSION,
+        replace(
+            OF_A_FILE,
+            rules=(
+                is_true(
+                    "topic_metadata",
+                    "error <> 'not_topic_metadata'",
+                    "partition.metadata says its version, 0, and a topic id.",
+                ),
+            ),
+        ),
         Column(
             "size_in_bytes",
             "bigint",
@@ -143,6 +158,9 @@ CONTRACT = Contract(
         ),
         Column("error", "string", "Code of what is wrong with the batch.", evidence=True),
     ),
-    grain=("cluster", "topic", "partition", "base_offset"),
+    # Copies of a log may contradict each other, lawfully: all of them are kept.
+    grain=("cluster", "_source", "version", "position"),
     content="_content_hash",
+    ranges_per=("cluster", "_source", "version"),
+    scope="topic",
 )

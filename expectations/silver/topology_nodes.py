@@ -1,4 +1,4 @@
-"""Contract of silver.topology_nodes: every node of every accepted topology, with its predecessors."""
+"""Contract of silver.topology_nodes: every node of every topology that brokers accepted or showed."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, not_null, one_of
@@ -6,7 +6,7 @@ from expectations.streams_groups import TOPOLOGY
 
 CONTRACT = Contract(
     table="silver.topology_nodes",
-    description="One row per group, accepted topology, sub-topology (or global store) and node.",
+    description="One row per group, topology accepted or shown by a describe, sub-topology (or global store) and node.",
     columns=(
         *TOPOLOGY,
         Column("part", "string", "subtopology or global_store.", (one_of("subtopology", "global_store"),)),

@@ -1,7 +1,18 @@
 """Contract of silver.topology_pushes: every push of a topology description, accepted or refused."""
 
 from expectations.contract import Column, Contract
-from expectations.exchanges import CONTENT_HASH, DEFECTS, EVIDENCE, GRAIN, READABLE, group_id, logged, origin, outcome
+from expectations.exchanges import (
+    CONTENT_HASH,
+    DEFECTS,
+    EVIDENCE,
+    GRAIN,
+    READABLE,
+    THROTTLE,
+    group_id,
+    logged,
+    origin,
+    outcome,
+)
 from expectations.kafka_errors import PUSH
 from expectations.rules import at_least, is_true, not_null
 
@@ -48,6 +59,7 @@ CONTRACT = Contract(
         ),
         Column("node_count", "int", "Nodes of the description, those of global stores included."),
         DEFECTS,
+        THROTTLE,
         CONTENT_HASH,
         *EVIDENCE,
     ),

@@ -13,8 +13,12 @@ CONTRACT = Contract(
         Column("connection", "string", "Connection of the heartbeat."),
         Column("correlation_id", "int", "Number of the heartbeat on its connection."),
         Column("solicited_at", "timestamp", "When the member was asked.", (not_null("A heartbeat has a time."),)),
+        Column("topology_epoch", "int", "Epoch that the group was at, as far as the landed requests tell."),
         Column(
-            "attempt", "int", "1 for the first time since a push was accepted or the group deleted.", (at_least(1),)
+            "attempt",
+            "int",
+            "1 for the first time since a push was accepted, the epoch changed or the group was gone.",
+            (at_least(1),),
         ),
         Column(
             "seconds_since_previous", "double", "Seconds since the group was asked before; null for the first attempt."
@@ -29,6 +33,13 @@ CONTRACT = Contract(
             "boolean",
             "True where the broker asked sooner than that: mostly because it restarted and forgot the back-off.",
         ),
+        Column(
+            "although_stored",
+            "boolean",
+            "True where a description of that epoch was stored, by the last accepted push or describe: a broker asks "
+            "so after it cleaned up an empty group, and must not otherwise.",
+        ),
+        Column("although_stale", "boolean", "True where the same answer calls the member's topology stale."),
         Column("pushed_at", "timestamp", "First push of the member after it and before it was asked again; else null."),
         Column("push_error_code", "int", "Error code of that push; 0 is success."),
         Column(

@@ -14,6 +14,7 @@ from expectations.exchanges import (
     outcome,
 )
 from expectations.kafka_errors import DESCRIBE
+from expectations.rules import not_null
 
 CONTRACT = Contract(
     table="silver.topology_statuses",
@@ -32,7 +33,13 @@ CONTRACT = Contract(
         STATUS,
         Column("status_name", "string", "Name of the status; null where it has none."),
         Column("description", "string", "Topology description, in KIP-1331's wire schema as JSON; else null."),
-        Column("topology_hash", "string", "SHA-256 of the description, as in silver.topology_pushes."),
+        Column(
+            "topology_hash",
+            "string",
+            "SHA-256 of the description, as in silver.topology_pushes; null where there is none that can be read.",
+            (not_null("A description can be read.").where("description IS NOT NULL").tolerated(),),
+        ),
+        Column("node_count", "int", "Nodes of the description, those of global stores included."),
         DEFECTS,
         CONTENT_HASH,
         *EVIDENCE,

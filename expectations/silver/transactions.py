@@ -43,6 +43,7 @@ CONTRACT = Contract(
         Column("record_count", "bigint", "Records, without those that compaction removed.", (at_least(0),)),
         Column("ranges", RANGES, "The offsets of its data, in order; those of other producers are left out."),
         Column("slices", "array<string>", "Parts of gold.message_ledger that the transaction touches."),
+        Column("topic_id", "string", "Topic id, where a partition.metadata landed beside the log."),
         Column("producer", "string", "Partition, producer and topic: part of the table that is computed as one."),
     ),
     grain=("cluster", "topic", "partition", "producer_id", "producer_epoch", "first_offset"),

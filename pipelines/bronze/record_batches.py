@@ -1,4 +1,5 @@
-"""landing/segments -> bronze.record_batches: a row per batch of a log segment, or per place where none can be read."""
+"""landing/segments -> bronze.record_batches: a row per batch of a log segment, per place where none can be read, and
+per landed version of a segment."""
 
 from __future__ import annotations
 
@@ -17,14 +18,23 @@ if TYPE_CHECKING:
 def parse(batches: DataFrame, settings: Settings) -> DataFrame:
     """Return the contract's columns, without those that the run adds, for rows of ``sources.segments``.
 
-    A batch is known by its coordinates and checksum, wherever in which segment it lies. One with an error is known by
-    where it lies, so that it is another than the batch that stands there once the segment is mended.
+    A batch is known by the version of the file that it was first read from, and its place there: batches that a file
+    goes on from are not kept again. What has an error is known by where it lies, whatever the version.
     """
-    cluster = F.lit(settings.cluster)
-    sound = F.concat_ws("\n", cluster, "topic", "partition", "base_offset", "crc")
+    cluster, error = F.lit(settings.cluster), F.col("error")
+    ends = batches.where("kept_bytes IS NOT NULL").select(
+        F.col("_source").alias("_file"), F.col("kept_bytes").alias("_kept")
+    )
+    is_new = (
+        error.isNotNull()
+        | F.col("file").isNotNull()
+        | (F.col("base_offset").isNotNull() & (F.col("position") >= F.col("_kept")))
+    )
+    news = batches.join(F.broadcast(ends), F.col("_source") == F.col("_file"), how="left").where(is_new)
+    sound = F.concat_ws("\n", cluster, "_source", "version", "position", "crc")
     place = F.concat_ws("\n", cluster, "_source", "position", "error", F.hex("header"))
     values = {
-        "_bronze_id": F.sha2(F.when(F.col("error").isNull(), sound).otherwise(place).cast("binary"), 256),
+        "_bronze_id": F.sha2(F.when(error.isNull(), sound).otherwise(place).cast("binary"), 256),
         "cluster": cluster,
     }
-    return batches.select(*columns.of_contract(CONTRACT, values))
+    return news.select(*columns.of_contract(CONTRACT, values))

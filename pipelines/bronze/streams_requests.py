@@ -18,6 +18,11 @@ def skipped(lines: DataFrame) -> Column:
     return request_log.api(F.col("line")).isNull() & F.col("damage").isNull()
 
 
+def skipped_as(lines: DataFrame) -> Column:
+    """Return what a skipped line is counted as: Kafka's name of its API, as newer brokers have others."""
+    return request_log.other_api(F.col("line"))
+
+
 def parse(lines: DataFrame, settings: Settings) -> DataFrame:
     """Return the contract's columns, without those that the run adds, for numbered lines of files or of a topic."""
     line = F.col("line")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from expectations.silver.acknowledgements import CONTRACT, UNKNOWN_OFFSET, UNKNOWN_PARTITION
-from pipelines import columns, globs, slices
+from pipelines import columns, slices
 from pipelines.settings import Settings
 from pipelines.sources import json_lines
 
@@ -21,6 +19,7 @@ RECORD = (
     " timestamp: bigint, serializedKeySize: int, serializedValueSize: int, exception: string,"
     " headers: array<struct<key: string, value: binary>>, acknowledged_at: bigint, client_id: string>"
 )
+NO_OFFSET = UNKNOWN_OFFSET - 1
 TRACEPARENT = "traceparent"
 # W3C Trace Context: version, trace-id, parent-id, flags; behind them nothing in version 00, perhaps more in later ones.
 W3C = r"\A(?!ff|00-.{53})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?\z"
@@ -52,16 +51,19 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         "outcome": F.when(F.col("line_error").isNull(), outcome),
         "error_class": F.nullif(F.regexp_extract("error", r"\A([\w.$]+)(?::|\z)", 1), F.lit("")),
         "trace_id": _trace_id(settings.acknowledgements.trace_header),
-        "log_is_compacted": _is_any(F.col("topic"), settings.acknowledgements.compacted_topics),
         "slice": slices.of_acknowledgement(),
     }
     return read.select(*columns.of_contract(CONTRACT, values))
 
 
 def _offset(told: Column) -> Column:
-    """The offset, or KIP-512's sum of base and relative offset, in which an unknown base stays unknown."""
+    """The offset, or KIP-512's sum of base and relative offset, in which an unknown base stays unknown.
+
+    A sum that is no int64 gives what the contract refuses.
+    """
     base = told["baseOffset"]
-    known = F.when(base == UNKNOWN_OFFSET, base).otherwise(base + F.coalesce(told["relativeOffset"], F.lit(0)))
+    total = F.try_add(base, F.coalesce(told["relativeOffset"], F.lit(0)))
+    known = F.when((base == UNKNOWN_OFFSET) | base.isNull(), base).otherwise(F.coalesce(total, F.lit(NO_OFFSET)))
     return F.coalesce(told["offset"], known, F.lit(UNKNOWN_OFFSET).cast("bigint"))
 
 
@@ -73,7 +75,3 @@ def _trace_id(header: str) -> Column:
     if header == TRACEPARENT:
         return trace_id
     return F.coalesce(trace_id, F.when(F.is_valid_utf8(value), F.nullif(value, F.lit(""))))
-
-
-def _is_any(name: Column, patterns: tuple[str, ...]) -> Column:
-    return reduce(or_, (name.rlike(globs.regex(pattern)) for pattern in patterns), F.lit(False))

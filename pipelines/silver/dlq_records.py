@@ -43,7 +43,8 @@ def _columns(dlq: Dlq) -> list[Column]:
         .when(kip_1191 & _inferred_disposition().isNotNull(), "message")
         .otherwise("unknown"),
         "original_topic_id": F.when(
-            kip_1191 & _is_topic_id(F.col("original_topic_text")), F.col("original_topic_text")
+            F.array_contains("header_profiles", "kip-1191") & _is_topic_id(F.col("original_topic_text")),
+            F.col("original_topic_text"),
         ),
         "original_partition": _whole("original_partition_text", INT32, "int"),
         "original_offset": _whole("original_offset_text", INT64, "bigint"),
@@ -54,7 +55,7 @@ def _columns(dlq: Dlq) -> list[Column]:
         "payload_copied": F.when(kip_1317 | kip_1191, F.col("key").isNotNull() | F.col("value").isNotNull()).when(
             F.col("header_profile").isNotNull(), True
         ),
-        "is_control_marker": (kip_1317 | kip_1191) & _is_control_marker(),
+        "control_marker_suspected": (kip_1317 | kip_1191) & _looks_like_a_control_marker(),
         "_content_hash": _content_hash(),
         "required_profile": _required_profile(dlq),
     }
@@ -90,8 +91,11 @@ def _time_of_iso_8601(name: str) -> Column:
     return F.when(text.rlike(ISO_8601_UTC), utc.try_cast("timestamp"))
 
 
-def _is_control_marker() -> Column:
-    """A transaction's commit or abort marker: version and type (int16 each) as key, version and an int32 as value."""
+def _looks_like_a_control_marker() -> Column:
+    """The bytes of a commit or abort marker: version and type (int16 each) as key, version and an int32 as value.
+
+    A record may have them by chance, its key an integer 1, say: what the source's log holds decides.
+    """
     marker = F.col("key").isin(b"\0\0\0\0", b"\0\0\0\1")
     version = F.substring(F.col("value"), 1, 2) == F.lit(b"\0\0")
     return F.coalesce(marker & (F.length("value") == 6) & version, F.lit(False))

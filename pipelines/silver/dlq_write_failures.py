@@ -23,7 +23,7 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     derived = {
         "failed_at": F.col("logged_at"),
         "is_attributed": F.col("first_offset").isNotNull(),
-        "offset_count": F.col("last_offset") - F.col("first_offset") + 1,
+        "offset_count": F.try_add(F.try_subtract("last_offset", "first_offset"), F.lit(1)),
         "_content_hash": F.xxhash64("line"),
     }
     return told.select(*columns.of_contract(CONTRACT, derived))

@@ -19,6 +19,7 @@ RECORD = (
     " broker_version: string, message_format_version: string, producer_id: bigint, stated_at: bigint>"
 )
 MODES = {"true": "required", "false": "off"}  # KIP-185: what a 1.0.0 producer makes of the old settings
+KNOWN_SINCE = {(0, 11): tuple(MODES), (1, 0): ("required", "requested", "off")}  # values of enable.idempotence
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
@@ -34,6 +35,7 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     mode = F.col("enable_idempotence")
     values = {
         "requested_mode": F.when(mode == "true", MODES["true"]).when(mode == "false", MODES["false"]).otherwise(mode),
+        "client_knows_mode": _knows(F.col("client_version"), mode),
         "message_format": _message_format(F.col("message_format_version")),
         "broker_has_idempotence": _since_0_11(F.col("broker_version")),
         "broker_tells_format": _since_0_11(F.col("broker_version"))
@@ -55,8 +57,21 @@ def _message_format(version: Column) -> Column:
     return F.when(magic != "", magic.try_cast("int")).when(version.rlike(VERSION), by_version)
 
 
+def _knows(version: Column, mode: Column) -> Column:
+    """Tell whether a client of that version knows the value of enable.idempotence; null where the version is none."""
+    known = F.lit(False)
+    for since, values in KNOWN_SINCE.items():
+        known = known | (_since(version, *since) & mode.isin(*values))
+    return known
+
+
 def _since_0_11(version: Column) -> Column:
     """Tell whether a Kafka version is 0.11 or later; null where it is no version."""
+    return _since(version, 0, 11)
+
+
+def _since(version: Column, since_major: int, since_minor: int) -> Column:
+    """Tell whether a Kafka version is that one or a later one; null where it is no version."""
     major = F.regexp_extract(version, r"\A([0-9]{1,4})\.([0-9]{1,4})", 1).try_cast("int")
     minor = F.regexp_extract(version, r"\A([0-9]{1,4})\.([0-9]{1,4})", 2).try_cast("int")
-    return F.when(version.rlike(VERSION), (major > 0) | (minor >= 11))
+    return F.when(version.rlike(VERSION), (major > since_major) | ((major == since_major) & (minor >= since_minor)))

@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 REQUEST = "groupId: string, memberId: string, topologyEpoch: int, topologyDescription: string"
-RESPONSE = "errorCode: int, errorMessage: string"
+RESPONSE = "throttleTimeMs: int, errorCode: int, errorMessage: string"
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; what cannot be typed is null."""
     pushes = request_log.exchanges(bronze, settings, (request_log.PUSH,), REQUEST, RESPONSE)
-    topology = F.from_json(F.col("request.topologyDescription"), descriptions.SCHEMA)
-    described = pushes.withColumn("_topology", computed_once(topology))
+    described = descriptions.described(pushes, F.col("request.topologyDescription"))
     values = {
         "pushed_at": F.col("logged_at"),
         "group_id": F.col("request.groupId"),
@@ -37,5 +36,6 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         "topology_hash": computed_once(descriptions.topology_hash(F.col("_topology"))),
         "node_count": descriptions.node_count(F.col("_topology")),
         "defects": computed_once(descriptions.defects(F.col("_topology"))),
+        "throttle_time_ms": F.col("response.throttleTimeMs"),
     }
     return row(described, CONTRACT, values)

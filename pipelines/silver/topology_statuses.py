@@ -28,8 +28,7 @@ STATUS_NAMES = ("NOT_REQUESTED", "NOT_STORED", "ERROR", "AVAILABLE")
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each group of a response, one for a row that names none; in the contract's columns."""
     describes = request_log.exchanges(bronze, settings, (request_log.DESCRIBE,), REQUEST, RESPONSE)
-    topology = F.from_json(F.col("_group.topologyDescription"), descriptions.SCHEMA)
-    described = items(describes, "response.groups").withColumn("_topology", computed_once(topology))
+    described = descriptions.described(items(describes, "response.groups"), F.col("_group.topologyDescription"))
     status = F.when(F.col("_group").isNotNull(), F.coalesce(F.col("_group.topologyDescriptionStatus"), F.lit(0)))
     names = F.array(*(F.lit(name) for name in STATUS_NAMES))
     values = {
@@ -47,6 +46,7 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         "status_name": F.get(names, status),
         "description": F.col("_group.topologyDescription"),
         "topology_hash": computed_once(descriptions.topology_hash(F.col("_topology"))),
+        "node_count": descriptions.node_count(F.col("_topology")),
         "defects": computed_once(descriptions.defects(F.col("_topology"))),
     }
     return row(described, CONTRACT, values)

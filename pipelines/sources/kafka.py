@@ -15,7 +15,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,11 @@ SPLIT_FROM = 20_000  # offsets of a batch from which several tasks read one part
 MOST_NAMES = 5
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 give, who have no topic ids
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # what can be a topic's name, as a landed file's directory need not
+_NOT_TOLD = {
+    *("TopicAuthorizationException", "ClusterAuthorizationException"),
+    *("UnknownTopicOrPartitionException", "InvalidTopicException"),
+}
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -250,6 +255,35 @@ class Cluster:
         described = self._described(ids)
         if any(name not in described or described[name].topic_id != topic_id for name, topic_id in ids.items()):
             raise Changed
+
+    def cleanup_policies(self, topics: Iterable[str], ids: Collection[str] = ()) -> dict[str, str]:
+        """Return the cleanup.policy of topics, words in order; without those that are gone, or that it may not tell.
+
+        Raises AfterlogError: the cluster does not answer, or is none of those with the given ids.
+        """
+        if ids and self._id() not in ids:
+            raise UsageError(f"The cluster at {self.kafka.bootstrap_servers} is another one than was read before.")
+        resource = self.jvm.org.apache.kafka.common.config.ConfigResource
+        of_topics = resource.Type.valueOf("TOPIC")
+        asked = self.jvm.java.util.ArrayList()
+        for topic in topics:
+            if _TOPIC.fullmatch(topic):
+                asked.add(resource(of_topics, topic))
+        found: dict[str, str] = {}
+        if asked.isEmpty():
+            return found
+        with _told(self.kafka):
+            for entry in self.admin.describeConfigs(asked).values().entrySet():
+                try:
+                    policy = entry.getValue().get().get("cleanup.policy")
+                except Exception as error:
+                    if _kinds(error) & _NOT_TOLD:
+                        continue
+                    raise
+                if policy is not None and policy.value() is not None:
+                    parts = {part.strip() for part in str(policy.value()).split(",")} - {""}
+                    found[str(entry.getKey().name())] = ",".join(sorted(parts))
+        return found
 
     def _id(self) -> str:
         """Return what Kafka calls the cluster; empty where its brokers do not say."""

@@ -23,6 +23,10 @@ DESCRIBE = "STREAMS_GROUP_DESCRIBE"
 DELETION = "DELETE_GROUPS"
 APIS = (PUSH, HEARTBEAT, DESCRIBE, DELETION)
 
+FIRST_YEAR, LAST_YEAR = 1970, 9998
+MOST_NAME = 80  # characters of an API's name
+OTHER_LINES = "lines of no API"
+
 _NAMED = r'"requestApiKeyName":"([A-Z_]+)"'
 _MENTIONED = rf"(?<![A-Z_])({'|'.join(APIS)})(?![A-Z_])"
 _EXCHANGE = r"(?s)Completed request:(\{.*\})"
@@ -43,18 +47,28 @@ def api(line: Column) -> Column:
     return F.when(concerned.isin(*APIS), concerned)
 
 
+def other_api(line: Column) -> Column:
+    """Return what a line (binary) that ``api`` skips concerns: Kafka's name of its API, or ``OTHER_LINES``."""
+    named = F.substring(F.regexp_extract(line.cast("string"), _NAMED, 1), 1, MOST_NAME)
+    return F.when(named == "", F.lit(OTHER_LINES)).otherwise(named)
+
+
 def exchange(line: Column) -> Column:
     """Return the JSON object of a line (binary), null where the line has none."""
     return F.nullif(F.regexp_extract(line.cast("string"), _EXCHANGE, 1), F.lit(""))
 
 
 def logged_at(line: Column, timezone: str) -> Column:
-    """Return a line's timestamp, null where it has none; in the zone given, unless the line names one."""
+    """Return a line's timestamp, null where it has none; in the zone given, unless the line names one.
+
+    A year that no broker can have logged in is none: those at the end of the calendar leave it in another zone.
+    """
     text = line.cast("string")
     date, time, fraction, zone = (F.regexp_extract(text, TIME, place) for place in (1, 2, 3, 4))
     stated = F.concat(date, F.lit(" "), time, F.lit("."), fraction)
     unzoned = F.to_utc_timestamp(stated.try_cast("timestamp_ntz").cast("timestamp"), timezone)
-    return F.when(date == "", None).when(zone == "", unzoned).otherwise(F.concat(stated, zone).try_cast("timestamp"))
+    time = F.when(date == "", None).when(zone == "", unzoned).otherwise(F.concat(stated, zone).try_cast("timestamp"))
+    return F.when(F.year(time).between(FIRST_YEAR, LAST_YEAR), time)
 
 
 def error(line: Column) -> Column:

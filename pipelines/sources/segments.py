@@ -2,10 +2,14 @@
 
 A segment, ``<topic>-<partition>/<base offset>.log``, is batch behind batch. Batches of magic 2 have a header that says
 all (KIP-98); before, a message is a batch of its own, and a compressed message is one of those that its value holds.
+
+A landed file is a snapshot: its next version may go on where it ended, or say something else. A digest of headers tells
+which. ``partition.metadata`` beside segments has the topic id, which a topic that is created again does not keep.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
@@ -33,26 +37,33 @@ MALFORMED = "malformed"
 OUT_OF_ORDER = "out_of_order"
 TORN_BATCH = "torn_batch"
 ZERO_FILLED = "zero_filled"
+NOT_TOPIC_METADATA = "not_topic_metadata"
 ERRORS = (
     *(NOT_A_SEGMENT, IMPLAUSIBLE_SIZE, UNKNOWN_MAGIC, WRONG_CRC),
-    *(MALFORMED, OUT_OF_ORDER, TORN_BATCH, ZERO_FILLED),
+    *(MALFORMED, OUT_OF_ORDER, TORN_BATCH, ZERO_FILLED, NOT_TOPIC_METADATA),
 )
 # How a segment may end while its broker still writes to it: a copy of it is incomplete then, not wrong.
 OPEN_ENDS = (TORN_BATCH, ZERO_FILLED)
 
+METADATA = "partition.metadata"
 # What lies beside segments in a broker's own directories.
 COMPANIONS = (
     *(".index", ".timeindex", ".txnindex", ".snapshot", ".deleted", ".cleaned", ".swap"),
-    *("leader-epoch-checkpoint", "partition.metadata"),
+    *("leader-epoch-checkpoint", METADATA),
 )
 
-SCHEMA = """
+FILE = """struct<
+  size_in_bytes: bigint, modified_ns: bigint, topic_id: string, first_version: int, batch_count: bigint,
+  covered: array<struct<first_offset: bigint, last_offset: bigint>>, greatest_timestamp: bigint, least_epoch: int,
+  greatest_epoch: int, greatest_epoch_offset: bigint, read_to: bigint, digest: binary>"""
+
+SCHEMA = f"""
   _source string, topic string, partition int, position bigint, size_in_bytes bigint, unread_bytes bigint,
   header binary, error string, base_offset bigint, last_offset bigint, magic int, attributes int, crc bigint,
   crc_ok boolean, compression string, timestamp_type string, base_timestamp bigint, max_timestamp bigint,
   is_transactional boolean, is_control boolean, has_delete_horizon boolean, producer_id bigint, producer_epoch int,
   base_sequence int, last_sequence int, partition_leader_epoch int, record_count int, control_key binary,
-  control_type string, coordinator_epoch int
+  control_type string, coordinator_epoch int, version int, kept_bytes bigint, file {FILE}
 """
 
 _BLOCK = 1 << 20
@@ -60,7 +71,13 @@ _MOST_TASKS = 1_000
 _MOST_OF_A_CONTROL_RECORD = 4096
 _INT32_MOST = 2**31 - 1
 _INT64_MOST = 2**63 - 1
+# No log comes near it; queries may add to an offset, and round it up, without thinking of overflows.
+_OFFSET_MOST = _INT64_MOST - _INT32_MOST
 
+_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})/" + re.escape(METADATA))
+_TOPIC_METADATA = re.compile(rb"version: ?0\r?\ntopic_id: ?([A-Za-z0-9_-]{21}[AQgw])\s*")
+_MOST_OF_METADATA = 1024
+_NO_TOPIC_ID = "A" * 22
 _NAME = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})/([0-9]{1,20})\.log")
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -82,7 +99,7 @@ _MARKER_VALUE = struct.Struct(">hi")
 
 
 class Batch(NamedTuple):
-    """A record batch, or what stands where one should; the columns of ``SCHEMA`` behind the partition.
+    """A record batch, or what stands where one should; the columns of ``SCHEMA`` from the position to the version.
 
     ``position`` and ``size_in_bytes`` are bytes of the segment. Where ``unread_bytes`` is not null reading ended here,
     and so many bytes from ``position`` on are not understood. ``error`` is one of ``ERRORS``; what such a row says
@@ -135,36 +152,86 @@ class Segment:
         if named is None:
             return None
         segment = cls(source, named[1], int(named[2]), int(named[3]))
-        legal = segment.partition <= _INT32_MOST and segment.base_offset <= _INT64_MOST
+        legal = segment.partition <= _INT32_MOST and segment.base_offset <= _OFFSET_MOST
         return segment if legal and segment.topic not in (".", "..") else None
+
+
+class Version(NamedTuple):
+    """What bronze holds of a file as it landed last: the columns of ``SCHEMA`` and of its ``file``."""
+
+    version: int
+    first_version: int
+    modified_ns: int
+    topic_id: str | None
+    read_to: int
+    digest: bytes
+
+
+class TopicMetadata(NamedTuple):
+    """The topic id that lies beside segments, and when its file was modified."""
+
+    topic_id: str
+    modified_ns: int
 
 
 def unread(directory: Path, read: Mapping[str, LandedFile]) -> dict[str, LandedFile]:
     """Return, by source, the files that are new, or changed since they were read.
 
-    The segment before a new one is read again: an end that was open while it was the newest is wrong from now on.
+    The segment before a new one is read again: an end that was open while it was the newest is wrong from now on. So
+    are all segments beside a ``partition.metadata`` that is new or changed.
     """
-    listed = {name: file for name, file in landing.listing(directory).items() if not name.endswith(COMPANIONS)}
+    listed = {name: file for name, file in landing.listing(directory).items() if _is_read(name)}
     found = {source for source, file in listed.items() if read.get(source) != file}
+    stated = {source for source in found if _DIRECTORY.fullmatch(source)}
     for segments in _by_partition(listed).values():
         found |= {before.source for before, after in pairwise(segments) if after.source not in read}
+        found |= {segment.source for segment in segments if stated and _metadata_beside(segment.source) in stated}
     return {source: listed[source] for source in sorted(found)}
 
 
-def read(spark: SparkSession, directory: Path, files: Sequence[LandedFile]) -> DataFrame:
-    """Return ``SCHEMA``: a row per batch, and per place where none can be read; a file is one task's work.
+def read(
+    spark: SparkSession, directory: Path, files: Sequence[LandedFile], landed: DataFrame | None = None
+) -> DataFrame:
+    """Return ``SCHEMA``: a row per batch, per place where none can be read, and per file; a file is one task's work.
 
     What is incomplete at the end of a partition's newest segment is left out: the file is read again when it grows.
+    ``landed`` are rows of bronze of these files, None where there are none: a file's first ``kept_bytes`` bytes, if
+    it goes on where its last version ended, are what bronze holds already.
     Executors need this package and the directory. They send rows as they decode them, whatever the file's size.
     """
-    newest = {segments[-1].source for segments in _by_partition(landing.listing(directory)).values()}
+    listed = landing.listing(directory)
+    newest = {segments[-1].source for segments in _by_partition(listed).values()}
     root = os.path.realpath(directory)
+    stated = {
+        beside: _topic_metadata(landing.path_of(root, beside), listed[beside])
+        for beside in {_metadata_beside(file.source) for file in files}
+        if beside in listed
+    }
+    before = _versions(landed) if landed is not None and "file" in landed.columns else {}
     work = [
-        Work(Segment.of(file.source), file, landing.path_of(root, file.source), file.source in newest)
+        Work(
+            Segment.of(file.source),
+            file,
+            landing.path_of(root, file.source),
+            file.source in newest,
+            stated.get(_metadata_beside(file.source)),
+            before.get(file.source),
+        )
         for file in sorted(files, key=lambda file: file.size, reverse=True)
     ]
     decoded = spark.sparkContext.parallelize(work, max(1, min(len(work), _MOST_TASKS))).flatMap(rows)
     return spark.createDataFrame(decoded, SCHEMA, verifySchema=False)
+
+
+def _versions(landed: DataFrame) -> dict[str, Version]:
+    """Return the latest version of each file that bronze holds."""
+    from pyspark.sql import functions as F
+
+    names = ("first_version", "modified_ns", "topic_id", "read_to", "digest")
+    facts = F.struct("version", *(F.col(f"file.{name}").alias(name) for name in names))
+    latest = landed.where("file IS NOT NULL").groupBy("_source").agg(F.max_by(facts, "version").alias("latest"))
+    found = {row["_source"]: row["latest"].asDict() for row in latest.collect()}
+    return {source: Version(**{**known, "digest": bytes(known["digest"])}) for source, known in found.items()}
 
 
 def batches(stream: BinaryIO, size: int, base_offset: int = 0) -> Iterator[Batch]:
@@ -188,7 +255,9 @@ def batches(stream: BinaryIO, size: int, base_offset: int = 0) -> Iterator[Batch
             yield batch._replace(unread_bytes=size - position)
             return
         if batch.error is None and batch.base_offset is not None and batch.last_offset is not None:
-            in_order, next_offset = batch.base_offset >= next_offset, batch.last_offset + 1
+            # A segment says its offsets in its indexes as int32 from the one that it is named by.
+            in_order = batch.base_offset >= next_offset and batch.last_offset - base_offset <= _INT32_MOST
+            next_offset = batch.last_offset + 1 if in_order else next_offset
             batch = batch if in_order else batch._replace(error=OUT_OF_ORDER)
         yield batch
         position = _end(batch)
@@ -201,18 +270,116 @@ class Work(NamedTuple):
     file: LandedFile
     path: str
     is_newest: bool
+    stated: TopicMetadata | None = None
+    before: Version | None = None
 
 
 def rows(work: Work) -> Iterator[tuple[Any, ...]]:
-    """Yield a file's rows of ``SCHEMA``, without an open end of a partition's newest segment."""
+    """Yield a file's rows of ``SCHEMA``, without an open end of a partition's newest segment; last the file's own."""
     segment, file = work.segment, work.file
+    version = work.before.version + 1 if work.before else 1
     if segment is None:
-        yield (file.source, None, None, *Batch(position=0, unread_bytes=file.size, error=NOT_A_SEGMENT))
+        if named := _DIRECTORY.fullmatch(file.source):
+            if work.stated is None:
+                wrong = Batch(position=0, unread_bytes=file.size, error=NOT_TOPIC_METADATA)
+                yield (file.source, named[1], min(int(named[2]), _INT32_MOST), *wrong, version, None, None)
+            return
+        wrong = Batch(position=0, unread_bytes=file.size, error=NOT_A_SEGMENT)
+        yield (file.source, None, None, *wrong, version, None, None)
         return
+    place = (file.source, segment.topic, segment.partition)
+    snapshot = _Snapshot(work, segment)
     with open(work.path, "rb") as stream:
         for batch in batches(stream, file.size, segment.base_offset):
             if not (work.is_newest and batch.error in OPEN_ENDS):
-                yield (file.source, segment.topic, segment.partition, *batch)
+                snapshot.add(batch)
+                yield (*place, *batch, version, None, None)
+    yield (*place, *Batch(position=file.size), version, *snapshot.end())
+
+
+class _Snapshot:
+    """What a version of a segment holds, told as its batches pass, and whether it goes on where the last one ended."""
+
+    def __init__(self, work: Work, segment: Segment) -> None:
+        self._file, self._stated, self._before = work.file, work.stated, work.before
+        self._digest = hashlib.sha256()
+        self._read_to = 0
+        self._expected: int | None = segment.base_offset  # where a batch must begin to prove what lies before it
+        self._covered: list[tuple[int, int]] = []
+        self._batches = 0
+        self._timestamp = self._least = self._greatest = -1
+        self._greatest_at: int | None = None
+        self._goes_on = self._is_at_the_end_before()
+
+    def add(self, batch: Batch) -> None:
+        """Take in what stands next in the file."""
+        if batch.unread_bytes is not None:
+            return
+        self._digest.update((batch.error or "").encode() + b"\n" + (batch.header or b""))
+        self._read_to = _end(batch)
+        self._goes_on = self._goes_on or self._is_at_the_end_before()
+        if batch.error is not None or batch.base_offset is None or batch.last_offset is None:
+            self._expected = None
+            return
+        if self._expected is None or not self._covered:
+            self._covered.append((batch.base_offset if self._expected is None else self._expected, batch.last_offset))
+        else:
+            self._covered[-1] = (self._covered[-1][0], batch.last_offset)
+        self._expected = batch.last_offset + 1
+        self._batches += 1
+        self._timestamp = max(self._timestamp, batch.max_timestamp if batch.max_timestamp is not None else -1)
+        epoch = -1 if batch.partition_leader_epoch is None else batch.partition_leader_epoch
+        if epoch >= 0:
+            self._least = epoch if self._least < 0 else min(epoch, self._least)
+            if epoch > self._greatest:
+                self._greatest, self._greatest_at = epoch, batch.base_offset
+
+    def end(self) -> tuple[int, tuple[Any, ...] | None]:
+        """Return how many bytes are as before, and the file's facts: None where it is the version that is known."""
+        before, digest = self._before, self._digest.digest()
+        kept_bytes = before.read_to if before and self._goes_on else 0
+        topic_id = self._topic_id()
+        facts = (self._file.modified_ns, topic_id, self._read_to, digest)
+        if before and facts == (before.modified_ns, before.topic_id, before.read_to, before.digest):
+            return before.read_to, None
+        version = before.version + 1 if before else 1
+        return kept_bytes, (
+            *(self._file.size, self._file.modified_ns, topic_id),
+            before.first_version if before and self._goes_on else version,
+            *(self._batches, self._covered, self._timestamp),
+            *(self._least, self._greatest, self._greatest_at, self._read_to, digest),
+        )
+
+    def _is_at_the_end_before(self) -> bool:
+        before = self._before
+        return before is not None and self._read_to == before.read_to and self._digest.digest() == before.digest
+
+    def _topic_id(self) -> str | None:
+        """The id that is stated beside the file; what only goes on keeps its own, unless it is the younger one."""
+        stated, before = self._stated, self._before
+        if before and before.topic_id and before.read_to and self._goes_on:
+            is_younger = stated is not None and self._file.modified_ns >= stated.modified_ns
+            return stated.topic_id if stated and is_younger else before.topic_id
+        return stated.topic_id if stated else None
+
+
+def _is_read(source: str) -> bool:
+    return not source.endswith(COMPANIONS) or _DIRECTORY.fullmatch(source) is not None
+
+
+def _metadata_beside(source: str) -> str:
+    return f"{source.rpartition('/')[0]}/{METADATA}"
+
+
+def _topic_metadata(path: str, file: LandedFile) -> TopicMetadata | None:
+    """Return what a ``partition.metadata`` says; None where it says nothing that can be understood."""
+    try:
+        with open(path, "rb") as stream:
+            found = _TOPIC_METADATA.fullmatch(stream.read(_MOST_OF_METADATA))
+    except OSError:
+        return None
+    topic_id = found[1].decode() if found else _NO_TOPIC_ID
+    return None if topic_id == _NO_TOPIC_ID else TopicMetadata(topic_id, file.modified_ns)
 
 
 def _by_partition(sources: Collection[str]) -> dict[tuple[str, int], list[Segment]]:
@@ -333,7 +500,7 @@ def _batch_v2(window: _Window, position: int, size: int, head: bytes) -> Batch:
     consistent = (
         base_offset >= 0
         and last_delta >= 0
-        and last_offset <= _INT64_MOST
+        and last_offset <= _OFFSET_MOST
         and 0 <= record_count <= last_delta + 1
         and codec < len(_CODECS)
     )
@@ -424,7 +591,7 @@ def _message(window: _Window, position: int, size: int, head: bytes) -> Batch:
         position,
         size,
         header=head[: _HEADERS[magic].size],
-        error=None if crc_ok and offset >= 0 else MALFORMED if crc_ok else WRONG_CRC,
+        error=None if crc_ok and 0 <= offset <= _OFFSET_MOST else MALFORMED if crc_ok else WRONG_CRC,
         base_offset=offset if codec == 0 else None,
         last_offset=offset,
         magic=magic,

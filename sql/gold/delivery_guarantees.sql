@@ -1,14 +1,15 @@
 -- Purpose: which producers have the idempotence that they ask for, and which do not and may not know it (KIP-185).
 -- Grain: cluster, client_id, topic.
--- Parameters: {producers}, {record_batches}, rows of these silver tables, complete for each topic that is in them.
+-- Parameters: {producers}, {log_batches}, rows of these silver tables, complete for each topic that is in them.
 -- requested is best effort: it is not in effect where the topic's message format is older than 2, or where brokers of
--- 0.11.0 or before do not tell the format. required fails where the format or the brokers have no idempotence. What
+-- 0.11.0 or before do not tell the format. required fails where the format or the brokers have no idempotence. A mode
+-- that the client's version does not know is not in effect; of a client that tells no version it is taken as known. What
 -- batches show is shown, and decides nothing: the topic's may be another client's.
 WITH judged AS (
   SELECT
     *,
     CASE
-      WHEN requested_mode = 'off' THEN 'PLAIN'
+      WHEN requested_mode = 'off' OR NOT client_knows_mode THEN 'PLAIN'
       WHEN requested_mode = 'requested' AND (message_format < 2 OR NOT broker_tells_format) THEN 'PLAIN'
       WHEN requested_mode = 'required' AND (message_format < 2 OR NOT broker_has_idempotence) THEN 'UNSUPPORTED'
       ELSE 'IDEMPOTENT'
@@ -20,7 +21,7 @@ rated AS (
     *,
     CASE
       WHEN effective_mode = 'UNSUPPORTED' THEN 3
-      WHEN effective_mode = 'PLAIN' AND requested_mode = 'requested' THEN 2
+      WHEN effective_mode = 'PLAIN' AND requested_mode <> 'off' THEN 2
       WHEN effective_mode = 'PLAIN' THEN 1
       ELSE 0
     END AS severity
@@ -35,15 +36,15 @@ stated AS (
     array_sort(collect_set(producer_id)) AS producer_ids,
     max(struct(
       stated_at, severity, _bronze_id, client_version, requested_mode, effective_mode, broker_version,
-      message_format_version
+      message_format_version, client_knows_mode
     )) AS latest
   FROM rated
   GROUP BY cluster, client_id, topic
 ),
 written AS (
   SELECT cluster, topic, producer_id, count(*) AS batch_count
-  FROM {record_batches}
-  WHERE NOT is_control
+  FROM {log_batches}
+  WHERE superseded_by IS NULL AND NOT is_control
   GROUP BY cluster, topic, producer_id
 ),
 by_topic AS (
@@ -90,12 +91,15 @@ SELECT
       ' does not support: sends fail. Raise the message format to 2 and the brokers to 0.11 or later, or ask for it ',
       'as best effort.'
     )
-    WHEN 2 THEN concat(
+    WHEN 2 THEN IF(latest.client_knows_mode <=> false, concat(
+      'It asks for idempotence (', latest.requested_mode, ') in a way that its client, version ', latest.client_version,
+      ', does not know: it is not in effect, and retries can duplicate records. Upgrade the client to 1.0 or later.'
+    ), concat(
       'It asks for idempotence as best effort and does not have it, with message format ',
       latest.message_format_version, ' of the topic on brokers ', latest.broker_version,
       ': no error says so, and retries can duplicate records. Raise the message format to 2 and the brokers to 1.0 or ',
       'later, or require idempotence to be told.'
-    )
+    ))
     WHEN 1 THEN concat(
       'Idempotence is off: a retry after a lost answer can duplicate or reorder records. Set enable.idempotence to ',
       'true, or make the consumers recognise duplicates.'

@@ -1,7 +1,8 @@
 -- Purpose: how much was dead-lettered, where, by whom and why, hour by hour.
 -- Grain: cluster, hour of routed_at (UTC), dlq_topic, original_topic, consumer_group, disposition; null is a value of its own.
--- Parameters: {dlq_records}, rows of silver.dlq_records, complete for each hour that is in them.
--- Transaction markers that a broker dead-lettered are no records of anybody: they are not counted.
+-- Parameters: {dlq_records}, {dlq_control_markers}, rows of these silver tables, complete for each hour that is in them.
+-- Transaction markers that a broker dead-lettered are no records of anybody: where the source's landed log proves them
+-- they are not counted. Where it does not tell, what looks like a marker counts as a record.
 SELECT
   cluster,
   date_trunc('HOUR', routed_at) AS hour,
@@ -10,11 +11,12 @@ SELECT
   consumer_group,
   disposition,
   count(*) AS record_count,
-  count(DISTINCT original_partition, original_offset) AS source_record_count,
+  count(DISTINCT struct(original_partition, original_offset)) AS source_record_count,
   count_if(NOT payload_copied) AS without_payload_count,
   max(delivery_count) AS most_deliveries,
   min(routed_at) AS first_routed_at,
   max(routed_at) AS last_routed_at
-FROM {dlq_records}
-WHERE NOT is_control_marker
+FROM {dlq_records} AS records
+LEFT ANTI JOIN {dlq_control_markers} AS markers
+  ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 GROUP BY cluster, date_trunc('HOUR', routed_at), dlq_topic, original_topic, consumer_group, disposition

@@ -1,8 +1,10 @@
 -- Purpose: what became of each produced message: acknowledged, committed or aborted, dead-lettered, lost.
 -- Grain: cluster, topic, partition, offset where it is known, else acknowledgement_id.
 -- Parameters: {acknowledgements}, {dead_letters}, {dlq_roots}, {transactions}, {log_ranges}, rows of these silver
--- tables, complete for each slice that is in them.
--- Lost is what was acknowledged and is absent as landed segments of its partition prove, unless the log is compacted.
+-- tables, complete for each slice that is in them; {topic_policies}, all rows of silver.topic_policies.
+-- Lost is what was acknowledged and is absent as landed segments of its partition prove, where the log is known not to
+-- be compacted. Where that is not known the message is absent, no more: whole batches are what a cleaner removes, too.
+-- What is known to be compacted away stays acknowledged.
 -- A trace id never merges rows: one trace spans many messages.
 WITH acknowledged AS (
   SELECT
@@ -16,8 +18,7 @@ WITH acknowledged AS (
     min(struct(
       acknowledged_at IS NULL AS untimed, acknowledged_at, _bronze_id, outcome, `timestamp` AS produced_at, client_id,
       trace_id, error, error_class
-    )) AS told,
-    bool_or(log_is_compacted) AS log_is_compacted
+    )) AS told
   FROM {acknowledgements}
   GROUP BY cluster, slice, topic, partition, offset, IF(offset >= 0, '', _bronze_id)
 ),
@@ -96,12 +97,24 @@ known AS (
       WHEN exists(here, span -> span.kind = 'PRESENT') THEN true
       WHEN exists(here, span -> span.kind IN ('ABSENT', 'COMPACTED')) THEN false
     END AS in_log,
-    coalesce(exists(here, span -> span.kind = 'ABSENT'), false) AND NOT coalesce(log_is_compacted, false) AS is_missing
+    coalesce(
+      exists(here, span -> span.kind = 'ABSENT') AND NOT exists(here, span -> span.kind IN ('PRESENT', 'COMPACTED')),
+      false
+    ) AS is_missing
   FROM placed
 ),
 rooted AS (
-  SELECT known.*, roots.root_topic, roots.root_partition, roots.root_offset, roots.hop_count, roots.topic AS hop_topic
+  SELECT
+    known.*,
+    acknowledged AND is_missing AND policies.is_compacted <=> false AS is_lost,
+    acknowledged AND is_missing AND policies.is_compacted IS NULL AS is_absent,
+    roots.root_topic,
+    roots.root_partition,
+    roots.root_offset,
+    roots.hop_count,
+    roots.topic AS hop_topic
   FROM known
+  LEFT JOIN {topic_policies} AS policies ON policies.cluster = known.cluster AND policies.topic = known.topic
   LEFT JOIN {dlq_roots} AS roots
     ON roots.cluster = known.cluster
       AND roots.topic = known.topic
@@ -116,9 +129,10 @@ SELECT
   nullif(offset, -1) AS offset,
   nullif(acknowledgement_id, '') AS acknowledgement_id,
   CASE
-    WHEN acknowledged AND is_missing AND NOT coalesce(in_log, false) THEN 'LOST'
+    WHEN is_lost THEN 'LOST'
     WHEN wrote.kind = 'ABORTED' THEN 'ABORTED'
     WHEN dead_lettered_count > 0 THEN 'DEAD_LETTERED'
+    WHEN is_absent THEN 'ABSENT'
     WHEN told.outcome = 'FAILED' THEN 'FAILED'
     WHEN acknowledged THEN 'ACKNOWLEDGED'
     ELSE 'UNKNOWN'

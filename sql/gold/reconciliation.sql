@@ -4,6 +4,7 @@
 -- the silver tables, complete for each hour that is in them.
 -- Messages count in the hour when they were acknowledged, for no group; dead letters in the hour when they were
 -- routed, for the topic that they come from; what is found in a DLQ topic itself, for that topic and no group.
+-- What lands may name any offset: counts of offsets end at the greatest BIGINT.
 WITH sent AS (
   SELECT
     cluster,
@@ -16,7 +17,8 @@ WITH sent AS (
       struct('unknown' AS what, count_if(outcome = 'UNKNOWN') AS amount),
       struct('aborted' AS what, count_if(acknowledged AND transaction_state = 'ABORTED') AS amount),
       struct('open' AS what, count_if(acknowledged AND transaction_state = 'OPEN') AS amount),
-      struct('lost' AS what, count_if(outcome = 'LOST') AS amount)
+      struct('lost' AS what, count_if(outcome = 'LOST') AS amount),
+      struct('absent' AS what, count_if(outcome = 'ABSENT') AS amount)
     ) AS counts
   FROM {message_ledger}
   WHERE acknowledgement_count > 0
@@ -52,9 +54,12 @@ markers AS (
     date_trunc('HOUR', coalesce(routed_at, dlq_timestamp)) AS hour,
     original_topic AS topic,
     consumer_group,
-    array(struct('control_marker' AS what, count(*) AS amount)) AS counts
+    array(
+      struct('control_marker' AS what, count_if(is_control_marker) AS amount),
+      struct('suspected_marker' AS what, count_if(control_marker_suspected AND counts) AS amount)
+    ) AS counts
   FROM {dead_letters}
-  WHERE is_accepted AND is_control_marker
+  WHERE is_accepted AND (is_control_marker OR (control_marker_suspected AND counts))
   GROUP BY cluster, date_trunc('HOUR', coalesce(routed_at, dlq_timestamp)), original_topic, consumer_group
 ),
 dlq_findings AS (
@@ -78,11 +83,11 @@ gaps AS (
     dlq_topic AS topic,
     CAST(NULL AS STRING) AS consumer_group,
     array(
-      struct('gap' AS what, sum(offset_count) AS amount),
-      struct('gap_marker' AS what, sum(marker_count) AS amount),
-      struct('gap_aborted' AS what, sum(aborted_count) AS amount),
-      struct('gap_compacted' AS what, sum(compacted_count) AS amount),
-      struct('gap_unexplained' AS what, sum(unexplained_count) AS amount)
+      struct('gap' AS what, coalesce(try_sum(offset_count), 9223372036854775807) AS amount),
+      struct('gap_marker' AS what, coalesce(try_sum(marker_count), 9223372036854775807) AS amount),
+      struct('gap_aborted' AS what, coalesce(try_sum(aborted_count), 9223372036854775807) AS amount),
+      struct('gap_compacted' AS what, coalesce(try_sum(compacted_count), 9223372036854775807) AS amount),
+      struct('gap_unexplained' AS what, coalesce(try_sum(unexplained_count), 9223372036854775807) AS amount)
     ) AS counts
   FROM {dlq_gaps}
   GROUP BY cluster, date_trunc('HOUR', found_at), dlq_topic
@@ -95,7 +100,9 @@ failures AS (
     consumer_group,
     array(
       struct('write_failure' AS what, count(*) AS amount),
-      struct('write_failure_offsets' AS what, coalesce(sum(offset_count), 0) AS amount),
+      struct(
+        'write_failure_offsets' AS what, coalesce(try_sum(coalesce(offset_count, 0)), 9223372036854775807) AS amount
+      ),
       struct('unattributed' AS what, count_if(NOT is_attributed) AS amount)
     ) AS counts
   FROM {dlq_write_failures}
@@ -129,6 +136,7 @@ SELECT
   sum(IF(what = 'aborted', amount, 0)) AS aborted_count,
   sum(IF(what = 'open', amount, 0)) AS open_count,
   sum(IF(what = 'lost', amount, 0)) AS lost_count,
+  sum(IF(what = 'absent', amount, 0)) AS absent_count,
   sum(IF(what = 'dead_lettered', amount, 0)) AS dead_lettered_count,
   sum(IF(what = 'client_rejected', amount, 0)) AS client_rejected_count,
   sum(IF(what = 'max_attempts', amount, 0)) AS max_delivery_attempts_reached_count,
@@ -139,6 +147,7 @@ SELECT
   sum(IF(what = 'dead_lettered_aborted', amount, 0)) AS dead_lettered_aborted_count,
   sum(IF(what = 'unacknowledged', amount, 0)) AS unacknowledged_count,
   sum(IF(what = 'control_marker', amount, 0)) AS control_marker_count,
+  sum(IF(what = 'suspected_marker', amount, 0)) AS suspected_marker_count,
   sum(IF(what = 'gap', amount, 0)) AS dlq_gap_count,
   sum(IF(what = 'gap_marker', amount, 0)) AS dlq_gap_marker_count,
   sum(IF(what = 'gap_aborted', amount, 0)) AS dlq_gap_aborted_count,

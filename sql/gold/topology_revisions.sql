@@ -1,23 +1,39 @@
--- Purpose: the history of each group's accepted description; brokers let one replace another under the same epoch.
+-- Purpose: the history of each group's description; brokers let one replace another under the same epoch.
 -- Grain: cluster, group_id, revision.
--- Parameters: {topology_pushes}, rows of silver.topology_pushes, complete for each group that is in them.
--- A revision begins where the accepted topology differs from the one accepted before, whatever was deleted between.
-WITH accepted AS (
+-- Parameters: {topology_pushes}, {topology_statuses}, rows of the silver tables, complete for each group in them.
+-- A description is seen where a push of it is accepted, or where a describe shows it: the request log is mostly on for
+-- a while only, so that pushes are missed. A revision begins where the description seen differs from the one seen
+-- before, whatever was deleted between.
+WITH seen AS (
   SELECT
-    *,
-    struct(pushed_at, connection, correlation_id) AS place,
-    lag(topology_hash) OVER (PARTITION BY cluster, group_id ORDER BY pushed_at, connection, correlation_id) AS before
+    cluster, group_id, pushed_at AS at, connection, correlation_id, 'pushed' AS source, member_id, topology_epoch,
+    topology_hash, node_count, defects, description
   FROM {topology_pushes}
   WHERE error_code = 0
+  UNION ALL
+  SELECT
+    cluster, group_id, described_at, connection, correlation_id, 'observed', NULL, topology_epoch,
+    topology_hash, node_count, defects, description
+  FROM {topology_statuses}
+  WHERE error_code = 0 AND status = 3 AND topology_hash IS NOT NULL
+),
+compared AS (
+  SELECT
+    *,
+    struct(at, connection, correlation_id, source) AS place,
+    lag(topology_hash) OVER (
+      PARTITION BY cluster, group_id ORDER BY at, connection, correlation_id, source
+    ) AS before
+  FROM seen
 ),
 numbered AS (
   SELECT
     *,
     CAST(count_if(before IS NULL OR before <> topology_hash) OVER (
-      PARTITION BY cluster, group_id ORDER BY pushed_at, connection, correlation_id
+      PARTITION BY cluster, group_id ORDER BY at, connection, correlation_id, source
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS INT) AS revision
-  FROM accepted
+  FROM compared
 ),
 revisions AS (
   SELECT
@@ -25,11 +41,14 @@ revisions AS (
     group_id,
     revision,
     min(topology_hash) AS topology_hash,
-    min_by(struct(topology_epoch, member_id, node_count, defects, description), place) AS first,
+    min_by(struct(topology_epoch, node_count, defects, description), place) AS first,
+    max(source) AS source, -- pushed, if any push of it was accepted
+    min_by(member_id, place) FILTER (WHERE source = 'pushed') AS member_id,
     array_sort(collect_set(topology_epoch)) AS topology_epochs,
-    min(pushed_at) AS accepted_at,
-    max(pushed_at) AS last_accepted_at,
-    count(*) AS push_count
+    min(at) AS accepted_at,
+    max(at) AS last_accepted_at,
+    count_if(source = 'pushed') AS push_count,
+    count_if(source = 'observed') AS observed_count
   FROM numbered
   GROUP BY cluster, group_id, revision
 )
@@ -38,13 +57,15 @@ SELECT
   group_id,
   topology_hash,
   revision,
+  source,
   first.topology_epoch,
   topology_epochs,
   accepted_at,
   last_accepted_at,
   lead(accepted_at) OVER (PARTITION BY cluster, group_id ORDER BY revision) AS replaced_at,
-  first.member_id,
+  member_id,
   push_count,
+  observed_count,
   first.node_count,
   first.defects,
   first.description

@@ -3,8 +3,10 @@
 -- Parameters: :now timestamp, the end of the day; default the present.
 WITH failing AS (
   SELECT cluster, original_topic, count(*) AS record_count
-  FROM silver.dlq_records
-  WHERE routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now AND NOT is_control_marker
+  FROM silver.dlq_records AS records
+  LEFT ANTI JOIN silver.dlq_control_markers AS markers
+    ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
+  WHERE routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now
   GROUP BY cluster, original_topic
 ),
 readers AS (

@@ -11,7 +11,9 @@ SELECT
   array_sort(collect_set(dlq_topic)) AS dlq_topics,
   min(routed_at) AS first_routed_at,
   max(routed_at) AS last_routed_at
-FROM silver.dlq_records
-WHERE routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now AND NOT is_control_marker
+FROM silver.dlq_records AS records
+LEFT ANTI JOIN silver.dlq_control_markers AS markers
+  ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
+WHERE routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now
 GROUP BY cluster, original_topic
 ORDER BY record_count DESC, original_topic

@@ -1,4 +1,4 @@
--- Purpose: which tables lag, which batch is blocked, since when, and what did their last run do?
+-- Purpose: which tables lag, what is held, since when, and what did their last run do?
 -- Usage: afterlog sql --file sql/questions/blocked_tables.sql
 -- Parameters: none.
 WITH last_runs AS (
@@ -15,6 +15,7 @@ SELECT
   freshness.cluster,
   freshness.table,
   freshness.blocked_since,
+  freshness.held_scopes,
   freshness.unread_files,
   freshness.unread_offsets,
   freshness.unread_versions,

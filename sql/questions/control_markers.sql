@@ -1,17 +1,30 @@
--- Purpose: did a broker dead-letter transaction markers (a trap of read_uncommitted share groups)? They are no records of
---   anybody: gold does not count them and nothing is lost when they are dropped.
+-- Purpose: did a broker dead-letter transaction markers (a trap of read_uncommitted share groups)? Those that the source's
+--   landed log proves are no records of anybody: gold does not count them and nothing is lost when they are dropped. Those
+--   that are only suspected, by their bytes, are counted as dead letters: land the source partition's segments to know.
 -- Usage: afterlog sql --file sql/questions/control_markers.sql
 -- Parameters: none.
+WITH proved AS (
+  SELECT cluster, _bronze_id, is_control_marker, control_type FROM silver.dlq_control_markers
+),
+markers AS (
+  SELECT
+    records.*,
+    coalesce(is_control_marker, false) AS is_proved,
+    coalesce(control_type, IF(substring(key, 3, 2) = X'0001', 'COMMIT', 'ABORT')) AS kind
+  FROM silver.dlq_records AS records
+  LEFT JOIN proved ON proved.cluster = records.cluster AND proved._bronze_id = records._bronze_id
+  WHERE coalesce(is_control_marker, control_marker_suspected)
+)
 SELECT
   cluster,
   dlq_topic,
   consumer_group,
   original_topic,
-  count(*) AS marker_count,
-  count_if(substring(key, 3, 2) = X'0001') AS commit_count,
+  count_if(is_proved) AS marker_count,
+  count_if(NOT is_proved) AS suspected_count,
+  count_if(kind = 'COMMIT') AS commit_count,
   min(routed_at) AS first_routed_at,
   max(routed_at) AS last_routed_at
-FROM silver.dlq_records
-WHERE is_control_marker
+FROM markers
 GROUP BY cluster, dlq_topic, consumer_group, original_topic
-ORDER BY marker_count DESC, dlq_topic, consumer_group
+ORDER BY marker_count DESC, suspected_count DESC, dlq_topic, consumer_group

@@ -14,8 +14,9 @@ SELECT
   array_sort(collect_set(disposition)) AS dispositions,
   dlq_topic,
   slice(array_sort(collect_list(concat(dlq_partition, ':', dlq_offset))), 1, 20) AS dlq_coordinates
-FROM silver.dlq_records
-WHERE NOT is_control_marker
+FROM silver.dlq_records AS records
+LEFT ANTI JOIN silver.dlq_control_markers AS markers
+  ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 GROUP BY cluster, consumer_group, original_topic, original_partition, original_offset, dlq_topic
 HAVING count(*) > 1
 ORDER BY times DESC, last_routed_at DESC

@@ -11,7 +11,9 @@ SELECT
   count_if(routed_at > :now - INTERVAL 1 HOUR) AS records_in_the_last_hour,
   count(DISTINCT consumer_group) AS group_count,
   array_sort(collect_set(dlq_topic)) AS dlq_topics
-FROM silver.dlq_records
-WHERE routed_at <= :now AND NOT is_control_marker
+FROM silver.dlq_records AS records
+LEFT ANTI JOIN silver.dlq_control_markers AS markers
+  ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
+WHERE routed_at <= :now
 GROUP BY header_profile, exception_class, error_message
 ORDER BY first_routed_at DESC

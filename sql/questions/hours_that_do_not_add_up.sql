@@ -7,10 +7,12 @@ SELECT
   topic,
   consumer_group,
   lost_count,
+  absent_count,
   dead_lettered_aborted_count,
   dead_lettered_again_count,
   unacknowledged_count,
   control_marker_count,
+  suspected_marker_count,
   dlq_gap_unexplained_count,
   dlq_write_failure_count,
   dlq_write_failure_unattributed_count,
@@ -18,6 +20,9 @@ SELECT
   committed_without_headers_count
 FROM gold.reconciliation
 WHERE
-  lost_count + dead_lettered_aborted_count + dead_lettered_again_count + unacknowledged_count + control_marker_count
-    + dlq_gap_unexplained_count + dlq_write_failure_count + aborted_dlq_write_count + committed_without_headers_count > 0
+  greatest(
+    lost_count, absent_count, dead_lettered_aborted_count, dead_lettered_again_count, unacknowledged_count,
+    control_marker_count, suspected_marker_count, dlq_gap_unexplained_count, dlq_write_failure_count,
+    aborted_dlq_write_count, committed_without_headers_count
+  ) > 0
 ORDER BY hour DESC, cluster, topic, consumer_group

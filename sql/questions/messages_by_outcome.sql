@@ -15,4 +15,4 @@ GROUP BY cluster, topic, outcome
 ORDER BY
   cluster,
   topic,
-  array_position(array('LOST', 'ABORTED', 'DEAD_LETTERED', 'FAILED', 'ACKNOWLEDGED', 'UNKNOWN'), outcome)
+  array_position(array('LOST', 'ABORTED', 'DEAD_LETTERED', 'ABSENT', 'FAILED', 'ACKNOWLEDGED', 'UNKNOWN'), outcome)

@@ -1,4 +1,4 @@
--- Purpose: did every record of the DLQ topics land? Gaps in the offsets of each partition, in silver and quarantine together.
+-- Purpose: did every record of the DLQ topics land? Gaps in the offsets of each partition, in silver, quarantine and what is held.
 --   A gap is a record that never landed, unless the topic is compacted or was written in transactions.
 -- Usage: afterlog sql --file sql/questions/missing_dlq_offsets.sql
 -- Parameters: none.
@@ -6,6 +6,8 @@ WITH landed AS (
   SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM silver.dlq_records
   UNION
   SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM quarantine.dlq_records WHERE dlq_offset IS NOT NULL
+  UNION
+  SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM held.dlq_records WHERE dlq_offset IS NOT NULL
 ),
 in_order AS (
   SELECT

@@ -12,14 +12,18 @@ WITH causes AS (
     error_message,
     min(routed_at) AS first_routed_at,
     count_if(routed_at > :now - INTERVAL 1 HOUR) AS record_count
-  FROM silver.dlq_records
-  WHERE routed_at <= :now AND NOT is_control_marker
+  FROM silver.dlq_records AS records
+  LEFT ANTI JOIN silver.dlq_control_markers AS markers
+    ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
+  WHERE routed_at <= :now
   GROUP BY cluster, consumer_group, dlq_topic, original_topic, disposition, error_message
 ),
 the_day_before AS (
   SELECT cluster, consumer_group, dlq_topic, count(*) AS records_before
-  FROM silver.dlq_records
-  WHERE routed_at > :now - INTERVAL 25 HOURS AND routed_at <= :now - INTERVAL 1 HOUR AND NOT is_control_marker
+  FROM silver.dlq_records AS records
+  LEFT ANTI JOIN silver.dlq_control_markers AS markers
+    ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
+  WHERE routed_at > :now - INTERVAL 25 HOURS AND routed_at <= :now - INTERVAL 1 HOUR
   GROUP BY cluster, consumer_group, dlq_topic
 )
 SELECT causes.*, coalesce(the_day_before.records_before, 0) AS records_of_group_the_day_before

@@ -12,8 +12,9 @@ SELECT
   if(count_if(payload_copied) = 0, 'record copy is off', 'too large, or deleted from the source') AS likely_cause,
   min(routed_at) FILTER (WHERE NOT payload_copied) AS first_routed_at,
   max(routed_at) FILTER (WHERE NOT payload_copied) AS last_routed_at
-FROM silver.dlq_records
-WHERE NOT is_control_marker
+FROM silver.dlq_records AS records
+LEFT ANTI JOIN silver.dlq_control_markers AS markers
+  ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 GROUP BY cluster, dlq_topic, consumer_group
 HAVING count_if(NOT payload_copied) > 0
 ORDER BY without_payload_count DESC, dlq_topic, consumer_group

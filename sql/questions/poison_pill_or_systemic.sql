@@ -1,52 +1,114 @@
--- Purpose: is it one poison pill, or is everything failing? One row per group and hour of the last day, worst first.
---   consecutive_share: source records whose predecessor in the partition failed in that hour too; near 1 where all fails.
---   repeated_share: records that are not the first of their source record; near 1 where one record comes back and back.
+-- Purpose: is it one poison pill, or is everything failing? One row per group and error of the last day, worst first.
+--   Each source record is judged by itself: systemic where it is one of five neighbours of a partition that nearly all
+--   failed, partial where at least one in ten of its neighbours failed, a poison pill where it came three times or more.
+--   The verdict is the strongest of these that enough records share; the counts beside it tell of the others.
 -- Usage: afterlog sql --file sql/questions/poison_pill_or_systemic.sql [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
-WITH source_records AS (
+WITH recent AS (
+  SELECT
+    *,
+    coalesce(exception_class, error_message, disposition) AS error
+  FROM silver.dlq_records AS records
+  LEFT ANTI JOIN silver.dlq_control_markers AS markers
+    ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
+  WHERE routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now
+),
+source_records AS (
   SELECT
     cluster,
     dlq_topic,
     consumer_group,
-    date_trunc('HOUR', routed_at) AS hour,
+    disposition,
+    error,
     original_topic,
     original_partition,
     original_offset,
-    count(*) AS times
-  FROM silver.dlq_records
-  WHERE routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now AND NOT is_control_marker
+    count(*) AS times,
+    min(routed_at) AS first_routed_at,
+    max(routed_at) AS last_routed_at
+  FROM recent
   GROUP BY ALL
 ),
-in_order AS (
+-- How many offsets the record and those that failed next to it take: 5 and 9 records, behind, before and around it.
+neighbours AS (
   SELECT
     *,
-    original_offset - 1 <=> lag(original_offset) OVER (
-      PARTITION BY cluster, dlq_topic, consumer_group, hour, original_topic, original_partition
-      ORDER BY original_offset
-    ) AS follows_a_failure
+    lag(original_offset, 8) OVER in_order AS eight_before,
+    lag(original_offset, 4) OVER in_order AS four_before,
+    lag(original_offset, 2) OVER in_order AS two_before,
+    lead(original_offset, 2) OVER in_order AS two_behind,
+    lead(original_offset, 4) OVER in_order AS four_behind,
+    lead(original_offset, 8) OVER in_order AS eight_behind
   FROM source_records
+  WINDOW in_order AS (
+    PARTITION BY cluster, dlq_topic, consumer_group, disposition, error, original_topic, original_partition
+    ORDER BY original_offset
+  )
 ),
-hours AS (
+stretched AS (
+  SELECT
+    *,
+    least(four_behind - original_offset, original_offset - four_before, two_behind - two_before) / 4 AS step_of_five,
+    least(eight_behind - original_offset, original_offset - eight_before, four_behind - four_before) / 8 AS step_of_nine
+  FROM neighbours
+),
+judged AS (
+  SELECT
+    *,
+    CASE
+      WHEN step_of_five <= 1.25 THEN 'systemic'
+      WHEN step_of_nine <= 10 THEN 'partial'
+      WHEN times >= 3 THEN 'poison pill'
+      ELSE 'single'
+    END AS kind
+  FROM stretched
+),
+partitions AS (
+  SELECT cluster, original_topic, count(DISTINCT original_partition) AS known_partition_count
+  FROM recent
+  GROUP BY ALL
+),
+errors AS (
   SELECT
     cluster,
     dlq_topic,
     consumer_group,
-    hour,
+    disposition,
+    error,
+    original_topic,
     sum(times) AS record_count,
     count(*) AS source_record_count,
-    count(DISTINCT original_topic, original_partition) AS source_partition_count,
-    round(count_if(follows_a_failure) / count(*), 2) AS consecutive_share,
-    round((sum(times) - count(*)) / sum(times), 2) AS repeated_share,
-    max(times) AS most_times_one_record
-  FROM in_order
-  GROUP BY cluster, dlq_topic, consumer_group, hour
+    count_if(kind = 'systemic') AS systemic_count,
+    count_if(kind = 'partial') AS partial_count,
+    count_if(kind = 'poison pill') AS poison_pill_count,
+    count_if(kind = 'single') AS single_count,
+    max(times) AS most_times_one_record,
+    round(percentile(step_of_nine, 0.5) FILTER (WHERE kind = 'partial')) AS partial_step,
+    count(DISTINCT original_partition) FILTER (WHERE kind = 'partial') AS partial_partition_count,
+    slice(
+      array_sort(collect_list(IF(kind = 'poison pill', concat(original_partition, '@', original_offset), NULL))), 1, 5
+    ) AS poison_pills,
+    min(first_routed_at) AS first_routed_at,
+    max(last_routed_at) AS last_routed_at
+  FROM judged
+  GROUP BY cluster, dlq_topic, consumer_group, disposition, error, original_topic
 )
 SELECT
   CASE
-    WHEN consecutive_share >= 0.5 AND source_record_count >= 5 THEN 'systemic'
-    WHEN repeated_share >= 0.5 AND most_times_one_record >= 3 THEN 'poison pill'
+    WHEN systemic_count >= 5 AND systemic_count >= partial_count THEN 'systemic'
+    WHEN partial_count >= 9 THEN concat(
+      'partial (1 in ', CAST(partial_step AS INT), ', ',
+      IF(
+        partial_partition_count = known_partition_count,
+        'all partitions',
+        concat(partial_partition_count, ' of ', known_partition_count, ' partitions')
+      ),
+      ')'
+    )
+    WHEN poison_pill_count > 0 THEN 'poison pill'
     ELSE 'single records'
   END AS verdict,
-  *
-FROM hours
-ORDER BY record_count DESC, hour DESC, dlq_topic, consumer_group
+  errors.* EXCEPT (partial_step, partial_partition_count)
+FROM errors
+JOIN partitions USING (cluster, original_topic)
+ORDER BY systemic_count DESC, partial_count DESC, poison_pill_count DESC, record_count DESC, dlq_topic, consumer_group

@@ -11,7 +11,9 @@ SELECT
   round(count_if(disposition = 'MAX_DELIVERY_ATTEMPTS_REACHED') / count(*), 3) AS attempts_reached_share,
   max(delivery_count) AS most_deliveries,
   array_sort(collect_set(disposition_source)) AS told_by
-FROM silver.dlq_records
-WHERE disposition IS NOT NULL AND NOT is_control_marker AND routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now
+FROM silver.dlq_records AS records
+LEFT ANTI JOIN silver.dlq_control_markers AS markers
+  ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
+WHERE disposition IS NOT NULL AND routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now
 GROUP BY cluster, consumer_group, dlq_topic
 ORDER BY attempts_reached DESC, rejected DESC, dlq_topic, consumer_group

@@ -1,10 +1,15 @@
 -- Purpose: which dead-letter records were read from a DLQ in the first place, and where do they really come from?
---   A second hop replaces the headers, so the origin is what the first DLQ's record at that offset says. A loop is a group
---   whose DLQ is its own input: it never ends by itself.
+--   A share group's second hop replaces the headers, so the origin is what the first DLQ's record at that offset says, or,
+--   where that did not land, what Connect, Streams or Spring kept of the hop before. A loop is a group whose DLQ is its own
+--   input: it never ends by itself.
 -- Usage: afterlog sql --file sql/questions/second_hops.sql
 -- Parameters: none.
 WITH hops AS (
-  SELECT * FROM silver.dlq_records WHERE original_topic IN (SELECT dlq_topic FROM silver.dlq_records)
+  SELECT *, get(earlier_hops, size(earlier_hops) - 1) AS earlier_hop
+  FROM silver.dlq_records
+  WHERE
+    original_topic IN (SELECT dlq_topic FROM silver.dlq_records)
+    OR exists(earlier_hops, hop -> hop.topic IS NOT NULL)
 )
 SELECT
   hops.cluster,
@@ -12,8 +17,8 @@ SELECT
   hops.original_topic AS first_dlq_topic,
   hops.consumer_group,
   hops.dlq_topic = hops.original_topic AS is_loop,
-  first_hop.original_topic AS root_topic,
-  first_hop.consumer_group AS first_consumer_group,
+  coalesce(first_hop.original_topic, hops.earlier_hop.topic) AS root_topic,
+  IF(first_hop._bronze_id IS NULL, hops.earlier_hop.consumer_group, first_hop.consumer_group) AS first_consumer_group,
   count(*) AS record_count,
   count_if(first_hop._bronze_id IS NULL) AS without_first_hop_count,
   max(hops.routed_at) AS last_routed_at

@@ -1,9 +1,12 @@
 -- Purpose: what happened to one source record: every time that a group dead-lettered it, in order.
 -- Usage: afterlog sql --file sql/questions/source_record_history.sql --param topic=orders --param partition=0 --param offset=7
 -- Parameters: :topic text, :partition and :offset whole numbers: the record's place in its source topic.
+WITH markers AS (
+  SELECT cluster, _bronze_id, is_control_marker FROM silver.dlq_control_markers
+)
 SELECT
   routed_at,
-  cluster,
+  records.cluster,
   consumer_group,
   disposition,
   delivery_count,
@@ -12,7 +15,9 @@ SELECT
   dlq_partition,
   dlq_offset,
   payload_copied,
-  is_control_marker
-FROM silver.dlq_records
+  coalesce(is_control_marker, false) AS is_control_marker,
+  control_marker_suspected AND is_control_marker IS NULL AS control_marker_suspected
+FROM silver.dlq_records AS records
+LEFT JOIN markers ON markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 WHERE original_topic = :topic AND original_partition = :partition AND original_offset = :offset
 ORDER BY routed_at, dlq_topic, dlq_partition, dlq_offset

@@ -10,8 +10,10 @@ SELECT
   count(DISTINCT original_topic, original_partition, original_offset) AS source_record_count,
   count_if(routed_at > :now - INTERVAL 1 HOUR) AS records_in_the_last_hour,
   max(routed_at) AS last_routed_at
-FROM silver.dlq_records
-WHERE routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now AND NOT is_control_marker
+FROM silver.dlq_records AS records
+LEFT ANTI JOIN silver.dlq_control_markers AS markers
+  ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
+WHERE routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now
 GROUP BY cluster, consumer_group, dlq_topic
 ORDER BY record_count DESC, dlq_topic, consumer_group
 LIMIT 20

@@ -1,35 +1,72 @@
 -- Purpose: what each dead-letter record says of which source record, and whether it counts, by its own topic's log too.
 -- Grain: cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset.
--- Parameters: {dlq_records}, {quarantined_dlq_records}, {transactions}, rows of silver.dlq_records,
--- quarantine.dlq_records and silver.transactions, complete for each slice of a DLQ topic in them.
--- A record that its contract refused does not count, nor does a transaction's marker, nor a record whose transaction
--- was aborted (KIP-1317 with KIP-1289: what was rolled back was never dead-lettered).
+-- Parameters: {dlq_records}, {quarantined_dlq_records}, {held_dlq_records}, {transactions}, {dlq_control_markers}, rows
+-- of silver.dlq_records, quarantine.dlq_records, held.dlq_records, silver.transactions and silver.dlq_control_markers,
+-- complete for each slice of a DLQ topic in them.
+-- A record that its contract refused or that is held does not count, nor does a transaction's marker that its source's
+-- log proves, nor a record whose transaction was aborted (KIP-1317 with KIP-1289: what was rolled back was never
+-- dead-lettered). What only looks like a marker counts. Mandatory headers are those of KIP-1317, which binds share
+-- groups: Connect, Kafka Streams and Spring never write them. Of two copies of one record, from a file, which knows no
+-- topic id, and from its topic, a refused or held one gives no row beside the other.
 WITH landed AS (
   SELECT
-    cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, _bronze_id, dlq_timestamp, header_profile,
+    cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, _bronze_id, _content_hash, lossy_encoding,
+    dlq_timestamp, header_profile,
     disposition, original_topic, original_partition, original_offset, consumer_group, delivery_count, error_message,
-    routed_at, payload_copied, is_control_marker,
+    routed_at, payload_copied, control_marker_suspected,
     true AS is_accepted,
+    false AS is_held,
     CAST(array() AS ARRAY<STRING>) AS violations
   FROM {dlq_records}
   UNION ALL
   SELECT
-    cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, _bronze_id, dlq_timestamp, header_profile,
+    cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, _bronze_id, _content_hash, lossy_encoding,
+    dlq_timestamp, header_profile,
     disposition, original_topic, original_partition, original_offset, consumer_group, delivery_count, error_message,
-    routed_at, payload_copied, is_control_marker,
+    routed_at, payload_copied, control_marker_suspected,
     false AS is_accepted,
+    false AS is_held,
     violations
   FROM {quarantined_dlq_records}
   WHERE dlq_topic IS NOT NULL AND dlq_partition >= 0 AND dlq_offset >= 0
+  UNION ALL
+  SELECT
+    cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, _bronze_id, _content_hash, lossy_encoding,
+    dlq_timestamp, header_profile,
+    disposition, original_topic, original_partition, original_offset, consumer_group, delivery_count, error_message,
+    routed_at, payload_copied, control_marker_suspected,
+    false AS is_accepted,
+    true AS is_held,
+    violations
+  FROM {held_dlq_records}
+  WHERE dlq_topic IS NOT NULL AND dlq_partition >= 0 AND dlq_offset >= 0
+),
+met AS (
+  SELECT
+    *,
+    collect_set(IF(dlq_topic_id IS NOT NULL, _content_hash, NULL)) OVER at_place AS named,
+    max(
+      IF(dlq_topic_id IS NULL, struct(is_accepted, lossy_encoding, _content_hash AS content), NULL)
+    ) OVER at_place AS nameless
+  FROM landed
+  WINDOW at_place AS (PARTITION BY cluster, dlq_topic, dlq_partition, dlq_offset)
 ),
 ranked AS (
   SELECT
     *,
     dlq_offset div 256 AS stretch,
     row_number() OVER (
-      PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset ORDER BY is_accepted DESC, _bronze_id
+      PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset
+      ORDER BY is_accepted DESC, is_held, _bronze_id
     ) AS place
-  FROM landed
+  FROM met
+  WHERE
+    is_accepted
+    OR IF(
+      dlq_topic_id IS NULL,
+      NOT coalesce(array_contains(named, _content_hash) OR (lossy_encoding AND size(named) > 0), false),
+      NOT coalesce(nameless.is_accepted AND (nameless.content = _content_hash OR nameless.lossy_encoding), false)
+    )
 ),
 stretches AS (
   SELECT
@@ -38,7 +75,7 @@ stretches AS (
     partition,
     stretch,
     array_sort(collect_list(
-      struct(span.first_offset AS first_offset, span.last_offset AS last_offset, state)
+      struct(span.first_offset AS first_offset, span.last_offset AS last_offset, state, topic_id)
     )) AS transactions
   FROM {transactions}
     LATERAL VIEW explode(ranges) AS span
@@ -48,13 +85,26 @@ stretches AS (
 stated AS (
   SELECT
     ranked.*,
-    get(filter(transactions, one -> dlq_offset BETWEEN one.first_offset AND one.last_offset), 0).state AS write_state
+    coalesce(markers.is_control_marker, false) AS is_control_marker,
+    coalesce(control_marker_suspected, false) AND markers.is_control_marker IS NULL AS is_suspected,
+    get(filter(
+      transactions,
+      one -> ranked.dlq_offset BETWEEN one.first_offset AND one.last_offset
+        AND coalesce(one.topic_id = ranked.dlq_topic_id, true)
+    ), 0).state AS write_state
   FROM ranked
   LEFT JOIN stretches
     ON stretches.cluster = ranked.cluster
       AND stretches.topic = ranked.dlq_topic
       AND stretches.partition = ranked.dlq_partition
       AND stretches.stretch = ranked.stretch
+  LEFT JOIN {dlq_control_markers} AS markers
+    ON ranked.is_accepted
+      AND markers.cluster = ranked.cluster
+      AND markers.dlq_topic = ranked.dlq_topic
+      AND markers.dlq_topic_id <=> ranked.dlq_topic_id
+      AND markers.dlq_partition = ranked.dlq_partition
+      AND markers.dlq_offset = ranked.dlq_offset
   WHERE ranked.place = 1
 )
 SELECT
@@ -74,13 +124,16 @@ SELECT
   error_message,
   routed_at,
   payload_copied,
-  coalesce(is_control_marker, false) AS is_control_marker,
+  is_control_marker,
+  is_suspected AS control_marker_suspected,
   is_accepted,
-  NOT (header_profile <=> 'kip-1317')
+  is_held,
+  coalesce(header_profile IN ('kip-1317', 'kip-1191'), false) AND (
+    header_profile = 'kip-1191'
     OR exists(violations, code -> endswith(code, '.not_null') OR startswith(code, 'header_profile.'))
-    AS lacks_mandatory_headers,
+  ) AS lacks_mandatory_headers,
   write_state,
-  is_accepted AND NOT coalesce(is_control_marker, false) AND NOT (write_state <=> 'ABORTED') AS counts,
+  is_accepted AND NOT is_control_marker AND NOT (write_state <=> 'ABORTED') AS counts,
   concat(dlq_partition, ':', dlq_offset div 10000, ':', dlq_topic) AS slice,
   concat(original_partition, ':', original_offset div 10000, ':', original_topic) AS source_slice
 FROM stated

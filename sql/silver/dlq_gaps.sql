@@ -13,16 +13,17 @@ WITH landed AS (
 ),
 known AS (
   SELECT DISTINCT
-    cluster, topic, partition, marker_offset AS first_offset, marker_offset AS last_offset, 'marker' AS kind
+    cluster, topic, partition, topic_id, marker_offset AS first_offset, marker_offset AS last_offset, 'marker' AS kind
   FROM {transactions}
   WHERE marker_offset IS NOT NULL
   UNION ALL
   SELECT
-    cluster, topic, partition, span.first_offset AS first_offset, span.last_offset AS last_offset, 'aborted' AS kind
+    cluster, topic, partition, topic_id, span.first_offset AS first_offset, span.last_offset AS last_offset,
+    'aborted' AS kind
   FROM {transactions} LATERAL VIEW explode(ranges) AS span
   WHERE state = 'ABORTED'
   UNION ALL
-  SELECT DISTINCT cluster, topic, partition, first_offset, last_offset, 'compacted' AS kind
+  SELECT DISTINCT cluster, topic, partition, topic_id, first_offset, last_offset, 'compacted' AS kind
   FROM {log_ranges}
   WHERE NOT is_present AND is_compacted
 ),
@@ -43,6 +44,7 @@ places AS (
     ON known.cluster = partitions.cluster
       AND known.topic = partitions.dlq_topic
       AND known.partition = partitions.dlq_partition
+      AND coalesce(known.topic_id = partitions.dlq_topic_id, true)
 ),
 begun AS (
   SELECT

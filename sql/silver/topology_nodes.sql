@@ -1,14 +1,23 @@
--- Purpose: the nodes of every accepted topology, with the predecessors that the wire schema leaves out.
+-- Purpose: the nodes of every topology that brokers accepted or showed, with the predecessors that the wire leaves out.
 -- Grain: cluster, group_id, topology_hash, part, part_place, subtopology_id, node, occurrence.
--- Parameters: {topology_pushes}, rows of silver.topology_pushes, complete for each group that is in them.
+-- Parameters: {topology_pushes}, {topology_statuses}, rows of the silver tables, complete for each group in them.
 -- Edges stay within a sub-topology, or a global store: a name that is not there is dangling and has no row.
-WITH topologies AS (
+WITH seen AS (
+  SELECT cluster, group_id, topology_hash, struct(pushed_at AS at, connection, correlation_id, description) AS described
+  FROM {topology_pushes}
+  WHERE error_code = 0
+  UNION ALL
+  SELECT cluster, group_id, topology_hash, struct(described_at AS at, connection, correlation_id, description)
+  FROM {topology_statuses}
+  WHERE error_code = 0 AND status = 3 AND topology_hash IS NOT NULL
+),
+topologies AS (
   SELECT
     cluster,
     group_id,
     topology_hash,
     from_json(
-      min(struct(pushed_at, connection, correlation_id, description)).description,
+      min(described).description,
       'subtopologies ARRAY<STRUCT<subtopologyId: STRING, nodes: ARRAY<STRUCT<name: STRING, nodeType: INT,
         sourceTopics: ARRAY<STRING>, sinkTopic: STRING, stores: ARRAY<STRING>, successors: ARRAY<STRING>>>>>,
        globalStores ARRAY<STRUCT<
@@ -17,8 +26,7 @@ WITH topologies AS (
          processor: STRUCT<name: STRING, nodeType: INT, sourceTopics: ARRAY<STRING>, sinkTopic: STRING,
            stores: ARRAY<STRING>, successors: ARRAY<STRING>>>>'
     ) AS topology
-  FROM {topology_pushes}
-  WHERE error_code = 0
+  FROM seen
   GROUP BY cluster, group_id, topology_hash
 ),
 parts AS (

@@ -1,6 +1,6 @@
 -- Purpose: the transactions of a partition's log: which offsets are of each, and how it ended.
 -- Grain: cluster, topic, partition, producer_id, producer_epoch, first_offset.
--- Parameters: {record_batches}, rows of silver.record_batches, complete for each producer and partition in them.
+-- Parameters: {log_batches}, rows of silver.log_batches, complete for each producer and partition in them.
 -- A marker ends what its producer wrote before it. It has the epoch of the data, or the next one: with
 -- transaction.version 2, and where a coordinator fenced the producer. Before a marker of another epoch the
 -- transaction's own has not landed, or was compacted away: it is open as far as is known.
@@ -16,6 +16,7 @@ WITH batches AS (
     record_count,
     max_timestamp,
     is_control,
+    topic_id,
     last_value(
       IF(
         is_control,
@@ -26,8 +27,8 @@ WITH batches AS (
       PARTITION BY cluster, topic, partition, producer_id ORDER BY base_offset DESC
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS marker
-  FROM {record_batches}
-  WHERE is_transactional AND (NOT is_control OR control_type IN ('COMMIT', 'ABORT'))
+  FROM {log_batches}
+  WHERE superseded_by IS NULL AND is_transactional AND (NOT is_control OR control_type IN ('COMMIT', 'ABORT'))
 ),
 written AS (
   SELECT
@@ -66,6 +67,7 @@ ranges AS (
     producer_epoch,
     marker_offset,
     any_value(own_marker) AS marker,
+    max(topic_id) AS topic_id,
     min(base_offset) AS first_offset,
     max(last_offset) AS last_offset,
     count(*) AS batch_count,
@@ -104,6 +106,7 @@ SELECT
   sum(record_count) AS record_count,
   array_sort(collect_list(struct(first_offset, last_offset))) AS ranges,
   array_sort(array_distinct(flatten(collect_list(range_slices)))) AS slices,
+  max(topic_id) AS topic_id,
   concat(partition, ':', producer_id, ':', topic) AS producer
 FROM sliced
 GROUP BY cluster, topic, partition, producer_id, producer_epoch, marker_offset

@@ -51,8 +51,8 @@ def test_a_run_fills_every_table(first: dict[str, Any]) -> None:
         "silver.topology_statuses": [14, 6, 0, 0, 8],
         "silver.group_deletions": [0, 0, 0, 0, 0],
         "silver.group_heartbeats": [14, 5, 0, 0, 9],
-        "silver.topology_solicitations": [8, 8, 0, 0, 0],
-        "silver.topology_nodes": [3, 3, 0, 0, 0],
+        "silver.topology_solicitations": [14, 14, 0, 0, 0],
+        "silver.topology_nodes": [7, 7, 0, 0, 0],
     }
 
 

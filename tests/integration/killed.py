@@ -51,6 +51,10 @@ def finishes(table: str) -> Callable[..., bool]:
     return lambda warehouse, of, saved: bool(of == table and not saved.pending)
 
 
+def fixes_a_verdict(warehouse: str, of: str, saved: Any) -> bool:
+    return bool(of == "silver.dlq_records" and saved.decided)
+
+
 def fixes_a_batch_of_topics(warehouse: str, of: str, saved: Any) -> bool:
     return any(reach.pending for reach in saved.topics.values())
 
@@ -88,6 +92,10 @@ POINTS: dict[str, Callable[[], None]] = {
     "after data files, before their commit": die_between_data_files_and_commit,
     "between quarantine and silver": lambda: die_after(lakehouse, "insert", inserts_into("quarantine.dlq_records")),
     "between silver and progress": lambda: die_after(lakehouse, "insert", inserts_into("silver.dlq_records")),
+    "after a verdict is fixed": lambda: die_after(progress, "save", fixes_a_verdict),
+    "after rows are held": lambda: die_after(lakehouse, "insert", inserts_into("held.dlq_records")),
+    "before held rows are released": lambda: die_before(lakehouse, "remove_where", lambda *arguments: True),
+    "after held rows are released": lambda: die_after(lakehouse, "remove_where", lambda *arguments: True),
     "during gold": lambda: die_before(lakehouse, "replace_groups", lambda *arguments: True),
     "between gold and progress": lambda: die_before(progress, "save", finishes("gold.dlq_summary")),
     "requeue, before rows leave quarantine": lambda: die_before(lakehouse, "remove_matching", lambda *arguments: True),

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import lakehouse, lock
+from pipelines import lakehouse, lock, runner
+from pipelines.catalog import CATALOG, stages
+from pipelines.held import Acceptance
 from pipelines.requeue import requeue, stage_with_quarantine
 from pipelines.settings import Dlq, RequiredProfile, Settings, load
 from tests.builders import AT, HOUR, kip_1191, land, line, rows, run, tables
@@ -114,3 +116,34 @@ def test_killed_requeue_converges(spark: SparkSession, landed: Settings, tmp_pat
         ("grain.conflict",),
     }
     assert tables(landed) == tables(undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("point", "command"),
+    [
+        pytest.param("after a verdict is fixed", ("run",), marks=pytest.mark.thorough),
+        ("after rows are held", ("run",)),
+        pytest.param(
+            "before held rows are released",
+            ("run", "--accept", "silver.dlq_records:dlq.bad"),
+            marks=pytest.mark.thorough,
+        ),
+        ("after held rows are released", ("run", "--accept", "silver.dlq_records:dlq.bad")),
+    ],
+)
+def test_killed_while_a_topic_is_held_or_accepted_converges(
+    spark: SparkSession, landed: Settings, tmp_path: Path, point: str, command: tuple[str, ...]
+) -> None:
+    bad = [line(offset, topic="dlq.bad", headers=[]) for offset in range(20)]
+    land(landed, {"c.jsonl": [*bad, line(30, topic="dlq.bad")]})
+    accept = Acceptance.of(["silver.dlq_records:dlq.bad"], CATALOG)
+    undisturbed = landed.model_copy(update={"warehouse": str(tmp_path / "undisturbed")})
+    shutil.copytree(landed.warehouse, undisturbed.warehouse)
+    if "--accept" in command:
+        assert run(spark, landed)["silver.dlq_records"].held == 21
+    kill(point, landed, *command)
+    for settings in (landed, undisturbed):
+        with lock.writer(settings, "test"):
+            runner.run(spark, settings, stages("dlq"), accepted=accept)
+    assert tables(landed) == tables(undisturbed)
+    assert rows(spark, landed, "held.dlq_records") == []

@@ -72,7 +72,8 @@ def settings_of(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_settings_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    of_profiles, of_topics = re.findall(r"```toml\n(.+?)```", README, re.DOTALL)
+    of_segments, of_profiles, of_topics = re.findall(r"```toml\n(.+?)```", README, re.DOTALL)
+    assert settings_of(of_segments, tmp_path, monkeypatch).segments.cleanup_policy[0].policy == "delete"
     monkeypatch.setenv("AFTERLOG_LOCK__WAIT_SECONDS", "5")
     loaded = settings_of(of_profiles, tmp_path, monkeypatch)
     assert loaded.dlq.require[0].profile == "kip-1317"

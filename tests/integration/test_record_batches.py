@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,12 @@ def land(settings: Settings, base_offset: int, data: bytes, partition: str = "or
     (directory / "_new").rename(directory / f"{base_offset:020}.log")
 
 
+def batches(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
+    return [row for row in rows(spark, settings, SILVER) if row["file"] is None]
+
+
 def offsets(spark: SparkSession, settings: Settings) -> list[tuple[int, int]]:
-    return sorted((row["base_offset"], row["last_offset"]) for row in rows(spark, settings, SILVER))
+    return sorted((row["base_offset"], row["last_offset"]) for row in batches(spark, settings))
 
 
 def refused(spark: SparkSession, settings: Settings) -> list[tuple[Any, ...]]:
@@ -56,8 +61,8 @@ def test_captured_segments_give_kafkas_own_batches(spark: SparkSession, settings
         for path in (DATA / "decoded").glob("*.jsonl")
         for batch in map(json.loads, path.read_text().splitlines())
     }
-    assert (done[SILVER].read, done[SILVER].accepted, done[SILVER].quarantined) == (40, 40, 0)
-    silver = {(row["topic"], row["base_offset"]): row for row in rows(spark, settings, SILVER)}
+    assert (done[SILVER].read, done[SILVER].accepted, done[SILVER].quarantined) == (43, 43, 0)
+    silver = {(row["topic"], row["base_offset"]): row for row in batches(spark, settings)}
     assert silver.keys() == truth.keys()
     for coordinates, row in silver.items():
         expected = truth[coordinates]
@@ -84,12 +89,12 @@ def test_a_torn_tail_of_the_newest_segment_waits_until_it_grows(spark: SparkSess
     whole = batch(0, 3) + marker(3, True) + batch(4)
     land(settings, 0, whole[:-1])
     first = run(spark, settings)
-    assert (first[BRONZE].read, offsets(spark, settings)) == (2, [(0, 2), (3, 3)])
+    assert (first[BRONZE].read, offsets(spark, settings)) == (3, [(0, 2), (3, 3)])
 
     land(settings, 0, whole + bytes(500))
     second = run(spark, settings)
 
-    assert (second[BRONZE].read, second[BRONZE].accepted, second[BRONZE].duplicates) == (3, 1, 2)
+    assert (second[BRONZE].read, second[BRONZE].accepted, second[BRONZE].duplicates) == (4, 2, 2)
     assert offsets(spark, settings) == [(0, 2), (3, 3), (4, 4)]
     assert refused(spark, settings) == []
 
@@ -107,7 +112,7 @@ def test_a_torn_tail_is_wrong_once_a_newer_segment_is_there(spark: SparkSession,
 
     land(settings, 0, batch(0) + batch(1))
     run(spark, settings)
-    assert offsets(spark, settings) == [(0, 0), (1, 1), (2, 2)]
+    assert set(offsets(spark, settings)) == {(0, 0), (1, 1), (2, 2)}
 
 
 def test_wrong_batches_are_quarantined_with_position_and_reason_and_mended_ones_taken(
@@ -133,18 +138,46 @@ def test_wrong_batches_are_quarantined_with_position_and_reason_and_mended_ones_
 
     land(settings, 0, batch(0) + batch(1) + batch(2) + batch(3))
     run(spark, settings)
-    assert offsets(spark, settings) == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert set(offsets(spark, settings)) == {(0, 0), (1, 1), (2, 2), (3, 3)}
 
 
-def test_another_batch_at_a_standing_offset_is_a_conflict(spark: SparkSession, settings: Settings) -> None:
-    land(settings, 0, batch(0))
+def test_a_rewritten_file_is_another_version_and_no_conflict(spark: SparkSession, settings: Settings) -> None:
+    land(settings, 0, batch(0) + batch(1))
     run(spark, settings)
-    land(settings, 0, batch(0, records=[record(0, b"other")]))
+    land(settings, 0, batch(0) + batch(1, records=[record(0, b"other")]))
 
     silver = run(spark, settings)[SILVER]
 
-    assert (silver.status, silver.accepted, silver.quarantined) == ("passed", 0, 1)
-    assert [row["violations"] for row in rows(spark, settings, QUARANTINE)] == [["grain.conflict"]]
+    assert (silver.status, silver.accepted, silver.quarantined) == ("passed", 3, 0)
+    assert Counter(row["version"] for row in rows(spark, settings, SILVER)) == {1: 3, 2: 3}
+    assert rows(spark, settings, QUARANTINE) == []
+
+
+def test_a_file_that_says_nothing_new_of_its_batches_stores_none(spark: SparkSession, settings: Settings) -> None:
+    land(settings, 0, batch(0) + batch(1))
+    run(spark, settings)
+    land(settings, 0, batch(0) + batch(1) + batch(2)[:-1])
+
+    done = run(spark, settings)
+
+    assert (done[BRONZE].read, done[BRONZE].accepted, done[BRONZE].duplicates) == (3, 1, 2)
+    assert (done[SILVER].read, done[SILVER].accepted, offsets(spark, settings)) == (1, 1, [(0, 0), (1, 1)])
+
+
+def test_topic_metadata_that_says_nothing_is_quarantined(spark: SparkSession, settings: Settings) -> None:
+    land(settings, 0, batch(0))
+    directory = settings.landing_of("segments") / "orders-0"
+    (directory / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA")
+
+    run(spark, settings)
+
+    source = "orders-0/partition.metadata"
+    assert refused(spark, settings) == [(source, 0, 43, "not_topic_metadata", ["file.topic_metadata"])]
+    (directory / "partition.metadata").write_text("version: 0\ntopic_id: 1yZyCpwHTlKiUsmJv1k7xQ\n")
+    run(spark, settings)
+    stated = [(row["version"], row["file"]["topic_id"]) for row in rows(spark, settings, SILVER) if row["file"]]
+    assert sorted(stated) == [(1, None), (2, "1yZyCpwHTlKiUsmJv1k7xQ")]
+    assert offsets(spark, settings) == [(0, 0)]
 
 
 @pytest.mark.parametrize("name", ["t-0", "t\u00e9-0", "a b'\"<b>-0"], ids=["plain", "not ASCII", "hostile"])
@@ -152,8 +185,10 @@ def test_directories_of_any_name_are_read(spark: SparkSession, tmp_path: Path, n
     directory = tmp_path / "landing of 'segments'"
     (directory / name).mkdir(parents=True)
     (directory / name / "0.log").write_bytes(batch(0))
-    (row,) = segments.read(spark, directory, list(landing.listing(directory).values())).collect()
-    assert (row["_source"], row["topic"]) == (f"{name}/0.log", "t" if name == "t-0" else None)
+    found = segments.read(spark, directory, list(landing.listing(directory).values())).collect()
+    assert found
+    for row in found:
+        assert (row["_source"], row["topic"]) == (f"{name}/0.log", "t" if name == "t-0" else None)
 
 
 def test_no_files_give_no_rows(spark: SparkSession, tmp_path: Path) -> None:

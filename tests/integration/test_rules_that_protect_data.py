@@ -21,7 +21,7 @@ from pipelines.settings import Settings, load
 from tests.builders import AT, HOUR, kip_1191, kip_1317, land, line, rows, run, tables
 
 BRONZE, SILVER, GOLD = (stage.table for stage in CATALOG if stage.feed == "dlq")
-QUARANTINE = "quarantine.dlq_records"
+QUARANTINE, HELD = "quarantine.dlq_records", "held.dlq_records"
 
 FOREIGN = [("trace", b"1")]
 
@@ -48,11 +48,17 @@ def test_read_is_accepted_quarantined_and_duplicates(spark: SparkSession, settin
     evidence = {row["dlq_offset"]: (row["raw"], row["headers"]) for row in rows(spark, settings, QUARANTINE)}
     assert evidence == {3: (None, [{"key": "trace", "value": b"1"}]), None: (b'{"topic":', None)}
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
-    assert gold.status == "passed"
+    assert (gold.status, gold.read, gold.accepted, gold.written) == ("passed", 2, 2, 1)
     reported = lakehouse.read(spark, settings, "quality.stage_runs").collect()
-    assert {row["table"] for row in reported} == {BRONZE, SILVER, GOLD}
+    assert {row["table"]: (row["read"], row["written"]) for row in reported} == {
+        BRONZE: (5, 5),
+        SILVER: (5, 2),
+        GOLD: (2, 1),
+    }
+    assert {table: one.as_json()["written"] for table, one in done.items()} == {BRONZE: 5, SILVER: 2, GOLD: 1}
     assert all(
-        row["read"] == row["accepted"] + row["quarantined"] + row["duplicates"] + row["skipped"] for row in reported
+        row["read"] == sum(row[name] for name in ("accepted", "quarantined", "duplicates", "skipped", "held"))
+        for row in reported
     )
 
 
@@ -174,7 +180,7 @@ def test_lossless_record_wins_over_its_lossy_copy(spark: SparkSession, settings:
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
 
 
-def test_broken_gate_holds_its_batch_and_what_comes_after(spark: SparkSession, settings: Settings) -> None:
+def test_broken_gate_holds_its_topic_and_what_comes_after(spark: SparkSession, settings: Settings) -> None:
     land(settings, {"good.jsonl": [line(0)]})
     run(spark, settings)
     foreign = [line(offset, headers=FOREIGN, value=b"secret-canary") for offset in range(100, 130)]
@@ -183,38 +189,39 @@ def test_broken_gate_holds_its_batch_and_what_comes_after(spark: SparkSession, s
 
     broken = run(spark, settings)
 
-    assert broken[SILVER].status == "broken"
-    assert broken[GOLD].status == "waiting"
+    assert (broken[SILVER].status, broken[SILVER].read, broken[SILVER].held) == ("broken", 31, 31)
+    assert broken[GOLD].status == "idle"
     after = tables(settings)
-    assert {table for table in after if after[table] != before[table]} == {BRONZE}
+    assert {table for table in after if after[table] != before[table]} == {BRONZE, HELD}
     message = broken[SILVER].message or ""
     assert "header_profile.not_null fails in 30 of 31 rows" in message
     assert "AFTERLOG_TOLERANCE" in message
     results = lakehouse.read(spark, settings, "quality.expectation_results").where("NOT success").collect()
     assert {row["expectation"] for row in results} == {"header_profile.not_null", "row.no_violations"}
+    assert {row["scope"] for row in results} == {None, "dlq.orders"}
     assert all(len(row["coordinates"]) == 20 for row in results)
     assert results[0]["coordinates"][0] == "dlq_topic=dlq.orders dlq_partition=0 dlq_offset=100"
     assert "secret-canary" not in str(results)
     blocked = progress.load(settings.warehouse, SILVER)
     assert blocked is not None
-    assert blocked.blocked_since
+    assert blocked.held.keys() == {"dlq.orders"}
 
     land(settings, {"later.jsonl": [line(2)]})
     again = run(spark, settings)
-    assert (again[BRONZE].accepted, again[SILVER].status, again[SILVER].read) == (1, "broken", 31)
+    assert (again[BRONZE].accepted, again[SILVER].status, again[SILVER].read) == (1, "broken", 32)
     assert offsets(spark, settings, SILVER) == [0]
     still = progress.load(settings.warehouse, SILVER)
     assert still is not None
-    assert (still.pending, still.blocked_since) == (blocked.pending, blocked.blocked_since)
+    assert (still.pending, still.held["dlq.orders"].since) == ({}, blocked.held["dlq.orders"].since)
 
     with lock.writer(settings, "test"):
         tolerant = settings.model_copy(update={"tolerance": 1.0})
         passed = [one for one in runner.run(spark, tolerant, CATALOG) if one.table == SILVER]
-    assert [(one.read, one.accepted, one.quarantined) for one in passed] == [(31, 1, 30), (1, 1, 0)]
+    assert [(one.read, one.accepted, one.quarantined) for one in passed] == [(32, 2, 30)]
     assert offsets(spark, settings, SILVER) == [0, 1, 2]
     freed = progress.load(settings.warehouse, SILVER)
     assert freed is not None
-    assert freed.blocked_since is None
+    assert freed.held == {}
 
 
 def test_few_failures_never_break_a_gate(spark: SparkSession, settings: Settings) -> None:
@@ -236,7 +243,7 @@ def test_required_profile_breaks_with_its_hint(spark: SparkSession, settings: Se
     silver = run(spark, required)[SILVER]
 
     assert silver.status == "broken"
-    assert "header_profile.required fails in 17 of 21 rows" in (silver.message or "")
+    assert "header_profile.required fails in 17 of 20 rows" in (silver.message or "")
     assert "share.group.dlq.disposition.header.enable" in (silver.message or "")
 
 
@@ -344,12 +351,12 @@ def test_gold_refreshes_affected_hours_only(spark: SparkSession, settings: Setti
     assert counts == {None: 1000, 2: 1000, 3: 2}
 
 
-def test_control_markers_stay_out_of_gold(spark: SparkSession, settings: Settings) -> None:
+def test_what_only_looks_like_a_control_marker_is_counted(spark: SparkSession, settings: Settings) -> None:
     marker = {"key": b"\0\0\0\1", "value": b"\0" * 6}
     land(settings, {"a.jsonl": [line(1), line(2, **marker), line(3, timestamp=AT + HOUR, **marker)]})  # type: ignore[arg-type]
     run(spark, settings)
-    assert [row["is_control_marker"] for row in rows(spark, settings, SILVER)].count(True) == 2
-    assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [1]
+    assert [row["control_marker_suspected"] for row in rows(spark, settings, SILVER)].count(True) == 2
+    assert sorted(row["record_count"] for row in rows(spark, settings, GOLD)) == [1, 2]
 
 
 def test_second_writer_waits_and_then_names_the_holder(settings: Settings) -> None:

@@ -25,7 +25,19 @@ from pipelines.settings import ROOT, Settings, load
 from pipelines.topology import Topology
 from pipelines.topology_diff import diff
 from tests.builders import land, rows
-from tests.requests import at, delete, describe, described, description, exchange, heartbeat, node, passing, push
+from tests.requests import (
+    at,
+    delete,
+    describe,
+    described,
+    description,
+    exchange,
+    heartbeat,
+    node,
+    passing,
+    push,
+    steady,
+)
 from tests.topologies import tiny_topologies
 
 DATA = ROOT / "tests" / "data"
@@ -183,9 +195,13 @@ def test_each_revision_is_a_change_of_the_accepted_description(spark: SparkSessi
         (2, 1, len(list(topologies[1].nodes))),
         (3, 1, 0),
         (4, 1, len(list(topologies[3].nodes))),
-        (5, 1, 21),
+        (5, 0, 3),
+        (6, 1, 21),
     ]
-    assert found[0]["topology_hash"] == found[4]["topology_hash"]
+    assert found[0]["topology_hash"] == found[5]["topology_hash"]
+    # of a malformed description brokers keep less: what a describe then shows is not what was pushed
+    assert [row["source"] for row in found] == ["pushed"] * 4 + ["observed", "pushed"]
+    assert found[3]["topology_hash"] != found[4]["topology_hash"]
     assert found[2]["defects"] == ["empty_description"]
     assert set(found[3]["defects"]) >= {"dangling_successor", "duplicate_node_name", "stores_outside_processor"}
 
@@ -317,6 +333,7 @@ UNREADABLE = [
 FOREIGN = [
     exchange("METADATA", 507, {"topics": [{"name": "DELETE_GROUPS"}]}, {}),
     "[2026-11-21 02:00:03,000] INFO Something else",
+    *(exchange("SHARE_GROUP_COMMIT_TRANSACTION", second, {}, {}) for second in (508, 509)),  # an API of a newer broker
 ]
 ODD = [
     push(510, "unknown code", error=999),
@@ -326,6 +343,9 @@ ODD = [
     push(514, ""),
     push(515, "nobody's", member=""),
     push(516, "negative", epoch=-1),
+    push(517, "nameless node", topology=description([{**node("a"), "name": None}])),
+    describe(518, described("no list", topologyDescription={})),
+    '[0001-01-01 00:00:00,000] DEBUG Completed request:{"a":"DELETE_GROUPS"} (kafka.request.logger)',
     push(0, "zone stated").replace(",000]", ",000+02:00]"),
 ]
 DEFECTIVE = {
@@ -374,6 +394,51 @@ ASKED = [
     heartbeat(200, "asked", required=True, member_epoch=1),
     heartbeat(205, "asked", member_epoch=2, topology_epoch=None),
 ]
+SEEN = [
+    describe(650, described("seen", topologyDescription=FIRST)),
+    describe(651, described("seen", topologyDescription=FIRST, epoch=2)),
+    push(652, "seen", "b", topology=SECOND, epoch=2),
+    describe(653, described("seen", topologyDescription=FIRST, epoch=1)),
+    delete(654, "seen"),
+    describe(655, described("seen", topologyDescription=description(), epoch=0)),
+]
+STEADY = [
+    *(steady(second, "steady") for second in (860, 800, 920, 981)),
+    steady(890, "steady", statuses=[0]),
+    steady(805, "steady", "m2"),
+]
+HELD_AGAINST = [
+    push(1000, "held against", throttle=700),
+    heartbeat(1001, "held against", required=True, member_epoch=2, topology_epoch=None),
+    describe(1002, described("held against", status=1)),
+    heartbeat(1040, "held against", required=True, member_epoch=2, topology_epoch=None),
+    heartbeat(1041, "held against", "m2", topology_epoch=3, required=True, statuses=[]),
+    heartbeat(1042, "held against", "m3", topology_epoch=1, required=True, statuses=[0]),
+    describe(1043, described("held against", status=0)),
+    delete(1044, "deleted by an old client", error=-1, version=2),
+    delete(1045, "deleted by a new client", error=-1, version=3),
+]
+
+
+def failing(group: str, *after: str, every: int = 60, until: int = 0) -> list[str]:
+    """A plugin that fails, and heartbeats every so many seconds."""
+    return [push(2000, group, error=135), *(steady(2000 + at_, group) for at_ in range(0, until + 1, every)), *after]
+
+
+FAILING = [
+    *failing("permanent", until=4320),
+    *failing("too soon to tell", until=4260),
+    *failing("with a gap", until=8000, every=61),
+    *failing("transient", heartbeat(2060, "transient", required=True, member_epoch=2), until=4320),
+    *failing(
+        "deleted and asked", delete(2050, "deleted and asked"), heartbeat(2060, "deleted and asked", required=True)
+    ),
+    *failing(
+        "asked under another epoch",
+        heartbeat(2060, "asked under another epoch", topology_epoch=1, required=True, statuses=[]),
+    ),
+    *failing("accepted later", push(4000, "accepted later"), until=4320),
+]
 LARGE = [push(700, "chain", topology=chain(10_000, False)), push(701, "ring", topology=chain(2_000, True))]
 
 
@@ -387,13 +452,16 @@ def mixed(
     defective = [push(520 + at_, defect, topology=wire) for at_, (defect, wire) in enumerate(DEFECTIVE.items())]
     histories = [line.replace('"app"', json.dumps(name)) for name, (_, told) in HISTORIES.items() for line in told]
     landed(settings, a=[*TWICE, *UNREADABLE, *FOREIGN, *ODD, *defective], b=[*TWICE, EQUAL, EQUAL])
-    landed(settings, c=[*REVISED, *ASKED, *LARGE, *histories])
+    landed(settings, c=[*REVISED, *ASKED, *LARGE, *histories], d=[*SEEN, *STEADY, *HELD_AGAINST, *FAILING])
     return settings, run(spark, settings)
 
 
 def test_other_lines_are_skipped_and_counted(mixed: tuple[Settings, dict[str, StageRun]]) -> None:
     bronze = mixed[1]["bronze.streams_requests"]
     assert bronze.skipped == len(FOREIGN)
+    assert bronze.message == (
+        "4 new or changed files; skipped SHARE_GROUP_COMMIT_TRANSACTION 2, METADATA 1, lines of no API 1"
+    )
     assert bronze.read == bronze.accepted + bronze.skipped
     assert all(
         one.read == one.accepted + one.quarantined + one.duplicates + one.skipped
@@ -415,9 +483,12 @@ def test_unreadable_lines_are_kept_with_the_api_that_they_mention(
             (APIS[0], broken if "}" in EQUAL else CUT),
             (APIS[0], "the line does not begin with a date and a time"),
             ("DELETE_GROUPS", CUT),
+            ("DELETE_GROUPS", "the line does not begin with a date and a time"),
         ]
     )
-    assert [row["violations"] for row in rows(spark, mixed[0], "quarantine.group_deletions")] == [["error.readable"]]
+    assert [row["violations"] for row in rows(spark, mixed[0], "quarantine.group_deletions")] == [
+        ["error.readable"]
+    ] * 2
     readable = [row["violations"] for row in rows(spark, mixed[0], "quarantine.topology_pushes") if row["error"]]
     assert readable == [["error.readable"]] * 5
 
@@ -498,6 +569,7 @@ def test_an_accepted_push_without_group_member_or_epoch_is_quarantined(
         ["group_id.named"],
         ["member_id.named"],
         ["topology_epoch.at_least_0"],
+        ["topology_hash.not_null"],
     ]
 
 
@@ -512,9 +584,27 @@ def test_malformed_descriptions_stay_with_their_defects(
     assert all(defect in health[defect]["sentence"] for defect in DEFECTIVE)
 
 
-def test_steady_heartbeats_are_skipped(spark: SparkSession, mixed: tuple[Settings, dict[str, StageRun]]) -> None:
-    beats = [row for row in rows(spark, mixed[0], "silver.group_heartbeats") if row["group_id"] == "asked"]
-    assert len(beats) == 5
+def test_the_last_of_a_run_of_steady_heartbeats_stands_for_all(
+    spark: SparkSession, mixed: tuple[Settings, dict[str, StageRun]]
+) -> None:
+    beats = rows(spark, mixed[0], "silver.group_heartbeats")
+    assert [row["steady_since"] for row in beats if row["group_id"] == "asked"].count(None) == 5
+    kept = [
+        (row["member_id"], row["statuses"], row["steady_since"], row["heartbeat_at"])
+        for row in beats
+        if row["group_id"] == "steady" and row["steady_since"] is not None
+    ]
+    assert sorted(kept, key=repr) == sorted(
+        [
+            ("m1", None, *(at(second).replace(tzinfo=None) for second in (800, 920))),
+            ("m1", None, *[at(981).replace(tzinfo=None)] * 2),
+            ("m1", ["STALE_TOPOLOGY"], *[at(890).replace(tzinfo=None)] * 2),
+            ("m2", None, *[at(805).replace(tzinfo=None)] * 2),
+        ],
+        key=repr,
+    )
+    statuses = {row["group_id"]: row["statuses"] for row in beats}
+    assert statuses["a member of an older epoch joins"] == ["STALE_TOPOLOGY"]
 
 
 def test_a_revision_is_a_change_whatever_the_order_or_a_deletion(
@@ -552,6 +642,110 @@ def test_questions_are_counted_in_rows_and_held_against_the_back_off(
     (health,) = [row for row in rows(spark, mixed[0], "gold.push_health") if row["group_id"] == "asked"]
     assert (health["solicitation_count"], health["followed_count"], health["too_early_count"]) == (5, 1, 1)
     assert (health["push_count"], health["accepted_count"], health["median_ms"]) == (1, 1, 4.5)
+
+
+def test_a_description_that_a_describe_shows_is_a_revision(
+    spark: SparkSession, mixed: tuple[Settings, dict[str, StageRun]]
+) -> None:
+    settings = mixed[0]
+    found = {
+        row["revision"]: row for row in rows(spark, settings, "gold.topology_revisions") if row["group_id"] == "seen"
+    }
+    assert [
+        (found[one]["source"], found[one]["member_id"], found[one]["topology_epochs"], found[one]["observed_count"])
+        for one in sorted(found)
+    ] == [
+        ("observed", None, [0, 2], 2),
+        ("pushed", "b", [2], 0),
+        ("observed", None, [1], 1),
+        ("observed", None, [0], 1),
+    ]
+    now = current(spark, settings)["seen"]
+    assert (now["revision"], now["source"], now["node_count"], now["topology_epoch"]) == (4, "observed", 0, 0)
+    changes = [row for row in rows(spark, settings, "gold.topology_changes") if row["group_id"] == "seen"]
+    assert sorted((row["revision"], row["topics_added"], row["topics_removed"]) for row in changes) == [
+        (2, ["elsewhere"], ["out"]),
+        (3, ["out"], ["elsewhere"]),
+        (4, [], ["in", "out"]),
+    ]
+    edges = [row for row in rows(spark, settings, "gold.topology_edges") if row["group_id"] == "seen"]
+    assert {(row["topology_hash"], row["is_current"]) for row in edges} == {
+        (found[1]["topology_hash"], False),
+        (found[2]["topology_hash"], False),
+    }
+
+    def shown(**selector: Any) -> str:
+        answer = describe_command.answer(settings, "seen", "json", **selector)
+        assert answer.exit_code == 0, answer
+        return str(json.loads(answer.result).get("topologyDescription") == FIRST)
+
+    for selector in ({"revision": 1}, {"epoch": 1}, {"at": at(650.5).isoformat()}, {"revision": 3}):
+        assert shown(**selector) == "True"
+    (remark,) = describe_command.answer(settings, "seen", revision=1).remarks
+    assert remark.startswith(
+        "Revision 1: first shown by a describe at 2026-11-21T02:10:50.000Z under epoch 0, replaced"
+    )
+    assert "elsewhere" in describe_command.answer(settings, "seen", diff=(1, 2)).result
+
+
+def test_questions_are_held_against_the_broker(
+    spark: SparkSession, mixed: tuple[Settings, dict[str, StageRun]]
+) -> None:
+    found = [row for row in rows(spark, mixed[0], "silver.topology_solicitations") if row["group_id"] == "held against"]
+    found.sort(key=lambda row: row["solicited_at"])
+    names = ("topology_epoch", "attempt", "too_early", "although_stored", "although_stale")
+    assert [tuple(row[name] for name in names) for row in found] == [
+        (0, 1, False, True, False),  # a second after a push was accepted
+        (0, 2, False, False, False),  # after a describe said that nothing is stored
+        (3, 1, False, False, False),  # the epoch has advanced, which clears the back-off
+        (3, 2, True, False, True),  # within the back-off, a member whose topology is stale
+    ]
+    (health,) = [row for row in rows(spark, mixed[0], "gold.push_health") if row["group_id"] == "held against"]
+    assert (health["although_stored_count"], health["although_stale_count"], health["too_early_count"]) == (1, 1, 1)
+    assert (health["throttled_count"], health["max_throttle_time_ms"]) == (1, 700)
+
+
+def test_a_plugin_s_failure_is_told_by_what_the_broker_asks_later(
+    spark: SparkSession, mixed: tuple[Settings, dict[str, StageRun]]
+) -> None:
+    found = {row["group_id"]: row for row in rows(spark, mixed[0], "gold.push_health")}
+    names = (
+        "permanent",
+        "too soon to tell",
+        "with a gap",
+        "transient",
+        "deleted and asked",
+        "asked under another epoch",
+    )
+    told = {name: found[name]["last_failure"] for name in (*names, "accepted later")}
+    assert told == {
+        "permanent": "permanent",
+        "too soon to tell": "unknown",
+        "with a gap": "unknown",
+        "transient": "transient",
+        "deleted and asked": "unknown",
+        "asked under another epoch": "unknown",
+        "accepted later": "unknown",
+    }
+    assert [
+        found["permanent"][f"{kind}_failure_count"] for kind in ("plugin", "permanent", "transient", "unknown")
+    ] == [
+        1,
+        1,
+        0,
+        0,
+    ]
+
+
+def test_what_the_specification_does_not_know_is_counted(mixed: tuple[Settings, dict[str, StageRun]]) -> None:
+    def failing_rows(table: str, code: str) -> int:
+        verdict = mixed[1][table].verdict
+        assert verdict is not None
+        return {outcome.code: outcome.failing for outcome in verdict.outcomes}[code]
+
+    assert failing_rows("silver.group_deletions", "error_code.of_the_api") == 1  # -1, but to a request of version 3
+    assert failing_rows("silver.topology_statuses", "status.answered") == 1
+    assert failing_rows("silver.topology_statuses", "topology_hash.not_null") == 2
 
 
 def test_a_long_chain_and_a_cycle_take_seconds(
@@ -647,6 +841,54 @@ HISTORIES: dict[str, tuple[str, list[str]]] = {
     "differs under an older epoch": (
         "OK",
         [push(1, topology=FIRST), push(2, member="m2", topology=SECOND, epoch=1)],
+    ),
+    "plugin cannot read, then pushed": ("OK", [describe(1, described(status=2)), push(2)]),
+    "shown, then not stored": ("LOST", [describe(1, described()), describe(2, described(status=1))]),
+    "shown, then not stored, unasked": (
+        "LOST",
+        [describe(1, described()), describe(2, described(status=1), requested=False)],
+    ),
+    "shown, then not stored, then shown": (
+        "OK",
+        [describe(1, described()), describe(2, described(status=1)), describe(3, described())],
+    ),
+    "not stored under a new epoch": ("STALE", [push(1), describe(2, described(status=1, epoch=4))]),
+    "a coordinator that loads, moves, is away": (
+        "OK",
+        [push(1), push(2, error=14), push(3, error=16), push(4, error=15)],
+    ),
+    "never stored, the coordinator loads": ("REJECTED", [push(1, error=14)]),
+    "refused, then the coordinator moves": ("REJECTED", [push(1), push(2, error=135), push(3, error=16)]),
+    "refused, then shown": ("OK", [push(1), push(2, error=135), describe(3, described())]),
+    "one of two is silent": (
+        "OK",
+        [push(1, topology=FIRST), push(2, member="m2", topology=SECOND), steady(61, member="m2")],
+    ),
+    "neither of two is silent": (
+        "CONFLICT",
+        [push(1, topology=FIRST), push(2, member="m2", topology=SECOND), steady(30), steady(89, member="m2")],
+    ),
+    "another epoch, after a group that was not seen to go": (
+        "OK",
+        [push(1, epoch=5, topology=FIRST), push(2, epoch=0, topology=SECOND)],
+    ),
+    "a member of an older epoch joins": (
+        "OK",
+        [push(1, epoch=5), heartbeat(2, member="m2", topology_epoch=3, statuses=[0])],
+    ),
+    "members join a group that was not seen to go": (
+        "STALE",
+        [push(1, epoch=5), heartbeat(2, topology_epoch=0, statuses=[5])],
+    ),
+    "gone before a deletion": ("DELETED", [push(1), delete(2, error=69)]),
+    "leaves as the group is deleted": (
+        "DELETED",
+        [push(1), delete(2), heartbeat(2.001, member_epoch=-1, topology_epoch=None)],
+    ),
+    "stored, but not shown": ("NOT_PUSHED", [describe(1, described(topologyDescription=None))]),
+    "stored, but shown without names": (
+        "NOT_PUSHED",
+        [describe(1, described(topologyDescription=description([{**node("a"), "name": None}])))],
     ),
 }
 

@@ -1,9 +1,7 @@
 -- Purpose: facts that must be 0 before gold.delivery_guarantees is written; they break its gate.
 -- Grain: one row, one column a fact.
 -- Parameters: {producers} rows of silver.producers of the topics that are refreshed; {fresh} the new rows;
--- {record_batches}.
+-- {log_batches}.
 SELECT
   (SELECT count(*) FROM {producers}) - (SELECT coalesce(sum(statement_count), 0) FROM {fresh})
-    AS `statement_count.difference`,
-  (SELECT count(*) FROM (SELECT 1 FROM {fresh} GROUP BY cluster, client_id, topic HAVING count(*) > 1))
-    AS `grain.repeated`
+    AS `statement_count.difference`

@@ -1,6 +1,7 @@
 -- Purpose: facts that must be 0 before gold.dlq_summary is written; they break the gate between silver and gold.
 -- Grain: one row, one column a fact.
--- Parameters: {dlq_records} rows of silver.dlq_records in the hours that are refreshed; {fresh} the new summary rows.
+-- Parameters: {dlq_records}, {dlq_control_markers} rows of these silver tables in the hours that are refreshed; {fresh}
+-- the new summary rows.
 SELECT
   (
     SELECT count(*)
@@ -11,5 +12,9 @@ SELECT
       HAVING count(*) > 1
     )
   ) AS `silver_grain.repeated`,
-  (SELECT count_if(NOT is_control_marker) FROM {dlq_records})
-    - (SELECT coalesce(sum(record_count), 0) FROM {fresh}) AS `record_count.difference`
+  (
+    SELECT count(*)
+    FROM {dlq_records} AS records
+    LEFT ANTI JOIN {dlq_control_markers} AS markers
+      ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
+  ) - (SELECT coalesce(sum(record_count), 0) FROM {fresh}) AS `record_count.difference`

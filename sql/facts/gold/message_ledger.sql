@@ -1,16 +1,9 @@
 -- Purpose: facts that must be 0 before gold.message_ledger is written; they break its gate.
 -- Grain: one row, one column a fact.
 -- Parameters: {acknowledgements} and {dead_letters} rows of these silver tables in the slices that are refreshed;
--- {fresh} the new rows; {dlq_roots}, {transactions}, {log_ranges}.
--- The grain is compared by 64-bit hashes: of five million rows two have the same by chance once in a million times.
+-- {fresh} the new rows; {dlq_roots}, {transactions}, {log_ranges}, {topic_policies}.
 SELECT
   (SELECT count(*) FROM {acknowledgements}) - (SELECT coalesce(sum(acknowledgement_count), 0) FROM {fresh})
     AS `acknowledgement_count.difference`,
   (SELECT count_if(counts) FROM {dead_letters}) - (SELECT coalesce(sum(dead_lettered_count), 0) FROM {fresh})
-    AS `dead_lettered_count.difference`,
-  (
-    SELECT count(*) - count(DISTINCT xxhash64(
-      cluster, topic, coalesce(partition, -1), coalesce(offset, -1), coalesce(acknowledgement_id, '')
-    ))
-    FROM {fresh}
-  ) AS `grain.repeated`
+    AS `dead_lettered_count.difference`

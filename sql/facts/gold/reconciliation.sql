@@ -5,10 +5,13 @@
 SELECT
   (SELECT count_if(is_accepted AND is_control_marker) FROM {dead_letters})
     - (SELECT coalesce(sum(control_marker_count), 0) FROM {fresh}) AS `control_marker_count.difference`,
-  (SELECT coalesce(sum(offset_count), 0) FROM {dlq_gaps}) - (SELECT coalesce(sum(dlq_gap_count), 0) FROM {fresh})
-    AS `dlq_gap_count.difference`,
+  (
+    SELECT coalesce(sum(CAST(offset_count AS DECIMAL(38, 0))), 0)
+    FROM (
+      SELECT coalesce(try_sum(offset_count), 9223372036854775807) AS offset_count
+      FROM {dlq_gaps}
+      GROUP BY cluster, date_trunc('HOUR', found_at), dlq_topic
+    )
+  ) - (SELECT coalesce(sum(CAST(dlq_gap_count AS DECIMAL(38, 0))), 0) FROM {fresh}) AS `dlq_gap_count.difference`,
   (SELECT count(*) FROM {dlq_write_failures}) - (SELECT coalesce(sum(dlq_write_failure_count), 0) FROM {fresh})
-    AS `dlq_write_failure_count.difference`,
-  (SELECT count(*) FROM (
-    SELECT 1 FROM {fresh} GROUP BY cluster, hour, topic, consumer_group HAVING count(*) > 1
-  )) AS `grain.repeated`
+    AS `dlq_write_failure_count.difference`

@@ -4,6 +4,4 @@
 -- rows; {topology_nodes}.
 SELECT
   (SELECT count_if(revision > 1) FROM {topology_revisions}) - (SELECT count(*) FROM {fresh})
-    AS `revision_count.difference`,
-  (SELECT count(*) FROM (SELECT 1 FROM {fresh} GROUP BY cluster, group_id, revision HAVING count(*) > 1))
-    AS `grain.repeated`
+    AS `revision_count.difference`

@@ -3,6 +3,5 @@
 -- Parameters: {topology_revisions} rows of gold.topology_revisions of the groups that are refreshed; {fresh} the new
 -- rows; {topology_pushes}, {topology_statuses}, {group_deletions}, {group_heartbeats}.
 SELECT
-  (SELECT count(*) FROM (SELECT 1 FROM {fresh} GROUP BY cluster, group_id HAVING count(*) > 1)) AS `grain.repeated`,
   (SELECT count(DISTINCT cluster, group_id) FROM {topology_revisions})
     - (SELECT count(*) FROM {fresh} WHERE revision IS NOT NULL) AS `group_count.difference`

@@ -4,10 +4,6 @@
 -- {topology_revisions}.
 SELECT
   (SELECT count(*) FROM (
-    SELECT 1 FROM {fresh}
-    GROUP BY cluster, group_id, topology_hash, `from`, `to`, kind, direction, subtopology_id HAVING count(*) > 1
-  )) AS `grain.repeated`,
-  (SELECT count(*) FROM (
     SELECT DISTINCT cluster, group_id, topology_hash, subtopology_id, node, successor
     FROM {topology_nodes} LATERAL VIEW explode(successors) AS successor
     WHERE successor IS NOT NULL

@@ -1,9 +1,6 @@
 -- Purpose: facts that must be 0 before silver.dead_letters is written; they break its gate.
 -- Grain: one row, one column a fact.
 -- Parameters: {dlq_records} rows of silver.dlq_records of the slices that are refreshed; {fresh} the new rows;
--- {quarantined_dlq_records}, {transactions}.
+-- {quarantined_dlq_records}, {held_dlq_records}, {transactions}.
 SELECT
-  (SELECT count(*) FROM {dlq_records}) - (SELECT count_if(is_accepted) FROM {fresh}) AS `record_count.difference`,
-  (SELECT count(*) FROM (
-    SELECT 1 FROM {fresh} GROUP BY cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset HAVING count(*) > 1
-  )) AS `grain.repeated`
+  (SELECT count(*) FROM {dlq_records}) - (SELECT count_if(is_accepted) FROM {fresh}) AS `record_count.difference`

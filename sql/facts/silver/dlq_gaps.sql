@@ -4,13 +4,13 @@
 -- {transactions}, {log_ranges}.
 SELECT
   (
-    SELECT coalesce(sum(greatest_offset - least_offset + 1 - record_count), 0)
+    SELECT coalesce(sum(CAST(greatest_offset AS DECIMAL(38, 0)) - least_offset + 1 - record_count), 0)
     FROM (
-      SELECT max(dlq_offset) AS greatest_offset, min(dlq_offset) AS least_offset, count(*) AS record_count
+      SELECT
+        CAST(max(dlq_offset) AS DECIMAL(20, 0)) AS greatest_offset,
+        CAST(min(dlq_offset) AS DECIMAL(20, 0)) AS least_offset,
+        count(*) AS record_count
       FROM {dead_letters}
       GROUP BY cluster, dlq_topic, dlq_topic_id, dlq_partition
     )
-  ) - (SELECT coalesce(sum(offset_count), 0) FROM {fresh}) AS `offset_count.difference`,
-  (SELECT count(*) FROM (
-    SELECT 1 FROM {fresh} GROUP BY cluster, dlq_topic, dlq_topic_id, dlq_partition, first_offset HAVING count(*) > 1
-  )) AS `grain.repeated`
+  ) - (SELECT coalesce(sum(CAST(offset_count AS DECIMAL(38, 0))), 0) FROM {fresh}) AS `offset_count.difference`

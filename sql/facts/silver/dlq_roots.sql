@@ -2,7 +2,4 @@
 -- Grain: one row, one column a fact.
 -- Parameters: {dead_letters} rows of silver.dead_letters of the clusters that are refreshed; {fresh} the new rows.
 SELECT
-  (SELECT count(*) FROM (
-    SELECT 1 FROM {fresh} GROUP BY cluster, topic, partition, offset HAVING count(*) > 1
-  )) AS `grain.repeated`,
   (SELECT count(*) FROM (SELECT topic FROM {fresh} EXCEPT SELECT dlq_topic FROM {dead_letters})) AS `topic.no_dlq`

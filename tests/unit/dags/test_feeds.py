@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 
 from pipelines import lock
 from pipelines.catalog import FEEDS, LAYERS, stages
+from pipelines.quality import StageRun, Status
 from pipelines.settings import ROOT, load
 from pipelines.stage import Stage
 
@@ -312,7 +314,7 @@ def test_a_signal_ends_a_command_that_has_closed_its_log(command: Callable[[str]
         signal.signal(signal.SIGALRM, before)
 
 
-BATCH = {"read": 10, "accepted": 9, "quarantined": 1, "duplicates": 0, "skipped": 0}
+BATCH = {"read": 10, "accepted": 9, "quarantined": 1, "duplicates": 0, "skipped": 0, "held": 0, "written": 9}
 PASSED = {**BATCH, "status": "passed", "seconds": 1.5, "verdict": {"passed": True}, "message": None}
 BROKEN = {**BATCH, "status": "broken", "seconds": 2.0, "verdict": {"passed": False}}
 NOTHING = {**dict.fromkeys(BATCH, 0), "seconds": 0.0, "verdict": None, "message": None}
@@ -343,12 +345,32 @@ def test_a_table_with_two_batches_in_a_run_is_summed_up() -> None:
                 "quarantined": 2,
                 "duplicates": 0,
                 "skipped": 0,
+                "held": 0,
+                "written": 18,
                 "seconds": 3.5,
                 "verdict": {"passed": False},
             }
         },
     }
     assert broke == ["It broke."]
+
+
+@pytest.mark.parametrize("status", ["broken", "held", "waiting"])
+def test_what_a_run_prints_of_a_table_is_what_its_task_reads(status: Status) -> None:
+    from dags.command import Ended
+
+    stage_run = StageRun("r", "silver.x", status, datetime.now(UTC), datetime.now(UTC), message="silver.x waits.")
+    _, broke = layer("silver.x")._filled(Ended(1, answer(stage_run.as_json()), ""))
+    assert broke == ["silver.x waits."]
+
+
+def test_a_table_of_which_something_is_still_held_is_red_whatever_else_passed() -> None:
+    from dags.command import Ended
+
+    batches = [{**PASSED, "table": "silver.x"}, {**NOTHING, "table": "silver.x", "status": "held", "message": "Held."}]
+    filled, broke = layer("silver.x")._filled(Ended(1, answer(*batches), ""))
+    assert (filled["tables"]["silver.x"]["read"], filled["tables"]["silver.x"]["verdict"]) == (10, {"passed": True})
+    assert broke == ["Held."]
 
 
 def test_every_gate_that_broke_is_named_and_tables_are_kept_apart() -> None:
@@ -368,6 +390,15 @@ def test_every_gate_that_broke_is_named_and_tables_are_kept_apart() -> None:
         "silver.z": ("broken", 10),
         "silver.of_x": ("waiting", 0),
     }
+
+
+def test_a_layer_whose_tables_wait_for_another_layers_is_not_done() -> None:
+    from dags.command import Ended
+
+    rows = [{**PASSED, "table": "gold.x"}, {**NOTHING, "table": "gold.y", "status": "waiting"}]
+    filled, broke = layer("gold.x", "gold.y")._filled(Ended(1, answer(*rows), ""))
+    assert broke == ["gold.y waits."]
+    assert filled["tables"]["gold.y"]["status"] == "waiting"
 
 
 @pytest.mark.parametrize(
@@ -393,16 +424,26 @@ def test_an_answer_that_is_not_counts_is_worth_another_try(code: int, said: str)
     ("counts", "sentence"),
     [
         pytest.param(
-            PASSED, "10 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped; 1.5 s; the gate held", id="passed"
+            PASSED,
+            "10 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped, 9 written; 1.5 s; the gate held",
+            id="passed",
         ),
         pytest.param(
-            BROKEN, "10 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped; 2.0 s; the gate broke", id="broken"
+            BROKEN,
+            "10 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped, 9 written; 2.0 s; the gate broke",
+            id="broken",
         ),
         pytest.param(
             {**PASSED, "read": 12345, "verdict": None},
-            "12,345 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped; 1.5 s",
+            "12,345 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped, 9 written; 1.5 s",
             id="landed",
         ),
+        pytest.param(
+            {**BROKEN, "read": 40, "held": 30},
+            "40 read, 9 accepted, 1 quarantined, 0 duplicates, 0 skipped, 30 held, 9 written; 2.0 s; the gate broke",
+            id="held",
+        ),
+        pytest.param({**NOTHING, "status": "held"}, "what broke its contract is still held", id="still held"),
         pytest.param({**NOTHING, "status": "idle"}, "nothing new", id="idle"),
         pytest.param({**NOTHING, "status": "waiting"}, "waits, as the gate of an input broke", id="waiting"),
     ],

@@ -125,7 +125,8 @@ def test_delta_log_counts_commits_by_table(settings: Settings) -> None:
     assert delta_log(Path(settings.warehouse)) == {"silver/a": 2, "quality/b": 1}
 
 
-COUNTS = {"status": "passed", "read": 1931, "accepted": 1912, "quarantined": 16, "duplicates": 3, "skipped": 0}
+COUNTS = {"status": "passed", "read": 1931, "accepted": 1912, "quarantined": 16, "duplicates": 3}
+COUNTS |= {"skipped": 0, "held": 0, "written": 35}
 
 
 def shown(run: dict[str, Any]) -> list[str]:
@@ -146,11 +147,11 @@ def test_a_run_is_shown_by_task_and_table_within_80_columns() -> None:
     }
     assert shown(run) == [
         "First run: DAG topology, success",
-        "task and tables           read accepted quarantined duplicates skipped seconds",
-        "silver: success                                                          140.0",
-        "  topology_solicitations 1,931    1,912          16          3       0     7.4",
-        "  topology_pushes        1,931    1,912          16          3  12,345   123.4",
-        "reports: success                                                           0.0",
+        "task and tables           read written quarantined duplicates skipped seconds",
+        "silver: success                                                         140.0",
+        "  topology_solicitations 1,931      35          16          3       0     7.4",
+        "  topology_pushes        1,931      35          16          3  12,345   123.4",
+        "reports: success                                                          0.0",
     ]
 
 
@@ -162,10 +163,10 @@ def test_skipped_rows_are_shown_where_there_are_any() -> None:
     }
     assert shown(run) == [
         "First run: DAG topology, failed",
-        "task and tables  read accepted quarantined duplicates seconds",
-        "bronze: success                                           1.0",
-        "  dlq_records   1,931    1,912          16          3     1.0",
-        "silver: failed                                            2.0",
+        "task and tables  read written quarantined duplicates seconds",
+        "bronze: success                                          1.0",
+        "  dlq_records   1,931      35          16          3     1.0",
+        "silver: failed                                           2.0",
     ]
 
 

@@ -12,12 +12,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipelines import airflow_home, doctor, jars, java, lock, quality
-from pipelines.doctor import Check, diagnose, exit_code
+from pipelines.doctor import Check, _log_store, diagnose, exit_code
 from pipelines.settings import Settings, load
 from tests.builders import land, line, run
 
@@ -114,7 +116,7 @@ def test_variable_that_is_no_setting(monkeypatch: pytest.MonkeyPatch, settings: 
     monkeypatch.setenv("AFTERLOG_TOLERENCE", "0.5")
     check = found(settings, "settings")
     assert (check.state, check.ok) == ("mind", True)
-    assert check.finding == "AFTERLOG_TOLERENCE is no setting, and has no effect."
+    assert check.finding == "AFTERLOG_TOLERENCE is not a setting and has no effect; did you mean AFTERLOG_TOLERANCE?"
 
 
 def test_variables_that_are_settings_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +175,8 @@ def test_missing_table(after_runs: Settings) -> None:
 def test_blocked_batch(made: Settings) -> None:
     check = found(made, SILVER)
     assert check.state == "blocked"
-    assert check.finding.startswith("Blocked since 2")
+    assert check.finding.startswith("20 rows of dlq.orders are held since 2")
+    assert "afterlog run --accept silver.dlq_records:dlq.orders" in (check.remedy or "")
     assert "header_profile" in check.finding
     assert exit_code(diagnose(made)) == 1
 
@@ -189,9 +192,9 @@ def test_gap_in_a_log(after_runs: Settings) -> None:
 
 
 def test_gap_before_a_checkpoint_is_no_fault(after_runs: Settings) -> None:
-    log = Path(after_runs.warehouse) / "silver" / "dlq_records" / "_delta_log"
-    (log / f"{0:020}.json").unlink()
-    (log / f"{0:020}.checkpoint.parquet").write_bytes(b"")
+    table = Path(after_runs.warehouse) / "silver" / "dlq_records"
+    DeltaTable(table).create_checkpoint()
+    (table / "_delta_log" / f"{0:020}.json").unlink()
     assert found(after_runs, SILVER).state == "well"
 
 
@@ -253,29 +256,95 @@ def test_state_file_that_is_damaged_is_a_finding(after_runs: Settings, text: str
     ("warehouse", "properties", "states"),
     [
         ("s3a://b/w", {}, ["lacking", "mind"]),
+        ("s3a://b/w", {"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.2"}, ["lacking"]),
         (
-            "s3a://b/w",
-            {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3SingleDriverLogStore"},
-            ["lacking", "mind"],
-        ),
-        (
-            "s3a://b/w",
-            {
-                "spark.delta.logStore.s3a.impl": "io.delta.storage.S3DynamoDBLogStore",
-                "spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.2",
-            },
-            ["well"],
+            "S3://b/w",
+            {"spark.delta.logStore.s3.impl": "io.delta.storage.S3DynamoDBLogStore", "spark.jars": "hadoop-aws.jar"},
+            ["lacking"],
         ),
         ("abfss://b@c/w", {"spark.jars": "hadoop-azure.jar"}, ["well"]),
+        (
+            "abfss://b@c/w",
+            {
+                "spark.delta.logStore.class": "org.apache.spark.sql.delta.storage.S3SingleDriverLogStore",
+                "spark.jars": "hadoop-azure.jar",
+            },
+            ["lacking"],
+        ),
         ("gs://b/w", {}, ["well", "mind"]),
-        ("swift://b/w", {}, ["mind"]),
+        ("hdfs://name/w", {}, ["well"]),
+        ("swift://b/w", {}, ["lacking"]),
     ],
-    ids=["s3 without", "s3 single driver", "s3", "azure", "gs without connector", "unknown"],
+    ids=[
+        "s3a",
+        "s3a with its connector",
+        "s3",
+        "azure",
+        "azure by S3's store",
+        "gs without connector",
+        "hdfs",
+        "swift",
+    ],
 )
 def test_log_store_of_an_object_store(warehouse: str, properties: dict[str, str], states: list[str]) -> None:
     checks = diagnose(load(warehouse=warehouse, spark=properties))
     assert [check.state for check in checks if check.name == "log store"] == states
     assert [check.state for check in checks if check.name == "tables"] == ["mind"]
+
+
+def test_promise_of_a_single_writer_is_to_be_minded() -> None:
+    settings = load(
+        warehouse="s3a://b/w", single_writer=True, spark={"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.2"}
+    )
+    check = found(settings, "log store")
+    assert (check.state, "promise a single one" in check.finding) == ("mind", True)
+
+
+def _of_settings(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    return {"spark.hadoop.fs.s3a.performance.flags": value}
+
+
+def _of_one_bucket(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    return {"spark.hadoop.fs.s3a.bucket.b.performance.flags": value}
+
+
+def _of_a_file_of_spark(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "spark-defaults.conf").write_text(f"# all\nspark.hadoop.fs.s3a.performance.flags = {value}\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    return {}
+
+
+def _of_the_submit_arguments(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    argument = f"--conf 'spark.hadoop.fs.s3a.performance.flags={value}' pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", argument)
+    return {}
+
+
+def _of_hadoop(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    entry = f"<property><name>fs.s3a.performance.flags</name><value>{value}</value></property>"
+    (tmp_path / "core-site.xml").write_text(f"<configuration>{entry}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    return {}
+
+
+@pytest.mark.parametrize(
+    "said", [_of_settings, _of_one_bucket, _of_a_file_of_spark, _of_the_submit_arguments, _of_hadoop]
+)
+@pytest.mark.parametrize(
+    ("value", "is_flagged"),
+    [("create", True), ("*", True), ("delete, Create", True), ("delete,mkdir", False), ("", False)],
+)
+def test_flag_that_drops_s3as_look_for_what_is_there(
+    said: Any, value: str, is_flagged: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    settings = load(warehouse="s3a://b/w", single_writer=True, spark=said(value, monkeypatch, tmp_path))
+    flagged = [check for check in _log_store(settings) if "without looking" in check.finding]
+    assert [check.state for check in flagged] == ["mind"] * is_flagged
+    refused = settings.model_copy(update={"single_writer": False})
+    flagged = [check for check in _log_store(refused) if "without looking" in check.finding]
+    assert [check.state for check in flagged] == ["lacking"] * is_flagged
 
 
 class Api(http.server.BaseHTTPRequestHandler):

@@ -8,7 +8,7 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from pipelines.catalog import CATALOG, stage_of
 from pipelines.cli import app
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.follow import Follower, health_file
-from pipelines.progress import Batch, Progress
+from pipelines.progress import Batch, Held, Progress
 from pipelines.quality import StageRun, Status, now
 from pipelines.settings import ROOT, Lock, Settings, load
 from pipelines.sources.kafka import NoTopics
@@ -136,7 +136,7 @@ class World:
 
 
 def block(settings: Settings, table: str, end: int = 5) -> None:
-    reached = Progress(pending={BRONZE: Batch(3, end)}, blocked_since="2026-11-21T03:00:00+00:00", message="It broke.")
+    reached = Progress(pending={SILVER: Batch(3, end)}, blocked_since="2026-11-21T03:00:00+00:00", message="It broke.")
     progress.save(settings.warehouse, table, reached)
 
 
@@ -254,24 +254,58 @@ def test_a_session_that_cannot_start_ends_it(world: Callable[..., World], monkey
         found.follower.follow()
 
 
-BROKE = [
-    ran(BRONZE, read=60),
-    replace(ran(SILVER, "broken", read=60, message="It broke.")),
-    ran(GOLD, "waiting", message="An input's gate broke."),
-]
+BROKE = [ran(BRONZE, read=60), ran(SILVER, read=60), ran(GOLD, "broken", read=60, message="It broke.")]
+HELD = [ran(BRONZE, read=60), ran(SILVER, "broken", read=60, message="It broke."), ran(GOLD, read=6)]
+SINCE = "2026-11-21T03:00:00+00:00"
+
+
+def hold_scopes(settings: Settings, *scopes: str) -> None:
+    held = {scope: Held(SINCE, f"{scope} broke.", 9, "now") for scope in scopes}
+    progress.save(settings.warehouse, SILVER, Progress(held=held))
+
+
+def test_what_a_gate_holds_is_told_once_does_not_rest_and_shows_in_the_exit_code(world: Callable[..., World]) -> None:
+    still = [ran(BRONZE, read=1), ran(SILVER, "held", message="dlq.a broke."), ran(GOLD, read=1)]
+    found = world(HELD, None, still)
+    found.within = lambda: hold_scopes(found.settings, "dlq.a")
+    assert found.follower.follow() == 1
+    assert found.asked_of == [[BRONZE, SILVER, GOLD]] * 3
+    told = [(one.table, one.status) for one in found.reported]
+    passed = [(BRONZE, "passed"), (GOLD, "passed")]
+    assert told == [(BRONZE, "passed"), (SILVER, "broken"), (GOLD, "passed"), *passed]
+    (blocked,) = found.health[-1]["blocked"]
+    assert (blocked["table"], blocked["since"]) == (SILVER, SINCE)
+    assert "9 rows of dlq.a are held since 2026-11-21 03:00:00 UTC" in blocked["message"]
+
+
+def test_what_was_held_before_shows_and_what_is_accepted_does_not(world: Callable[..., World]) -> None:
+    found = world(None, None)
+    hold_scopes(found.settings, "dlq.a", "dlq.b")
+    assert found.follower.follow() == 1
+    assert [(one.table, one.status) for one in found.reported] == [(SILVER, "held")]
+    found = world(None, None)
+    waits = found.stop.wait
+
+    def wait(seconds: float) -> None:
+        progress.save(found.settings.warehouse, SILVER, Progress())
+        waits(seconds)
+
+    found.stop.wait = wait  # type: ignore[method-assign]
+    assert found.follower.follow() == 0
+    assert found.health[-1]["blocked"] == []
 
 
 def test_a_broken_gate_is_told_once_rests_and_shows_in_the_exit_code(world: Callable[..., World]) -> None:
     found = world(BROKE, None, [ran(BRONZE, read=1)])
     assert found.follower.follow() == 1
-    assert found.asked_of == [[BRONZE, SILVER, GOLD], [BRONZE], [BRONZE]]
+    assert found.asked_of == [[BRONZE, SILVER, GOLD], [BRONZE, SILVER], [BRONZE, SILVER]]
     assert [(one.table, one.status) for one in found.reported] == [
         (BRONZE, "passed"),
-        (SILVER, "broken"),
-        (GOLD, "waiting"),
+        (SILVER, "passed"),
+        (GOLD, "broken"),
         (BRONZE, "passed"),
     ]
-    blocked = [{"table": SILVER, "since": "2026-11-21T03:00:00+00:00", "message": "It broke."}]
+    blocked = [{"table": GOLD, "since": "2026-11-21T03:00:00+00:00", "message": "It broke."}]
     assert found.health[-1]["blocked"] == blocked
     results = [one["last_cycle"]["result"] for one in found.health if one["state"] == "waiting"]
     assert results == ["broken", "idle", "read"]
@@ -279,7 +313,7 @@ def test_a_broken_gate_is_told_once_rests_and_shows_in_the_exit_code(world: Call
 
 @pytest.mark.parametrize(
     "moved",
-    [Progress(), Progress(pending={BRONZE: Batch(3, 9)}, blocked_since="later"), None],
+    [Progress(), Progress(pending={SILVER: Batch(3, 9)}, blocked_since="later"), None],
     ids=["let pass by another run", "another batch", "another warehouse"],
 )
 def test_a_batch_that_is_done_with_is_followed_again(world: Callable[..., World], moved: Progress | None) -> None:
@@ -287,23 +321,25 @@ def test_a_batch_that_is_done_with_is_followed_again(world: Callable[..., World]
 
     def mend(done: Sequence[StageRun]) -> None:
         if moved:
-            progress.save(found.settings.warehouse, SILVER, moved)
+            progress.save(found.settings.warehouse, GOLD, moved)
         else:
-            (Path(found.settings.warehouse) / "_progress" / f"{SILVER}.json").unlink()
+            (Path(found.settings.warehouse) / "_progress" / f"{GOLD}.json").unlink()
 
     found.follower.show = mend
     assert found.follower.follow() == 0
     assert found.asked_of[1] == [BRONZE, SILVER, GOLD]
-    assert found.said == [f"{SILVER}: the batch at which its gate broke is done with; it is followed again."]
+    assert found.said == [f"{GOLD}: the batch at which its gate broke is done with; it is followed again."]
 
 
 def test_everything_that_depends_on_a_resting_stage_rests(settings: Settings, world: Callable[..., World]) -> None:
     follower = world().follower
     follower.stages = CATALOG
-    follower.blocked[SILVER] = follow.Blocked(SILVER, "", "", {})
+    letters = "silver.dead_letters"
+    follower.blocked[letters] = follow.Blocked(letters, "", "", {})
+    follower.blocked[SILVER] = follow.Blocked(SILVER, "", "", {}, ("dlq.a",))
     awake = {stage.table for stage in follower._awake()}
-    assert not awake & {SILVER, GOLD, "silver.dead_letters", "silver.dlq_roots", "gold.message_ledger"}
-    assert {BRONZE, "silver.acknowledgements", "gold.topology_edges"} <= awake
+    assert not awake & {letters, "silver.dlq_roots", "gold.message_ledger"}
+    assert {BRONZE, SILVER, GOLD, "silver.acknowledgements", "gold.topology_edges"} <= awake
 
 
 def hold(warehouse: str, ready: Any, done: Any) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pipelines.headers import FIELDS, NAMES, PROFILES, Profile, decode
+from tests import headers as reference
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
 
-def decoded(spark: SparkSession, rows: dict[str, list[tuple[str, bytes | None]]]) -> dict[str, Row]:
+def decoded(spark: SparkSession, rows: dict[str, Any]) -> dict[str, Row]:
     records = spark.createDataFrame(list(rows.items()), "id string, headers array<struct<key: string, value: binary>>")
     return {row["id"]: row for row in decode(records).collect()}
 
@@ -57,11 +59,12 @@ def rows(spark: SparkSession) -> dict[str, Row]:
             f"{profile.name}: last of two": [*[(name, b"0") for name in profile.names], *complete],
         }
         given |= {f"only {name}": [(name, b"1")] for name in profile.names}
-        for later in PROFILES[PROFILES.index(profile) + 1 :]:
-            incomplete = [header for header in complete if header[0] != profile.mandatory[-1]]
+        for later in PROFILES:
+            incomplete = [header for header in complete if header[0] != profile.mandatory[1]]
             whole: list[tuple[str, bytes | None]] = [(name, b"1") for name in later.mandatory]
-            given[f"{profile.name} before {later.name}"] = [*whole, *complete]
+            given[f"{profile.name} behind {later.name}"] = [*whole, *complete]
             given[f"{profile.name} incomplete before {later.name}"] = [*incomplete, *whole]
+            given[f"{profile.name} incomplete behind {later.name}"] = [*whole, *incomplete]
             given[f"{profile.name} incomplete, {later.name} too"] = [*whole[1:], *incomplete]
     for number in INT32:
         given[f"int32 {number}"] = [("kafka_dlt-original-partition", struct.pack(">i", number))]
@@ -99,24 +102,64 @@ def test_presence_does_not_depend_on_values(profile: Profile, rows: dict[str, Ro
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=attrgetter("name"))
-def test_last_value_counts(profile: Profile, rows: dict[str, Row]) -> None:
+def test_of_a_set_that_occurs_twice_the_last_counts_and_the_other_is_an_earlier_hop(
+    profile: Profile, rows: dict[str, Row]
+) -> None:
     row = rows[f"{profile.name}: last of two"]
     assert _said(row) == _said(rows[f"{profile.name}: all"])
-    assert row["reserved_header_collision"]
+    assert [hop["profile"] for hop in row["earlier_hops"]] == [profile.name]
+    assert not row["reserved_header_collision"]
     assert row["user_headers"] == []
 
 
-@pytest.mark.parametrize("profile", PROFILES[:-1], ids=attrgetter("name"))
-def test_the_first_complete_profile_wins_then_the_first_of_which_any_is_there(
-    profile: Profile, rows: dict[str, Row]
-) -> None:
-    for later in PROFILES[PROFILES.index(profile) + 1 :]:
-        assert rows[f"{profile.name} before {later.name}"]["header_profile"] == profile.name
-        assert rows[f"{profile.name} incomplete before {later.name}"]["header_profile"] == later.name
-        assert rows[f"{profile.name} incomplete, {later.name} too"]["header_profile"] == profile.name
-        assert rows[f"{profile.name} before {later.name}"]["reserved_header_collision"]
-        kept = [header["key"] for header in rows[f"{profile.name} before {later.name}"]["user_headers"]]
-        assert kept == list(later.mandatory)
+@pytest.mark.parametrize("profile", PROFILES, ids=attrgetter("name"))
+def test_the_set_that_was_complete_last_is_the_records_own(profile: Profile, rows: dict[str, Row]) -> None:
+    for later in PROFILES:
+        if later is profile:
+            continue
+        row = rows[f"{profile.name} behind {later.name}"]
+        share_group = {profile.name, later.name} == {"kip-1317", "kip-1191"}
+        assert row["header_profile"] == ("kip-1317" if share_group else profile.name)
+        assert row["header_profiles"] == (["kip-1317", "kip-1191"] if share_group else [profile.name])
+        assert [hop["profile"] for hop in row["earlier_hops"]] == ([] if share_group else [later.name])
+        assert not row["reserved_header_collision"]
+        assert row["user_headers"] == []
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=attrgetter("name"))
+def test_the_rest_of_a_set_is_nobodys(profile: Profile, rows: dict[str, Row]) -> None:
+    for later in PROFILES:
+        if later is profile:
+            continue
+        for name in (
+            f"{profile.name} incomplete behind {later.name}",
+            f"{profile.name} incomplete before {later.name}",
+        ):
+            row = rows[name]
+            claimed = profile.name == "kip-1317" and (later.name == "kip-1191" or "behind" in name)
+            assert row["header_profile"] == ("kip-1317" if claimed else later.name), name
+            assert row["reserved_header_collision"] == (not claimed or later.name == "kip-1191"), name
+            assert len(row["earlier_hops"]) == (later.name != "kip-1191" and profile.name == "kip-1317"), name
+            kept = [header["key"] for header in row["user_headers"]]
+            assert kept == ([] if claimed else [*profile.names[:1], *profile.names[2:]]), name
+
+
+def test_the_first_of_which_any_is_there_is_the_profile_where_no_set_is_complete(rows: dict[str, Row]) -> None:
+    for profile in PROFILES:
+        for later in PROFILES[PROFILES.index(profile) + 1 :]:
+            row = rows[f"{profile.name} incomplete, {later.name} too"]
+            assert row["header_profile"] == profile.name
+            assert row["reserved_header_collision"]
+
+
+def test_a_random_mixture_says_what_the_reference_decoder_tells(spark: SparkSession) -> None:
+    _hold_equal(spark, seed=1191, records=2_500)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(8))
+def test_many_random_mixtures_say_what_the_reference_decoder_tells(seed: int, spark: SparkSession) -> None:
+    _hold_equal(spark, seed, records=20_000)
 
 
 def test_no_headers_say_nothing(rows: dict[str, Row]) -> None:
@@ -130,3 +173,76 @@ def test_no_headers_say_nothing(rows: dict[str, Row]) -> None:
 
 def _said(row: Row) -> dict[str, Any]:
     return {field: row[f"{field}_text"] for field in FIELDS if row[f"{field}_text"] is not None}
+
+
+def _hold_equal(spark: SparkSession, seed: int, records: int) -> None:
+    mixtures = _mixtures(random.Random(seed))
+    given = {str(number): next(mixtures) for number in range(records)}
+    rows = decoded(spark, given)
+    seen = {"hops": 0, "collisions": 0, "both": 0}
+    for number, headers in given.items():
+        row, expected = rows[number], reference.told(headers)
+        found = {
+            "header_profile": row["header_profile"],
+            "header_profiles": set(row["header_profiles"]),
+            "earlier_hops": [tuple(hop) for hop in row["earlier_hops"]],
+            "reserved_header_collision": row["reserved_header_collision"],
+            "user_headers": [
+                None if header is None else (header[0], _bytes(header[1])) for header in row["user_headers"]
+            ],
+            "original": [row[f"original_{part}_text"] for part in ("topic", "partition", "offset")],
+            "delivery_count": row["delivery_count_text"],
+        }
+        assert found == expected, [header and header[0] for header in headers]
+        seen["hops"] += len(found["earlier_hops"]) > 1
+        seen["collisions"] += found["reserved_header_collision"]
+        seen["both"] += len(found["header_profiles"]) == 2
+    assert min(seen.values()) > records / 100, seen
+    assert any(row["header_profile"] is None for row in rows.values())
+
+
+def _mixtures(seeded: random.Random) -> Iterator[list[reference.Header]]:
+    """Sets of any writers, complete or not, in any order, one behind another or mixed, others' headers between them."""
+
+    def value(profile: str, name: str) -> bytes | None:
+        if seeded.random() < 0.08:
+            return seeded.choice([None, b"", b"\xff", b"x" * 9, b"-1", b"007"])
+        if profile == "spring-kafka" and name.endswith("partition"):
+            return struct.pack(">i", seeded.randrange(-1, 99))
+        if profile == "spring-kafka" and name.endswith("offset"):
+            return struct.pack(">q", seeded.randrange(-1, 2**40))
+        if name.endswith(("partition", "offset", "count")):
+            return b"%d" % seeded.choice([0, 7, 2**31 - 1, 2**31, 2**63 - 1, 2**63, seeded.randrange(99)])
+        return b"%c%d" % (97 + seeded.randrange(26), seeded.randrange(100))
+
+    def some_set() -> list[reference.Header]:
+        profile = seeded.choice([*reference.SETS])
+        names = [*reference.SETS[profile], *(name for name in reference.OPTIONAL[profile] if seeded.random() < 0.4)]
+        if seeded.random() < 0.3:
+            names = seeded.sample(names, seeded.randrange(1, len(names) + 1))
+        if seeded.random() < 0.3:
+            seeded.shuffle(names)
+        if seeded.random() < 0.1:
+            names.append(seeded.choice(names))
+        return [(name, value(profile, name)) for name in names]
+
+    def foreign() -> list[reference.Header]:
+        names = ["traceparent", "", None, "_dlq.errors.reason", "__connect.errors", "kafka_dlt-original-topic "]
+        return [None if seeded.random() < 0.1 else (seeded.choice(names), seeded.choice([None, b"", b"u"]))]
+
+    while True:
+        parts = [some_set() if seeded.random() < 0.75 else foreign() for _ in range(seeded.randrange(7))]
+        headers = [header for part in parts for header in part]
+        mixed = seeded.random()
+        if mixed < 0.15:
+            seeded.shuffle(headers)
+        elif mixed < 0.4:  # sets written at the same time, each in its own order
+            turns = [turn for turn, part in enumerate(parts) for _ in part]
+            seeded.shuffle(turns)
+            each = [iter(part) for part in parts]
+            headers = [next(each[turn]) for turn in turns]
+        yield headers
+
+
+def _bytes(value: bytearray | None) -> bytes | None:
+    return None if value is None else bytes(value)

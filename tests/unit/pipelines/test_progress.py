@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from pipelines import progress
-from pipelines.progress import Batch, Progress, Reading
+from pipelines.progress import Batch, Held, Progress, Reading
 from pipelines.settings import Settings
 from pipelines.sources.landing import LandedFile
 from pipelines.sources.offsets import Followed, Gap, Reach, Span
@@ -31,6 +31,11 @@ def test_progress_is_read_as_it_was_written(settings: Settings) -> None:
                 cluster_id="AEkPlvTSRzGNyA9TcOw1Gg",
             )
         },
+        again=("dlq.a",),
+        decided={"held": ["dlq.a"], "accepted": []},
+        held={"dlq.a": Held("2026-11-21T02:00:00+00:00", "It broke.", 30, "as it was", 3)},
+        history={"dlq.b": [[[0, 3], [9, 9, 0, 20]]]},
+        contract="a mark",
     )
     progress.save(settings.warehouse, TABLE, saved)
     assert progress.load(settings.warehouse, TABLE) == saved

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import sys
+from base64 import b64decode
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -233,6 +234,21 @@ def test_json_keeps_every_type(ask: Callable[..., str]) -> None:
         "text": 'a"b,c\nd',
     }
     assert line.count("\n") == 1
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "table"])
+def test_base64_is_one_line_that_reads_back(ask: Callable[..., str], form: str) -> None:
+    content = bytes(range(256)) * 3
+    statement = f"SELECT unhex('{content.hex()}') AS shown, base64(unhex('{content.hex()}')) AS encoded"
+
+    text = ask(statement, form)
+
+    fields: list[str] = {
+        "csv": lambda: list(csv.reader(io.StringIO(text)))[1],
+        "json": lambda: list(json.loads(text).values()),
+        "table": lambda: text.splitlines()[-1].split(),
+    }[form]()
+    assert [b64decode(field, validate=True) for field in fields] == [content, content]
 
 
 def test_csv_is_rfc_4180_and_tells_null_from_empty(ask: Callable[..., str]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from expectations.contract import contract_of
+from expectations.quality import STAGE_RUNS
 from expectations.verdict import Outcome, Verdict
 from pipelines import lakehouse, progress, quality
 from pipelines.catalog import CATALOG
@@ -57,7 +58,8 @@ def text_of(html: str) -> str:
 def test_the_page_tells_each_table_and_its_last_run() -> None:
     said = text_of(page(table(runs=(run(started_at=AT - timedelta(days=1)), run(read=1234567, accepted=1234566)))))
     assert "silver.dlq_records current" in said
-    assert "read 1,234,567 accepted 1,234,566 quarantined 4 duplicates 5 skipped 1 seconds 2.5" in said
+    assert "read 1,234,567 accepted 1,234,566 quarantined 4 duplicates 5 skipped 1 held 0 seconds 2.5" in said
+    assert "written" not in said  # nobody knows
     assert "Last run passed 3 hours before this report, at 2026-03-01 12:00:00 UTC" in said
     assert "2026-02-28 12:00:00 UTC to 2026-03-01 12:00:00 UTC, 2 runs" in said
 
@@ -226,6 +228,7 @@ def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Setting
         ("run-2", "broken", AT),
     ]
     assert (found.runs[0].read, found.runs[0].accepted, found.runs[0].quarantined) == (9, 7, 2)
+    assert [one.written for one in found.runs] == [7, 0]
     assert [(one.code, one.failing, one.success) for one in found.gate] == [
         ("dlq_offset.at_least_0", 20, False),
         ("error.readable", 0, True),
@@ -260,3 +263,32 @@ def test_a_directory_that_cannot_be_written_is_one_sentence(settings: Settings, 
     report = settings.report.model_copy(update={"directory": str(tmp_path / "file" / "reports")})
     with pytest.raises(EnvironmentLacking, match=r"reports cannot be written to .*file/reports"):
         build(settings.model_copy(update={"report": report}))
+
+
+def test_what_a_summarised_table_read_and_what_was_written_to_it_are_two_numbers() -> None:
+    said = text_of(page(table(runs=(run(read=1944, accepted=1944, quarantined=0, written=35),))))
+    assert "read 1,944 accepted 1,944 quarantined 0 duplicates 5 skipped 1 held 0 written 35 seconds 2.5" in said
+    (bar,) = bars((run(read=1944, accepted=1944, quarantined=0, written=35),))
+    assert bar.title.endswith("duplicates 5, written 35")
+
+
+def test_runs_of_an_earlier_version_did_not_say_what_they_wrote(spark: SparkSession, settings: Settings) -> None:
+    earlier = replace(STAGE_RUNS, columns=tuple(one for one in STAGE_RUNS.columns if one.name != "written"))
+    lakehouse.ensure_all(spark, settings, [earlier])
+    noted = {"run_id": "run-1", "cluster": "default", "table": "gold.dlq_summary", "status": "passed", "read": 9}
+    noted |= {"accepted": 9, "quarantined": 0, "duplicates": 0, "skipped": 0, "seconds": 1.0}
+    noted |= {"started_at": AT.isoformat(), "finished_at": AT.isoformat()}
+    lakehouse.append_objects(spark, settings, earlier, [noted])
+    lakehouse.ensure_all(spark, settings, contracts())
+
+    def written() -> list[int | None]:
+        (gold,) = [one for one in gather(settings).tables if one.name == "gold.dlq_summary"]
+        return [one.written for one in gold.runs]
+
+    assert written() == [None]
+    later = AT + timedelta(hours=1)
+    quality.note(settings, StageRun("run-2", "gold.dlq_summary", "passed", later, later, 9, 9, refreshed=2))
+    quality.report(spark, settings)
+    assert written() == [None, 2]
+    comments = {field.name: field.metadata for field in lakehouse.read(spark, settings, STAGE_RUNS.table).schema}
+    assert comments["written"]["comment"].startswith("Rows written to the table")

@@ -11,7 +11,8 @@ from pipelines.settings import ROOT
 from pipelines.trace import Place
 
 NAMING = [
-    ROOT / "sql" / "silver" / f"{name}.sql" for name in ("dead_letters", "dlq_roots", "log_ranges", "transactions")
+    ROOT / "sql" / "silver" / f"{name}.sql"
+    for name in ("dead_letters", "dlq_control_markers", "dlq_roots", "log_ranges", "transactions")
 ]
 
 

@@ -57,6 +57,7 @@ def dead_letter(
         "routed_at": at(seconds),
         "is_control_marker": False,
         "is_accepted": True,
+        "is_held": False,
         "counts": True,
         "slice": f"0:{dlq_offset // 10_000}:{dlq}",
         "source_slice": f"{partition}:{offset // 10_000}:{topic}",
@@ -74,6 +75,7 @@ def warehouse(settings: Settings) -> Settings:
     store(settings, trace.TRANSACTIONS, transaction(**elsewhere))
     store(settings, trace.LOG_RANGES, log_range(**elsewhere))
     store(settings, trace.WRITE_FAILURES, write_failure(**elsewhere))
+    store(settings, trace.POLICIES, policy("compact", **elsewhere))
     return settings
 
 
@@ -87,6 +89,11 @@ def log_range(**more: Any) -> dict[str, Any]:
     where = {"cluster": "default", "segment": "orders-0/00000000000000000000.log", "topic": "orders", "partition": 0}
     span = {"first_offset": 0, "last_offset": 9, "slice": "0:0:orders"}
     return {**where, **span, "is_present": True, "is_compacted": False, **more}
+
+
+def policy(said: str | None, **more: Any) -> dict[str, Any]:
+    known = {} if said is None else {"cleanup_policy": said, "source": "cluster", "is_compacted": "compact" in said}
+    return {"cluster": "default", "topic": "orders", **known, **more}
 
 
 def write_failure(**more: Any) -> dict[str, Any]:
@@ -167,6 +174,11 @@ def test_a_message_is_told_in_time_order(warehouse: Settings) -> None:
             [],
             id="a dead letter that its contract refused",
         ),
+        pytest.param(
+            {trace.DEAD_LETTERS: dead_letter("orders", 0, 7, "d", 1, 3, is_accepted=False, is_held=True, counts=False)},
+            ["held"],
+            id="a dead letter that is held",
+        ),
         pytest.param({trace.WRITE_FAILURES: write_failure(last_offset=6)}, [], id="a failed write of others"),
         pytest.param(
             {trace.ACKNOWLEDGEMENTS: acknowledgement(acknowledged_at=None, timestamp=at(1))},
@@ -184,6 +196,47 @@ def test_what_is_told_of_a_message(warehouse: Settings, rows: dict[str, dict[str
 
     assert whats(story) == expected
     assert all(event["at"] for event in story["events"] if "log" not in event["what"])
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome", "sentence"),
+    [
+        pytest.param(None, "ABSENT", "", id="unknown"),
+        pytest.param("delete", "LOST", "; cleanup.policy of the topic is 'delete', as the cluster says", id="delete"),
+        pytest.param("", "LOST", "; cleanup.policy of the topic is '', as the cluster says", id="neither"),
+        pytest.param(
+            "compact", "ACKNOWLEDGED", "; cleanup.policy of the topic is 'compact', as the cluster says", id="compact"
+        ),
+    ],
+)
+def test_it_is_told_what_decides_of_an_absent_message(
+    said: str | None, outcome: str, sentence: str, warehouse: Settings
+) -> None:
+    store(warehouse, trace.LEDGER, message(outcome=outcome, in_log=False))
+    store(warehouse, trace.LOG_RANGES, log_range(is_present=False))
+    store(warehouse, trace.POLICIES, policy(said))
+
+    lines = trace.answer(warehouse, "orders:0:7").result.splitlines()
+    (story,) = told(warehouse, "orders:0:7")
+
+    assert lines[-1].endswith(f"segment orders-0/00000000000000000000.log{sentence}")
+    assert (story["events"][-1]["cleanup_policy"], story["events"][-1]["is_compacted"]) == (said, False)
+    in_doubt = [line for line in lines if "[[segments.cleanup_policy]]" in line and "DescribeConfigs" in line]
+    assert len(in_doubt) == (outcome == "ABSENT")
+    assert (story["remark"] is not None) == (outcome == "ABSENT")
+
+
+def test_a_suspected_marker_is_told_as_a_dead_letter_in_doubt(warehouse: Settings) -> None:
+    store(warehouse, trace.LEDGER, message(outcome="DEAD_LETTERED"))
+    letter = dead_letter("orders", 0, 7, "d", 1, 3, control_marker_suspected=True)
+    store(warehouse, trace.DEAD_LETTERS, letter)
+
+    said = trace.answer(warehouse, "orders:0:7").result
+    (story,) = told(warehouse, "orders:0:7")
+
+    assert whats(story) == ["dead-lettered"]
+    assert story["events"][0]["control_marker_suspected"] is True
+    assert said.endswith("[perhaps a transaction's marker: no segment of its log landed]")
 
 
 def test_a_message_without_a_row_in_the_ledger_has_a_story_too(warehouse: Settings) -> None:

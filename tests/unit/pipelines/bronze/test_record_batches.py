@@ -12,8 +12,8 @@ from pipelines.bronze.record_batches import parse
 from pipelines.columns import ADDED_BY_THE_RUN
 from pipelines.settings import load
 from pipelines.sources.landing import LandedFile
-from pipelines.sources.segments import SCHEMA, Segment, Work, rows
-from tests.segments import batch, message
+from pipelines.sources.segments import SCHEMA, Segment, Version, Work, rows
+from tests.segments import batch, message, record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,17 +26,31 @@ def parsed(
 ) -> list[Row]:
     path.write_bytes(data)
     found = rows(Work(Segment.of(source), LandedFile(source, len(data), 0), str(path), False))
-    return parse(spark.createDataFrame(list(found), SCHEMA), load(cluster=cluster)).orderBy("position").collect()
+    rows_of_batches = parse(spark.createDataFrame(list(found), SCHEMA), load(cluster=cluster)).where("file IS NULL")
+    return rows_of_batches.orderBy("position").collect()
 
 
-def test_a_batch_is_known_by_coordinates_and_checksum_wherever_it_lies(spark: SparkSession, tmp_path: Path) -> None:
-    alone, *others = (
-        parsed(spark, tmp_path / "a", batch(7, 2)),
-        parsed(spark, tmp_path / "a", batch(5) + batch(7, 2), "t-3/00000000000000000005.log")[1:],
-    )
-    (row,) = alone
-    assert row["_bronze_id"] == hashlib.sha256(f"north\nt\n3\n7\n{row['crc']}".encode()).hexdigest()
-    assert [other["_bronze_id"] for (other,) in others] == [row["_bronze_id"]]
+def test_a_batch_is_known_by_the_version_of_its_file_and_its_place(spark: SparkSession, tmp_path: Path) -> None:
+    (row,) = parsed(spark, tmp_path / "a", batch(7, 2))
+    known = f"north\nt-3/0.log\n1\n0\n{row['crc']}"
+    assert row["_bronze_id"] == hashlib.sha256(known.encode()).hexdigest()
+
+
+def test_what_a_file_goes_on_from_is_not_kept_again(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(batch(7, 2))
+    work = Work(Segment.of("t-3/0.log"), LandedFile("t-3/0.log", len(batch(7, 2)), 0), str(tmp_path / "a"), False)
+    *_, (*_, number, _, facts) = rows(work)
+    before = Version(number, facts[3], *facts[1:3], *facts[-2:])
+    (tmp_path / "a").write_bytes(batch(7, 2) + batch(9) + b"\xff" * 17)
+    file = LandedFile("t-3/0.log", len(batch(7, 2) + batch(9)) + 17, 0)
+    found = spark.createDataFrame(list(rows(work._replace(file=file, before=before))), SCHEMA)
+    kept = parse(found, load()).orderBy("position").collect()
+    assert [(row["base_offset"], row["error"], row["version"]) for row in kept] == [
+        (9, None, 2),
+        (None, "implausible_size", 2),
+        (None, None, 2),
+    ]
+    assert kept[-1]["file"]["first_version"] == 1
 
 
 @pytest.mark.parametrize(
@@ -45,8 +59,9 @@ def test_a_batch_is_known_by_coordinates_and_checksum_wherever_it_lies(spark: Sp
         pytest.param("t-3/0.log", "south", batch(7), id="another cluster"),
         pytest.param("u-3/0.log", "north", batch(7), id="another topic"),
         pytest.param("t-4/0.log", "north", batch(7), id="another partition"),
-        pytest.param("t-3/0.log", "north", batch(8), id="another offset"),
+        pytest.param("t-3/0.log", "north", batch(7, records=[record(0, b"other")]), id="other records"),
         pytest.param("t-3/0.log", "north", batch(7, leader_epoch=1)[:-1] + b"\1", id="a wrong checksum"),
+        pytest.param("t-3/00000.log", "north", batch(7), id="another file"),
         pytest.param("t-3/0.log", "north", message(7, 1), id="another content"),
     ],
 )

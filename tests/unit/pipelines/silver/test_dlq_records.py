@@ -125,7 +125,7 @@ CASES = [
             "routed_at": "2026-11-21 02:41:36.854",
             "routed_at_source": "kafka",
             "payload_copied": True,
-            "is_control_marker": False,
+            "control_marker_suspected": False,
             "user_headers": [],
             "reserved_header_collision": False,
             "undecodable_headers": None,
@@ -202,7 +202,7 @@ CASES = [
         [],
         breaks("header_profile.not_null", header_profile=None, disposition_source="unknown", payload_copied=None),
     ),
-    Case("headers null", None, breaks("header_profile.not_null", user_headers=[], is_control_marker=False)),
+    Case("headers null", None, breaks("header_profile.not_null", user_headers=[], control_marker_suspected=False)),
     Case("null header", [None, *KIP_1191], {"header_profile": "kip-1191", "user_headers": [None]}),
     Case("null header name", [(None, b"x"), *KIP_1191], {"header_profile": "kip-1191", "user_headers": [(None, b"x")]}),
     Case("empty header name", [("", b"x"), *KIP_1191], {"user_headers": [("", b"x")]}),
@@ -226,24 +226,187 @@ CASES = [
         breaks("header_profile.not_null"),
     ),
     Case(
-        "a disposition that a user wrote",
+        "a disposition beside a share group's headers claims the draft",
         [KIP_1317[0], *KIP_1191],
+        breaks(
+            "original_topic.not_null",
+            "original_partition.not_null",
+            "original_offset.not_null",
+            "consumer_group.not_null",
+            "routed_at.not_null",
+            header_profile="kip-1317",
+            disposition="CLIENT_REJECTED",
+            earlier_hops=[],
+            reserved_header_collision=True,
+        ),
+    ),
+    Case(
+        "the draft without its disposition, a share group's headers behind it",
+        [*without(KIP_1317, "disposition"), *KIP_1191],
+        breaks("disposition.not_null", header_profile="kip-1317", disposition=None, disposition_source="unknown"),
+    ),
+    *(
+        Case(
+            f"both sets of a share group, {order}",
+            headers,
+            {
+                "header_profile": "kip-1317",
+                "header_profiles": ["kip-1317", "kip-1191"],
+                "disposition": "CLIENT_REJECTED",
+                "disposition_source": "header",
+                "original_topic": "payments",
+                "routed_at_source": "header",
+                "delivery_count": 3,
+                "error_message": "Offset delivery count exceeded the threshold.",
+                "earlier_hops": [],
+                "user_headers": [("a", b"1")],
+                "reserved_header_collision": False,
+            },
+        )
+        for order, headers in (
+            ("the draft's last", [*KIP_1191, ("a", b"1"), *KIP_1317]),
+            ("the draft's first", [*KIP_1317, ("a", b"1"), *KIP_1191]),
+            ("mixed", [*KIP_1317[:3], ("a", b"1"), *KIP_1191, *KIP_1317[3:]]),
+        )
+    ),
+    Case(
+        "both sets of a share group where one is required",
+        [*KIP_1317, *KIP_1191],
+        {"header_profile": "kip-1317", "required_profile": "kip-1191"},
+        {"topic": "dlq.payments.old"},
+    ),
+    Case(
+        "both sets of a share group where the other is required",
+        [*KIP_1191, *KIP_1317],
+        {"header_profile": "kip-1317", "required_profile": "kip-1317"},
+        {"topic": "dlq.payments"},
+    ),
+    Case(
+        "the draft alone where the other is required",
+        KIP_1317,
+        breaks("header_profile.required", header_profiles=["kip-1317"]),
+        {"topic": "dlq.payments.old"},
+    ),
+    Case(
+        "topic id in both sets",
+        [*but(KIP_1191, topic=b"Vn1bUBB8Qoi5cSZnWGTtgw"), *but(KIP_1317, topic=b"Vn1bUBB8Qoi5cSZnWGTtgw")],
+        {"original_topic_id": "Vn1bUBB8Qoi5cSZnWGTtgw"},
+    ),
+    Case(
+        "a share group before a connector",
+        [*KIP_1191, *CONNECT],
         {
-            "header_profile": "kip-1191",
-            "disposition": "MAX_DELIVERY_ATTEMPTS_REACHED",
-            "user_headers": [("_dlq.errors.disposition", b"CLIENT_REJECTED")],
+            "header_profile": "kafka-connect",
+            "original_topic": "invoices",
+            "delivery_count": None,
+            "disposition": None,
+            "consumer_group": None,
+            "earlier_hops": [("kip-1191", "orders", 4, 1234567890123, "orders-workers")],
+            "user_headers": [],
+            "reserved_header_collision": False,
+        },
+    ),
+    Case(
+        "a share group's both sets before Spring are one hop",
+        [*KIP_1191, *KIP_1317, *SPRING],
+        {
+            "header_profile": "spring-kafka",
+            "earlier_hops": [("kip-1317", "payments", 0, 0, "payments-workers")],
+            "reserved_header_collision": False,
+        },
+    ),
+    Case(
+        "a connector between a share group's sets",
+        [*KIP_1191, *CONNECT, *KIP_1317],
+        {
+            "header_profile": "kip-1317",
+            "header_profiles": ["kip-1317"],
+            "delivery_count": None,
+            "earlier_hops": [
+                ("kip-1191", "orders", 4, 1234567890123, "orders-workers"),
+                ("kafka-connect", "invoices", 2, 9, None),
+            ],
+            "reserved_header_collision": False,
+        },
+    ),
+    Case(
+        "an incomplete draft before Spring is an earlier hop, and deserves a look",
+        [*without(KIP_1317, "disposition"), *SPRING],
+        {
+            "header_profile": "spring-kafka",
+            "earlier_hops": [("kip-1317", "payments", 0, 0, "payments-workers")],
+            "user_headers": without(KIP_1317, "disposition"),
             "reserved_header_collision": True,
         },
     ),
     Case(
-        "two complete profiles",
-        [*KIP_1191, *KIP_1317],
-        {"header_profile": "kip-1317", "user_headers": KIP_1191, "reserved_header_collision": True},
+        "one header of the draft behind Spring claims it",
+        [*SPRING, KIP_1317[0]],
+        breaks(
+            "original_topic.not_null",
+            "original_partition.not_null",
+            "original_offset.not_null",
+            "consumer_group.not_null",
+            "routed_at.not_null",
+            header_profile="kip-1317",
+            earlier_hops=[("spring-kafka", "inventory", 2, 2**40, "inventory-service")],
+        ),
     ),
     Case(
-        "a complete profile before an earlier incomplete one",
-        [*without(KIP_1317, "disposition"), *SPRING],
-        {"header_profile": "spring-kafka", "reserved_header_collision": True},
+        "a connector again and again",
+        [*CONNECT, *but(CONNECT, topic=b"dlq-a", offset=b"10"), *but(CONNECT, topic=b"dlq-b", offset=b"11")],
+        {
+            "header_profile": "kafka-connect",
+            "original_topic": "dlq-b",
+            "original_offset": 11,
+            "earlier_hops": [
+                ("kafka-connect", "invoices", 2, 9, None),
+                ("kafka-connect", "dlq-a", 2, 10, None),
+            ],
+            "user_headers": [],
+            "reserved_header_collision": False,
+        },
+    ),
+    Case(
+        "Spring appends where the record was, and replaces the exception",
+        [*SPRING[:6], *but(SPRING, topic=b"inventory-dlt", group=b"dlt-service")],
+        {
+            "original_topic": "inventory-dlt",
+            "consumer_group": "dlt-service",
+            "earlier_hops": [("spring-kafka", "inventory", 2, 2**40, "inventory-service")],
+            "reserved_header_collision": False,
+        },
+    ),
+    Case(
+        "Streams after a connector after Streams, others' headers between",
+        [*STREAMS, ("a", b"1"), *CONNECT, ("b", b"2"), *but(STREAMS, topic=b"invoices-dlq", offset=b"78")],
+        {
+            "header_profile": "kafka-streams",
+            "original_topic": "invoices-dlq",
+            "earlier_hops": [("kafka-streams", "clicks", 1, 77, None), ("kafka-connect", "invoices", 2, 9, None)],
+            "user_headers": [("a", b"1"), ("b", b"2")],
+            "reserved_header_collision": False,
+        },
+    ),
+    Case(
+        "the rest of a set behind a complete one",
+        [*CONNECT, SPRING[0], SPRING[2]],
+        {
+            "header_profile": "kafka-connect",
+            "earlier_hops": [],
+            "user_headers": [SPRING[0], SPRING[2]],
+            "reserved_header_collision": True,
+        },
+    ),
+    Case(
+        "a set that is partly written again",
+        [*CONNECT, CONNECT[0]],
+        {"header_profile": "kafka-connect", "earlier_hops": [], "reserved_header_collision": True},
+    ),
+    Case(
+        "an earlier hop whose values say nothing",
+        [*but(CONNECT, topic=b"\xff", partition=b"-1", offset=None), *STREAMS],
+        {"header_profile": "kafka-streams", "earlier_hops": [("kafka-connect", None, None, None, None)]},
     ),
     Case(
         "two incomplete profiles",
@@ -487,12 +650,29 @@ CASES = [
     Case("empty payload", KIP_1317, {"payload_copied": True, "value": b""}, {"key": None, "value": b""}),
     Case("key alone", KIP_1191, {"payload_copied": True}, {"value": None}),
     Case("tombstone of a connector", CONNECT, {"payload_copied": True}, {"key": None, "value": None}),
-    Case("commit marker", KIP_1191, {"is_control_marker": True}, {"key": b"\0\0\0\1", "value": b"\0\0\0\0\0\0"}),
-    Case("abort marker, draft", KIP_1317, {"is_control_marker": True}, {"key": b"\0\0\0\0", "value": b"\0\0\0\0\0\7"}),
-    Case("marker of another profile", SPRING, {"is_control_marker": False}, {"key": b"\0\0\0\1", "value": b"\0" * 6}),
-    Case("no such marker", KIP_1191, {"is_control_marker": False}, {"key": b"\0\0\0\2", "value": b"\0" * 6}),
-    Case("marker's key, other value", KIP_1191, {"is_control_marker": False}, {"key": b"\0\0\0\1", "value": b"\0" * 7}),
-    Case("marker's key, null value", KIP_1191, {"is_control_marker": False}, {"key": b"\0\0\0\1", "value": None}),
+    Case("commit marker", KIP_1191, {"control_marker_suspected": True}, {"key": b"\0\0\0\1", "value": b"\0\0\0\0\0\0"}),
+    Case(
+        "abort marker, draft",
+        KIP_1317,
+        {"control_marker_suspected": True},
+        {"key": b"\0\0\0\0", "value": b"\0\0\0\0\0\7"},
+    ),
+    Case(
+        "marker of another profile",
+        SPRING,
+        {"control_marker_suspected": False},
+        {"key": b"\0\0\0\1", "value": b"\0" * 6},
+    ),
+    Case("no such marker", KIP_1191, {"control_marker_suspected": False}, {"key": b"\0\0\0\2", "value": b"\0" * 6}),
+    Case(
+        "marker's key, other value",
+        KIP_1191,
+        {"control_marker_suspected": False},
+        {"key": b"\0\0\0\1", "value": b"\0" * 7},
+    ),
+    Case(
+        "marker's key, null value", KIP_1191, {"control_marker_suspected": False}, {"key": b"\0\0\0\1", "value": None}
+    ),
     # Lines and required profiles.
     Case(
         "unreadable line",
@@ -623,7 +803,7 @@ def test_nothing_of_the_record_is_lost(case: Case, rows: dict[str, Row]) -> None
     assert _plain([row["key"], row["value"]]) == [given["key"], given["value"]]
     assert _plain(row["headers"]) == case.headers
     assert row["disposition_source"] is not None
-    assert row["is_control_marker"] is not None
+    assert row["control_marker_suspected"] is not None
 
 
 def test_cases_have_distinct_names() -> None:

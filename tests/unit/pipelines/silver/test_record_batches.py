@@ -29,7 +29,7 @@ def judged(spark: SparkSession, path: Path, data: bytes, source: str = "t-3/0.lo
 
     path.write_bytes(data)
     found = list(rows(Work(Segment.of(source), LandedFile(source, len(data), 0), str(path), False)))
-    bronze = parse(spark.createDataFrame(found, SCHEMA), load())
+    bronze = parse(spark.createDataFrame(found, SCHEMA), load()).where("file IS NULL")
     bronze = bronze.withColumns({"_ingested_at": F.lit(None).cast("timestamp"), "_run_id": F.lit("run")})
     candidates = transform(bronze, load()).withColumn("mask", CONTRACT.broken_rules())
     return candidates.withColumn("violations", CONTRACT.violations(F.col("mask"))).orderBy("position").collect()

@@ -1,0 +1,28 @@
+"""Contract of silver.topic_policies: whether compaction may have removed what is absent from a topic's log."""
+
+from expectations.contract import Column, Contract
+
+CONTRACT = Contract(
+    table="silver.topic_policies",
+    description="One row per topic in whose landed log offsets are absent: its cleanup.policy, as far as it is known.",
+    columns=(
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column("topic", "string", "Topic."),
+        Column(
+            "cleanup_policy",
+            "string",
+            "delete, compact, 'compact,delete' or empty; of setting and cluster that which compacts. Null: unknown.",
+        ),
+        Column("source", "string", "What says so: setting or cluster; null where nothing does."),
+        Column(
+            "is_compacted",
+            "boolean",
+            "True where compaction may remove records. Null: unknown, as [[segments.cleanup_policy]] does not name the"
+            " topic and no cluster of [kafka] tells, for which Afterlog needs DescribeConfigs on the topic.",
+        ),
+        Column("setting_policy", "string", "What the setting [[segments.cleanup_policy]] says; null where nothing."),
+        Column("cluster_policy", "string", "What the cluster said last; null where it never did."),
+        Column("observed_at", "timestamp", "When the cluster first said that."),
+    ),
+    grain=("cluster", "topic"),
+)

@@ -1,0 +1,169 @@
+"""A local Delta log, looked at as files: who coordinates its commits, what keeps readers out, and the way on.
+
+No reader is asked where it would fail: what is damaged is told by the files themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.errors import UsageError
+
+LAST_CHECKPOINT = "_last_checkpoint"
+_CHECKPOINT = re.compile(
+    r"(\d{20})\.checkpoint(?:\.(?P<part>\d{10})\.(?P<parts>\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)"
+)
+# Commits that are not in the log yet lie here, where somebody else than the log says which of them hold.
+_STAGED = ("_staged_commits", "_commits")
+_PROPERTY = "delta.coordinatedCommits.commitCoordinator"
+_FEATURES = re.compile(r"coordinatedCommits\b.*|catalogOwned\b.*|catalogManaged\b.*")
+_SAID = re.compile(r"coordinated commits|commit coordinator|catalog-managed|catalog-owned", re.IGNORECASE)
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a table's log, and what a person can do about it."""
+
+    finding: str
+    remedy: str
+
+
+def coordinator(properties: Mapping[str, str | None], features: Iterable[str]) -> str | None:
+    """Return the table property or feature by which somebody else than the log decides which commits hold."""
+    named = [name for name, value in properties.items() if name.startswith(_PROPERTY) and "Conf" not in name and value]
+    return next(iter([*named, *(feature for feature in features if _FEATURES.fullmatch(feature))]), None)
+
+
+def is_about_coordination(error: Exception) -> bool:
+    """Tell whether a reader refused a table because its commits are coordinated; stack traces say nothing of it."""
+    return bool(_SAID.search(" ".join(str(error).splitlines()[:2])))
+
+
+def coordinated(table: str, by: str) -> UsageError:
+    """Return the error of a table whose commits Afterlog cannot follow."""
+    return UsageError(
+        f"The commits of {table} are not decided by its Delta log alone ({by}), which Afterlog does not support: "
+        f"drop that feature from the table, or name another warehouse."
+    )
+
+
+def staged(directory: Path, names: Iterable[str]) -> str | None:
+    """Return the directory of a log that holds commits which the log does not have."""
+    found = (name for name in names if name in _STAGED and any((directory / name).glob("*.json")))
+    return next(found, None)
+
+
+def fault(table: Path, refused: bool = False) -> Fault | None:
+    """Return what is wrong with the checkpoint that readers of a table begin with; None where nothing is.
+
+    Where a reader ``refused`` the table, a checkpoint that looks sound from outside is taken for what it stumbled on.
+    """
+    log = table / "_delta_log"
+    names = sorted(os.listdir(log)) if log.is_dir() else []
+    checkpoints = _checkpoints(names)
+    last = max(checkpoints, default=-1)
+    damage = _damage(log, checkpoints[last]) if checkpoints else None
+    if not damage and LAST_CHECKPOINT in names:
+        pointed_at = _pointed_at(log)
+        finding = None
+        if pointed_at is None:
+            finding = f"{log / LAST_CHECKPOINT} is no JSON that names a checkpoint."
+        elif pointed_at > last:
+            finding = f"{log / LAST_CHECKPOINT} names the checkpoint of version {pointed_at}, which is not there."
+        if finding:
+            return Fault(finding, _way_on(table, names, [LAST_CHECKPOINT], last, last))
+    if checkpoints and refused:
+        damage = damage or "cannot be read"
+    if not damage:
+        return None
+    sound = max((v for v in checkpoints if v != last and not _damage(log, checkpoints[v])), default=-1)
+    later = [name for version, found in checkpoints.items() if version > sound for name in found]
+    away = [*later, *([LAST_CHECKPOINT] if LAST_CHECKPOINT in names else [])]
+    return Fault(f"The checkpoint of version {last} {damage}.", _way_on(table, names, away, sound, last))
+
+
+def _way_on(table: Path, names: list[str], away: list[str], sound: int, last: int) -> str:
+    """Say what to move away, if all commits after the sound checkpoint (-1: none) are there, up to the last version."""
+    commits = {int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.json", name)}
+    end = max(last, *commits, sound)
+    missing = [version for version in range(sound + 1, end + 1) if version not in commits]
+    if missing:
+        return (
+            f"The log cannot do without it, as {len(missing)} of the JSON commits {sound + 1} to {end} are gone, the "
+            f"first of them {missing[0]}: restore it from a backup, or move {table} away: `afterlog run` then fills it "
+            f"again from its input."
+        )
+    base = f"the checkpoint of version {sound}" if sound >= 0 else ""
+    kept = f"the JSON commits {sound + 1} to {end}, which are all there and must stay" if end > sound else ""
+    return (
+        f"Move {' and '.join(away)} out of {table / '_delta_log'}: readers then fall back to "
+        f"{' and '.join(filter(None, (base, kept)))}."
+    )
+
+
+def _checkpoints(names: Iterable[str]) -> dict[int, list[str]]:
+    """Return the files of each checkpoint by its version."""
+    found: dict[int, list[str]] = {}
+    for name in names:
+        if match := _CHECKPOINT.fullmatch(name):
+            found.setdefault(int(match[1]), []).append(name)
+    return found
+
+
+def _pointed_at(log: Path) -> int | None:
+    try:
+        version = json.loads((log / LAST_CHECKPOINT).read_text(encoding="utf-8"))["version"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return version if isinstance(version, int) else None
+
+
+def _damage(log: Path, names: list[str]) -> str | None:
+    """Say what is wrong with the files of one checkpoint; of one in parts all must be there."""
+    parts = [match for name in names if (match := _CHECKPOINT.fullmatch(name)) and match["parts"]]
+    if parts and len(parts) == len(names) and len(parts) < int(parts[0]["parts"]):
+        return f"lacks {int(parts[0]['parts']) - len(parts)} of its {int(parts[0]['parts'])} parts"
+    for name in names:
+        if damage := _damage_of_file(log / name):
+            return damage
+    return None
+
+
+def _damage_of_file(file: Path) -> str | None:
+    content = file.read_bytes()
+    if not content:
+        return f"is empty ({file})"
+    if file.suffix == ".json":
+        try:
+            for line in content.decode("utf-8").splitlines():
+                json.loads(line)
+        except ValueError:
+            return f"is no JSON ({file})"
+    elif content[:4] != _MAGIC or content[-4:] != _MAGIC or _footer_length(content) > len(content) - 12:
+        return f"is no whole Parquet file ({file})"
+    return None if _agrees_with_its_checksum(file, content) else f"does not agree with its checksum ({file})"
+
+
+def _footer_length(content: bytes) -> int:
+    return int(struct.unpack("<I", content[-8:-4])[0]) if len(content) >= 12 else len(content)
+
+
+def _agrees_with_its_checksum(file: Path, content: bytes) -> bool:
+    """Hold a file against the checksums that Hadoop writes beside it, if they are there."""
+    try:
+        checksums = file.with_name(f".{file.name}.crc").read_bytes()
+    except FileNotFoundError:
+        return True
+    if checksums[:4] != b"crc\0" or len(checksums) < 8:
+        return True
+    size = struct.unpack(">I", checksums[4:8])[0] or len(content)
+    stated = struct.unpack(f">{len(checksums[8:]) // 4}I", checksums[8 : 8 + len(checksums[8:]) // 4 * 4])
+    return stated == tuple(zlib.crc32(content[place : place + size]) for place in range(0, len(content), size))

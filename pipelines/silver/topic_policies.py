@@ -1,0 +1,126 @@
+"""silver.log_ranges, settings, a cluster -> silver.topic_policies: whether compaction may remove a topic's records."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from expectations.silver.topic_policies import CONTRACT
+from pipelines import glance, globs, lakehouse, progress, quality, summarise
+from pipelines.catalog import CATALOG
+from pipelines.errors import AfterlogError
+from pipelines.settings import Settings
+from pipelines.sources import kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PATIENCE_SECONDS = 60.0  # until a cluster that did not answer this process is asked again
+
+Row = dict[str, Any]
+_silent_until: dict[str, float] = {}
+
+log = logging.getLogger("afterlog")
+
+
+def is_stale(settings: Settings) -> bool:
+    """Tell, without a session, whether settings or cluster say something else of the table's topics than it does."""
+    if not lakehouse.local_version(settings, CONTRACT.table):  # created, never written
+        return False
+    rows = glance.rows(settings, CONTRACT.table, {"cluster": settings.cluster})
+    return bool(_changed(settings, rows))
+
+
+def refresh(spark: SparkSession, settings: Settings, news: DataFrame | None) -> int:
+    """Bring the table up to date, with the topics of changed rows of silver.log_ranges; return how many rows changed.
+
+    Of other clusters than that of the settings rows stay as they are. A cluster that cannot be asked, or does not
+    tell of a topic, leaves what it said before.
+    """
+    rows = glance.rows_by_spark(spark, settings, CONTRACT.table, {}) if _was_written(spark, settings) else []
+    known = {(row["cluster"], row["topic"]): row for row in rows}
+    if news is not None:
+        absent = news.where("_change_type <> 'delete' AND NOT is_present").select("cluster", "topic").distinct()
+        for place in (tuple(row) for row in absent.collect()):
+            known.setdefault(place, dict.fromkeys((column.name for column in CONTRACT.columns), None))
+            known[place] |= dict(zip(("cluster", "topic"), place, strict=True))
+    changed = _changed(settings, [row for row in known.values() if row["cluster"] == settings.cluster])
+    found = {(row["cluster"], row["topic"]): row for row in rows}
+    written = {place: row for place, row in known.items() if place not in found}
+    written |= {(row["cluster"], row["topic"]): row for row in changed}
+    if not written:
+        return 0
+    topics = sorted({topic for _, topic in written})
+    few = len(topics) <= summarise.MOST_GROUPS
+    standing = [row for place, row in known.items() if not few or place[1] in set(topics)]
+    objects = [
+        {name: value if name != "observed_at" else value and value.isoformat() for name, value in row.items()}
+        for row in (written.get((row["cluster"], row["topic"]), row) for row in standing)
+    ]
+    frame = lakehouse.rows_of_objects(spark, CONTRACT, objects)
+    lakehouse.replace_groups(settings, CONTRACT.table, frame, summarise.predicate("topic", topics) if few else None)
+    return len(written)
+
+
+def _was_written(spark: SparkSession, settings: Settings) -> bool:
+    return lakehouse.state(spark, settings, CONTRACT.table)[1] > 0
+
+
+def _changed(settings: Settings, rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of the settings' cluster that are others by now, as they are."""
+    by_topic = {row["topic"]: row for row in rows}
+    reported = _reported(settings, list(by_topic))
+    changed = []
+    for topic, row in by_topic.items():
+        now = dict(row, setting_policy=_set(settings, topic))
+        if reported.get(topic, row["cluster_policy"]) != row["cluster_policy"]:
+            now |= {"cluster_policy": reported[topic], "observed_at": quality.now()}
+        now |= _in_effect(now)
+        if now != row:
+            changed.append(now)
+    return changed
+
+
+def _in_effect(row: Row) -> Row:
+    """Return which policy counts: in doubt that which compacts, as then nothing that is absent need be lost."""
+    said = {source: policy for source in ("setting", "cluster") if (policy := row[f"{source}_policy"]) is not None}
+    source = max(said, key=lambda one: _compacts(said[one]), default=None)  # the setting, where both say the same
+    policy = said[source] if source else None
+    return {
+        "cleanup_policy": policy,
+        "source": source,
+        "is_compacted": None if policy is None else _compacts(policy),
+    }
+
+
+def _compacts(policy: str) -> bool:
+    return "compact" in policy.split(",")
+
+
+def _set(settings: Settings, topic: str) -> str | None:
+    """Return what the settings say of a topic."""
+    given = (one.policy for one in settings.segments.cleanup_policy if globs.matches(one.topic, topic))
+    return next(given, None)
+
+
+def _reported(settings: Settings, topics: list[str]) -> Mapping[str, str]:
+    """Return what the cluster says of topics, as far as it answers, and may tell."""
+    servers = settings.kafka.bootstrap_servers
+    if not servers or not topics or time.monotonic() < _silent_until.get(servers, 0.0):
+        return {}
+    reaches = (known.topics.get(settings.cluster) for known in _progress(settings))
+    ids = {reach.cluster_id for reach in reaches if reach and reach.cluster_id}
+    try:
+        with kafka.connected(settings) as cluster:
+            return cluster.cleanup_policies(topics, ids)
+    except AfterlogError as error:
+        _silent_until[servers] = time.monotonic() + PATIENCE_SECONDS
+        log.warning("The cluster cannot be asked for cleanup.policy; what it said before stays. %s", error)
+        return {}
+
+
+def _progress(settings: Settings) -> list[progress.Progress]:
+    landed = (progress.load(settings.warehouse, stage.table) for stage in CATALOG if stage.kind == "land")
+    return [known for known in landed if known]

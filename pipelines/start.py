@@ -1,0 +1,17 @@
+"""The command ``afterlog``: it listens to Ctrl-C first, then imports the command line, which takes longer."""
+
+from __future__ import annotations
+
+from pipelines import interrupt
+
+
+def main() -> None:
+    """Run the command line; ends the process."""
+    with interrupt.heard():
+        from pipelines import cli
+
+        cli.main()
+
+
+if __name__ == "__main__":
+    main()

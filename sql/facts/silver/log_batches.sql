@@ -1,0 +1,6 @@
+-- Purpose: facts that must be 0 before silver.log_batches is written; they break its gate.
+-- Grain: one row, one column a fact.
+-- Parameters: {record_batches} rows of silver.record_batches of the segments that are refreshed; {fresh} the new rows;
+-- {log_copies}.
+SELECT
+  (SELECT count_if(file IS NULL) FROM {record_batches}) - (SELECT count(*) FROM {fresh}) AS `batch_count.difference`

@@ -1,0 +1,17 @@
+-- Purpose: which acknowledged messages does their partition's log not have, and nothing tells whether compaction removed
+--   them or they are lost? Name the topic's cleanup.policy under [[segments.cleanup_policy]] of the settings, or give
+--   Afterlog the operation DescribeConfigs on it; the next run decides them.
+-- Usage: afterlog sql --file sql/questions/absent_messages.sql
+-- Parameters: none.
+SELECT
+  cluster,
+  topic,
+  count(DISTINCT partition) AS partition_count,
+  count(*) AS absent_count,
+  array_sort(collect_set(client_id)) AS client_ids,
+  min(coalesce(acknowledged_at, produced_at)) AS first_acknowledged_at,
+  max(coalesce(acknowledged_at, produced_at)) AS last_acknowledged_at
+FROM gold.message_ledger
+WHERE outcome = 'ABSENT'
+GROUP BY cluster, topic
+ORDER BY absent_count DESC, cluster, topic

@@ -1,0 +1,55 @@
+-- Purpose: which dead-letter records are a transaction's control marker, as the landed log of their source says, and
+-- which only look like one.
+-- Grain: cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset.
+-- Parameters: {dlq_records}, {log_batches}, {log_ranges}, rows of these silver tables, complete for each slice of a
+-- source topic in them.
+-- A broker may dead-letter a marker without its payload: where a control batch stands at the offset, the bytes do not
+-- matter. A record with a marker's bytes is data where the log holds the offset and no control batch there. Of a record
+-- whose offset no landed segment holds, nothing is said here.
+WITH letters AS (
+  SELECT
+    cluster, _bronze_id, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, original_topic, original_partition,
+    original_offset, routed_at, control_marker_suspected
+  FROM {dlq_records}
+  WHERE original_offset >= 0
+),
+controls AS (
+  SELECT cluster, topic, partition, base_offset AS offset, max(control_type) AS control_type
+  FROM {log_batches}
+  WHERE is_control AND superseded_by IS NULL
+  GROUP BY cluster, topic, partition, base_offset
+),
+held AS (
+  SELECT DISTINCT letters.cluster, letters._bronze_id
+  FROM letters
+  JOIN {log_ranges} AS ranges
+    ON ranges.is_present
+      AND ranges.cluster = letters.cluster
+      AND ranges.topic = letters.original_topic
+      AND ranges.partition = letters.original_partition
+      AND letters.original_offset BETWEEN ranges.first_offset AND ranges.last_offset
+  WHERE letters.control_marker_suspected
+)
+SELECT
+  letters.cluster,
+  letters._bronze_id,
+  dlq_topic,
+  dlq_topic_id,
+  dlq_partition,
+  dlq_offset,
+  original_topic,
+  original_partition,
+  original_offset,
+  routed_at,
+  controls.offset IS NOT NULL AS is_control_marker,
+  control_type,
+  concat(dlq_partition, ':', dlq_offset div 10000, ':', dlq_topic) AS slice,
+  concat(original_partition, ':', original_offset div 10000, ':', original_topic) AS source_slice
+FROM letters
+LEFT JOIN controls
+  ON controls.cluster = letters.cluster
+    AND controls.topic = letters.original_topic
+    AND controls.partition = letters.original_partition
+    AND controls.offset = letters.original_offset
+LEFT JOIN held ON held.cluster = letters.cluster AND held._bronze_id = letters._bronze_id
+WHERE controls.offset IS NOT NULL OR held._bronze_id IS NOT NULL

@@ -1,0 +1,86 @@
+"""cleanup.policy asked of a real broker: it decides whether what a log does not have is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import glance, lock, runner, trace
+from pipelines.broker import Broker
+from pipelines.catalog import stages
+from pipelines.errors import UsageError
+from pipelines.kafka_client import KafkaClient
+from pipelines.settings import Settings
+from pipelines.sources import kafka as source
+from tests import segments
+from tests.builders import land, warehouse_of
+from tests.deliveries import acknowledgement
+
+TOPICS = ("policy.orders", "policy.state", "policy.gone")
+
+
+def landed(settings: Settings) -> Settings:
+    """Land logs of topics that lack offset 3, and acknowledgements of all their messages."""
+    for topic in TOPICS:
+        directory = settings.landing_of("segments") / f"{topic}-0"
+        directory.mkdir(parents=True)
+        (directory / f"{0:020}.log").write_bytes(segments.batch(0, 3) + segments.batch(4, 2))
+    told = [acknowledgement(topic, 0, offset) for topic in TOPICS for offset in range(6)]
+    land(settings, {"a.jsonl": told}, "acknowledgements")
+    return settings
+
+
+def run(spark: SparkSession, settings: Settings) -> dict[str, str]:
+    """Run all stages; return the outcomes of what the logs lack, by topic."""
+    with lock.writer(settings, "test"):
+        done = runner.run(spark, settings, stages("delivery"))
+    assert {one.status for one in done} <= {"passed", "idle"}
+    found = glance.rows(settings, "gold.message_ledger", {"cluster": settings.cluster, "offset": 3})
+    return {row["topic"]: row["outcome"] for row in found}
+
+
+def test_a_topics_policy_decides_and_is_asked_again_at_each_run(
+    spark: SparkSession, kafka: KafkaClient, broker: Broker, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    kafka.create_topic("policy.orders")
+    kafka.create_topic("policy.state", settings={"cleanup.policy": "compact,delete"})
+    settings = landed(warehouse_of(empty_warehouse, tmp_path, kafka={"bootstrap_servers": broker.bootstrap_servers}))
+
+    found = run(spark, settings)
+    assert found == {"policy.orders": "LOST", "policy.state": "ACKNOWLEDGED", "policy.gone": "ABSENT"}
+    assert "'delete', as the cluster says" in trace.answer(settings, "policy.orders:0:3").result
+    assert runner.idle(settings, stages())
+
+    kafka.configure("TOPIC", "policy.orders", {"cleanup.policy": "compact"})
+    kafka.configure("TOPIC", "policy.state", {"cleanup.policy": "delete"})
+    assert not runner.idle(settings, stages())
+    found = run(spark, settings)
+    assert (found["policy.orders"], found["policy.state"]) == ("ACKNOWLEDGED", "LOST")
+    kafka.delete_topics("policy.orders", "policy.state")
+    assert run(spark, settings) == found  # what is known stays
+
+
+def test_without_the_right_to_describe_configurations_nothing_is_claimed(
+    spark: SparkSession, secured_broker: Broker, secured: Settings
+) -> None:
+    settings = landed(secured)
+    with KafkaClient(secured_broker.bootstrap_servers) as admin:
+        admin.create_topic("policy.orders")
+        admin.allow("reader", "DESCRIBE", "TOPIC", "policy.orders")
+        assert run(spark, settings)["policy.orders"] == "ABSENT"
+        assert "DescribeConfigs" in trace.answer(settings, "policy.orders:0:3").result
+        admin.allow("reader", "DESCRIBE_CONFIGS", "TOPIC", "policy.orders")
+        assert run(spark, settings)["policy.orders"] == "LOST"
+    with source.connected(settings) as cluster, pytest.raises(UsageError, match="another one than was read before"):
+        cluster.cleanup_policies(["policy.orders"], {"another"})
+
+
+@pytest.fixture
+def secured(secured_broker: Broker, empty_warehouse: Path, tmp_path: Path) -> Settings:
+    """Settings of a user who may do what an ACL allows."""
+    user = {"username": "reader", "password": 'a "secret" \\ of a reader', "sasl_mechanism": "SCRAM-SHA-512"}
+    servers = {"bootstrap_servers": secured_broker.secured_servers, "security_protocol": "SASL_SSL"}
+    kafka = {**servers, **user, "ca_file": str(secured_broker.authority)}
+    return warehouse_of(empty_warehouse, tmp_path, kafka=kafka)

@@ -1,0 +1,549 @@
+"""Bulkheads: the gate judges each topic by itself, holds what breaks its contract, and lets all else flow on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from expectations import suite
+from expectations.verdict import shown
+from pipelines import cli, doctor, freshness, held, lakehouse, lock, progress, query, report, runner, trace
+from pipelines.catalog import stages
+from pipelines.errors import UsageError
+from pipelines.held import Acceptance
+from pipelines.quality import StageRun
+from pipelines.requeue import requeue, stage_with_quarantine
+from pipelines.settings import Gate, Settings, load
+from tests.builders import land, line, rows, tables, warehouse_of
+from tests.requests import push
+
+BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
+HELD, QUARANTINE = "held.dlq_records", "quarantine.dlq_records"
+FOREIGN = [("trace", b"1")]
+
+
+def run(
+    spark: SparkSession, settings: Settings, *accept: str, feed: str = "dlq", to_gold: bool = False
+) -> dict[str, list[StageRun]]:
+    """Run a feed's stages once, of the feed `dlq` up to silver; return what each table's batches did."""
+    done: dict[str, list[StageRun]] = {}
+    with lock.writer(settings, "test"):
+        chosen = [stage for stage in stages(feed) if to_gold or feed != "dlq" or stage.table != GOLD]
+        for one in runner.run(spark, settings, chosen, accepted=Acceptance.of(accept, chosen)):
+            done.setdefault(one.table, []).append(one)
+    return done
+
+
+def places(spark: SparkSession, settings: Settings, table: str) -> list[tuple[str, int]]:
+    return sorted((row["dlq_topic"], row["dlq_offset"]) for row in rows(spark, settings, table))
+
+
+def bad(topic: str, *offsets: int) -> list[str]:
+    return [line(offset, topic=topic, headers=FOREIGN) for offset in offsets]
+
+
+def good(topic: str, *offsets: int) -> list[str]:
+    return [line(offset, topic=topic) for offset in offsets]
+
+
+def counts(one: StageRun) -> tuple[Any, ...]:
+    return (one.status, one.read, one.accepted, one.quarantined, one.duplicates, one.held)
+
+
+def test_a_topic_that_breaks_its_contract_is_held_while_others_flow_to_gold(
+    spark: SparkSession, settings: Settings
+) -> None:
+    land(settings, {"a.jsonl": [*good("dlq.a", *range(40)), *bad("dlq.b", *range(20)), *good("dlq.b", 20)]})
+    done = run(spark, settings, to_gold=True)
+    assert [counts(one) for one in done[SILVER]] == [("broken", 61, 40, 0, 0, 21)]
+    assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [40]
+    assert places(spark, settings, HELD) == [("dlq.b", offset) for offset in range(21)]
+    message = done[SILVER][0].message or ""
+    assert "header_profile.not_null fails in 20 of 21 rows" in message
+    assert "afterlog run --accept silver.dlq_records:dlq.b" in message
+
+    before = tables(settings)
+    assert runner.idle(settings, stages("dlq"))
+    again = run(spark, settings)
+    assert [one.status for one in again[SILVER]] == ["held"]
+    assert tables(settings) == before
+
+    land(settings, {"b.jsonl": [*good("dlq.a", 40), *good("dlq.b", 21), *bad("dlq.c", 1)]})
+    done = run(spark, settings)
+    assert [counts(one) for one in done[SILVER]] == [("broken", 24, 1, 1, 0, 22)]
+    assert places(spark, settings, HELD) == [("dlq.b", offset) for offset in range(22)]
+    land(settings, {"c.jsonl": good("dlq.a", 41)})
+    assert [counts(one)[:3] for one in run(spark, settings)[SILVER]] == [("passed", 1, 1), ("held", 0, 0)]
+
+    done = run(spark, settings, f"{SILVER}:dlq.b")
+    assert [counts(one) for one in done[SILVER]] == [("passed", 22, 2, 20, 0, 0)]
+    assert done[SILVER][0].message == "accepted once: dlq.b"
+    assert places(spark, settings, HELD) == []
+    known = progress.load(settings.warehouse, SILVER)
+    assert known is not None
+    assert (known.held, known.pending, known.decided) == ({}, {}, None)
+    reported = lakehouse.read(spark, settings, "quality.stage_runs").where(f"table = '{SILVER}'").collect()
+    assert [row["read"] for row in reported] == [
+        sum(row[name] for name in ("accepted", "quarantined", "duplicates", "skipped", "held")) for row in reported
+    ]
+
+
+def test_an_expectation_that_answers_no_stops_the_run(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no(self: Any, *arguments: Any, **named: Any) -> dict[str, Any]:
+        return {"success": False, "result": {}}
+
+    land(settings, {"a.jsonl": [*good("dlq.a", 1, 2), *good("dlq.b", 1)]})
+    for expectation in (suite.ExpectMatch, suite.ExpectNotNull, suite.ExpectColumnPairValuesAToBeGreaterThanB):
+        with monkeypatch.context() as patched:
+            patched.setattr(expectation, "_validate", no)
+            if expectation is suite.ExpectColumnPairValuesAToBeGreaterThanB:
+                land(settings, {"b.jsonl": bad("dlq.a", 3)})
+            done = run(spark, settings)
+        assert done[SILVER][-1].status in ("broken", "held")
+        if expectation is not suite.ExpectColumnPairValuesAToBeGreaterThanB:  # which looks where rows fail
+            assert places(spark, settings, SILVER) == []
+        (Path(settings.warehouse) / "_progress" / f"{SILVER}.json").unlink()  # everything is judged anew
+    assert places(spark, settings, SILVER) == [("dlq.b", 1)]
+    assert places(spark, settings, HELD) == [("dlq.a", 1), ("dlq.a", 2), ("dlq.a", 3)]
+    assert [one.status for one in run(spark, settings)[SILVER]] == ["passed"]
+    assert (len(places(spark, settings, SILVER)), places(spark, settings, HELD)) == (3, [])
+
+
+def test_a_share_is_of_the_rows_that_a_rule_speaks_about(spark: SparkSession, settings: Settings) -> None:
+    required = load(
+        warehouse=settings.warehouse,
+        landing=settings.landing,
+        dlq={"require": [{"topic": "dlq.pay", "profile": "kip-1317"}]},
+    )
+    land(settings, {"a.jsonl": [*good("dlq.pay", *range(49)), *good("dlq.other", *range(951))]})
+    (done,) = run(spark, required)[SILVER]
+    assert counts(done) == ("broken", 1000, 951, 0, 0, 49)
+    assert "header_profile.required fails in 49 of 49 rows" in (done.message or "")
+    assert done.verdict is not None
+    found = {one.code: (one.failing, one.candidates) for one in done.verdict.outcomes if one.scope is None}
+    assert found["header_profile.required"] == (49, 49)
+    assert found["row.no_violations"] == (49, 1000)
+
+    (done,) = run(spark, settings)[SILVER]  # other settings: it is judged again
+    assert counts(done) == ("passed", 49, 49, 0, 0, 0)
+
+
+def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSession, settings: Settings) -> None:
+    unreadable = ["{" + "x" * place for place in range(20)]
+    few = [f"no JSON {place}" for place in range(12)]
+    land(settings, {"few.jsonl": [*few, *good("dlq.a", *range(300))], "many.jsonl": unreadable})
+    (done,) = run(spark, settings)[SILVER]
+    assert counts(done) == ("broken", 332, 300, 12, 0, 20)
+    assert "afterlog run --accept silver.dlq_records:file:many.jsonl" in (done.message or "")
+    known = progress.load(settings.warehouse, SILVER)
+    assert known is not None
+    assert known.held.keys() == {"file:many.jsonl"}
+
+    land(settings, {"many.jsonl": [*unreadable, "[", *good("dlq.b", *range(380))]})
+    (done,) = [one for one in run(spark, settings)[SILVER] if one.read]
+    assert counts(done) == ("broken", 401, 380, 0, 0, 21)  # 21 of 401 lines
+    land(settings, {"many.jsonl": [*unreadable, "[", *good("dlq.b", *range(440)), "]"]})
+    (done,) = [one for one in run(spark, settings)[SILVER] if one.read]
+    assert counts(done) == ("passed", 82, 60, 22, 0, 0)  # 22 of 462 lines
+
+
+def test_small_batches_add_up_until_they_are_accepted(spark: SparkSession, settings: Settings) -> None:
+    def cycle(number: int, *lines: str, accept: tuple[str, ...] = ()) -> tuple[Any, ...]:
+        land(settings, {f"{number}.jsonl": lines})
+        return counts([one for one in run(spark, settings, *accept)[SILVER] if one.read][-1])
+
+    assert cycle(1, *bad("dlq.a", *range(9))) == ("passed", 9, 0, 9, 0, 0)
+    assert cycle(2, *good("dlq.a", 100)) == ("passed", 1, 1, 0, 0, 0)  # nothing fails here
+    assert cycle(3, *bad("dlq.b", *range(9))) == ("passed", 9, 0, 9, 0, 0)  # another topic
+    assert cycle(4, *bad("dlq.a", *range(10, 19))) == ("broken", 9, 0, 0, 0, 9)  # 18 of 19
+    assert cycle(5, *good("dlq.b", 300), accept=(f"{SILVER}:dlq.a",)) == ("passed", 10, 1, 9, 0, 0)
+    assert cycle(6, *bad("dlq.a", *range(20, 29))) == ("passed", 9, 0, 9, 0, 0)  # it began anew
+    assert cycle(7, *good("dlq.a", *range(1000, 1995))) == ("passed", 995, 995, 0, 0, 0)
+    assert cycle(8, *bad("dlq.a", *range(30, 39))) == ("passed", 9, 0, 9, 0, 0)  # the last bad one is too far away
+
+
+def test_with_no_tolerance_one_failing_row_breaks_the_gate(spark: SparkSession, settings: Settings) -> None:
+    strict = settings.model_copy(update={"gates": {SILVER: Gate(tolerance=0.0)}})
+    land(settings, {"a.jsonl": [*good("dlq.a", *range(99)), *bad("dlq.a", 99), *good("dlq.b", 1)]})
+    assert [counts(one) for one in run(spark, strict)[SILVER]] == [("broken", 101, 1, 0, 0, 100)]
+
+
+def test_a_batch_may_break_a_rule_that_no_scope_does(spark: SparkSession, settings: Settings) -> None:
+    lines = [line for topic in "abcdefghijkl" for line in bad(f"dlq.{topic}", 1)]
+    land(settings, {"a.jsonl": [*lines, *good("dlq.fine", *range(20))]})
+    done = run(spark, settings)[SILVER]
+    assert [counts(one) for one in done] == [("broken", 32, 20, 0, 0, 12)]
+    assert "12 rows of 12 scopes are held" in (done[0].message or "")
+    done = run(spark, settings, SILVER)[SILVER]
+    assert [counts(one) for one in done] == [("passed", 12, 0, 12, 0, 0)]
+
+
+def test_versions_of_a_record_among_held_and_later_rows_are_decided_as_in_one_batch(
+    spark: SparkSession, settings: Settings, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    first = [*bad("dlq.a", *range(20)), line(50, topic="dlq.a", value=b"one"), *good("dlq.b", 1)]
+    second = [line(50, topic="dlq.a", value=b"two"), *bad("dlq.a", 3), *good("dlq.a", 51)]
+    land(settings, {"a.jsonl": first})
+    run(spark, settings)
+    land(settings, {"b.jsonl": second, "again.jsonl": first})
+    (done,) = run(spark, settings)[SILVER]
+    assert counts(done) == ("broken", 46, 0, 0, 1, 45)
+    (done,) = run(spark, settings, f"{SILVER}:dlq.a")[SILVER]
+
+    whole = warehouse_of(empty_warehouse, tmp_path / "whole")
+    land(whole, {"a.jsonl": first, "b.jsonl": second, "again.jsonl": first})
+    (at_once,) = run(spark, whole, SILVER)[SILVER]
+    assert at_once.message == "accepted once: dlq.a"
+    assert tables(settings) == tables(whole)
+
+
+def test_a_table_without_scopes_is_held_as_a_whole(spark: SparkSession, settings: Settings) -> None:
+    pushes = "silver.topology_pushes"
+    land(settings, {"a.log": [push(second, error=999) for second in range(12)]}, "streams-requests")
+    done = run(spark, settings, feed="topology")
+    assert (done[pushes][0].status, done[pushes][0].held, done[pushes][0].accepted) == ("broken", 12, 0)
+    assert "which keeps no row out of the table" in (done[pushes][0].message or "")
+    assert "lets rows that break error_code.of_the_api into the table" in (done[pushes][0].message or "")
+    assert {one.status for table, runs in done.items() for one in runs if table != pushes} <= {"passed", "idle"}
+    reported = lakehouse.local_version(settings, "quality.stage_runs")
+    assert runner.idle(settings, stages("topology"))
+    assert [one.status for one in run(spark, settings, feed="topology")[pushes]] == ["held"]
+    assert lakehouse.local_version(settings, "quality.stage_runs") == reported
+
+    land(settings, {"b.log": [push(100)]}, "streams-requests")
+    done = run(spark, settings, feed="topology")
+    assert [(one.status, one.held) for one in done[pushes]] == [("broken", 13)]
+    done = run(spark, settings, pushes, feed="topology")
+    assert [(one.status, one.accepted, one.held) for one in done[pushes]] == [("passed", 13, 0)]
+
+
+def test_a_batch_that_grew_and_was_not_judged_does_not_rest(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any, **named: Any) -> Any:
+        raise Killed
+
+    pushes = "silver.topology_pushes"
+    land(settings, {"a.log": [push(second, error=999) for second in range(12)]}, "streams-requests")
+    run(spark, settings, feed="topology")
+    land(settings, {"b.log": [push(100 + second) for second in range(300)]}, "streams-requests")
+    with monkeypatch.context() as patched:
+        patched.setattr(suite, "gate", killed)
+        with pytest.raises(Killed):
+            run(spark, settings, feed="topology")
+    assert not runner.idle(settings, stages("topology"))
+    done = run(spark, settings, feed="topology")
+    assert [(one.status, one.accepted, one.held) for one in done[pushes]] == [("passed", 312, 0)]
+
+
+def test_what_was_held_before_a_kill_and_passes_with_later_rows_is_no_failure(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> Any:
+        raise Killed
+
+    land(settings, {"a.jsonl": bad("dlq.b", *range(12))})
+    with monkeypatch.context() as patched:
+        patched.setattr(held, "hold", killed)
+        with pytest.raises(Killed):
+            run(spark, settings)
+    land(settings, {"b.jsonl": good("dlq.b", *range(100, 400))})
+    monkeypatch.setattr(cli, "_session", lambda *_, **named: contextlib.nullcontext(spark))
+    where = ("--warehouse", settings.warehouse, "--landing", settings.landing)
+    assert not cli.app(["run", "--feed", "dlq", *where], standalone_mode=False)
+    assert len(places(spark, settings, SILVER)) == 300
+    assert places(spark, settings, HELD) == []
+
+
+def test_lost_progress_reads_what_is_held_again_and_loses_and_doubles_nothing(
+    spark: SparkSession, settings: Settings
+) -> None:
+    land(settings, {"a.jsonl": [*good("dlq.a", *range(5)), *bad("dlq.b", *range(20))]})
+    run(spark, settings)
+    before = tables(settings)
+    state = Path(settings.warehouse) / "_progress" / f"{SILVER}.json"
+    state.unlink()
+    (done,) = run(spark, settings)[SILVER]
+    assert counts(done) == ("broken", 25, 0, 0, 5, 20)
+    assert tables(settings) == before
+    shutil.rmtree(lakehouse.location(settings, HELD))
+    (done,) = run(spark, settings)[SILVER]
+    assert counts(done) == ("broken", 25, 0, 0, 5, 20)
+    assert tables(settings) == before
+
+
+def test_requeue_works_beside_what_is_held(spark: SparkSession, settings: Settings) -> None:
+    required = load(
+        warehouse=settings.warehouse,
+        landing=settings.landing,
+        dlq={"require": [{"topic": "dlq.*", "profile": "kip-1317"}]},
+    )
+    land(settings, {"a.jsonl": [*good("dlq.a", *range(5)), *good("dlq.b", *range(20))]})
+    (done,) = run(spark, required)[SILVER]
+    assert counts(done) == ("broken", 25, 0, 5, 0, 20)
+    with lock.writer(settings, "test"):
+        assert requeue(spark, settings, stage_with_quarantine(SILVER)).released == 5
+    assert places(spark, settings, SILVER) == [("dlq.a", offset) for offset in range(5)]
+    assert len(places(spark, settings, HELD)) == 20
+    assert [counts(one) for one in run(spark, settings)[SILVER]] == [("passed", 20, 20, 0, 0, 0)]
+
+
+def test_hostile_topics_are_scopes_that_can_be_named(spark: SparkSession, settings: Settings) -> None:
+    hostile = ["file:a.jsonl", "*", "a\nb\x1b[31m", "x" * 5_000, "'; DROP TABLE x --", "a'b\\", "\u202e", "topic:a"]
+    lines = [one for topic in hostile for one in bad(topic, *range(11))]
+    land(settings, {"a.jsonl": [*lines, *good("dlq.a", 1)]})
+    (done,) = run(spark, settings)[SILVER]
+    assert counts(done) == ("broken", 89, 1, 0, 0, 88)
+    assert (done.message or "").isprintable()
+    known = progress.load(settings.warehouse, SILVER)
+    assert known is not None
+    assert len(known.held) == len(hostile)
+    assert not known.held.keys() & {"file:a.jsonl", "*"}
+    assert max(map(len, known.held)) < 400
+    for number, name in enumerate(list(known.held), 1):
+        (done, *rest) = run(spark, settings, f"{SILVER}:{shown(name)}")[SILVER]
+        assert (done.status, done.read, done.quarantined) == ("passed", 11, 11), name
+        assert bool(rest) == (number < len(hostile))
+
+
+def test_a_warehouse_by_uri_holds_and_accepts_the_same(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
+    remote = settings.model_copy(update={"warehouse": (tmp_path / "remote").as_uri()})
+    land(settings, {"a.jsonl": [*good("dlq.a", *range(5)), *bad("dlq.b", *range(20))]})
+    steps: tuple[tuple[dict[str, list[str]], tuple[str, ...]], ...] = (
+        ({}, ()),
+        ({"b.jsonl": [*good("dlq.b", 30), *bad("dlq.b", 3)]}, ()),
+        ({"c.jsonl": good("dlq.a", 9)}, (f"{SILVER}:dlq.b",)),
+    )
+    for files, accept in steps:
+        land(settings, files)
+        both = [[counts(one) for one in run(spark, where, *accept)[SILVER]] for where in (settings, remote)]
+        assert both[0] == both[1]
+    assert tables(settings.model_copy(update={"warehouse": str(tmp_path / "remote")})) == tables(settings)
+
+
+def test_held_offsets_are_no_gaps_and_trace_shows_them(spark: SparkSession, settings: Settings) -> None:
+    land(settings, {"a.jsonl": good("dlq.a", 0, 30)})
+    run(spark, settings)
+    run(spark, settings, feed="delivery")
+    gaps = [(row["first_offset"], row["last_offset"]) for row in rows(spark, settings, "silver.dlq_gaps")]
+    assert gaps == [(1, 29)]
+    land(settings, {"b.jsonl": bad("dlq.a", *range(1, 30))})
+    run(spark, settings)
+    run(spark, settings, feed="delivery")
+    assert rows(spark, settings, "silver.dlq_gaps") == []
+    held = [row for row in rows(spark, settings, "silver.dead_letters") if row["is_held"]]
+    assert len(held) == 29
+    assert not [row for row in held if row["counts"] or row["is_accepted"]]
+    answer = trace.answer(settings, "dlq.a:0:7")
+    assert answer.exit_code == 0
+    assert "it is held, as its topic broke the contract of silver.dlq_records" in answer.result
+    run(spark, settings, f"{SILVER}:dlq.a")
+    run(spark, settings, feed="delivery")
+    assert not [row for row in rows(spark, settings, "silver.dead_letters") if row["is_held"]]
+
+
+def test_a_thousand_topics_cost_as_many_jobs_as_one(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
+    jobs = []
+    for topics in (1, 1000):
+        own = warehouse_of(empty_warehouse, tmp_path / str(topics))
+        names = [f"dlq.t{number % topics}" for number in range(1000)]
+        lines = [line(offset, topic=name, headers=FOREIGN) for offset, name in enumerate(names)]
+        land(own, {f"{topics}.jsonl": lines})
+        with lock.writer(own, "test"):
+            runner.run(spark, own, stages(only=BRONZE))
+            group = f"{topics} topics"
+            spark.sparkContext.setJobGroup(group, group)
+            (done,) = runner.run(spark, own, stages(only=SILVER))
+            spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+        assert (done.status, done.held) == ("broken", 1000)
+        jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)))
+    assert jobs[1] <= jobs[0] + 3  # of which Spark runs some a few times, by what it found out
+
+
+def test_without_news_a_run_needs_no_session_and_ends_with_1(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def afterlog(*arguments: str) -> tuple[int, str, str]:
+        where = ("--warehouse", settings.warehouse, "--landing", settings.landing)
+        code = cli.app([*arguments, *where], standalone_mode=False)
+        return (code, *capsys.readouterr())
+
+    land(settings, {"a.jsonl": [*good("dlq.a", 1), *bad("dlq.b", *range(20))]})
+    run(spark, settings, to_gold=True)
+    monkeypatch.setattr(cli, "_session", None)  # there is no need of one
+    code, out, err = afterlog("run", "--feed", "dlq", "--format", "json")
+    assert code == 1
+    held = [table for table in json.loads(out)["tables"] if table["table"] == SILVER]
+    assert [(one["status"], one["read"], one["held"]) for one in held] == [("held", 0, 0)]
+    assert "20 rows of dlq.b are held since " in err
+    assert "afterlog run --accept silver.dlq_records:dlq.b" in err
+    code, _, _ = afterlog("run", "--feed", "topology")
+    assert not code
+    assert not runner.idle(settings, stages("dlq"), Acceptance.of([SILVER], stages("dlq")))
+    assert not runner.idle(settings.model_copy(update={"tolerance": 1.0}), stages("dlq"))
+    for wrong in ("silver.nothing:x", "gold.dlq_summary", "silver.topology_pushes", f"{SILVER}:"):
+        with pytest.raises(UsageError):
+            afterlog("run", "--feed", "dlq", "--accept", wrong)
+    with pytest.raises(UsageError, match="--follow"):
+        afterlog("run", "--follow", "--accept", SILVER)
+
+    (late,) = [one for one in freshness.freshness(settings) if one.table == SILVER]
+    assert late.held_scopes == ("dlq.b",)
+    assert late.blocked_since is not None
+    assert "20 rows of dlq.b are held" in (late.message or "")
+    found = [check for check in doctor.diagnose(settings) if check.name == SILVER]
+    assert [check.state for check in found] == ["blocked"]
+    page = report.build(settings).read_text()
+    assert f"{SILVER} holds rows since" in page
+    assert '<dt>held</dt><dd class="warn">20</dd>' in page
+    told = query.rows_of(spark, settings, f"SELECT held_scopes FROM quality.freshness WHERE table = '{SILVER}'", {})
+    assert [row["held_scopes"] for row in told.collect()] == [["dlq.b"]]
+
+
+class Killed(BaseException):
+    """The end of a process, at the worst moment."""
+
+
+class Steps:
+    """Kills a run before its nth write, of progress or of a table; counts them where it kills none."""
+
+    WRITES = ((progress, "save"), (lakehouse, "insert"), (lakehouse, "remove_where"), (lakehouse, "remove_matching"))
+
+    def __init__(self, patched: pytest.MonkeyPatch, last: int | None) -> None:
+        self.done, self.last = 0, last
+        for module, name in self.WRITES:
+            patched.setattr(module, name, self.counted(getattr(module, name)))
+
+    def counted(self, write: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any, **named: Any) -> Any:
+            if self.done == self.last:
+                raise Killed
+            self.done += 1
+            return write(*arguments, **named)
+
+        return step
+
+
+@dataclass
+class Model:
+    """What the gate must decide, from counts alone: failing and all rows by topic."""
+
+    held: dict[str, tuple[int, int]] = field(default_factory=dict)
+    past: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def take(self, new: dict[str, tuple[int, int]], accepted: set[str]) -> None:
+        batch = dict(new)
+        for topic in {*new, *accepted} & self.held.keys():
+            batch[topic] = tuple(map(sum, zip(self.held[topic], batch.get(topic, (0, 0)), strict=True)))  # type: ignore[assignment]
+        broken = {topic for topic, (failing, read) in batch.items() if self.breaks(topic, failing, read)}
+        if not broken and self.too_many(sum(one[0] for one in batch.values()), sum(one[1] for one in batch.values())):
+            broken = {topic for topic, (failing, _) in batch.items() if failing}
+        for topic, found in batch.items():
+            self.held.pop(topic, None)
+            if topic in broken and topic in accepted:
+                self.past[topic] = []
+            elif topic in broken:
+                self.held[topic] = found
+            else:
+                self.past.setdefault(topic, []).insert(0, found)
+
+    def breaks(self, topic: str, failing: int, read: int) -> bool:
+        if not failing or self.too_many(failing, read):
+            return bool(failing)
+        for more_failing, more in self.past.get(topic, ()):
+            if read + more > 1_000:
+                break
+            failing, read = failing + more_failing, read + more
+        return self.too_many(failing, read)
+
+    @staticmethod
+    def too_many(failing: int, read: int) -> bool:
+        return failing >= 10 and failing > 0.05 * read
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(2, 8))])
+def test_whatever_is_held_accepted_or_killed_nothing_is_lost_or_doubled_and_other_topics_never_wait(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    choose = random.Random(seed)
+    topics = ["dlq.a", "dlq.b", "dlq.c", "no topic's name / of Kafka"]
+    names = {topic: topic if topic.startswith("dlq.") else f"topic:{topic}" for topic in topics}
+    model, landed, offset = Model(), set[tuple[str, int]](), 0
+    chosen = [stage for stage in stages("dlq") if stage.table in (BRONZE, SILVER)]
+    for step in range(7):
+        new: dict[str, tuple[int, int]] = {}
+        lines: list[str] = []
+        for topic in choose.sample(topics, choose.randrange(0, 4)):
+            fine, foreign = choose.choice([0, 3, 40]), choose.choice([0, 0, 4, 9, 14])
+            for place in range(fine + foreign):
+                offset += 1
+                lines += good(topic, offset) if place < fine else bad(topic, offset)
+                landed.add((topic, offset))
+            if fine + foreign:
+                new[topic] = (foreign, fine + foreign)
+        choose.shuffle(lines)
+        land(settings, {f"{step}.jsonl": lines})
+        accepted = set(choose.sample(topics, choose.choice([0, 0, 1])))
+        accept = Acceptance.of([f"{SILVER}:{names[topic]}" for topic in accepted], chosen)
+        with lock.writer(settings, "test"):
+            with monkeypatch.context() as patched, contextlib.suppress(Killed):
+                Steps(patched, choose.choice([None, *range(12)]))
+                runner.run(spark, settings, chosen, accepted=accept)
+            done = runner.run(spark, settings, chosen, accepted=accept)
+        model.take(new, accepted)
+
+        silver, quarantine, held = (
+            [(row["dlq_topic"], row["dlq_offset"]) for row in rows(spark, settings, table)]
+            for table in (SILVER, QUARANTINE, HELD)
+        )
+        assert sorted([*silver, *quarantine, *held]) == sorted(landed)
+        assert {topic for topic, _ in held} == model.held.keys()
+        assert Counter(topic for topic, _ in held) == {topic: read for topic, (_, read) in model.held.items()}
+        assert (done[-1].status in ("broken", "held")) is bool(model.held)
+
+
+@pytest.mark.parametrize(
+    ("rerun", "each"),
+    [
+        pytest.param("plain", 4, id="a plain run first"),
+        pytest.param("accepting", 5, id="accepted again"),
+        pytest.param("plain", 1, id="a plain run first, at each step", marks=pytest.mark.thorough),
+        pytest.param("accepting", 1, id="accepted again, at each step", marks=pytest.mark.thorough),
+    ],
+)
+def test_an_acceptance_that_is_killed_anywhere_gives_the_tables_of_one_that_is_not(
+    spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rerun: str, each: int
+) -> None:
+    land(settings, {"a.jsonl": [*good("dlq.a", *range(5)), *bad("dlq.b", *range(20)), *good("dlq.b", 50)]})
+    run(spark, settings)
+    land(settings, {"b.jsonl": [*good("dlq.a", 6), *bad("dlq.b", 30), *bad("dlq.c", *range(12)), *good("dlq.b", 51)]})
+    accept = f"{SILVER}:dlq.b"
+    whole = settings.model_copy(update={"warehouse": str(tmp_path / "whole")})
+    shutil.copytree(settings.warehouse, whole.warehouse)
+    with monkeypatch.context() as patched:
+        steps = Steps(patched, None)
+        run(spark, whole, accept)
+    expected = tables(whole)
+    assert {row["scope"] for row in expected[HELD]} == {"dlq.c"}
+    for number in range(each // 2, steps.done, each):
+        killed = settings.model_copy(update={"warehouse": str(tmp_path / f"{rerun}-{number}")})
+        shutil.copytree(settings.warehouse, killed.warehouse)
+        with monkeypatch.context() as patched, contextlib.suppress(Killed):
+            Steps(patched, number)
+            run(spark, killed, accept)
+        if rerun == "plain":
+            run(spark, killed)
+        run(spark, killed, accept)
+        assert tables(killed) == expected, number

@@ -1,0 +1,175 @@
+"""After each read of a change feed the last version that changed rows was read, or nothing counts as read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines import lakehouse, progress
+from pipelines.errors import FeedIncomplete
+from pipelines.lakehouse import Changes
+from pipelines.progress import Batch
+from pipelines.settings import Settings
+from tests.builders import land, line, rows, run
+
+BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
+Feed = Callable[[SparkSession, Settings, str, Batch], DataFrame]
+
+
+def without_the_last_commit(of: str, feed: Feed) -> Feed:
+    """A reader of change feeds that misses the last commit of a table's batch."""
+
+    def ending_early(spark: SparkSession, settings: Settings, table: str, batch: Batch) -> DataFrame:
+        found = feed(spark, settings, table, batch)
+        return found.where(f"_commit_version < {batch.end}") if table == of else found
+
+    return ending_early
+
+
+@pytest.mark.parametrize(("of", "into"), [(BRONZE, SILVER), (SILVER, GOLD)])
+def test_a_commit_that_the_feed_misses_is_not_skipped(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, of: str, into: str
+) -> None:
+    land(settings, {"a.jsonl": [line(1)]})
+    run(spark, settings)
+    before = progress.load(settings.warehouse, into)
+    land(settings, {"b.jsonl": [line(2)]})
+    with monkeypatch.context() as patched:
+        patched.setattr(lakehouse, "_feed", without_the_last_commit(of, lakehouse._feed))
+        with pytest.raises(FeedIncomplete, match=f"feed of {of} ends at version"):
+            run(spark, settings)
+    after = progress.load(settings.warehouse, into)
+    assert before is not None
+    assert after is not None
+    assert after.inputs == before.inputs
+    run(spark, settings)
+    assert [row["dlq_offset"] for row in rows(spark, settings, SILVER)] == [1, 2]
+    assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
+
+
+def append(spark: SparkSession, place: str, number: int) -> None:
+    spark.range(number, number + 1).coalesce(1).write.format("delta").mode("append").save(place)
+
+
+def merge_nothing(spark: SparkSession, place: str) -> None:
+    merge = DeltaTable.forPath(spark, place).alias("old").merge(spark.range(90, 91).alias("new"), "old.id = new.id")
+    merge.whenMatchedUpdateAll().execute()
+
+
+def replace_by_the_same(spark: SparkSession, place: str) -> None:
+    spark.range(1).coalesce(1).write.format("delta").mode("overwrite").option("replaceWhere", "id = 0").save(place)
+
+
+def replace_nothing_by_nothing(spark: SparkSession, place: str) -> None:
+    spark.range(0).write.format("delta").mode("overwrite").option("replaceWhere", "id = 70").save(place)
+
+
+def compact(spark: SparkSession, place: str) -> None:
+    DeltaTable.forPath(spark, place).optimize().executeCompaction()
+
+
+def set_a_property(spark: SparkSession, place: str) -> None:
+    spark.sql(f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES ('a.b' = 'c')")
+
+
+def delete(spark: SparkSession, place: str) -> None:
+    DeltaTable.forPath(spark, place).delete("id = 0")
+
+
+def delete_nothing(spark: SparkSession, place: str) -> None:
+    DeltaTable.forPath(spark, place).delete("id = 70")
+
+
+def delete_all(spark: SparkSession, place: str) -> None:
+    DeltaTable.forPath(spark, place).delete()
+
+
+CHANGING = [replace_by_the_same, delete, delete_all]
+UNCHANGING = [merge_nothing, replace_nothing_by_nothing, compact, set_a_property, delete_nothing]
+
+
+@pytest.fixture
+def made(spark: SparkSession, settings: Settings) -> Callable[[Any], tuple[str, Batch]]:
+    """Makes a table of four versions, and what a step adds to them."""
+
+    def make(step: Any) -> tuple[str, Batch]:
+        place = lakehouse.location(settings, "silver.made")
+        spark.range(2).coalesce(1).write.format("delta").option("delta.enableChangeDataFeed", "true").save(place)
+        for number in (10, 20, 30):
+            append(spark, place, number)
+        step(spark, place)
+        return place, Batch(0, lakehouse.local_version(settings, "silver.made") or 0)
+
+    return make
+
+
+def checked(spark: SparkSession, settings: Settings, batch: Batch) -> Changes:
+    feed = lakehouse.changes(spark, settings, "silver.made", batch)
+    feed.rows.groupBy("id").count().collect()
+    feed.check()
+    return feed
+
+
+@pytest.mark.parametrize("step", [*CHANGING, *UNCHANGING], ids=lambda step: step.__name__)
+def test_commits_that_change_no_row_are_not_waited_for(
+    spark: SparkSession,
+    settings: Settings,
+    made: Callable[[Any], tuple[str, Batch]],
+    monkeypatch: pytest.MonkeyPatch,
+    step: Any,
+) -> None:
+    place, batch = made(step)
+    checked(spark, settings, batch)
+    checked(spark, settings, Batch(batch.end - 1, batch.end))
+    append(spark, place, 40)
+    append(spark, place, 50)
+    step(spark, place)
+    after = Batch(batch.end, lakehouse.local_version(settings, "silver.made") or 0)
+    checked(spark, settings, after)
+    monkeypatch.setattr(lakehouse, "_feed", without_the_last_commit("silver.made", lakehouse._feed))
+    with pytest.raises(FeedIncomplete):
+        checked(spark, settings, Batch(batch.end, batch.end + 2))
+
+
+def test_spark_that_does_not_tell_is_asked_again(
+    spark: SparkSession,
+    settings: Settings,
+    made: Callable[[Any], tuple[str, Batch]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, batch = made(delete)
+    monkeypatch.setattr(lakehouse, "OBSERVED_WITHIN_SECONDS", 0.0)
+    lakehouse.changes(spark, settings, "silver.made", batch).check()  # no action ran, so that nothing was observed
+    monkeypatch.setattr(lakehouse, "_feed", without_the_last_commit("silver.made", lakehouse._feed))
+    with pytest.raises(FeedIncomplete):
+        lakehouse.changes(spark, settings, "silver.made", batch).check()
+
+
+def test_columns_that_nobody_asks_for_are_not_read(spark: SparkSession, settings: Settings) -> None:
+    place = lakehouse.location(settings, "silver.made")
+    for number in range(2):
+        rows = spark.range(number, number + 1).selectExpr("id", "CAST(id AS BINARY) AS payload")
+        rows.write.format("delta").mode("append").option("delta.enableChangeDataFeed", "true").save(place)
+    feed = lakehouse.changes(spark, settings, "silver.made", Batch(0, 1))
+    counts = feed.rows.where("_change_type = 'insert'").groupBy("id").count()
+    plan = counts._jdf.queryExecution().executedPlan().toString()
+    (schema,) = re.findall(r"ReadSchema: struct<(.*)>", plan)
+    assert {name.partition(":")[0] for name in schema.split(",")} == {"id", "_change_type", "_commit_version"}
+
+
+def test_spark_keeps_nothing_of_feeds_that_were_only_looked_at(
+    spark: SparkSession, settings: Settings, made: Callable[[Any], tuple[str, Batch]]
+) -> None:
+    _, batch = made(delete)
+    manager: Any = spark._jsparkSession.observationManager()
+    kept = manager.getClass().getDeclaredField("observations")
+    kept.setAccessible(True)
+    before = kept.get(manager).size()
+    assert lakehouse.can_read(spark, settings, "silver.made", batch)
+    checked(spark, settings, batch)
+    assert kept.get(manager).size() == before

@@ -1,0 +1,283 @@
+"""One record, from files and from its topic: one row, which takes the topic id, whichever came first."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from expectations.bronze.dlq_records import CONTRACT as BRONZE
+from pipelines import lakehouse, lock
+from pipelines.requeue import requeue, stage_with_quarantine
+from pipelines.settings import Settings
+from tests.builders import kip_1191, rows, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SILVER = "silver.dlq_records"
+Standing = dict[str | None, "Copy"]
+
+
+@dataclass(frozen=True, order=True)
+class Copy:
+    """A record as a topic (whose id it has) or a file holds it; ``content`` is its value, ``lossy`` kcat's form."""
+
+    lossy: bool
+    bronze_id: str
+    source: str
+    offset: int
+    topic_id: str | None
+    content: str
+    good: bool = True
+
+
+def of_topic(offset: int, content: str, topic_id: str, good: bool = True) -> Copy:
+    name = f"topic-{topic_id}-{offset}-{content}-{good}"
+    return Copy(False, name, f"kafka:dlq.orders/{topic_id}/0", offset, topic_id, content, good)
+
+
+def of_file(offset: int, content: str, file: str = "a", lossy: bool = False, good: bool = True) -> Copy:
+    return Copy(lossy, f"file-{offset}-{content}-{lossy}-{good}", f"{file}.jsonl", offset, None, content, good)
+
+
+def land(spark: SparkSession, settings: Settings, copies: Iterable[Copy]) -> None:
+    """Put copies into bronze in one commit, as landing them would."""
+    names = [column.name for column in BRONZE.columns]
+    given = [
+        {
+            "_source": one.source,
+            "_bronze_id": one.bronze_id,
+            "cluster": settings.cluster,
+            "topic": "dlq.orders",
+            "topic_id": one.topic_id,
+            "partition": 0,
+            "offset": one.offset,
+            "timestamp_type": 0,
+            "key": b"k",
+            "value": one.content.encode(),
+            "headers": kip_1191(offset=one.offset if one.good else "none"),
+            "lossy_encoding": one.lossy,
+        }
+        for one in copies
+    ]
+    schema = ", ".join(f"`{column.name}` {column.type}" for column in BRONZE.columns)
+    frame = spark.createDataFrame([[one.get(name) for name in names] for one in given], schema).coalesce(1)
+    lakehouse.insert(settings, BRONZE.table, frame, BRONZE, None)
+
+
+def standing(spark: SparkSession, settings: Settings) -> dict[int, dict[str | None, tuple[str, bool, str]]]:
+    """What stands in silver: by offset and topic id the content, whether it is lossy, and where it comes from."""
+    found: dict[int, dict[str | None, tuple[str, bool, str]]] = {}
+    for row in rows(spark, settings, SILVER):
+        here = found.setdefault(row["dlq_offset"], {})
+        assert row["dlq_topic_id"] not in here
+        here[row["dlq_topic_id"]] = (bytes(row["value"]).decode(), row["lossy_encoding"], row["_bronze_id"])
+    return found
+
+
+def taken(here: Standing, one: Copy) -> str:
+    """Take one copy of a record at a place as the rules say, and return what became of it."""
+    nameless = here.get(None)
+    if one.topic_id is not None:
+        if one.topic_id in here:
+            return "duplicate" if here[one.topic_id].content == one.content else "conflict"
+        if nameless and (nameless.lossy or nameless.content == one.content):
+            del here[None]
+        here[one.topic_id] = one
+        return "accepted" if not nameless or None in here or nameless.lossy else "duplicate"
+    named = [other for topic_id, other in here.items() if topic_id is not None]
+    if (one.lossy and here) or one.content in {other.content for other in named}:
+        return "duplicate"
+    if nameless and not nameless.lossy:
+        return "duplicate" if nameless.content == one.content else "conflict"
+    if nameless and nameless.bronze_id == one.bronze_id:
+        return "duplicate"
+    here[None] = one
+    return "accepted"
+
+
+def batch_taken(model: dict[int, Standing], refused: set[str], batch: list[Copy]) -> dict[str, int]:
+    """Take a batch: copies of topics first, then files' lossless ones, then lossy ones."""
+    counts = dict.fromkeys(("accepted", "duplicates", "quarantined"), 0)
+    for one in sorted(batch, key=lambda copy: (copy.topic_id is None, copy)):
+        outcome = taken(model.setdefault(one.offset, {}), one)
+        if outcome == "conflict" and one.bronze_id not in refused:
+            refused.add(one.bronze_id)
+            counts["quarantined"] += 1
+        else:
+            if outcome != "conflict":  # what the table holds leaves quarantine
+                refused.discard(one.bronze_id)
+            counts["accepted" if outcome == "accepted" else "duplicates"] += 1
+    return counts
+
+
+def hold_equal(spark: SparkSession, settings: Settings, seed: int, places: int, batches: int) -> None:
+    seeded = random.Random(seed)
+    settings = settings.model_copy(update={"tolerance": 1.0})
+    model: dict[int, Standing] = {}
+    refused: set[str] = set()
+    for number in range(batches):
+        batch: dict[tuple[str, str], Copy] = {}
+        for offset in range(places):
+            for _ in range(seeded.choice([0, 0, 1, 1, 2, 3, 4])):
+                content = seeded.choice("ccd" if offset % 2 else "cde")
+                one = (
+                    of_topic(offset, content, seeded.choice("xxy"))
+                    if seeded.random() < 0.45
+                    else of_file(offset, content, seeded.choice("ab") + str(number), lossy=seeded.random() < 0.3)
+                )
+                batch[one.source, one.bronze_id] = one
+        known = {(row["_source"], row["_bronze_id"]) for row in rows(spark, settings, BRONZE.table)}
+        fresh = [one for name, one in batch.items() if name not in known]
+        land(spark, settings, fresh)
+
+        done = run(spark, settings, SILVER)[SILVER]
+
+        counts = batch_taken(model, refused, fresh)
+        assert {name: getattr(done, name) for name in counts} == counts
+        assert done.read == sum(counts.values()) == len(fresh)
+        expected = {
+            offset: {topic_id: (one.content, one.lossy, one.bronze_id) for topic_id, one in here.items()}
+            for offset, here in model.items()
+        }
+        assert standing(spark, settings) == expected
+        quarantined = {row["_bronze_id"] for row in rows(spark, settings, "quarantine.dlq_records")}
+        assert quarantined == refused
+    assert refused
+    assert any(len(here) > 2 for here in model.values())
+
+
+def test_random_copies_stand_as_the_rules_say(spark: SparkSession, settings: Settings) -> None:
+    hold_equal(spark, settings, seed=7, places=120, batches=4)
+
+
+def test_random_copies_stand_as_the_rules_say_on_a_uri(spark: SparkSession, settings: Settings) -> None:
+    by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
+    hold_equal(spark, by_uri, seed=8, places=60, batches=3)
+
+
+COPIES = {
+    "file first": [[of_file(0, "c")], [of_topic(0, "c", "x")]],
+    "topic first": [[of_topic(0, "c", "x")], [of_file(0, "c")]],
+    "at once": [[of_topic(0, "c", "x"), of_file(0, "c")]],
+    "lossy file first": [[of_file(0, "?", lossy=True)], [of_topic(0, "c", "x")]],
+    "topic first, lossy file": [[of_topic(0, "c", "x")], [of_file(0, "?", lossy=True)]],
+}
+
+
+def test_one_record_counts_once_downstream(spark: SparkSession, settings: Settings) -> None:
+    """The kinds of COPIES beside one another, at other offsets, with a summary of each step before the next."""
+    batches: dict[int, list[Copy]] = {0: [], 1: []}
+    for offset, steps in enumerate(COPIES.values()):
+        for number, step in enumerate(steps):
+            batches[number] += [
+                of_topic(offset, one.content, one.topic_id)
+                if one.topic_id
+                else of_file(offset, one.content, lossy=one.lossy)
+                for one in step
+            ]
+    for batch in batches.values():
+        land(spark, settings, batch)
+        assert {one.status for one in run(spark, settings, feed=None).values()} <= {"passed", "idle"}
+
+    assert standing(spark, settings) == {
+        offset: {"x": ("c", False, f"topic-x-{offset}-c-True")} for offset in range(len(COPIES))
+    }
+    assert rows(spark, settings, "quarantine.dlq_records") == []
+    letters = rows(spark, settings, "silver.dead_letters")
+    assert [(row["dlq_offset"], row["dlq_topic_id"], row["counts"]) for row in letters] == [
+        (offset, "x", True) for offset in range(len(COPIES))
+    ]
+    assert sum(row["record_count"] for row in rows(spark, settings, "gold.dlq_summary")) == len(COPIES)
+    ledger = rows(spark, settings, "gold.message_ledger")
+    assert [row["dead_lettered_count"] for row in ledger] == [1] * len(COPIES)
+
+
+def test_refused_copies_are_one_dead_letter(spark: SparkSession, settings: Settings) -> None:
+    settings = settings.model_copy(update={"tolerance": 1.0})
+    for batch in (
+        [of_file(0, "c", good=False), of_topic(1, "c", "x", good=False), of_file(2, "c", good=False)],
+        [of_topic(0, "c", "x", good=False), of_file(1, "c", good=False), of_topic(2, "d", "x", good=False)],
+    ):
+        land(spark, settings, batch)
+        run(spark, settings, feed=None)
+
+    letters = rows(spark, settings, "silver.dead_letters")
+    assert sorted((row["dlq_offset"], row["dlq_topic_id"] or "", row["is_accepted"]) for row in letters) == [
+        (0, "x", False),
+        (1, "x", False),
+        (2, "", False),
+        (2, "x", False),
+    ]
+
+
+def test_requeue_takes_a_conflict_that_its_topic_explains(spark: SparkSession, settings: Settings) -> None:
+    first, second = of_file(0, "c"), of_file(0, "d", "b")
+    for one in (first, second):
+        land(spark, settings, [one])
+        run(spark, settings, SILVER)
+    assert [row["violations"] for row in rows(spark, settings, "quarantine.dlq_records")] == [["grain.conflict"]]
+    land(spark, settings, [of_topic(0, "d", "x"), of_file(1, "c"), of_file(1, "d", "b")])
+    run(spark, settings, SILVER)
+    land(spark, settings, [of_topic(1, "c" if standing(spark, settings)[1][None][0] == "c" else "d", "x")])
+    run(spark, settings, SILVER)
+
+    with lock.writer(settings, "test"):
+        requeued = requeue(spark, settings, stage_with_quarantine(SILVER))
+
+    assert (requeued.found, requeued.released) == (2, 2)
+    assert rows(spark, settings, "quarantine.dlq_records") == []
+    found = standing(spark, settings)
+    assert {topic_id: content for topic_id, (content, _, _) in found[0].items()} == {None: "c", "x": "d"}
+    assert {content for content, _, _ in found[1].values()} == {"c", "d"}
+
+
+class Died(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("step", ["replace_matching", "insert"])
+def test_a_run_that_dies_between_two_steps_converges(
+    step: str, spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(spark, settings, [of_file(0, "c"), of_file(1, "?", lossy=True), of_file(2, "c")])
+    run(spark, settings, SILVER)
+    fresh = [
+        *(of_topic(0, "c", "x"), of_file(0, "d", "b"), of_topic(1, "c", "x"), of_file(1, "d", "b")),
+        *(of_topic(2, "d", "x"), of_file(2, "d", "b"), of_file(2, "e", "b")),
+    ]
+    land(spark, settings, fresh)
+    done = getattr(lakehouse, step)
+
+    def dying(settings: Settings, table: str, *rest: Any) -> int:
+        written = done(settings, table, *rest)
+        if table == SILVER:
+            raise Died
+        return int(written)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lakehouse, step, dying)
+        with pytest.raises(Died):
+            run(spark, settings, SILVER)
+    run(spark, settings, SILVER)
+
+    model: dict[int, Standing] = {}
+    refused: set[str] = set()
+    batch_taken(model, refused, [of_file(0, "c"), of_file(1, "?", lossy=True), of_file(2, "c")])
+    batch_taken(model, refused, fresh)
+    assert standing(spark, settings) == {
+        offset: {topic_id: (one.content, one.lossy, one.bronze_id) for topic_id, one in here.items()}
+        for offset, here in model.items()
+    }
+    assert {row["_bronze_id"] for row in rows(spark, settings, "quarantine.dlq_records")} == refused != set()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(6))
+def test_many_random_copies_stand_as_the_rules_say(seed: int, spark: SparkSession, settings: Settings) -> None:
+    hold_equal(spark, settings, seed, places=300, batches=5)

@@ -1,0 +1,516 @@
+"""Copies of logs that are truncated, cleaned and created again: the newest speaks, whatever the order of arrival."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import lakehouse, lock, runner
+from pipelines.catalog import stages
+from pipelines.quality import StageRun
+from pipelines.settings import Settings
+from pipelines.sources import landing
+from tests.builders import kip_1191, kip_1317, land, line, rows, warehouse_of
+from tests.deliveries import acknowledgement, millis, producer, unproduced
+from tests.logs import Clock, Log, Piece, put
+from tests.segments import batch, control, marker, message, record
+
+OF_LOGS = ("log_copies", "log_batches", "transactions", "log_ranges")
+TABLES_OF_LOGS = ("silver.transactions", "silver.log_ranges")
+TABLES = (
+    *(*TABLES_OF_LOGS, "silver.dead_letters", "silver.dlq_gaps", "gold.message_ledger"),
+    *("gold.reconciliation", "gold.delivery_guarantees"),
+)
+ID, NEXT_ID = "1yZyCpwHTlKiUsmJv1k7xQ", "2yZyCpwHTlKiUsmJv1k7xQ"
+
+
+def run(spark: SparkSession, settings: Settings, *, only_logs: bool = True) -> dict[str, StageRun]:
+    """Run the delivery feed, perhaps as far as it is about logs; no table may stand still."""
+    wanted = [
+        stage
+        for feed in ("dlq", "delivery")
+        for stage in stages(feed)
+        if not only_logs or stage.table.partition(".")[2] in ("record_batches", *OF_LOGS)
+    ]
+    with lock.writer(settings, "test"):
+        done = {one.table: one for one in runner.run(spark, settings, wanted)}
+    assert {one.status for one in done.values()} <= {"passed", "idle"}, done
+    for one in done.values():
+        if stage_is_split(one.table):
+            assert one.read == one.accepted + one.quarantined + one.duplicates + one.skipped
+    return done
+
+
+def stage_is_split(table: str) -> bool:
+    return any(stage.table == table and stage.kind == "split" for stage in stages())
+
+
+def place(settings: Settings, log: str = "t-0") -> Path:
+    directory = settings.landing_of("segments") / log
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def segment(base_offset: int) -> str:
+    return f"{base_offset:020}.log"
+
+
+def stated(topic_id: str) -> bytes:
+    return f"version: 0\ntopic_id: {topic_id}\n".encode()
+
+
+# --- the rule, case by case -----------------------------------------------------------------------------------------
+
+T = 1_800_000_000_000_000_000  # ns
+METADATA = "partition.metadata"
+Landed = dict[str, tuple[bytes, int] | None]
+ZERO, FIVE, EIGHT = segment(0), segment(5), segment(8)
+
+
+def one(base: int, count: int = 1, *, epoch: int = 0, later: int = 0, **more: Any) -> bytes:
+    return batch(base, count, leader_epoch=epoch, max_timestamp=1_795_228_800_000 + later, **more)
+
+
+# What lands, run by run; what then speaks, what was superseded and by what, and which offsets are proved absent.
+CASES: dict[str, tuple[list[Landed], list[tuple[int, int, int]], list[tuple[int, int, str]], list[tuple[int, int]]]] = {
+    "nothing-in-common": (
+        [{ZERO: (one(0, 5), T), FIVE: (one(5, 5), T - 9)}],
+        [(0, 4, 0), (5, 9, 0)],
+        [],
+        [],
+    ),
+    "merged-into-an-earlier-segment": (
+        [{ZERO: (one(0, 5) + one(9), T + 1), FIVE: (one(5, 3) + one(9), T)}],
+        [(0, 4, 0), (9, 9, 0)],
+        [(5, 0, "COPY"), (9, 0, "COPY")],
+        [(5, 8)],
+    ),
+    "the-later-modified-one": (
+        [{ZERO: (one(0, 5) + one(9), T), FIVE: (one(5, 3) + one(9), T + 1)}],
+        [(0, 4, 0), (5, 7, 0), (9, 9, 0)],
+        [(9, 0, "COPY")],
+        [(8, 8)],
+    ),
+    "an-old-copy-that-came-late": (
+        [{ZERO: (one(0, 5, epoch=1) + one(5, 3, epoch=2), T)}, {FIVE: (one(5, 2, epoch=1), T + 1)}],
+        [(0, 4, 1), (5, 7, 2)],
+        [(5, 1, "COPY")],
+        [],
+    ),
+    "an-old-copy-whose-batches-lie-elsewhere": (
+        [
+            {ZERO: (one(0, 5, epoch=1) + one(5, 3, epoch=2), T), FIVE: (one(5, epoch=1) + one(6, 2, epoch=1), T + 1)},
+        ],
+        [(0, 4, 1), (5, 7, 2)],
+        [(5, 1, "COPY"), (6, 1, "COPY")],
+        [],
+    ),
+    "an-old-copy-is-later-than-an-older-one": (
+        [
+            {
+                ZERO: (one(0, 5, epoch=1) + one(5, 3, epoch=3), T + 5),
+                FIVE: (one(5, 4, epoch=2), T + 9),
+                "5.log": (one(5, 4, epoch=1), T),
+            }
+        ],
+        [(0, 4, 1), (5, 7, 3)],
+        [(5, 1, "COPY"), (5, 2, "COPY")],
+        [],
+    ),
+    "later-timestamps-are-no-old-copy": (
+        [{ZERO: (one(0, 5, epoch=1) + one(5, 3, epoch=2), T), FIVE: (one(5, 2, later=1), T + 1)}],
+        [(0, 4, 1), (5, 6, 0)],
+        [(5, 2, "COPY")],
+        [],
+    ),
+    "truncated-by-a-later-leader": (
+        [{ZERO: (one(0, 5) + one(5, epoch=3), T + 1), EIGHT: (one(8, 2, epoch=2) + one(10, epoch=2), T)}],
+        [(0, 4, 0), (5, 5, 3)],
+        [(8, 2, "LEADER"), (10, 2, "LEADER")],
+        [],
+    ),
+    "a-later-leaders-segment": (
+        [{ZERO: (one(0, 5) + one(5, epoch=3), T), EIGHT: (one(8, 2, epoch=4), T - 1)}],
+        [(0, 4, 0), (5, 5, 3), (8, 9, 4)],
+        [],
+        [],
+    ),
+    "grown": (
+        [{ZERO: (one(0, 3) + one(3), T)}, {ZERO: (one(0, 3) + one(3) + one(5), T + 1)}],
+        [(0, 2, 0), (3, 3, 0), (5, 5, 0)],
+        [],
+        [(4, 4)],
+    ),
+    "truncated-and-rewritten": (
+        [{ZERO: (one(0, 3) + one(3, 3), T)}, {ZERO: (one(0, 3) + one(3, epoch=1), T + 1)}],
+        [(0, 2, 0), (3, 3, 1)],
+        [(0, 0, "VERSION"), (3, 0, "VERSION")],
+        [],
+    ),
+    "truncated-and-copied-back": (
+        [{ZERO: (one(0) + one(1), T)}, {ZERO: (one(0), T + 1)}, {ZERO: (one(0) + one(1), T)}],
+        [(0, 0, 0), (1, 1, 0)],
+        [(0, 0, "VERSION"), (1, 0, "VERSION")],
+        [],
+    ),
+    "emptied": (
+        [{ZERO: (one(0) + one(1), T)}, {ZERO: (b"", T + 1)}],
+        [],
+        [(0, 0, "VERSION"), (1, 0, "VERSION")],
+        [],
+    ),
+    "cleaned": (
+        [
+            {ZERO: (one(0, 3) + one(3, 3) + one(6), T)},
+            {ZERO: (one(0, 3, flags=0x40, records=[record(0)], record_count=1) + one(6), T + 1)},
+        ],
+        [(0, 2, 0), (6, 6, 0)],
+        [(0, 0, "VERSION"), (3, 0, "VERSION"), (6, 0, "VERSION")],
+        [(3, 5)],
+    ),
+    "deleted": ([{ZERO: (one(0), T)}, {ZERO: None, FIVE: (one(5), T)}], [(0, 0, 0), (5, 5, 0)], [], []),
+    "copied-again-as-it-was": (
+        [
+            {ZERO: (one(0, 5) + one(5, 5), T), FIVE: (one(5, later=1) + one(6, 4), T + 1)},
+            {ZERO: (one(0, 5) + one(5, 5), T + 2)},
+        ],
+        [(0, 4, 0), (5, 9, 0)],
+        [(5, 0, "COPY"), (6, 0, "COPY")],
+        [],
+    ),
+    "created-again": (
+        [
+            {METADATA: (stated(ID), T), ZERO: (one(0, 5), T), FIVE: (one(5, 5, epoch=7), T)},
+            {METADATA: (stated(NEXT_ID), T + 5), ZERO: (one(0, 2, later=9), T + 6)},
+        ],
+        [(0, 1, 0)],
+        [(0, 0, "VERSION"), (5, 7, "TOPIC")],
+        [],
+    ),
+    "created-again-without-a-topic-id": (
+        [{ZERO: (one(0, 5), T), FIVE: (one(5, 5), T)}, {ZERO: (one(0, 2, later=9), T + 6)}],
+        [(0, 1, 0), (5, 9, 0)],
+        [(0, 0, "VERSION")],
+        [],
+    ),
+    "a-topic-id-that-lands-later": (
+        [
+            {ZERO: (one(0, 5), T), FIVE: (one(5, 5), T)},
+            {METADATA: (stated(ID), T - 9)},
+            {METADATA: (stated(NEXT_ID), T + 5), ZERO: (one(0, 2, later=9), T + 6)},
+        ],
+        [(0, 1, 0)],
+        [(0, 0, "VERSION"), (5, 0, "TOPIC")],
+        [],
+    ),
+    "a-segment-that-lands-before-its-topic-id": (
+        [
+            {METADATA: (stated(ID), T - 9), ZERO: (one(0, 5), T), FIVE: (one(5, 5), T)},
+            {ZERO: (one(0, 2, later=9), T + 6)},
+            {METADATA: (stated(NEXT_ID), T + 5)},
+        ],
+        [(0, 1, 0)],
+        [(0, 0, "VERSION"), (5, 0, "TOPIC")],
+        [],
+    ),
+    "a-hole-that-nothing-proves": (
+        [{ZERO: (one(0) + one(3)[:-1] + b"\xff" + one(6), T), "1.log": (one(1, 5), T - 1)}],
+        [(0, 0, 0), (1, 5, 0), (6, 6, 0)],
+        [],
+        [],
+    ),
+}
+
+
+def lands(settings: Settings, topic: str, files: Landed) -> None:
+    directory = place(settings, f"{topic}-0")
+    for name, landed in files.items():
+        if landed is None:
+            (directory / name).unlink()
+        else:
+            put(directory / name, *landed)
+
+
+@pytest.fixture(scope="module")
+def lenient(empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Settings]:
+    """Makes settings under which no gate of a split table breaks: these tests are about the tables behind them."""
+
+    def made(name: str) -> Settings:
+        return warehouse_of(empty_warehouse, tmp_path_factory.mktemp(name), tolerance=1.0)
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def cases(spark: SparkSession, lenient: Callable[[str], Settings]) -> dict[str, list[list[dict[str, Any]]]]:
+    """Rows of silver.log_batches and silver.log_ranges by topic, after all steps of all cases."""
+    settings = lenient("cases")
+    for step in range(max(len(steps) for steps, *_ in CASES.values())):
+        for topic, (steps, *_) in CASES.items():
+            if step < len(steps):
+                lands(settings, topic, steps[step])
+        run(spark, settings)
+    tables = [rows(spark, settings, f"silver.{name}") for name in ("log_batches", "log_ranges")]
+    return {topic: [[row for row in table if row["topic"] == topic] for table in tables] for topic in CASES}
+
+
+@pytest.mark.parametrize("topic", CASES)
+def test_which_copy_speaks(topic: str, cases: dict[str, list[list[dict[str, Any]]]]) -> None:
+    _, speaks, gone, holes = CASES[topic]
+    batches, ranges = cases[topic]
+    names = ("base_offset", "last_offset", "leader_epoch")
+    assert sorted(tuple(row[name] for name in names) for row in batches if row["superseded_by"] is None) == speaks
+    assert (
+        sorted((r["base_offset"], r["leader_epoch"], r["superseded_by"]) for r in batches if r["superseded_by"]) == gone
+    )
+    assert sorted((row["first_offset"], row["last_offset"]) for row in ranges if not row["is_present"]) == holes
+    assert sum(row["last_offset"] - row["first_offset"] + 1 for row in ranges if row["is_present"]) == sum(
+        last - first + 1 for first, last, _ in speaks
+    )
+
+
+def test_a_new_copy_of_a_segment_touches_nothing_of_other_logs(
+    spark: SparkSession, lenient: Callable[[str], Settings]
+) -> None:
+    settings = lenient("news")
+    for topic in ("a", "b"):
+        writes = one(0, 5, flags=0x10, producer=(7, 0, 0)) + marker(5, True)
+        lands(settings, topic, {METADATA: (stated(ID), T), ZERO: (writes, T), segment(6): (one(6, 5), T)})
+    first = run(spark, settings)
+    assert first["silver.transactions"].message == "2 rows refreshed"
+    lands(settings, "a", {segment(6): (one(6, 5) + one(11) + one(12), T + 1)})
+
+    grown = run(spark, settings)
+    assert grown["silver.record_batches"].accepted == 3
+    assert grown["silver.log_copies"].message == "2 rows refreshed"
+    assert grown["silver.log_batches"].message == "3 rows refreshed"
+    assert grown["silver.log_ranges"].message == "1 rows refreshed"
+    assert grown["silver.transactions"].status == "idle"
+
+    lands(settings, "a", {segment(6): (one(6, 5) + one(11) + one(12), T + 2)})
+    touched = run(spark, settings)
+    assert (touched["bronze.record_batches"].accepted, touched["bronze.record_batches"].duplicates) == (1, 3)
+    assert {touched[f"silver.{name}"].status for name in ("transactions", "log_ranges")} == {"idle"}
+    assert {one.status for one in run(spark, settings).values()} == {"idle"}
+
+
+# --- random histories -----------------------------------------------------------------------------------------------
+
+
+def dead(dlq: str, offset: int, source: str, at: int) -> str:
+    return line(offset, topic=dlq, timestamp=millis(offset % 9000), headers=kip_1191(source, 0, at, "g"))
+
+
+class History:
+    """Logs that change and are copied at random, perhaps torn, and what landed last at each path."""
+
+    def __init__(self, seed: int, logs: int, is_torn: bool) -> None:
+        self.chance = random.Random(seed)
+        clock = Clock()
+        names = [f"{'dlq.' if number % 2 else ''}t{number}" for number in range(logs)]
+        self.logs = [Log(name, self.chance, clock, number % 3 > 0, is_torn) for number, name in enumerate(names)]
+        self.known: dict[str, tuple[bytes, int]] = {}
+        self.complete: dict[str, dict[int, list[Piece]]] = {}
+
+    def step(self, directory: Path, is_last: bool) -> None:
+        """Let things happen to each log, then copy something of it."""
+        for log in self.logs:
+            self.complete.pop(log.topic, None)
+            for _ in range(self.chance.randint(1, 4)):
+                log.change()
+                if self.chance.random() < 0.4:
+                    log.land(directory, complete=False)
+                if self.chance.random() < 0.3:
+                    log.land_an_old_copy(directory)
+            if self.chance.random() < (0.5 if is_last else 0.3):
+                log.land(directory, complete=True)
+                self.complete[log.topic] = log.segments
+        for source, file in landing.listing(directory).items():
+            if source.endswith(".log"):
+                self.known[source] = ((directory / source).read_bytes(), file.modified_ns)
+
+    def tell(self, settings: Settings, run: int) -> None:
+        """Land dead letters and acknowledgements that meet these logs."""
+        letters, told = [], []
+        for log in self.logs:
+            for _ in range(6):
+                at = self.chance.randrange(max(1, log.end + 5))
+                told.append(acknowledgement(log.topic, 0, at, seconds=self.chance.randrange(9000)))
+                if log.topic.startswith("dlq."):
+                    letters.append(dead(log.topic, at, self.logs[at % len(self.logs)].topic, at))
+        land(settings, {f"{run}.jsonl": letters})
+        land(settings, {f"{run}.jsonl": told}, "acknowledgements")
+        land(settings, {f"{run}.jsonl": [producer(topic=log.topic, producer_id=2) for log in self.logs]}, "producers")
+
+
+def compared(spark: SparkSession, settings: Settings, table: str) -> list[dict[str, Any]]:
+    """Rows without what tells when something landed, or beside which file."""
+    found = rows(spark, settings, table)
+    return sorted(({name: row[name] for name in row if name != "topic_id"} for row in found), key=repr)
+
+
+def land_file(settings: Settings, file: Path) -> None:
+    directory = settings.landing_of(file.parent.name)
+    directory.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(file, directory)
+
+
+def of(empty_warehouse: Path, directory: Path, **values: Any) -> Callable[[str], Settings]:
+    """Makes settings of warehouses in a directory."""
+
+    def made(name: str) -> Settings:
+        (directory / name).mkdir()
+        return warehouse_of(empty_warehouse, directory / name, **values)
+
+    return made
+
+
+def history(
+    spark: SparkSession, made: Callable[[str], Settings], past: History, runs: int, again: int, *, only_logs: bool
+) -> None:
+    """Land a history in runs, then what it left in fewer runs and another order: the same must be in the tables."""
+    settings = made("history")
+    for number in range(runs):
+        past.step(settings.landing_of("segments"), number == runs - 1)
+        past.tell(settings, number)
+        run(spark, settings, only_logs=only_logs)
+    of_older_topics = {row["segment"] for row in rows(spark, settings, "silver.log_copies") if row["is_of_older_topic"]}
+    batches = rows(spark, settings, "silver.log_batches")
+
+    held: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row in batches:
+        if row["superseded_by"] is None:
+            held[row["topic"]].append((row["base_offset"], row["last_offset"]))
+    for topic, spans in held.items():
+        spans.sort()
+        assert all(before[1] < after[0] for before, after in pairwise(spans)), topic
+    assert past.complete
+    for topic, log in past.complete.items():
+        now = [piece for pieces in log.values() for piece in pieces]
+        spans = {(piece.base, piece.last) for piece in now}
+        assert spans <= set(held[topic]), topic
+        covered = [(base, pieces[-1].last) for base, pieces in log.items() if pieces]
+        for row in batches:
+            first, last = row["base_offset"], row["last_offset"]
+            if row["topic"] == topic and row["superseded_by"] is None and (first, last) not in spans:
+                # what a cleaner emptied behind a segment's last batch is covered by no file: there an older copy speaks
+                assert not any(first <= end and base <= last for base, end in covered), (topic, row)
+                epoch = -1 if row["leader_epoch"] is None else row["leader_epoch"]
+                assert not any(piece.base < first and 0 <= epoch < piece.epoch for piece in now), (topic, row)
+
+    other = made("other")
+    files = [(source, *past.known[source]) for source in sorted(past.known) if source not in of_older_topics]
+    told = [file for feed in ("dlq", "acknowledgements", "producers") for file in settings.landing_of(feed).iterdir()]
+    past.chance.shuffle(files)
+    past.chance.shuffle(told)
+    for number in range(again):
+        for source, data, at in files[number::again]:
+            log, _, name = source.partition("/")
+            put(place(other, log) / name, data, at)
+        for file in told[number::again]:
+            land_file(other, file)
+        run(spark, other, only_logs=only_logs)
+    names = ("segment", "base_offset", "last_offset", "leader_epoch", "record_count")
+    speak = [
+        sorted(tuple(row[name] for name in names) for row in found if row["superseded_by"] is None)
+        for found in (batches, rows(spark, other, "silver.log_batches"))
+    ]
+    assert speak[0] == speak[1]
+    for table in TABLES_OF_LOGS if only_logs else TABLES:
+        assert compared(spark, settings, table) == compared(spark, other, table), table
+
+
+def test_no_history_of_logs_stops_a_table_and_the_order_of_arrival_does_not_matter(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    history(spark, of(empty_warehouse, tmp_path), History(1, logs=24, is_torn=False), runs=2, again=1, only_logs=True)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_more_histories(seed: int, spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
+    made = of(empty_warehouse, tmp_path, **({"tolerance": 1.0} if seed % 2 else {}))
+    history(spark, made, History(seed, logs=60, is_torn=seed % 2 > 0), runs=4, again=1 + seed % 3, only_logs=False)
+
+
+# --- what nobody would write ----------------------------------------------------------------------------------------
+
+MOST = 2**63 - 1
+
+
+@pytest.mark.thorough
+def test_nothing_that_producers_say_stops_a_table(spark: SparkSession, lenient: Callable[[str], Settings]) -> None:
+    settings = lenient("unlawful")
+    edges = (0, 1, 255, 256, 9_999, 10_000, 2**31, MOST - 10_001, MOST - 1, MOST)
+    letters = [dead("dlq.t", offset, "t", offset) for offset in edges]
+    letters += [
+        line(offset, topic="dlq.t", partition=partition, headers=kip_1191("dlq.t", partition, offset, "g"))
+        for partition in (1, 2**31 - 1)
+        for offset in (0, MOST)
+    ]
+    letters += [
+        line(place, topic="dlq.when", headers=kip_1317(timestamp=text))
+        for place, text in enumerate(("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "1582-10-10T12:00:00Z"))
+    ]
+    land(settings, {"a.jsonl": [*letters, dead("dlq.t", 0, "t", 7)]})
+    told = [acknowledgement("t", partition, offset) for partition in (0, 2**31 - 1) for offset in edges]
+    told += [acknowledgement("t", 0, 0, client_id=str(client), timestamp=253402300799999) for client in range(3)]
+    told += [
+        acknowledgement("t", 0, None, baseOffset=MOST, relativeOffset=9),
+        acknowledgement("t", 0, None, baseOffset=-(2**63), relativeOffset=-1),
+        acknowledgement("t", 0, 3, acknowledged_at=253402300799999),
+        acknowledgement("t", 0, 3, acknowledged_at=0, timestamp=0),
+    ]
+    land(settings, {"a.jsonl": told}, "acknowledgements")
+    land(settings, {"a.log": unproduced(1, first=0, last=MOST) + unproduced(2, first=MOST, last=MOST)}, "broker-logs")
+    land(settings, {"a.jsonl": [producer(topic="t", producer_id=MOST), producer(topic="t")]}, "producers")
+    in_transaction: dict[str, Any] = {"flags": 0x10, "producer": (7, 0, 0)}
+    for topic, far in (("t", 10**6), ("dlq.t", 10**6)):
+        files: Landed = {
+            ZERO: (
+                b"".join(
+                    [
+                        one(0, 3, **in_transaction),
+                        one(1, 3),  # offsets that are there already
+                        marker(3, True, (7, 0)),
+                        marker(4, False, (7, 0)),  # nothing left to end
+                        marker(5, False, (7, 0)),
+                        message(6, 0) + message(7, 1),
+                        one(8, 2, **in_transaction),
+                        one(10, 2, flags=0x10, producer=(7, 32767, 5)),  # the id of another epoch
+                        control(12, 99, None),
+                        control(13, 0, b""),
+                        one(14, 1, flags=0x10),  # a transaction of nobody
+                        one(15, 1, flags=0x30, producer=(7, 0, -1), records=[], record_count=0),
+                        one(far, 1),  # a hole of many slices
+                        one(16, 1),
+                    ]
+                ),
+                T,
+            ),
+            segment(2**63 - 2**31): (one(2**63 - 2**31, 1) + one(MOST - 1, 2, **in_transaction), T),
+            segment(MOST): (one(MOST, 1), T),
+            METADATA: (b"\xff", T),
+            "x.log": (b"", T),
+        }
+        lands(settings, topic, files)
+
+    run(spark, settings, only_logs=False)
+    lands(settings, "t", {ZERO: (one(4, 9, epoch=-5) + marker(13, False, (9, 9)), T + 1), METADATA: (stated(ID), T)})
+    land(settings, {"b.jsonl": [dead("dlq.t", MOST - 5, "t", 5)]})
+    run(spark, settings, only_logs=False)
+
+    gaps = [row for row in rows(spark, settings, "silver.dlq_gaps") if row["dlq_topic"] == "dlq.t"]
+    assert sum(row["offset_count"] for row in gaps) == (MOST + 1 - len(edges) - 1) + 2 * (MOST - 1)
+    outcomes = lakehouse.read(spark, settings, "gold.message_ledger").select("outcome").distinct().collect()
+    assert {row["outcome"] for row in outcomes} >= {"DEAD_LETTERED", "UNKNOWN"}
+    hours = lakehouse.read(spark, settings, "gold.reconciliation").selectExpr("CAST(hour AS STRING) AS hour").collect()
+    assert {row["hour"][:10] for row in hours} >= {"0001-01-01", "9999-12-31", "1582-10-10"}

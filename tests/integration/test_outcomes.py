@@ -1,0 +1,333 @@
+"""What is known of a log decides what became of its messages: cleanup policies, control markers, whenever they come."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import lakehouse, lock, runner, trace
+from pipelines.catalog import stages
+from pipelines.quality import StageRun
+from pipelines.settings import Segments, Settings
+from pipelines.silver import topic_policies
+from tests import segments
+from tests.builders import kip_1191, kip_1317, land, line, rows, warehouse_of
+from tests.deliveries import acknowledgement, millis
+
+MARKER = {"key": b"\0\0\0\1", "value": b"\0\0\0\0\0\0"}
+IN_TRANSACTION = 0x10
+LEDGER, POLICIES, LETTERS = "gold.message_ledger", "silver.topic_policies", "silver.dead_letters"
+SUMMARY, MARKERS = "gold.dlq_summary", "silver.dlq_control_markers"
+
+
+def run(spark: SparkSession, settings: Settings, *feeds: str | None) -> dict[str, StageRun]:
+    """Run all stages, or those of feeds one after the other; nothing may break."""
+    with lock.writer(settings, "test"):
+        done = [one for feed in feeds or (None,) for one in runner.run(spark, settings, stages(feed))]
+    assert {one.status for one in done} <= {"passed", "idle"}, done
+    return {one.table: one for one in done}
+
+
+def with_policies(settings: Settings, *given: tuple[str, str], servers: str = "") -> Settings:
+    said = [{"topic": topic, "policy": policy} for topic, policy in given]
+    known = settings.model_copy(update={"segments": Segments.model_validate({"cleanup_policy": said})})
+    return known.model_copy(update={"kafka": known.kafka.model_copy(update={"bootstrap_servers": servers})})
+
+
+def land_segment(settings: Settings, log: str, base_offset: int, *batches: bytes) -> None:
+    landed(settings, log, base_offset, batches)
+
+
+def landed(settings: Settings, log: str, base_offset: int, batches: Sequence[bytes]) -> None:
+    directory = settings.landing_of("segments") / log
+    directory.mkdir(parents=True, exist_ok=True)
+    scratch = directory / f".{base_offset:020}.log"
+    scratch.write_bytes(b"".join(batches))
+    scratch.rename(directory / f"{base_offset:020}.log")
+
+
+def outcomes(spark: SparkSession, settings: Settings) -> dict[tuple[str, int], str]:
+    return {(row["topic"], row["offset"]): row["outcome"] for row in rows(spark, settings, LEDGER)}
+
+
+def absent(spark: SparkSession, settings: Settings, topic: str) -> set[str]:
+    """The outcomes of a topic's messages that its log does not have, those left out that a group dead-lettered."""
+    found = (row for row in rows(spark, settings, LEDGER) if row["topic"] == topic and row["in_log"] is False)
+    return {row["outcome"] for row in found if not row["dead_letters"]}
+
+
+def letter(offset: int, source: int, topic: str = "orders", **more: Any) -> str:
+    headers = more.pop("headers", None) or kip_1191(topic, 0, source, "g")
+    return line(offset, timestamp=millis(offset), headers=headers, **more)
+
+
+# --- policies --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def holed(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Four topics whose logs lack offsets 3 and 4; of `orders` 3 was dead-lettered, of `thinned` a batch is thinned."""
+    settings = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("holed"))
+    told = []
+    for topic in ("orders", "payments", "state", "thinned"):
+        first = segments.batch(0, 3, record_count=2) if topic == "thinned" else segments.batch(0, 3)
+        land_segment(settings, f"{topic}-0", 0, first, segments.batch(5, 2))
+        told += [acknowledgement(topic, 0, offset) for offset in range(8)]
+    land(settings, {"a.jsonl": told}, "acknowledgements")
+    land(settings, {"a.jsonl": [letter(0, 3)]})
+    run(spark, settings)
+    return settings
+
+
+def test_what_nothing_tells_to_be_uncompacted_is_absent(spark: SparkSession, holed: Settings) -> None:
+    settings = with_policies(holed)
+    run(spark, settings)
+
+    found = outcomes(spark, settings)
+    assert {place: what for place, what in found.items() if what not in ("ACKNOWLEDGED",)} == {
+        ("orders", 3): "DEAD_LETTERED",
+        ("orders", 4): "ABSENT",
+        **{(topic, offset): "ABSENT" for topic in ("payments", "state") for offset in (3, 4)},
+    }
+    assert sum(row["absent_count"] for row in rows(spark, settings, "gold.reconciliation")) == 5
+    assert sum(row["lost_count"] for row in rows(spark, settings, "gold.reconciliation")) == 0
+    said = trace.answer(settings, "payments:0:3").result
+    assert "ABSENT: " in said
+    assert "[[segments.cleanup_policy]]" in said
+    assert "DescribeConfigs" in said
+    assert "[[segments.cleanup_policy]]" not in trace.answer(settings, "payments:0:2").result
+
+
+def test_a_setting_decides_what_is_in_the_ledger_already(spark: SparkSession, holed: Settings) -> None:
+    run(spark, with_policies(holed))
+    settings = with_policies(holed, ("state*", "compact,delete"), ("pay*", "delete"), ("*", ""))
+
+    done = run(spark, settings)
+
+    found = outcomes(spark, settings)
+    assert {place for place, what in found.items() if what == "LOST"} == {
+        *(("payments", offset) for offset in (3, 4)),
+        *(("orders", offset) for offset in (3, 4)),  # also what was dead-lettered before the log lost it
+    }
+    assert "ABSENT" not in found.values()
+    assert (found["state", 3], found["thinned", 3]) == ("ACKNOWLEDGED", "ACKNOWLEDGED")
+    assert done["silver.acknowledgements"].status == "idle"
+    assert done["silver.log_ranges"].status == "idle"
+    policies = {row["topic"]: (row["cleanup_policy"], row["source"]) for row in rows(spark, settings, POLICIES)}
+    assert policies["state"] == ("compact,delete", "setting")
+    assert policies["orders"] == ("", "setting")
+    assert (
+        "cleanup.policy of the topic is 'delete', as the setting says" in trace.answer(settings, "payments:0:3").result
+    )
+    assert runner.idle(settings, stages())
+    assert not runner.idle(with_policies(holed), stages())
+
+
+def test_only_the_topics_whose_policy_changed_are_decided_again(spark: SparkSession, holed: Settings) -> None:
+    run(spark, with_policies(holed, ("*", "delete")))
+
+    done = run(spark, with_policies(holed, ("state", "compact"), ("*", "delete")))
+
+    assert done[LEDGER].read == 2  # the messages of `state` that its log does not have
+    assert done[POLICIES].read == 1
+    assert absent(spark, holed, "state") == {"ACKNOWLEDGED"}
+    assert {one.status for one in run(spark, with_policies(holed, ("state", "compact"), ("*", "delete"))).values()} == {
+        "idle"
+    }
+
+
+def test_a_cluster_that_is_away_is_no_error_and_what_it_said_stays(
+    spark: SparkSession, holed: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = with_policies(holed, ("state", "delete"), servers="127.0.0.1:9")
+    away = away.model_copy(update={"kafka": away.kafka.model_copy(update={"timeout_seconds": 1.0})})
+    run(spark, away)
+    said = "cluster_policy = 'delete', cleanup_policy = 'delete', source = 'cluster', is_compacted = false"
+    spark.sql(f"UPDATE delta.`{lakehouse.location(away, POLICIES)}` SET {said} WHERE topic = 'payments'")
+
+    run(spark, away)
+
+    assert [absent(spark, away, topic) for topic in ("orders", "payments", "state")] == [{"ABSENT"}, {"LOST"}, {"LOST"}]
+    assert caplog.text.count("what it said before stays") == 1  # an away cluster is not waited for each time
+
+
+# --- markers ---------------------------------------------------------------------------------------------------------
+
+
+def of_letters(spark: SparkSession, settings: Settings) -> dict[int, tuple[bool, bool, bool]]:
+    return {
+        row["dlq_offset"]: (row["is_control_marker"], row["control_marker_suspected"], row["counts"])
+        for row in rows(spark, settings, LETTERS)
+    }
+
+
+PROVED, SUSPECTED, DATA = (True, False, False), (False, True, True), (False, False, True)
+
+
+@pytest.mark.parametrize("feeds", [pytest.param((), id="at once"), pytest.param(("dlq", "delivery"), id="by feeds")])
+def test_the_landed_log_proves_a_marker_whenever_it_lands(
+    feeds: Sequence[str], spark: SparkSession, settings: Settings
+) -> None:
+    silent = {"key": None, "value": None}
+    draft = kip_1317(original_offset="2")
+    letters = [
+        letter(0, 2, **MARKER),  # a marker, its payload copied
+        letter(1, 2, **silent),  # one whose payload was not copied
+        letter(2, 1, **MARKER),  # data with the bytes of a marker
+        letter(3, 0),
+        letter(4, 7, **MARKER),  # behind what lands
+        letter(5, 2, headers=draft, **MARKER),
+    ]
+    land(settings, {"a.jsonl": letters})
+    run(spark, settings, *feeds)
+    assert of_letters(spark, settings) == {0: SUSPECTED, 1: DATA, 2: SUSPECTED, 3: DATA, 4: SUSPECTED, 5: SUSPECTED}
+    assert sum(row["record_count"] for row in rows(spark, settings, SUMMARY)) == 6
+    totals = rows(spark, settings, "gold.reconciliation")
+    assert sum(row["suspected_marker_count"] for row in totals) == 4
+    assert outcomes(spark, settings)["orders", 2] == "DEAD_LETTERED"
+    assert "perhaps a transaction's marker" in trace.answer(settings, "orders:0:7").result
+
+    of_transaction = segments.batch(0, 2, flags=IN_TRANSACTION, producer=(7, 0, 0))
+    land_segment(settings, "orders-0", 0, of_transaction, segments.marker(2, commits=True), segments.batch(3, 2))
+    run(spark, settings, *feeds)
+
+    assert of_letters(spark, settings) == {0: PROVED, 1: PROVED, 2: DATA, 3: DATA, 4: SUSPECTED, 5: PROVED}
+    assert sum(row["record_count"] for row in rows(spark, settings, SUMMARY)) == 3
+    totals = rows(spark, settings, "gold.reconciliation")
+    assert sum(row["control_marker_count"] for row in totals) == 3
+    assert sum(row["suspected_marker_count"] for row in totals) == 1
+    assert ("orders", 2) not in outcomes(spark, settings)
+    assert outcomes(spark, settings)["orders", 7] == "DEAD_LETTERED"
+    assert runner.idle(settings, stages())
+
+    land(settings, {"b.jsonl": [letter(6, 2, **MARKER)]})  # a dead letter that comes after its proof
+    run(spark, settings, *feeds)
+    assert of_letters(spark, settings)[6] == PROVED
+    assert sum(row["record_count"] for row in rows(spark, settings, SUMMARY)) == 3
+    assert runner.idle(settings, stages())
+
+
+def test_headers_that_share_groups_must_write_are_asked_of_share_groups_only(
+    spark: SparkSession, settings: Settings
+) -> None:
+    connect = [(f"__connect.errors.{name}", value) for name, value in CONNECT.items()]
+    land(settings, {"a.jsonl": [letter(0, 0), letter(1, 1, headers=connect), letter(2, 2, headers=kip_1317())]})
+    land_segment(
+        settings,
+        "dlq.orders-0",
+        0,
+        segments.batch(0, 3, flags=IN_TRANSACTION, producer=(30, 0, 0)),
+        segments.marker(3, commits=True, producer=(30, 0)),
+    )
+
+    run(spark, settings)
+
+    found = {row["dlq_offset"]: row for row in rows(spark, settings, LETTERS)}
+    assert [found[offset]["header_profile"] for offset in range(3)] == ["kip-1191", "kafka-connect", "kip-1317"]
+    assert {row["write_state"] for row in found.values()} == {"COMMITTED"}
+    assert [found[offset]["lacks_mandatory_headers"] for offset in range(3)] == [True, False, False]
+    totals = rows(spark, settings, "gold.reconciliation")
+    assert sum(row["committed_without_headers_count"] for row in totals) == 1
+
+
+CONNECT = {
+    "topic": b"orders",
+    "partition": b"0",
+    "offset": b"1",
+    "connector.name": b"sink",
+    "task.id": b"0",
+    "stage": b"VALUE_CONVERTER",
+    "class.name": b"C",
+    "exception.class.name": b"E",
+    "exception.message": b"m",
+    "exception.stacktrace": b"s",
+}
+
+
+# --- any order -------------------------------------------------------------------------------------------------------
+
+TOPICS = ("orders", "state", "dlq.orders")
+
+
+def history(chance: random.Random) -> list[Callable[[Settings], object]]:
+    """Landings of a small world: logs with holes, transactions and markers, acknowledgements, dead letters."""
+    landings: list[Callable[[Settings], object]] = []
+    for topic in TOPICS:
+        for partition in range(2):
+            base = 0
+            for _ in range(chance.randint(0, 2)):
+                offset, batches = base, []
+                for _ in range(chance.randint(1, 6)):
+                    kind, count = chance.random(), chance.randint(1, 3)
+                    if kind < 0.25:
+                        batches.append(segments.marker(offset, commits=chance.random() < 0.5, producer=(7, 0)))
+                        count = 1
+                    elif kind < 0.5:
+                        flags, told = (IN_TRANSACTION, (7, 0, 0)) if chance.random() < 0.5 else (0, (-1, -1, -1))
+                        batches.append(segments.batch(offset, count, flags=flags, producer=told))
+                    elif kind < 0.65:
+                        batches.append(segments.batch(offset, 3, record_count=2))
+                        count = 3
+                    elif kind < 0.8 or not batches:
+                        batches.append(segments.batch(offset, count))
+                    offset += count
+                landings.append(partial(landed, log=f"{topic}-{partition}", base_offset=base, batches=batches))
+                base = offset + chance.choice((0, 0, 3))
+    places = [(topic, partition, offset) for topic in TOPICS[:2] for partition in range(2) for offset in range(24)]
+    for number in range(3):
+        told = [acknowledgement(*place, seconds=60 * number) for place in chance.sample(places, 40)]
+        landings.append(partial(land, files={f"{number}.jsonl": told}, feed="acknowledgements"))
+    letters = []
+    for offset in range(24):
+        topic, partition, source = chance.choice(places)
+        more: dict[str, Any] = chance.choice(({}, MARKER, MARKER, {"key": None, "value": None}))
+        headers = kip_1191(topic, partition, source, chance.choice("gh"))
+        letters.append(line(offset, timestamp=millis(1800 * offset), headers=headers, **more))
+    for number in range(3):
+        landings.append(partial(land, files={f"{number}.jsonl": letters[number::3]}))
+    return landings
+
+
+def policies(chance: random.Random) -> list[tuple[str, str]]:
+    return [(topic, chance.choice(("delete", "compact", ""))) for topic in TOPICS if chance.random() < 0.6]
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(1, id="1"),
+        *(pytest.param(seed, id=str(seed), marks=pytest.mark.thorough) for seed in range(2, 12)),
+    ],
+)
+def test_whatever_comes_in_whatever_order_the_ledger_is_that_of_one_run(
+    seed: int, spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    landings = history(chance)
+    last = policies(chance)
+    settings = [warehouse_of(empty_warehouse, tmp_path / name) for name in ("once", "pieces")]
+    for landing in landings:
+        landing(settings[0])
+    run(spark, with_policies(settings[0], *last))
+    chance.shuffle(landings)
+    runs = chance.randint(2, 4)
+    for number in range(runs):
+        for landing in landings[number::runs]:
+            landing(settings[1])
+        now = last if number == runs - 1 else policies(chance)
+        run(spark, with_policies(settings[1], *now), *chance.choice(((), ("dlq", "delivery"), ("delivery", "dlq"))))
+    if not runner.idle(with_policies(settings[1], *last), stages()):  # a feed that ran before the other's news
+        run(spark, with_policies(settings[1], *last))
+
+    for table in (LEDGER, LETTERS, MARKERS, SUMMARY, "silver.dlq_roots", "gold.reconciliation"):
+        assert rows(spark, settings[1], table) == rows(spark, settings[0], table), table
+    found = {row["outcome"] for row in rows(spark, settings[0], LEDGER)}
+    assert found >= {"ACKNOWLEDGED", "DEAD_LETTERED"}
+    assert lakehouse.local_version(settings[0], POLICIES)
+    assert topic_policies.is_stale(with_policies(settings[0], *last)) is False

@@ -1,0 +1,259 @@
+"""`afterlog rebuild`: the way out where facts broke, which only a defect of Afterlog's own can do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+from expectations.contract import contract_of
+from pipelines import cli, doctor, lakehouse, lock, progress, quality, runner, summarise
+from pipelines.catalog import CATALOG, stage_of, stages
+from pipelines.quality import StageRun
+from pipelines.settings import Settings
+from tests.builders import kip_1191, land, line, tables, warehouse_of
+
+GOLD, LETTERS, LEDGER = "gold.dlq_summary", "silver.dead_letters", "gold.message_ledger"
+FEEDS = ("dlq", "delivery")
+
+
+def go(spark: SparkSession, settings: Settings, layer: str | None = None) -> dict[str, StageRun]:
+    chosen = [stage for stage in CATALOG if stage.feed in FEEDS and layer in (None, stage.layer)]
+    with lock.writer(settings, "test"):
+        return {one.table: one for one in runner.run(spark, settings, chosen)}
+
+
+def first(settings: Settings) -> None:
+    land(settings, {"a.jsonl": [line(offset) for offset in range(3)]})
+
+
+def second(settings: Settings) -> None:
+    letter = kip_1191(topic="payments", offset=9)
+    land(settings, {"b.jsonl": [*(line(offset) for offset in range(3, 5)), line(7, topic="dlq.b", headers=letter)]})
+
+
+@pytest.fixture(scope="module")
+def ran(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A warehouse after two runs in which nothing was wrong."""
+    settings = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("ran"))
+    first(settings)
+    go(spark, settings)
+    second(settings)
+    go(spark, settings)
+    return settings
+
+
+def defect(monkeypatch: pytest.MonkeyPatch, table: str) -> Any:
+    """Let the SELECT of a table give every row twice, for as long as the context lasts."""
+    select_of = summarise.select_of
+
+    def twice(of: str) -> str:
+        text = select_of(of)
+        return f"WITH once AS ({text}) SELECT * FROM once UNION ALL SELECT * FROM once" if of == table else text
+
+    patched = pytest.MonkeyPatch()
+
+    @contextmanager
+    def lasting() -> Iterator[None]:
+        patched.setattr(summarise, "select_of", twice)
+        yield
+        patched.undo()
+
+    return lasting()
+
+
+def by_command(
+    spark: SparkSession,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *words: str,
+) -> tuple[int, str, str]:
+    """Run the command line in this process and its session; return exit code, output and log."""
+
+    @contextmanager
+    def session(*_: Any, **__: Any) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(cli, "_session", session)
+    places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
+    monkeypatch.setattr(sys, "argv", ["afterlog", *words, *places])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr()
+    assert isinstance(ended.value.code, int | None)
+    return ended.value.code or 0, said.out, said.err
+
+
+def test_facts_that_a_defect_broke_have_a_way_out(
+    spark: SparkSession,
+    settings: Settings,
+    ran: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first(settings)
+    go(spark, settings)
+    second(settings)
+    with defect(monkeypatch, LETTERS):
+        done = go(spark, settings)
+    assert (done[LETTERS].status, done[LEDGER].status) == ("broken", "waiting")
+    assert f"`afterlog rebuild {LETTERS}`" in (done[LETTERS].message or "")
+    assert done[GOLD].status == "passed"
+
+    found = {check.name: check for check in doctor.diagnose(settings)}
+    for table in (LETTERS, "silver.dlq_roots", "silver.dlq_gaps", LEDGER, "gold.reconciliation"):
+        assert (found[table].state, f"`afterlog rebuild {LETTERS}`" in (found[table].remedy or "")) == ("blocked", True)
+    assert doctor.exit_code(found.values()) == 1
+
+    # A layer that is run by itself waits, too, although it has no news of its own.
+    assert not runner.idle(settings, stages("delivery", layer="gold"))
+    alone = go(spark, settings, layer="gold")
+    assert (alone[LEDGER].status, alone["gold.delivery_guarantees"].status) == ("waiting", "idle")
+    code, _, _ = by_command(spark, settings, monkeypatch, capsys, "run", "--feed", "delivery", "--layer", "gold")
+    assert code == 1
+    before = dict(tables(settings))
+
+    code, out, err = by_command(spark, settings, monkeypatch, capsys, "rebuild", LETTERS, "--format", "json")
+    (told,) = json.loads(out)["tables"]
+    assert (code, told["status"], told["read"], told["written"]) == (0, "passed", 6, 6)
+    assert "is computed again from all of silver.dlq_records" in err
+    assert before != tables(settings)
+    done = go(spark, settings)
+    assert {one.status for one in done.values()} <= {"passed", "idle"}
+    assert tables(settings) == tables(ran)
+    assert [check for check in doctor.diagnose(settings) if check.state == "blocked"] == []
+    assert {one.status for one in go(spark, settings).values()} == {"idle"}
+
+
+def test_a_defect_that_stays_can_be_written_as_it_is(
+    spark: SparkSession,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first(settings)
+    with defect(monkeypatch, GOLD):
+        assert go(spark, settings)[GOLD].status == "broken"
+        code, out, _ = by_command(spark, settings, monkeypatch, capsys, "rebuild", GOLD, "--format", "json")
+        (told,) = json.loads(out)["tables"]
+        assert (code, told["status"]) == (1, "broken")
+        assert f"`afterlog rebuild {GOLD} --accept`" in told["message"]
+        code, out, _ = by_command(spark, settings, monkeypatch, capsys, "rebuild", GOLD, "--accept", "--format", "json")
+        (told,) = json.loads(out)["tables"]
+        assert (code, told["status"], told["written"]) == (0, "passed", 2)
+        assert "grain.repeated is 1" in told["message"]
+    known = progress.load(settings.warehouse, GOLD)
+    assert known is not None
+    assert (known.pending, known.blocked_since) == ({}, None)
+    failed = lakehouse.read(spark, settings, "quality.expectation_results").where("NOT success")
+    assert {row["expectation"] for row in failed.collect()} >= {"grain.repeated"}
+
+
+@pytest.mark.parametrize("table", ["bronze.dlq_records", "silver.dlq_records", "quarantine.dlq_records", "gold.x"])
+def test_tables_that_are_not_computed_from_others_are_refused(
+    spark: SparkSession,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    table: str,
+) -> None:
+    code, out, err = by_command(spark, settings, monkeypatch, capsys, "rebuild", table)
+    assert (code, out) == (2, "")
+    assert table in err
+    assert GOLD in err
+
+
+def of_replacing(*_: Any) -> bool:
+    return True
+
+
+POINTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
+    "before its batch is fixed": (progress, "save", True, lambda place, table, known: bool(known.pending)),
+    "after its batch is fixed": (progress, "save", False, lambda place, table, known: bool(known.pending)),
+    "before the commit": (lakehouse, "replace_groups", True, of_replacing),
+    "after the commit": (lakehouse, "replace_groups", False, of_replacing),
+    "before its progress": (progress, "save", True, lambda place, table, known: not known.pending),
+    "after its progress": (progress, "save", False, lambda place, table, known: not known.pending),
+}
+
+
+class Killed(BaseException):
+    """Stands for a process that is killed."""
+
+
+@pytest.mark.parametrize("by", ["run", "rebuild"])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_rebuild_that_is_killed_is_ended_by_the_next_run_or_rebuild(
+    spark: SparkSession, ran: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, by: str
+) -> None:
+    settings = warehouse_of(Path(ran.warehouse), tmp_path).model_copy(update={"landing": ran.landing})
+    expected = tables(ran)[GOLD]
+    if point not in ("before its batch is fixed",):
+        DeltaTable.forPath(spark, lakehouse.location(settings, GOLD)).delete()
+    module, name, is_before, when = POINTS[point]
+    function = getattr(module, name)
+
+    def dying(*arguments: Any) -> Any:
+        if is_before and when(*arguments):
+            raise Killed
+        result = function(*arguments)
+        if when(*arguments):
+            raise Killed
+        return result
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, name, dying)
+        with pytest.raises(Killed):
+            runner.rebuild(spark, settings, stage_of(GOLD))
+    if by == "run":
+        with lock.writer(settings, "test"):
+            runner.run(spark, settings, [stage_of(GOLD)])
+    else:
+        runner.rebuild(spark, settings, stage_of(GOLD))
+    assert tables(settings)[GOLD] == expected
+    known = progress.load(settings.warehouse, GOLD)
+    assert known is not None
+    assert not known.pending
+    assert {one.status for one in runner.run(spark, settings, [stage_of(GOLD)])} == {"idle"}
+
+
+def test_what_is_made_from_a_table_follows_it(spark: SparkSession, ran: Settings, tmp_path: Path) -> None:
+    settings = warehouse_of(Path(ran.warehouse), tmp_path).model_copy(update={"landing": ran.landing})
+    expected = tables(ran)
+    DeltaTable.forPath(spark, lakehouse.location(settings, LETTERS)).delete("dlq_offset = 1")
+    go(spark, settings)
+    assert tables(settings) != expected
+    assert runner.rebuild(spark, settings, stage_of(LETTERS)).written == 6
+    go(spark, settings)
+    assert tables(settings) == expected
+
+
+def test_rows_that_no_input_gives_any_more_go(spark: SparkSession, ran: Settings, tmp_path: Path) -> None:
+    settings = warehouse_of(Path(ran.warehouse), tmp_path).model_copy(update={"landing": ran.landing})
+    DeltaTable.forPath(spark, lakehouse.location(settings, "silver.dlq_records")).delete()
+    done = runner.rebuild(spark, settings, stage_of(GOLD))
+    assert (done.status, done.read, done.written) == ("passed", 0, 0)
+    assert tables(settings)[GOLD] == []
+
+
+def test_columns_of_an_earlier_version_are_replaced(spark: SparkSession, settings: Settings) -> None:
+    first(settings)
+    go(spark, settings)
+    contract = contract_of(GOLD)
+    rows = lakehouse.read(spark, settings, GOLD).drop("most_deliveries")
+    place = lakehouse.location(settings, GOLD)
+    rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(place)
+    assert runner.rebuild(spark, settings, stage_of(GOLD)).status == "passed"
+    found = lakehouse.read(spark, settings, GOLD).schema
+    assert [(field.name, field.metadata.get("comment")) for field in found] == [
+        (column.name, column.comment) for column in contract.stored
+    ]
+    assert quality.waiting(settings) is False

@@ -1,0 +1,222 @@
+"""No data that land bring a table to a standstill: facts may break only through a defect of Afterlog's own."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import lakehouse, lock, progress, quality, runner
+from pipelines.catalog import CATALOG
+from pipelines.settings import Settings
+from tests.builders import kip_1191, kip_1317, land, line, rows, tables, warehouse_of
+from tests.deliveries import acknowledgement, unproduced
+
+WRITE_FAILURES = "silver.dlq_write_failures"
+FOREIGN = [("trace", b"1")]
+HOSTILE = (
+    "dlq.orders",
+    "dlq.\x00",
+    "dlq.a'b",
+    "dlq.\\U0001f4a5",
+    "dlq.:0:\u202e",
+    "dlq.`x` OR 1=1 --",
+    "dlq. ",
+    "dlq." + "x" * 240,
+)
+GREATEST_MILLIS = 253402300799999
+MILLIS = (-1, 0, 1, 3_599_999, 3_600_000, 1_790_000_000_000, GREATEST_MILLIS - 3_600_000, GREATEST_MILLIS)
+ROUTED = (
+    "0001-01-01T00:00:00Z",
+    "0004-02-29T23:59:59.999999Z",
+    "0999-12-31T23:00Z",
+    "1582-10-10T12:00:00Z",
+    "1883-11-18T12:03:58Z",
+    "2026-03-29T02:30:00+00:00",
+    "9999-12-31T23:59:59.9999999Z",
+)
+GARBAGE = ("", "   ", "{", "[]", "null", '{"topic":', "\x00\x01", '{"topic": "x", "partition": -1}', "\ufeff{}", "💥")
+
+
+class Killed(BaseException):
+    """Stands for a process that is killed: no handler of errors looks at it."""
+
+
+def record(chance: random.Random, offset: int) -> str:
+    topic = chance.choice(HOSTILE)
+    source = chance.choice([offset, 0, 2**63 - 1])
+    headers: list[tuple[str, bytes | None]]
+    kind = chance.randrange(6)
+    if kind == 0:
+        headers = [*FOREIGN]
+    elif kind < 3:
+        headers = list(kip_1191(offset=source))
+    else:
+        headers = kip_1317(timestamp=chance.choice(ROUTED), original_offset=str(source))
+    if chance.random() < 0.1:
+        headers = [(name, b"\xff\xfe" if chance.random() < 0.3 else value) for name, value in headers]
+    if chance.random() < 0.1:
+        chance.shuffle(headers)
+        headers += headers[:1]
+    marker = chance.random() < 0.1
+    return line(
+        offset,
+        topic=topic,
+        partition=chance.choice([0, 1, 2**31 - 1]),
+        timestamp=chance.choice(MILLIS),
+        key=b"\0\0\0\1" if marker else chance.choice([None, b"", b"k"]),
+        value=b"\0\0\0\0\0\0" if marker else chance.choice([None, b"", b"v"]),
+        headers=headers,
+    )
+
+
+class History:
+    """Files that land, are repeated, grow, and are written anew, as a seed decides."""
+
+    def __init__(self, seed: int, settings: Settings) -> None:
+        self.chance = random.Random(seed)
+        self.settings = settings
+        self.files: dict[str, list[str]] = {}
+
+    def step(self) -> None:
+        chance = self.chance
+        names = list(self.files)
+        for _ in range(chance.randint(1, 3)):
+            lines = [record(chance, chance.choice([*range(12), 9_999, 10_000, 2**63 - 1])) for _ in range(8)]
+            lines += chance.sample(GARBAGE, 2)
+            kind = chance.choice(["new", "grown", "rewritten", "copied"]) if names else "new"
+            name = f"{len(self.files)}.jsonl" if kind in ("new", "copied") else chance.choice(names)
+            if kind == "copied":
+                lines = self.files[chance.choice(names)]
+            elif kind == "grown":
+                lines = [*self.files[name], *lines]
+            self.files[name] = lines
+            land(self.settings, {name: lines})
+
+
+@contextmanager
+def killed_at(patched: pytest.MonkeyPatch, countdown: int) -> Any:
+    """Die at the call that the countdown says, of all that leave something behind, before it or after it."""
+    left = [countdown]
+
+    def dying(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+            result = function(*arguments, **named)
+            if left[0] == 1:
+                left[0] = 0
+                raise Killed
+            return result
+
+        return call
+
+    with patched.context() as patch:
+        for module, name in (
+            (progress, "save"),
+            (quality, "note"),
+            (lakehouse, "insert"),
+            (lakehouse, "replace_groups"),
+            (lakehouse, "remove_matching"),
+        ):
+            patch.setattr(module, name, dying(getattr(module, name)))
+        yield
+
+
+def go(spark: SparkSession, settings: Settings, feeds: tuple[str, ...]) -> list[quality.StageRun]:
+    chosen = [stage for stage in CATALOG if stage.feed in feeds]
+    with lock.writer(settings, "test"):
+        return runner.run(spark, settings, chosen)
+
+
+def at_a_standstill(settings: Settings) -> dict[str, str | None]:
+    """Return the summarised tables that wait or whose facts are broken, and what they say."""
+    found = {}
+    for stage in CATALOG:
+        known = progress.load(settings.warehouse, stage.table)
+        if stage.kind == "summarise" and known and (known.pending or known.blocked_since):
+            found[stage.table] = known.message
+    return found
+
+
+def tells(
+    spark: SparkSession, empty: Path, place: Path, patched: pytest.MonkeyPatch, seed: int, runs: int, *feeds: str
+) -> None:
+    """Land a random history, with kills: no table waits, and what was refreshed is what the whole gives."""
+    settings = warehouse_of(empty, place, tolerance=1.0)
+    history = History(seed, settings)
+    for number in range(runs):
+        history.step()
+        if history.chance.random() < 0.7:
+            try:
+                with killed_at(patched, history.chance.randint(1, 14)):
+                    go(spark, settings, feeds)
+            except Killed:
+                pass
+        done = go(spark, settings, feeds)
+        assert {one.status for one in done} <= {"passed", "idle"}, (seed, number, [one.message for one in done])
+        assert at_a_standstill(settings) == {}
+    before = tables(settings)
+    for stage in (stage for stage in CATALOG if stage.kind == "summarise" and stage.feed in feeds):
+        done = [runner.rebuild(spark, settings, stage)]
+        assert done[0].status in ("passed", "idle"), (seed, done[0].message)
+    assert tables(settings) == before
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_dead_letters_bring_a_table_to_a_standstill(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    tells(spark, empty_warehouse, tmp_path, monkeypatch, seed, 3, "dlq")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(100, 112))
+def test_no_longer_history_does_either(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    tells(spark, empty_warehouse, tmp_path, monkeypatch, seed, 6, "dlq", "delivery")
+
+
+@pytest.mark.thorough
+def test_hours_of_every_calendar_are_refreshed(spark: SparkSession, settings: Settings) -> None:
+    for number in range(2):
+        offsets = range(number * len(ROUTED), (number + 1) * len(ROUTED))
+        lines = [line(offset, headers=kip_1317(timestamp=at)) for offset, at in zip(offsets, ROUTED, strict=True)]
+        land(settings, {f"{number}.jsonl": lines})
+        assert {one.status for one in go(spark, settings, ("dlq",))} == {"passed"}
+    found = lakehouse.read(spark, settings, "gold.dlq_summary").selectExpr("string(hour) AS hour", "record_count")
+    assert {row["hour"][:13]: row["record_count"] for row in found.collect()} == {
+        at[:13].replace("T", " "): 2 for at in ROUTED
+    }
+
+
+def test_offsets_that_no_log_reaches_stop_nothing(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path, tolerance=1.0)
+    greatest = 2**63 - 1
+    for partition in range(2):
+        lines = [line(offset, partition=partition) for offset in (0, greatest)]
+        land(settings, {f"{partition}.jsonl": lines})
+    told = {"topic": "orders", "partition": 0, "baseOffset": greatest, "relativeOffset": 1}
+    land(settings, {"a.jsonl": [json.dumps(told), acknowledgement("orders", 0, greatest)]}, "acknowledgements")
+    failed = [unproduced(second, first=0, last=greatest - second) for second in range(3)]
+    land(settings, {"a.log": [text for event in failed for text in event]}, "broker-logs")
+
+    assert {one.status for one in go(spark, settings, ("dlq", "delivery"))} <= {"passed", "idle"}
+
+    (gaps, *_) = lakehouse.read(spark, settings, "gold.reconciliation").agg({"dlq_gap_count": "max"}).collect()[0]
+    assert gaps == greatest
+    counts = [row["offset_count"] for row in rows(spark, settings, WRITE_FAILURES)]
+    assert sorted(counts, key=str) == [greatest - 1, greatest, None]
+    assert [row["offset"] for row in rows(spark, settings, "silver.acknowledgements")] == [greatest]
+    assert [row["violations"] for row in rows(spark, settings, "quarantine.acknowledgements")] == [
+        ["offset.at_least_minus_1"]
+    ]

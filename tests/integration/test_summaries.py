@@ -1,0 +1,87 @@
+"""Tables that are computed again where news touches them: what is asked of them before they are written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from expectations.contract import Contract, contract_of
+from pipelines import summarise
+from pipelines.catalog import CATALOG
+from pipelines.settings import ROOT, Settings
+from pipelines.summarise import REPEATED, Summary
+from tests.builders import land, line, run
+
+GOLD = "gold.dlq_summary"
+SUMMARISED = [stage for stage in CATALOG if stage.kind == "summarise"]
+VALUES: dict[str, Any] = {"string": "a", "int": 1, "bigint": 1, "timestamp": datetime(2026, 3, 1, tzinfo=UTC)}
+
+
+def fresh_rows(spark: SparkSession, contract: Contract, grains: list[tuple[Any, ...]]) -> DataFrame:
+    types = {column.name: column.type for column in contract.columns}
+    schema = ", ".join(f"`{column.name}` {column.type}" for column in contract.stored)
+    found = []
+    for grain in grains:
+        known = dict(zip(contract.grain, grain, strict=True))
+        found.append(tuple(known.get(name) for name in (column.name for column in contract.stored)))
+    assert all(types[name] in VALUES for name in contract.grain)
+    return spark.createDataFrame(found, schema)
+
+
+@pytest.mark.parametrize("stage", SUMMARISED, ids=lambda stage: stage.table)
+def test_a_grain_that_is_repeated_is_found_in_every_summarised_table(spark: SparkSession, stage: Any) -> None:
+    contract = contract_of(stage.table)
+    types = {column.name: column.type for column in contract.columns}
+    whole = tuple(VALUES[types[name]] for name in contract.grain)
+    without = [tuple(None if place == gap else value for place, value in enumerate(whole)) for gap in range(len(whole))]
+    empty = tuple(None for _ in whole)
+    once = dict.fromkeys([whole, *without, empty])
+    text = (ROOT / "sql" / "facts" / f"{stage.table.replace('.', '/')}.sql").read_text()
+    assert f"`{REPEATED}`" not in text  # it follows from the contract
+
+    def repeated(*grains: tuple[Any, ...]) -> int:
+        rows = fresh_rows(spark, contract, list(grains))
+        return int(summarise._repeated(rows, contract.grain).collect()[0][REPEATED])
+
+    assert repeated(*once) == 0  # null is a value of its own, and not the value of its neighbour
+    assert repeated(*once, whole, empty, empty) == 2
+
+
+def test_a_table_whose_select_repeats_its_grain_is_not_written(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twice = f"WITH once AS ({summarise.select_of(GOLD)}) SELECT * FROM once UNION ALL SELECT * FROM once"
+    land(settings, {"a.jsonl": [line(1)]})
+    monkeypatch.setattr(summarise, "select_of", lambda table: twice)
+    done = run(spark, settings)[GOLD]
+    assert done.status == "broken"
+    assert REPEATED in {outcome.code for outcome in done.verdict.failed}  # type: ignore[union-attr]
+
+
+def test_jobs_of_a_gate_do_not_grow_with_the_rules(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = replace(contract_of(GOLD), columns=tuple(replace(column, rules=()) for column in contract_of(GOLD).columns))
+    gate, jobs = Summary.gate, []
+
+    def counted(self: Summary, run_id: str) -> Any:
+        self.rows.count()  # it is cached from here on
+        for contract in (bare, bare, contract_of(GOLD)):  # once to warm up
+            monkeypatch.setattr(summarise, "contract_of", lambda table, contract=contract: contract)
+            spark.sparkContext.setJobGroup(f"{run_id}-{len(jobs)}", "a gate")
+            found = gate(self, run_id)
+            jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"{run_id}-{len(jobs)}")))
+        monkeypatch.setattr(summarise, "contract_of", contract_of)
+        return found
+
+    monkeypatch.setattr(Summary, "gate", counted)
+    land(settings, {"a.jsonl": [line(1), line(2)]})
+    try:
+        assert run(spark, settings)[GOLD].status == "passed"
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    assert jobs[1] == jobs[2]

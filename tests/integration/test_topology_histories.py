@@ -1,0 +1,215 @@
+"""Random histories of streams groups: whatever lands, in whatever order, no stage stops and no answer contradicts."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines import describe as describe_command
+from pipelines import glance
+from pipelines.catalog import stages
+from pipelines.describe import AVAILABLE, ERROR, NOT_STORED
+from pipelines.settings import Settings
+from tests import requests
+from tests.builders import land, run, warehouse_of, without_the_run
+from tests.requests import described, description, node, passing
+
+FEED, DIRECTORY = "topology", "streams-requests"
+TOPOLOGIES = (passing("in", "out"), passing("in", "elsewhere"), description(), description([node("a", 1, ["nowhere"])]))
+UNREADABLE = ({}, description([{**node("a"), "name": None}]), None)
+STEPS = (0, 0, 0.001, 0.5, 3, 25, 59, 60, 61, 400, 4400)  # seconds between exchanges
+
+
+@dataclass
+class History:
+    """What was logged, and, in the order of time, which descriptions brokers accepted or showed, by group."""
+
+    lines: list[str] = field(default_factory=list)
+    seen: dict[str, list[tuple[float, int, dict[str, Any], int]]] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)  # groups that were there, or were pushed to
+
+
+def random_history(dice: random.Random, groups: int) -> History:
+    """Exchanges with each of some groups: codes, statuses, epochs and members come and go, lawful or not."""
+    history = History()
+    for group in (f"group-{number}" for number in range(groups)):
+        history.seen[group] = []
+        seconds, epoch = dice.uniform(0, 5), dice.randrange(3)
+        unlawful = dice.random() < 0.3
+        for _ in range(dice.randrange(1, 22)):
+            seconds = round(seconds + dice.choice(STEPS), 3)
+            epoch = max(0, epoch + dice.choice((0, 0, 0, 0, 1, -1)))
+            history.lines.append(_exchange(dice, history, group, seconds, epoch, unlawful))
+    return history
+
+
+def _exchange(dice: random.Random, history: History, group: str, seconds: float, epoch: int, unlawful: bool) -> str:
+    member = dice.choice(("m1", "m2", "m3"))
+    topology = dice.choice(TOPOLOGIES)
+    number = next(requests._numbers)
+    kind = dice.choices(("push", "describe", "steady", "join", "leave", "delete"), (6, 6, 4, 3, 1, 1))[0]
+    if kind == "push":
+        codes = (0, 0, 0, 0, 14, 15, 16, 25, 30, 35, 42, 69, 135, 135) + ((999,) if unlawful else ())
+        error = dice.choice(codes)
+        history.known.add(group)
+        if not error:
+            history.seen[group].append((seconds, number, topology, epoch))
+        return requests.push(seconds, group, member, epoch, error, "why", topology, number)
+    if kind == "describe":
+        error = dice.choices((0, 69, 14, 16), (12, 1, 1, 1))[0]
+        status = 0 if error else dice.choice((1, 2, 3, 3, 3) + ((0, 7) if unlawful else ()))
+        shown = topology if status == 3 and dice.random() < 0.9 else None
+        if unlawful and dice.random() < 0.3:
+            shown = dice.choice((*UNREADABLE, topology))
+        if not error:
+            history.known.add(group)
+            if status == 3 and shown in TOPOLOGIES:
+                history.seen[group].append((seconds, number, shown, epoch))
+        said = described(group, status, epoch, error, topologyDescription=shown)
+        return requests.describe(seconds, said, requested=dice.random() < 0.8, number=number)
+    if kind == "delete":
+        return requests.delete(seconds, group, dice.choice((0, 0, 68, 69, 134, -1)))
+    history.known.add(group)
+    if kind == "leave":
+        return requests.heartbeat(seconds, group, member, dice.choice((-1, -2)), None, statuses=[])
+    statuses = dice.choice((None, [], [], [0], [5, 3], [77]))
+    if kind == "steady":
+        return requests.steady(seconds, group, member, statuses=statuses)
+    return requests.heartbeat(
+        seconds, group, member, dice.choice((0, 0, 3)), epoch, required=dice.random() < 0.6, statuses=statuses
+    )
+
+
+def contradictions(row: dict[str, Any], answer: describe_command.Answer) -> Iterator[str]:
+    """What a row of gold.topology_current and the command's answer must not say together."""
+    health, status, sentence, code = row["health"], row["status"], row["sentence"], answer.exit_code
+
+    def unless(holds: bool, what: str) -> Iterator[str]:
+        if not holds:
+            yield what
+
+    statuses = {
+        "OK": {AVAILABLE},
+        "DELETED": {NOT_STORED},
+        "LOST": {NOT_STORED},
+        "STALE": {NOT_STORED},
+        "NOT_PUSHED": {NOT_STORED},
+        "PLUGIN_ERROR": {ERROR},
+        "REJECTED": {NOT_STORED, AVAILABLE},
+        "CONFLICT": {NOT_STORED, ERROR, AVAILABLE},
+    }
+    yield from unless(status in statuses[health], "health and status")
+    names = {NOT_STORED: "NOT_STORED", ERROR: "ERROR", AVAILABLE: "AVAILABLE"}
+    yield from unless(row["status_name"] == names[status], "status and its name")
+    yield from unless((code == 0) == (status == AVAILABLE), "exit code and status")
+    yield from unless(status != AVAILABLE or row["description"] is not None, "AVAILABLE and nothing to show")
+    yield from unless((row["revision"] is None) == (row["description"] is None), "revision and description")
+    yield from unless((row["deleted_at"] is not None) == (health == "DELETED"), "deleted and not DELETED")
+    yield from unless((row["lost_at"] is not None) == (health == "LOST"), "lost and not LOST")
+    conflict = len(row["conflicting_members"]) > 1
+    yield from unless(conflict == (health == "CONFLICT"), "members in conflict and health")
+    yield from unless(health == "DELETED" or not sentence.startswith("The group was deleted"), "deleted in words")
+    says_stored = sentence.startswith(("The description is stored", "What was stored")) or "still is." in sentence
+    yield from unless(not says_stored or status == AVAILABLE, "stored in words")
+    yield from unless(health != "REJECTED" or says_stored == (status == AVAILABLE), "refused, and stored in words")
+    yield from unless(
+        health != "STALE" or f"is of epoch {row['group_topology_epoch']}," not in sentence, "stale and current"
+    )
+    yield from unless(
+        status != AVAILABLE or row["topology_epoch"] == row["group_topology_epoch"], "AVAILABLE under another epoch"
+    )
+    later = [row[name] for name in ("last_pushed_at", "last_observed_at") if row[name] is not None]
+    yield from unless(not later or row["last_seen_at"] >= max(later), "seen before it was last seen")
+    shown = json.loads(answer.result)
+    if code == 0:
+        yield from unless(shown["topologyDescription"] == json.loads(row["description"]), "row and answer")
+        yield from unless(bool(answer.remarks) == (health != "OK" or bool(row["defects"])), "a remark on what is OK")
+    else:
+        yield from unless((shown["health"], shown["revision"]) == (health, row["revision"]), "row and refusal")
+
+
+def landed_at_random(dice: random.Random, spark: SparkSession, settings: Settings, lines: list[str], runs: int) -> None:
+    """Land lines in files of any order, over several runs; some files come again, or grow."""
+    lines = dice.sample(lines, len(lines))
+    cuts = sorted(dice.sample(range(1, len(lines)), 2 * runs - 1))
+    parts = [lines[start:end] for start, end in zip([0, *cuts], [*cuts, len(lines)], strict=True)]
+    for number in range(runs):
+        first, second = parts[2 * number], parts[2 * number + 1]
+        before = parts[2 * number - 1] if number else []
+        files = {f"{number}.log": first, "grown.log": [*before, *second], f"again-{number}.log": dice.sample(first, 1)}
+        land(settings, files, DIRECTORY)
+        goes_on(run(spark, settings, feed=FEED))
+
+
+def goes_on(done: dict[str, Any]) -> None:
+    assert {one.status for one in done.values()} <= {"passed", "idle"}, {
+        table: one.message for table, one in done.items() if one.status not in ("passed", "idle")
+    }
+
+
+def tables(settings: Settings) -> dict[str, list[dict[str, Any]]]:
+    """All rows of silver and gold but what says how they landed: the file, and the runs of steady heartbeats."""
+
+    def plain(row: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in without_the_run(row).items() if name != "_source"}
+
+    return {
+        stage.table: sorted(
+            (
+                plain(row)
+                for row in glance.rows(settings, stage.table, {"cluster": settings.cluster})
+                if row.get("steady_since") is None
+            ),
+            key=repr,
+        )
+        for stage in stages(FEED)
+        if stage.kind != "land"
+    }
+
+
+def proves(spark: SparkSession, empty_warehouse: Path, place: Path, seed: int, groups: int, runs: int) -> None:
+    dice = random.Random(seed)
+    history = random_history(dice, groups)
+    at_once, at_random = (
+        warehouse_of(empty_warehouse, place / name, tolerance=1.0) for name in ("at-once", "at-random")
+    )
+    land(at_once, {"all.log": history.lines}, DIRECTORY)
+    goes_on(run(spark, at_once, feed=FEED))
+    landed_at_random(dice, spark, at_random, history.lines, runs)
+    assert {one.status for one in run(spark, at_random, feed=FEED).values()} == {"idle"}
+    found, expected = tables(at_random), tables(at_once)
+    for table, rows in expected.items():
+        assert found[table] == rows, table
+    current = {row["group_id"]: row for row in expected["gold.topology_current"]}
+    assert set(current) >= history.known
+    wrong: Counter[str] = Counter()
+    for group, row in current.items():
+        seen = max(history.seen[group], key=lambda one: one[:2], default=None)
+        shown = None if row["description"] is None else (json.loads(row["description"]), row["topology_epoch"])
+        wrong["not the later one"] += shown != (None if seen is None else (seen[2], seen[3]))
+        wrong.update(contradictions(row, describe_command.answer(at_once, group, "json")))
+    assert not +wrong
+    kinds = {row["health"] for row in current.values()}
+    assert len(kinds) >= min(6, groups // 5)  # the histories are diverse enough to mean something
+    shutil.rmtree(place)
+
+
+def test_histories_in_any_order_and_split_give_the_tables_of_one_run_and_contradict_nothing(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    proves(spark, empty_warehouse, tmp_path / "histories", seed=1331, groups=60, runs=2)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(6))
+def test_many_histories(spark: SparkSession, empty_warehouse: Path, tmp_path: Path, seed: int) -> None:
+    proves(spark, empty_warehouse, tmp_path / "histories", seed=seed, groups=150, runs=4)

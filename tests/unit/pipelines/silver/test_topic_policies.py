@@ -1,0 +1,76 @@
+"""What settings and a cluster say of a topic's log, and when a run has to say it anew; real Delta, without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pipelines.errors import UsageError
+from pipelines.settings import Settings, load
+from pipelines.silver import topic_policies
+from tests.deliveries import at, store
+
+TABLE = "silver.topic_policies"
+
+
+def row(setting: str | None = None, cluster: str | None = None, **more: Any) -> dict[str, Any]:
+    said = {"setting_policy": setting, "cluster_policy": cluster, "observed_at": None if cluster is None else at()}
+    known = {"cluster": "default", "topic": "orders", **said}
+    return {**known, **topic_policies._in_effect(known), **more}
+
+
+@pytest.mark.parametrize(
+    ("setting", "cluster", "source", "is_compacted"),
+    [
+        (None, None, None, None),
+        ("delete", None, "setting", False),
+        (None, "delete", "cluster", False),
+        ("", "delete", "setting", False),
+        ("compact", None, "setting", True),
+        ("delete", "compact", "cluster", True),  # in doubt nothing is lost
+        ("compact", "delete", "setting", True),
+        ("delete", "compact,delete", "cluster", True),
+        (None, "", "cluster", False),
+    ],
+)
+def test_which_policy_counts(
+    setting: str | None, cluster: str | None, source: str | None, is_compacted: bool | None
+) -> None:
+    found = row(setting, cluster)
+
+    assert (found["source"], found["is_compacted"]) == (source, is_compacted)
+    assert found["cleanup_policy"] == {None: None, "setting": setting, "cluster": cluster}[source]
+
+
+@pytest.mark.parametrize(
+    ("known", "given", "is_stale"),
+    [
+        pytest.param(row(), [], False, id="nothing is said"),
+        pytest.param(row(), [("orders", "delete")], True, id="a setting is new"),
+        pytest.param(row(), [("order", "delete"), ("*.orders", "delete")], False, id="settings of others"),
+        pytest.param(row("delete"), [("ord*", "delete")], False, id="as it was"),
+        pytest.param(row("delete"), [], True, id="a setting is gone"),
+        pytest.param(row("delete"), [("*", "compact"), ("orders", "delete")], True, id="the first that matches counts"),
+        pytest.param(row("compact,delete"), [("*", "delete, compact")], False, id="the order of words"),
+        pytest.param(row(cluster="compact"), [], False, id="what a cluster said stays"),
+        pytest.param(row(cluster="compact"), [("*", "delete")], True, id="a setting beside a cluster"),
+        pytest.param(row(cluster="x", topic="o\n]r[", **{}), [("o?]r[", "compact")], True, id="an odd name"),
+        pytest.param(row("delete", cluster=None) | {"cluster": "second"}, [], False, id="another cluster's"),
+    ],
+)
+def test_a_run_is_due_where_settings_say_something_else(
+    known: dict[str, Any], given: list[tuple[str, str]], is_stale: bool, settings: Settings
+) -> None:
+    store(settings, TABLE, row(topic="never", cluster=None) | {"cluster": "third"})
+    store(settings, TABLE, known)
+    policies = [{"topic": topic, "policy": policy} for topic, policy in given]
+    told = load(warehouse=settings.warehouse, landing=settings.landing, segments={"cleanup_policy": policies})
+
+    assert topic_policies.is_stale(told) is is_stale
+
+
+@pytest.mark.parametrize("policy", ["deleted", "compact;delete", "compact,,keep", None])
+def test_a_policy_that_kafka_does_not_know_is_refused(policy: str | None) -> None:
+    with pytest.raises(UsageError, match=r"segments\.cleanup_policy\.0\.policy cannot be used"):
+        load(segments={"cleanup_policy": [{"topic": "*", "policy": policy}]})
