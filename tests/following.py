@@ -27,6 +27,7 @@ class Following:
     def __init__(self, settings: Settings, log: Path, **environment: str) -> None:
         self.settings = settings
         self.log = log
+        Path(settings.landing).mkdir(exist_ok=True)
         places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
         self.process = subprocess.Popen(
             [

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -281,6 +282,7 @@ def test_a_group_never_heard_of(warehouse: Settings, afterlog: Command, selector
 
 @pytest.mark.parametrize("selector", [(), ("--revision", "1"), ("--diff", "1", "2")], ids=" ".join)
 def test_a_warehouse_without_the_tables(settings: Settings, afterlog: Command, selector: tuple[str, ...]) -> None:
+    Path(settings.warehouse).mkdir()
     said = afterlog("--group", "orders-app", *selector)
 
     assert (said.code, said.out) == (2, "")
