@@ -55,18 +55,33 @@ messages AS (
   FROM acknowledged
   FULL JOIN dead_lettered USING (cluster, slice, topic, partition, offset, acknowledgement_id)
 ),
+asked AS (
+  SELECT cluster, slice FROM {acknowledgements}
+  UNION
+  SELECT cluster, source_slice AS slice FROM {dead_letters} WHERE counts
+),
 spans AS (
   SELECT
-    cluster, topic, partition, span.first_offset AS first_offset, span.last_offset AS last_offset, state AS kind,
-    producer_id, producer_epoch
-  FROM {transactions} LATERAL VIEW explode(ranges) AS span
+    cluster,
+    topic,
+    partition,
+    greatest(span.first_offset, 10000 * place) AS first_offset,
+    least(span.last_offset, 10000 * place + 9999) AS last_offset,
+    state AS kind,
+    producer_id,
+    producer_epoch,
+    concat(partition, ':', place, ':', topic) AS slice
+  FROM {transactions}
+    LATERAL VIEW explode(ranges) AS span
+    LATERAL VIEW explode(sequence(span.first_offset div 10000, span.last_offset div 10000)) AS place
   UNION ALL
   SELECT
     cluster, topic, partition, first_offset, last_offset,
     CASE WHEN is_present THEN 'PRESENT' WHEN is_compacted THEN 'COMPACTED' ELSE 'ABSENT' END AS kind,
-    CAST(NULL AS BIGINT) AS producer_id, CAST(NULL AS INT) AS producer_epoch
+    CAST(NULL AS BIGINT) AS producer_id, CAST(NULL AS INT) AS producer_epoch, slice
   FROM {log_ranges}
 ),
+-- Only of slices that hold a message: two batches of one segment may lie two thousand million offsets apart.
 stretches AS (
   SELECT
     cluster,
@@ -74,7 +89,8 @@ stretches AS (
     partition,
     stretch,
     array_sort(collect_list(struct(kind, first_offset, last_offset, producer_id, producer_epoch))) AS spans
-  FROM spans LATERAL VIEW explode(sequence(first_offset div 256, last_offset div 256)) AS stretch
+  FROM (SELECT * FROM spans LEFT SEMI JOIN asked USING (cluster, slice))
+    LATERAL VIEW explode(sequence(first_offset div 256, last_offset div 256)) AS stretch
   GROUP BY cluster, topic, partition, stretch
 ),
 placed AS (

@@ -68,18 +68,27 @@ ranked AS (
       NOT coalesce(nameless.is_accepted AND (nameless.content = _content_hash OR nameless.lossy_encoding), false)
     )
 ),
+asked AS (
+  SELECT DISTINCT cluster, dlq_topic AS topic, dlq_partition AS partition, dlq_offset div 10000 AS place FROM landed
+),
+spans AS (
+  SELECT cluster, topic, partition, span.first_offset, span.last_offset, state, topic_id, place
+  FROM {transactions}
+    LATERAL VIEW explode(ranges) AS span
+    LATERAL VIEW explode(sequence(span.first_offset div 10000, span.last_offset div 10000)) AS place
+),
+-- Only of slices that hold a dead letter: a batch may span two thousand million offsets.
 stretches AS (
   SELECT
     cluster,
     topic,
     partition,
     stretch,
-    array_sort(collect_list(
-      struct(span.first_offset AS first_offset, span.last_offset AS last_offset, state, topic_id)
-    )) AS transactions
-  FROM {transactions}
-    LATERAL VIEW explode(ranges) AS span
-    LATERAL VIEW explode(sequence(span.first_offset div 256, span.last_offset div 256)) AS stretch
+    array_sort(collect_list(struct(first_offset, last_offset, state, topic_id))) AS transactions
+  FROM (SELECT * FROM spans LEFT SEMI JOIN asked USING (cluster, topic, partition, place))
+    LATERAL VIEW explode(sequence(
+      greatest(first_offset, 10000 * place) div 256, least(last_offset, 10000 * place + 9999) div 256
+    )) AS stretch
   GROUP BY cluster, topic, partition, stretch
 ),
 stated AS (

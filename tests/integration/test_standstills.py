@@ -170,7 +170,6 @@ def tells(
     assert tables(settings) == before
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_dead_letters_bring_a_table_to_a_standstill(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
@@ -186,7 +185,6 @@ def test_no_longer_history_does_either(
     tells(spark, empty_warehouse, tmp_path, monkeypatch, seed, 6, "dlq", "delivery")
 
 
-@pytest.mark.thorough
 def test_hours_of_every_calendar_are_refreshed(spark: SparkSession, settings: Settings) -> None:
     for number in range(2):
         offsets = range(number * len(ROUTED), (number + 1) * len(ROUTED))
