@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 MOST_GROUPS = 5_000
 ROWS_OF_A_FILE = 250_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Spark hands a time to Parquet's filters by way of the Julian calendar, which moves days that this calendar lacks.
-GREGORIAN = datetime(1582, 11, 1, tzinfo=UTC)
 REPEATED = "grain.repeated"
 _ROWS = "_rows"
 
@@ -264,7 +262,7 @@ def _among(rows: DataFrame, group: str, touched: list[Any], spans: tuple[str, ti
         return F.exists(F.expr(group), lambda one: _is_one_of(one, touched))
     values = [value for value in touched if value is not None]
     bounds = F.lit(True)
-    if values and spans is not None and min(values) >= GREGORIAN:
+    if values and spans is not None:
         spanned = F.col(spans[0])
         bounds = spanned >= F.expr(_literal(min(values)))
         with contextlib.suppress(OverflowError):  # the last hour of the year 9999 has no end in Python
@@ -276,8 +274,8 @@ def _is_one_of(group: Column, touched: list[Any], bounds: Column | None = None) 
     from pyspark.sql import functions as F
 
     values = [value for value in touched if value is not None]
-    if values and isinstance(values[0], datetime):
-        among = F.unix_micros(group).isin([_micros(value) for value in values])
+    if values and isinstance(values[0], datetime):  # as a literal, a time before 1582 would be one of another calendar
+        among = F.unix_micros(group).isin([(value - EPOCH) // timedelta(microseconds=1) for value in values])
     else:
         among = group.isin(values) if values else F.lit(False)
     if bounds is not None:
@@ -287,17 +285,10 @@ def _is_one_of(group: Column, touched: list[Any], bounds: Column | None = None) 
 
 def predicate(column: str, touched: list[Any]) -> str:
     """Return the groups as a predicate in SQL text, which is what Delta's replaceWhere takes; values are quoted."""
-    values = [value for value in touched if value is not None]
-    early = [value for value in values if isinstance(value, datetime) and value < GREGORIAN]
-    literals = ", ".join(_literal(value) for value in values if value not in early)
-    parts = [f"`{column}` IN ({literals})"] if literals else []
-    parts += [f"unix_micros(`{column}`) IN ({', '.join(str(_micros(value)) for value in early)})"] if early else []
+    values = ", ".join(_literal(value) for value in touched if value is not None)
+    parts = [f"`{column}` IN ({values})"] if values else []
     parts += [f"`{column}` IS NULL"] if None in touched else []
     return " OR ".join(parts) or "false"
-
-
-def _micros(time: datetime) -> int:
-    return (time - EPOCH) // timedelta(microseconds=1)
 
 
 def _literal(value: Any) -> str:
