@@ -355,7 +355,11 @@ def kill(point: str, settings: Settings, given: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "point", ["after a batch of topics is fixed", "after records of topics, before their progress"]
+    "point",
+    [
+        pytest.param("after a batch of topics is fixed", marks=pytest.mark.thorough),
+        "after records of topics, before their progress",
+    ],
 )
 def test_a_killed_run_converges(
     spark: SparkSession, kafka: KafkaClient, broker: Broker, following: Callable[..., Settings], point: str

@@ -318,6 +318,7 @@ def test_hostile_topics_are_scopes_that_can_be_named(spark: SparkSession, settin
         assert bool(rest) == (number < len(hostile))
 
 
+@pytest.mark.thorough
 def test_a_warehouse_by_uri_holds_and_accepts_the_same(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
     remote = settings.model_copy(update={"warehouse": (tmp_path / "remote").as_uri()})
     land(settings, {"a.jsonl": [*good("dlq.a", *range(5)), *bad("dlq.b", *range(20))]})
@@ -518,7 +519,7 @@ def test_whatever_is_held_accepted_or_killed_nothing_is_lost_or_doubled_and_othe
     ("rerun", "each"),
     [
         pytest.param("plain", 4, id="a plain run first"),
-        pytest.param("accepting", 5, id="accepted again"),
+        pytest.param("accepting", 5, id="accepted again", marks=pytest.mark.thorough),
         pytest.param("plain", 1, id="a plain run first, at each step", marks=pytest.mark.thorough),
         pytest.param("accepting", 1, id="accepted again, at each step", marks=pytest.mark.thorough),
     ],

@@ -156,6 +156,7 @@ def test_random_copies_stand_as_the_rules_say(spark: SparkSession, settings: Set
     hold_equal(spark, settings, seed=7, places=120, batches=4)
 
 
+@pytest.mark.thorough
 def test_random_copies_stand_as_the_rules_say_on_a_uri(spark: SparkSession, settings: Settings) -> None:
     by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
     hold_equal(spark, by_uri, seed=8, places=60, batches=3)
@@ -241,7 +242,7 @@ class Died(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("step", ["replace_matching", "insert"])
+@pytest.mark.parametrize("step", [pytest.param("replace_matching", marks=pytest.mark.thorough), "insert"])
 def test_a_run_that_dies_between_two_steps_converges(
     step: str, spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

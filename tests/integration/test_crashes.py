@@ -65,8 +65,8 @@ def undisturbed(
     "point",
     [
         pytest.param("after bronze, before its progress", marks=pytest.mark.thorough),
-        "after data files, before their commit",
-        "between quarantine and silver",
+        pytest.param("after data files, before their commit", marks=pytest.mark.thorough),
+        pytest.param("between quarantine and silver", marks=pytest.mark.thorough),
         "between silver and progress",
         pytest.param("during gold", marks=pytest.mark.thorough),
         pytest.param("between gold and progress", marks=pytest.mark.thorough),
@@ -122,7 +122,7 @@ def test_killed_requeue_converges(spark: SparkSession, landed: Settings, tmp_pat
     ("point", "command"),
     [
         pytest.param("after a verdict is fixed", ("run",), marks=pytest.mark.thorough),
-        ("after rows are held", ("run",)),
+        pytest.param("after rows are held", ("run",), marks=pytest.mark.thorough),
         pytest.param(
             "before held rows are released",
             ("run", "--accept", "silver.dlq_records:dlq.bad"),

@@ -425,7 +425,10 @@ IN_REVERSE = (PARTS[7:], PARTS[5:7], PARTS[2:5], PARTS[1:2], PARTS[:1])
 
 @pytest.mark.parametrize(
     "arrivals",
-    [pytest.param(IN_ORDER, id="in order", marks=pytest.mark.thorough), pytest.param(IN_REVERSE, id="in reverse")],
+    [
+        pytest.param(IN_ORDER, id="in order", marks=pytest.mark.thorough),
+        pytest.param(IN_REVERSE, id="in reverse", marks=pytest.mark.thorough),
+    ],
 )
 def test_the_order_of_arrival_does_not_matter(
     arrivals: Sequence[Sequence[Callable[[Settings], None]]],

@@ -170,7 +170,10 @@ def of_letters(spark: SparkSession, settings: Settings) -> dict[int, tuple[bool,
 PROVED, SUSPECTED, DATA = (True, False, False), (False, True, True), (False, False, True)
 
 
-@pytest.mark.parametrize("feeds", [pytest.param((), id="at once"), pytest.param(("dlq", "delivery"), id="by feeds")])
+@pytest.mark.parametrize(
+    "feeds",
+    [pytest.param((), id="at once", marks=pytest.mark.thorough), pytest.param(("dlq", "delivery"), id="by feeds")],
+)
 def test_the_landed_log_proves_a_marker_whenever_it_lands(
     feeds: Sequence[str], spark: SparkSession, settings: Settings
 ) -> None:

@@ -189,7 +189,7 @@ class Killed(BaseException):
     """Stands for a process that is killed."""
 
 
-@pytest.mark.parametrize("by", ["run", "rebuild"])
+@pytest.mark.parametrize("by", ["run", pytest.param("rebuild", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("point", POINTS)
 def test_a_rebuild_that_is_killed_is_ended_by_the_next_run_or_rebuild(
     spark: SparkSession, ran: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, by: str
