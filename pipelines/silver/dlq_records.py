@@ -6,13 +6,16 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from expectations.rules import GREATEST_MILLIS, INT32, INT64, decimal_up_to
 from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC
-from pipelines import columns, globs, headers
+from expectations.verdict import Verdict
+from pipelines import columns, globs, headers, unknown_headers
 from pipelines.headers import Header, Profile
 from pipelines.plan import computed_once
+from pipelines.scopes import scope_of
 from pipelines.settings import Dlq, Settings
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ DISPOSITION_OF_MESSAGE = {  # the two messages of a Kafka 4.4 broker
 # Kafka prints a Uuid as 16 bytes in URL-safe base64; a topic's name may look so, mixed case makes it unlikely.
 TOPIC_ID = r"\A(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9_-]{21}[AQgw]\z"
 TOPIC_ID_LENGTH = 22
+UNKNOWN = "header_profile.not_null"
+MOST_COUNTED = 1_000  # names of headers of one scope
 MILLIS = decimal_up_to(GREATEST_MILLIS)
 UTF8_RULES = frozenset(rule.code for rule in CONTRACT.rules if rule.name == "utf8")
 
@@ -32,6 +37,31 @@ UTF8_RULES = frozenset(rule.code for rule in CONTRACT.rules if rule.name == "utf
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; what cannot be typed is null."""
     return headers.decode(bronze, own_profiles(settings.dlq)).select(*_columns(settings.dlq))
+
+
+def explain(candidates: DataFrame, verdict: Verdict) -> Verdict:
+    """Return the verdict with the names of headers that no profile knows, by scope, and a profile that guesses."""
+    scopes = {outcome.scope for outcome in verdict.failed if outcome.code == UNKNOWN}
+    if not scopes:
+        return verdict
+    of = F.explode(F.array_distinct(F.array(scope_of(CONTRACT), F.lit(None).cast("string"))))
+    unknown = candidates.where("header_profile IS NULL AND error IS NULL").select(
+        of.alias("of"), F.array_distinct("user_headers.key").alias("names")
+    )
+    named = [name for name in scopes if name is not None]
+    unknown = unknown.where(F.col("of").isin(named) | (F.lit(None in scopes) & F.col("of").isNull()))
+    rows = unknown.groupBy("of").count().withColumn("name", F.lit(None).cast("string"))
+    each = unknown.select("of", F.explode("names").alias("name")).where(F.length("name") > 0)
+    place = F.row_number().over(Window.partitionBy("of").orderBy(F.desc("count"), "name"))
+    counts = each.groupBy("of", "name").count().withColumn("place", place).where(F.col("place") <= MOST_COUNTED)
+    found: dict[str | None, dict[str | None, int]] = {}
+    for row in rows.unionByName(counts.drop("place")).collect():
+        found.setdefault(row["of"], {})[row["name"]] = row["count"]
+    said = {}
+    for scope, names in found.items():
+        seen = {name: number for name, number in names.items() if name is not None}
+        said[scope] = (unknown_headers.sentence(seen, names.get(None, 0)), unknown_headers.proposal(seen))
+    return verdict.explained(UNKNOWN, said)
 
 
 @cache
