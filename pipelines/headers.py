@@ -511,25 +511,28 @@ class _Decoder:
         stray = (F.size("user_headers") > 0) & F.arrays_overlap(F.col("user_headers.key"), recognised)
         draft = PROFILES[KIP_1317]
         partial = F.col(f"_at_{KIP_1317}").isNotNull() & (F.col("_profile") != KIP_1317) & ~self._is_complete(draft)
-        uneven = F.col("_again") & _any(self._is_uneven(place) for place in range(len(self.profiles)))
+        uneven = F.col("_again") & _any(self._is_uneven(places, names) for places, names in self._owners().items())
         return F.coalesce(stray, F.lit(False)) | F.coalesce(partial, F.lit(False)) | F.coalesce(uneven, F.lit(False))
 
-    def _is_uneven(self, place: int) -> Column:
-        """Whether a name of a profile occurs more often than its sets."""
+    def _owners(self) -> dict[tuple[int, ...], list[str]]:
+        """The names of headers by the profiles that have them, which are several where profiles share headers."""
+        owners: dict[tuple[int, ...], list[str]] = {}
+        for name in self.names:
+            places = tuple(place for place, profile in enumerate(self.profiles) if name in profile.names)
+            owners.setdefault(places, []).append(name)
+        return owners
+
+    def _is_uneven(self, places: Sequence[int], names: Sequence[str]) -> Column:
+        """Whether one of the names that some profiles have occurs more often than their sets."""
+        return F.array_max(_counts(names)) > F.greatest(*(count for place in places for count in self._sets(place)))
+
+    def _sets(self, place: int) -> list[Column]:
+        """How many sets of a profile there are, counted in two ways of which the greater is right."""
         profile = self.profiles[place]
-        if not profile.names:
-            return F.lit(False)
-
-        def counts(names: Iterable[str]) -> Column:
-            return F.transform(
-                F.array(*map(F.lit, names)), lambda name: F.size(F.filter("_names", lambda one: one == name))
-            )
-
-        alone = F.when(F.col("_profile") == place, F.lit(1)).otherwise(F.lit(0))
-        sets = F.array_min(counts(profile.mandatory)) if profile.mandatory else F.lit(1)
+        sets = F.array_min(_counts(profile.mandatory)) if profile.mandatory else F.lit(1)
         if self._is_limited(profile):
             sets = F.when(self._is_complete(profile), sets).otherwise(F.lit(0))
-        return F.array_max(counts(profile.names)) > F.greatest(sets, alone)
+        return [sets, F.when(F.col("_profile") == place, F.lit(1)).otherwise(F.lit(0))]
 
     def _user_headers(self) -> Column:
         def without(names: Column | list[str], prefixes: Column | list[str]) -> Column:
@@ -630,6 +633,11 @@ DECODERS: dict[Encoding, Callable[[Column, Column], Column]] = {
     "int64": lambda content, text: _signed(content, 8),
 }
 """By encoding: the text of a value, from its bytes and its text, if it were UTF-8."""
+
+
+def _counts(names: Iterable[str]) -> Column:
+    """How often each name occurs."""
+    return F.transform(F.array(*map(F.lit, names)), lambda name: F.size(F.filter("_names", lambda one: one == name)))
 
 
 def _least(columns: Sequence[Column]) -> Column:

@@ -846,7 +846,7 @@ CASES = [
             "error_message.utf8",
             "routed_at.utf8",
             undecoded_fields=["original_timestamp"],
-            undecodable_headers=["original_timestamp", "error_message", "routed_at"],
+            undecodable_headers=["routed_at", "error_message", "original_timestamp"],
         ),
     ),
     Case(
