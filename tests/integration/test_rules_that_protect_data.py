@@ -8,17 +8,18 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipelines import doctor, lakehouse, lock, progress, runner
+from pipelines import doctor, lakehouse, lock, progress, query, runner
 from pipelines.catalog import CATALOG, stages
 from pipelines.errors import WriterBusy
 from pipelines.requeue import requeue, stage_with_quarantine
-from pipelines.settings import Settings, load
+from pipelines.settings import ROOT, Settings, load
 from tests.builders import AT, HOUR, kip_1191, kip_1317, land, line, rows, run, tables
 
 BRONZE, SILVER, GOLD = (stage.table for stage in CATALOG if stage.feed == "dlq")
@@ -320,6 +321,10 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     places = {(row["topic"], row["partition"], row["offset"]) for row in rows(spark, own, "gold.message_ledger")}
     assert places == {("parcels", 3, offset) for offset in range(20)}
     assert sum(row["record_count"] for row in rows(spark, own, GOLD)) == 27
+    now = datetime.fromtimestamp((AT + HOUR) / 1000, UTC)
+    asked = (ROOT / "sql" / "questions" / "poison_pill_or_systemic.sql").read_text(encoding="utf-8")
+    verdicts = {(row["dlq_topic"], row["verdict"]) for row in query.rows_of(spark, own, asked, {"now": now}).collect()}
+    assert verdicts == {("dlq.parcels", "systemic"), ("dlq.few", "single records"), ("dlq.c", "single records")}
 
 
 def test_accepting_a_row_again_takes_it_out_of_quarantine(spark: SparkSession, settings: Settings) -> None:
