@@ -567,6 +567,9 @@ class _Decoder:
         if any(profile.prefixes for profile in self.profiles):
             prefixes = present(lambda profile: profile.prefixes)
         several = self._has_earlier_hops() | (F.col("_profile") == self.both)
+        for place, profile in enumerate(self.profiles):
+            if self.rivals[place]:  # its set may be complete and yet give way
+                several = several | self._is_complete(profile)
         own = [
             F.when(F.col("_profile") == place, without([*profile.names], [*profile.prefixes]))
             for place, profile in enumerate(self.profiles)
