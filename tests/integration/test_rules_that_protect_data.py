@@ -272,9 +272,9 @@ def test_requeue_releases_what_passes_and_refreshes_the_rest(spark: SparkSession
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
 
 
-def own_headers(offset: int, **changes: bytes) -> list[tuple[str, bytes | None]]:
+def own_headers(at: int, **changes: bytes) -> list[tuple[str, bytes | None]]:
     """What code of a team's own writes: no profile knows it until the settings do."""
-    values = {"topic": b"parcels", "partition": b"3", "offset": b"%d" % offset} | changes
+    values = {"topic": b"parcels", "partition": b"3", "offset": b"%d" % at} | changes
     return [*((f"x-original-{name}", value) for name, value in values.items()), ("x-error", b"secret")]
 
 
