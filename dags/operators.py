@@ -134,7 +134,7 @@ class FillLayer(_CommandOperator):
                 judged = [batch["verdict"] for batch in batches if batch["verdict"] is not None]
                 tables[table] = {"status": last["status"], **sums, "verdict": judged[-1] if judged else None}
                 if last["status"] in BROKE:
-                    broke.append(printable(last["message"]))
+                    broke.append("\n".join(map(printable, last["message"].split("\n"))))
             if not broke:  # of another layer perhaps, whose task is red; what waits for it is not done either
                 broke = [f"{table} waits." for table, counts in tables.items() if counts["status"] == "waiting"]
             if ended.code != (1 if broke else 0):

@@ -67,7 +67,8 @@ class Outcome:
 
     ``candidates`` are the rows that the rule speaks about. A fact of a table, such as a count of duplicates, has none:
     it must be 0. ``scope`` is the part of the batch that was looked at, null for all of it. Of a rule that is
-    tolerated, which does not refuse rows, failing rows stay in the table.
+    tolerated, which does not refuse rows, failing rows stay in the table. ``proposal`` are lines for the settings that
+    may be the way on.
     """
 
     code: str
@@ -81,6 +82,7 @@ class Outcome:
     coordinates: tuple[str, ...] = ()
     scope: str | None = None
     refuses: bool = True
+    proposal: str = ""
 
     @property
     def threshold(self) -> str:
@@ -154,6 +156,16 @@ class Verdict:
         outcomes = (replace(one, coordinates=coordinates.get((one.scope, one.code), ())) for one in self.outcomes)
         return replace(self, outcomes=tuple(outcomes))
 
+    def explained(self, code: str, of: Mapping[str | None, tuple[str, str]]) -> Verdict:
+        """Return the verdict with a further hint and a proposal, by scope, where a rule failed."""
+        outcomes = (
+            replace(one, hint=f"{one.hint} {of[one.scope][0]}".strip(), proposal=of[one.scope][1])
+            if one.code == code and not one.success and one.scope in of
+            else one
+            for one in self.outcomes
+        )
+        return replace(self, outcomes=tuple(outcomes))
+
     def findings(self) -> str:
         """Say what failed, worst first, and by how much."""
         return "; ".join(outcome.finding for outcome in self.failed)
@@ -199,10 +211,12 @@ def sentence_of(table: str, scope: str, failed: Sequence[Outcome]) -> str:
         if whole
         else "Its rows are held, later ones wait behind them, and everything else flows on"
     )
+    proposals = dict.fromkeys(outcome.proposal for outcome in failed if outcome.proposal)
+    lines = "".join(f" Look at this guess before you put it into the settings:\n{one}" for one in proposals)
     return (
         f"The gate of {table} broke{of}: {_findings(failed)} {waits}: mend the producer or the contract and run again, "
         f"or accept it once with `{way_on(table, scope)}` (or all that is held with AFTERLOG_TOLERANCE=1.0 afterlog "
-        f"run), which {_accepting(failed)}."
+        f"run), which {_accepting(failed)}.{lines}"
     )
 
 

@@ -221,7 +221,7 @@ CATALOG = (
             "slice",
             {
                 "silver.acknowledgements": "slice",
-                "silver.dead_letters": "IF(counts, array(source_slice), array())",
+                "silver.dead_letters": "IF(counts AND source_slice IS NOT NULL, array(source_slice), array())",
                 "silver.dlq_roots": "slice",
                 "silver.transactions": "slices",
                 "silver.log_ranges": "slice",

@@ -53,4 +53,7 @@ def stage_runs(done: Sequence[StageRun]) -> None:
     console.print(table)
     for one in done:
         if one.status in ("broken", "held", "waiting") and one.message:
-            console.print(f"{one.table}: {one.message}", markup=False, highlight=False)
+            said, _, lines = one.message.partition("\n")
+            console.print(f"{one.table}: {said}", markup=False, highlight=False)
+            if lines:  # for the settings, as they are
+                console.print(lines, markup=False, highlight=False, soft_wrap=True)

@@ -34,6 +34,7 @@ from pipelines import (
     quality,
     runner,
     storage,
+    unknown_headers,
 )
 from pipelines.catalog import CATALOG
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
@@ -49,6 +50,19 @@ SPARE_BYTES = 2 << 30
 LEAST_BYTES = 200 << 20
 MOST_HELD = 10
 
+# Names of headers of rows without a profile, each name once a row, and, under no name, how many such rows there are.
+_UNKNOWN_HEADERS = """
+, unknown AS (
+  SELECT "_source", "_bronze_id", user_headers FROM rows WHERE header_profile IS NULL AND error IS NULL
+), named AS (
+  SELECT DISTINCT "_source", "_bronze_id", header['key'] AS name
+  FROM (SELECT "_source", "_bronze_id", unnest(user_headers) AS header FROM unknown)
+), counted AS (
+  SELECT name, count(*) AS "rows" FROM named WHERE name <> '' GROUP BY name ORDER BY count(*) DESC, name LIMIT 1000
+)
+SELECT name, "rows" FROM counted UNION ALL SELECT CAST(NULL AS VARCHAR) AS name, count(*) AS "rows" FROM unknown
+"""
+
 _COLOURS = {"well": "green", "mind": "yellow", "blocked": "bold red", "lacking": "bold red"}
 _CONNECTORS = {"s3": "hadoop-aws", "s3a": "hadoop-aws", "s3n": "hadoop-aws", "abfs": "hadoop-azure"}
 _CONNECTORS |= {"abfss": "hadoop-azure", "gs": "gcs-connector"}
@@ -56,12 +70,16 @@ _CONNECTORS |= {"abfss": "hadoop-azure", "gs": "gcs-connector"}
 
 @dataclass(frozen=True)
 class Check:
-    """One finding: ``mind`` passes, ``blocked`` is a broken contract or table, ``lacking`` a fault of the machine."""
+    """One finding: ``mind`` passes, ``blocked`` is a broken contract or table, ``lacking`` a fault of the machine.
+
+    ``snippet`` are lines for the settings, which are shown as they are.
+    """
 
     name: str
     state: State
     finding: str
     remedy: str | None = None
+    snippet: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -83,6 +101,7 @@ def diagnose(settings: Settings) -> list[Check]:
         ("writer's lock", _lock),
         ("log store", _log_store),
         ("tables", _tables),
+        ("header profiles", _header_profiles),
         ("quality reports", _quality),
         ("gaps", _gaps),
         ("Airflow", _airflow),
@@ -107,7 +126,8 @@ def show(checks: Sequence[Check], as_json: bool = False) -> None:
     """Print the findings as a table, or as one JSON object a line."""
     if as_json:
         for check in checks:
-            print(json.dumps(asdict(check)))
+            told = asdict(check)
+            print(json.dumps(told if check.snippet else {name: told[name] for name in told if name != "snippet"}))
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("check", "state", "finding"):
@@ -118,6 +138,8 @@ def show(checks: Sequence[Check], as_json: bool = False) -> None:
             finding.append(f"\n{_printable(check.remedy)}", style="bold")
         table.add_row(Text(_printable(check.name)), Text(check.state, style=_COLOURS[check.state]), finding)
     Console().print(table)
+    for snippet in dict.fromkeys(check.snippet for check in checks if check.snippet):
+        print(f"\n{snippet}")
 
 
 def _printable(text: str) -> str:
@@ -398,6 +420,35 @@ def _held(stage: Stage, known: Progress) -> Iterator[Check]:
     if left > 0:
         finding = f"{left:,} more of its scopes are held: quality.freshness names them all."
         yield Check(stage.table, "blocked", finding, f"{_accept(stage, WHOLE)} accepts all of them.")
+
+
+def _header_profiles(settings: Settings) -> Iterator[Check]:
+    """Name the headers of rows that no profile knows, in quarantine or held, and propose a profile that reads them."""
+    if not storage.is_local(settings.warehouse):
+        return
+    rows, names = 0, dict[str, int]()
+    for table in ("quarantine.dlq_records", "held.dlq_records"):
+        if not lakehouse.local_version(settings, table):  # not there, or never written
+            continue
+        for found in glance.query(settings, table, _UNKNOWN_HEADERS, {"cluster": settings.cluster}):
+            if found["name"] is None:
+                rows += found["rows"]
+            elif found["name"]:
+                names[found["name"]] = names.get(found["name"], 0) + found["rows"]
+    if not rows:
+        return
+    finding = f"{unknown_headers.sentence(names, rows)} They are in quarantine or held."
+    known = [mapped.name for profile in settings.dlq.profile for mapped in profile.headers if mapped.name]
+    if any(name.startswith(one[:-1]) if one.endswith("*") else name == one for name in names for one in known):
+        remedy = "[[dlq.profile]] names some of them: `afterlog run` judges what is held again, "
+        yield Check("header profiles", "mind", finding, f"{remedy}`afterlog requeue silver.dlq_records` the others.")
+        return
+    guess = unknown_headers.proposal(names)
+    if guess:
+        remedy = "A [[dlq.profile]] in the settings reads them; look at the guess below before you put it there."
+    else:
+        remedy = "Map them in a [[dlq.profile]] of the settings; their names do not tell to which fields."
+    yield Check("header profiles", "mind", finding, remedy, guess or None)
 
 
 def _accept(stage: Stage, scope: str) -> str:

@@ -246,9 +246,10 @@ def message(table: str, known: Progress) -> str | None:
     more = f" and {len(known.held) - MOST_NAMED:,} more" if len(known.held) > MOST_NAMED else ""
     rows = sum(one.rows for one in known.held.values())
     name, one = next(iter(known.held.items()))
+    said, end, proposal = one.message.partition("\n")
     return (
-        f"{rows:,} rows of {len(known.held):,} scopes are held: {', '.join(first)}{more}. The first: {one.message} "
-        f"The same goes for the others; `{way_on(table, WHOLE)}` accepts all of them once."
+        f"{rows:,} rows of {len(known.held):,} scopes are held: {', '.join(first)}{more}. The same goes for all as for "
+        f"the first, and `{way_on(table, WHOLE)}` accepts all of them once. The first: {said}{end}{proposal}"
     )
 
 

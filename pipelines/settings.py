@@ -12,6 +12,7 @@ from zoneinfo import available_timezones
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
+from expectations.silver.dlq_records import PROFILES
 from pipelines.errors import UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +22,11 @@ _NO_OPTIONS = {
     *("bootstrap.servers", "security.protocol", "isolation.level", "group.id", "auto.offset.reset"),
     *("enable.auto.commit", "interceptor.classes", "key.deserializer", "value.deserializer"),
 }
+MOST_PROFILES = 20
+MOST_MAPPED = 60
+_PROFILE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
+# As Spark reads a path into a variant: its parser passes over space before a key, and ends a quoted one at ? too.
+_PATH = re.compile(r"""\$(?:\.[^\s.\[\]'"?]+|\[[0-9]{1,9}\]|\['(?!\s)[^'?]+'\]|\["(?!\s)[^"?]+"\])+""")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]/]+):([0-9]{1,5})")
 
 
@@ -39,7 +45,102 @@ class RequiredProfile(_Part):
     """A header profile that every record of the DLQ topics matching a glob pattern must carry."""
 
     topic: Annotated[str, Field(min_length=1)]
-    profile: Literal["kip-1317", "kip-1191", "kafka-streams", "kafka-connect", "spring-kafka"]
+    profile: str
+
+
+class MappedHeader(_Part):
+    """What a header (``name``), or JSON in the record's value (``path``), says, and the field that it fills.
+
+    A name that ends in ``*`` stands for all headers that begin with what is before it. A header without a field is
+    recognised as one of the profile, no more. ``int32`` and ``int64`` are big-endian.
+    """
+
+    name: str | None = None
+    path: str | None = None
+    field: (
+        Literal[
+            "original_topic",
+            "original_partition",
+            "original_offset",
+            "original_timestamp",
+            "original_timestamp_type",
+            "consumer_group",
+            "disposition",
+            "delivery_count",
+            "error_message",
+            "exception_class",
+            "exception_cause_class",
+            "exception_stacktrace",
+            "connector_name",
+            "task_id",
+            "stage",
+            "stage_class",
+            "routed_at",
+        ]
+        | None
+    ) = None
+    encoding: Literal["text", "int32", "int64"] = "text"
+    mandatory: bool = False
+
+    @field_validator("name")
+    @classmethod
+    def _named(cls, name: str | None) -> str | None:
+        if name == "*":
+            raise ValueError("a prefix has at least one character before the *")
+        if name == "":
+            raise ValueError("a header's name has at least one character")
+        return name
+
+    @field_validator("path")
+    @classmethod
+    def _parsed(cls, path: str | None) -> str | None:
+        if path is not None and not _PATH.fullmatch(path):
+            raise ValueError("write it like $.error.offset, $['a key'] or $.records[0].topic")
+        return path
+
+    @model_validator(mode="after")
+    def _consistent(self) -> MappedHeader:
+        if (self.name is None) == (self.path is None):
+            raise ValueError("give name, for a header, or path, for JSON in the value, and not both")
+        if self.field is None and (self.mandatory or self.path is not None or self.encoding != "text"):
+            raise ValueError("it needs a field to fill")
+        if self.path is not None and self.encoding != "text":
+            raise ValueError("what a path leads to is text or a number of JSON, so that encoding cannot be set")
+        return self
+
+
+class OwnProfile(_Part):
+    """A header profile beside the built-in ones: what a team's own code writes on dead-letter records.
+
+    Only records of DLQ topics that match the glob pattern ``topic``, if there is one, can have it.
+    """
+
+    name: str
+    topic: Annotated[str, Field(min_length=1)] | None = None
+    headers: Annotated[tuple[MappedHeader, ...], Field(min_length=1, max_length=MOST_MAPPED)]
+
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, name: str) -> str:
+        if not _PROFILE_NAME.fullmatch(name):
+            raise ValueError("a name has up to 64 letters, digits and . _ - between them")
+        if name in PROFILES:
+            raise ValueError(f"{name} is the name of a built-in profile")
+        return name
+
+    @field_validator("headers")
+    @classmethod
+    def _unambiguous(cls, headers: tuple[MappedHeader, ...]) -> tuple[MappedHeader, ...]:
+        if not any(header.mandatory for header in headers):
+            raise ValueError("at least one must be mandatory: it tells the profile from others")
+        encodings: dict[str, str] = {}
+        for header in headers:
+            if header.field and encodings.setdefault(header.field, header.encoding) != header.encoding:
+                raise ValueError(f"all that fills {header.field} must have the same encoding")
+        places = [(header.name, header.path, header.field) for header in headers]
+        if len(set(places)) < len(places):
+            raise ValueError("two of them are the same")
+        return headers
 
 
 class Kafka(_Part):
@@ -138,7 +239,20 @@ class Dlq(Topics):
     """Settings of the feed ``dlq``; topics whose whole name matches ``subscribe_pattern`` are read, new ones too."""
 
     require: tuple[RequiredProfile, ...] = ()
+    profile: Annotated[tuple[OwnProfile, ...], Field(max_length=MOST_PROFILES)] = ()
     subscribe_pattern: Annotated[str, Field(min_length=1)] = r"dlq\..*"
+
+    @model_validator(mode="after")
+    def _profiles_are_known(self) -> Dlq:
+        own = [profile.name for profile in self.profile]
+        for name in own:
+            if own.count(name) > 1:
+                raise ValueError(f"two profiles have the name {name}")
+        known = [*PROFILES, *own]
+        for number, required in enumerate(self.require):
+            if required.profile not in known:
+                raise ValueError(f"require.{number}.profile names no profile; profiles: {', '.join(known)}")
+        return self
 
     @field_validator("subscribe_pattern")
     @classmethod
@@ -319,7 +433,9 @@ def kafka_connection() -> str | None:
 def first_mistake(error: ValidationError) -> str:
     """Return where the first mistake is, and what it is, without the value."""
     wrong = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in wrong['loc'])} cannot be used: {wrong['msg']}."
+    where = ".".join(str(part) for part in wrong["loc"])
+    plain = "".join(character if character.isprintable() else repr(character)[1:-1] for character in where)
+    return f"{plain} cannot be used: {wrong['msg']}."
 
 
 def _given() -> dict[str, Any]:

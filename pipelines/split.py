@@ -44,7 +44,8 @@ class Split:
 
     ``rows`` become candidates by ``transform``. ``judged`` is what decides about them, cached and without payloads:
     what names them, the grain, their scope, bitmasks of the rules that each breaks and of those that speak about it,
-    and what each rule examines. It is computed once; later passes over the candidates evaluate no rule.
+    and what each rule examines. It is computed once; later passes over the candidates evaluate no rule. ``explain``
+    adds to the verdict of a broken gate what else the candidates tell about it.
     """
 
     settings: Settings
@@ -54,6 +55,7 @@ class Split:
     judged: DataFrame
     census: Census
     held: frozenset[str] = frozenset()
+    explain: Callable[[DataFrame, Verdict], Verdict] | None = None
 
     @classmethod
     @contextmanager
@@ -78,7 +80,7 @@ class Split:
             return candidates if among is None else candidates.join(among, [*contract.row], how="left_semi")
 
         with cls.between(settings, contract, rows, transform) as split:
-            yield split
+            yield replace(split, explain=getattr(module, "explain", None))
 
     @classmethod
     @contextmanager
@@ -134,7 +136,10 @@ class Split:
             scopes=counted.scopes,
             examined_rows=counted.examined_rows,
         )
-        return verdict if verdict.passed else verdict.located(self._coordinates(verdict))
+        if verdict.passed:
+            return verdict
+        verdict = verdict.located(self._coordinates(verdict))
+        return self.explain(self.candidates, verdict) if self.explain else verdict
 
     def write(self, held: int = 0) -> Counts:
         """Insert new rows into quarantine, then into the table, then take healed rows out of quarantine.

@@ -56,7 +56,8 @@ class Stage:
       order (``landing.lines``), each with its ``_occurrence``.
     - ``split``: ``pipelines/<table>.py`` has ``transform(bronze, settings)``, at least one candidate per input row; the
       gate, the split into table and quarantine and the collapse on the grain follow from the contract. A candidate
-      with ``_skipped`` is none of the table's business: it is counted, no more.
+      with ``_skipped`` is none of the table's business: it is counted, no more. A function ``explain(candidates,
+      verdict)`` may add to the verdict of a broken gate.
     - ``summarise``: ``sql/<table>.sql`` is the SELECT; only the groups that news touches are computed again.
     - ``ask``: ``pipelines/<table>.py`` has ``refresh(spark, settings, news)``, which brings the table up to date with
       the settings, with what a cluster says and with the changed rows of the input, and ``is_stale(settings)``, which

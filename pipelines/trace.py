@@ -336,12 +336,20 @@ def _origin(settings: Settings, place: Place) -> Iterator[Event]:
     }
     for one in rows(settings, DEAD_LETTERS, key):
         if one["is_accepted"]:
-            origin = Place(one["original_topic"], one["original_partition"], one["original_offset"])
+            origin = _source(one)
             group = f" by {visible(one['consumer_group'])}" if one["consumer_group"] is not None else ""
             at = one["routed_at"] or one["dlq_timestamp"]
             yield Event(at, "written", f"as the dead letter of {origin}{group}", _facts(one))
         elif one.get("is_held"):
             yield _held_letter(one, "it")
+
+
+def _source(one: dict[str, Any]) -> str:
+    """The place of the record that failed, as far as the headers name it."""
+    place = [one[f"original_{name}"] for name in ("topic", "partition", "offset")]
+    if None not in place:
+        return str(Place(*place))
+    return "a record" if place[0] is None else f"a record of {visible(place[0])}"
 
 
 def _held_letter(one: dict[str, Any], what: str) -> Event:

@@ -1,10 +1,13 @@
 """What a record's headers say, told from the rules alone: a decoder to hold Spark's against.
 
-It knows the profiles by name, and shares nothing with ``pipelines.headers``.
+It knows the profiles by name, and shares nothing with ``pipelines.headers``. OWN are profiles of settings beside them:
+``own-a`` (binary, with a prefix), ``own-b`` (shares a header with it), ``own-c`` (shares one with Spring) and ``own-d``
+(an envelope).
 """
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 from collections.abc import Iterable
@@ -27,8 +30,26 @@ SETS = {  # mandatory headers, in the order in which writers put them; topic, pa
     "kafka-connect": ("__connect.errors.topic", "__connect.errors.partition", "__connect.errors.offset"),
     "spring-kafka": ("kafka_dlt-original-topic", "kafka_dlt-original-partition", "kafka_dlt-original-offset"),
 }
-COORDINATES = {profile: names[1:5] if profile == "kip-1317" else names for profile, names in SETS.items()}
-OPTIONAL = {
+OWN = {
+    "own-a": ("x-topic", "x-partition", "x-offset"),
+    "own-b": ("x-topic", "x-where"),
+    "own-c": ("kafka_dlt-original-topic", "x-js-partition", "x-js-offset"),
+    "own-d": (),
+}
+RIVALS = {"own-b": ("own-a",), "spring-kafka": ("own-c",)}  # who goes first where both are complete
+PREFIX = "x-retry-"  # of own-a
+COORDINATES: dict[str, tuple[str | None, ...]] = {
+    **SETS,
+    **OWN,
+    "kip-1317": SETS["kip-1317"][1:5],
+    "own-b": ("x-topic", "x-where", None),
+    "own-d": (None, None, None),
+}
+OPTIONAL: dict[str, tuple[str, ...]] = {
+    "own-a": ("x-group",),
+    "own-b": (),
+    "own-c": (),
+    "own-d": ("x-envelope",),
     "kip-1317": (),
     "kip-1191": ("__dlq.errors.delivery.count", "__dlq.errors.message"),
     "kafka-streams": tuple(f"__streams.errors.{name}" for name in ("exception", "message", "stacktrace")),
@@ -48,8 +69,9 @@ OPTIONAL = {
         )
     ),
 }
-OTHERS = ("kafka-streams", "kafka-connect", "spring-kafka")
-SPRINGS_GROUP = "kafka_dlt-original-consumer-group"
+SHARE_GROUP = ("kip-1317", "kip-1191")
+GROUPS = {"spring-kafka": "kafka_dlt-original-consumer-group", "own-a": "x-group"}
+BINARY = ("spring-kafka", "own-a")
 DECIMAL = re.compile(rb"0|[1-9][0-9]*")
 
 
@@ -63,38 +85,79 @@ class Set:
     coordinates: list[Any] = field(default_factory=list)
 
 
-def told(headers: Iterable[Header] | None) -> dict[str, Any]:
+def told(headers: Iterable[Header] | None, value: bytes | None = None, own: bool = False) -> dict[str, Any]:
     """Return what the decoder's columns of these names hold; ``original``: topic, partition, offset as text."""
     record = [*headers] if headers is not None else []
-    sets = sorted((one for profile in SETS for one in sets_of(profile, record)), key=lambda one: one.at)
-    own = _own(sets)
-    if own:
-        profile: str | None = "kip-1317" if len(own) == 2 else own[0].profile
+    names = SETS | OWN if own else SETS
+    envelope = _envelope(value) if own else {}
+    found = {profile: sets_of(profile, record, envelope, names[profile]) for profile in names}
+    whole = {profile: sum(one.complete for one in sets) for profile, sets in found.items()}
+    beaten = {one for one in names if any(whole.get(rival) for rival in RIVALS.get(one, ()))}
+    sets = sorted((one for profile in names if profile not in beaten for one in found[profile]), key=lambda one: one.at)
+    last = _own(sets)
+    if last:
+        profile: str | None = "kip-1317" if len(last) == 2 else last[0].profile
     else:
-        some = (name for name in SETS if any(_name(header) in (*SETS[name], *OPTIONAL[name]) for header in record))
-        profile = next(some, None)
-    writers = {one.profile for one in own} or {profile}
-    shown = {one.profile for one in sets if one.complete} | writers
-    reserved = {name for one in shown if one for name in (*SETS[one], *OPTIONAL[one])}
+        order = sorted(names, key=lambda one: own and one in SETS and one in RIVALS)
+        profile = next((one for one in order if _has_some(one, record, envelope)), None)
+    writers = {one.profile for one in last} or {profile}
+    shown = {one for one in names if whole[one]} | writers
+    reserved = {name for one in shown if one for name in (*names[one], *OPTIONAL[one])}
+    prefix = PREFIX if "own-a" in shown else None
+    if len(last) < 2 and profile:
+        whole[profile] = max(whole[profile], 1)
     return {
         "header_profile": profile,
-        "header_profiles": writers - {None} if all(one.complete for one in own) else {profile},
-        "earlier_hops": _hops([one for one in sets if one not in own]),
-        "reserved_header_collision": _collides(record, sets, profile, alone=len(own) < 2),
-        "user_headers": [header for header in record if _name(header) not in reserved],
-        "original": [_text(profile, part, _last(record, name)) for part, name in enumerate(COORDINATES[profile][:3])]
-        if profile
-        else [None] * 3,
+        "header_profiles": writers - {None} if all(one.complete for one in last) else {profile},
+        "earlier_hops": _hops([one for one in sets if one not in last]),
+        "reserved_header_collision": _collides(record, names, whole),
+        "user_headers": [
+            header
+            for header in record
+            if _name(header) not in reserved and not (prefix and (_name(header) or "").startswith(prefix))
+        ],
+        "original": _original(profile, record, envelope),
         "delivery_count": _text("", 0, _last(record, "__dlq.errors.delivery.count")) if "kip-1191" in writers else None,
     }
 
 
-def sets_of(profile: str, record: list[Header]) -> list[Set]:
+def _envelope(value: bytes | None) -> dict[str, str]:
+    """What an envelope says: its topic, partition and offset as text, those that are there."""
+    try:
+        said = json.loads((value or b"").decode())
+    except ValueError:
+        return {}
+    if not isinstance(said, dict):
+        return {}
+    return {name: str(said[name]) for name in ("t", "p", "o") if said.get(name) is not None}
+
+
+def _has_some(profile: str, record: list[Header], envelope: dict[str, str]) -> bool:
+    names = (*{**SETS, **OWN}[profile], *OPTIONAL[profile])
+    if profile == "own-a" and any((_name(header) or "").startswith(PREFIX) for header in record):
+        return True
+    return any(_name(header) in names for header in record) or (profile == "own-d" and bool(envelope))
+
+
+def _original(profile: str | None, record: list[Header], envelope: dict[str, str]) -> list[str | None]:
+    if profile is None:
+        return [None] * 3
+    if profile == "own-d":
+        return [envelope.get(name) or None for name in ("t", "p", "o")]
+    names = COORDINATES[profile][:3]
+    return [name and _text(profile, part, _last(record, name)) for part, name in enumerate(names)]
+
+
+def sets_of(profile: str, record: list[Header], envelope: dict[str, str], mandatory: tuple[str, ...]) -> list[Set]:
     """The sets of a profile, oldest first: the last one has each name's last occurrence, the one before the one before.
 
-    Any header of KIP-1317 makes a set, which is not complete.
+    Any header of KIP-1317 makes a set, which is not complete. An envelope is the oldest set of all.
     """
-    places = {name: [place for place, header in enumerate(record) if _name(header) == name] for name in SETS[profile]}
+    if profile == "own-d":
+        texts = [envelope.get(name, "").encode() for name in ("t", "p", "o")]
+        told = [_coordinate(profile, part, text) for part, text in enumerate(texts)]
+        return [Set(profile, -1, True, [*told, None])] if {"t", "o"} <= envelope.keys() else []
+    places = {name: [place for place, header in enumerate(record) if _name(header) == name] for name in mandatory}
     count = min(map(len, places.values()))
     complete = count > 0
     if profile == "kip-1317" and not complete and any(places.values()):
@@ -103,9 +166,12 @@ def sets_of(profile: str, record: list[Header]) -> list[Set]:
     for turn in range(count, 0, -1):
         here = {name: found_at[-turn] for name, found_at in places.items() if len(found_at) >= turn}
         values = {name: record[place][1] for name, place in here.items()}  # type: ignore[index]
-        coordinates = [_coordinate(profile, part, values.get(name)) for part, name in enumerate(COORDINATES[profile])]
-        if profile == "spring-kafka":
-            groups = [header for header in record if _name(header) == SPRINGS_GROUP]
+        coordinates = [
+            _coordinate(profile, part, values.get(name)) if name else None
+            for part, name in enumerate(COORDINATES[profile])
+        ]
+        if profile in GROUPS:
+            groups = [header for header in record if _name(header) == GROUPS[profile]]
             whose = groups[-turn][1] if len(groups) == count else None  # type: ignore[index]
             coordinates.append(_coordinate(profile, 3, whose))
         coordinates += [None] * (4 - len(coordinates))
@@ -118,10 +184,10 @@ def _own(sets: list[Set]) -> list[Set]:
     if not sets:
         return []
     latest = {one.profile: one for one in sets}
-    share_group = [latest[name] for name in ("kip-1317", "kip-1191") if name in latest]
+    share_group = [latest[name] for name in SHARE_GROUP if name in latest]
     if len(share_group) == 2:
         first = min(one.at for one in share_group)
-        if not any(one.profile in OTHERS and one.at > first for one in sets):
+        if not any(one.profile not in SHARE_GROUP and one.at > first for one in sets):
             return share_group
     return [sets[-1]]
 
@@ -129,9 +195,9 @@ def _own(sets: list[Set]) -> list[Set]:
 def _hops(older: list[Set]) -> list[tuple[Any, ...]]:
     hops: list[tuple[str, list[Any], bool]] = []
     for one in older:
-        if one.profile not in OTHERS and hops and hops[-1][2]:
+        if one.profile in SHARE_GROUP and hops and hops[-1][2]:
             before = hops[-1]
-            if before[0] != one.profile and before[0] not in OTHERS:
+            if before[0] != one.profile and before[0] in SHARE_GROUP:
                 draft, shipped = (
                     (one.coordinates, before[1]) if one.profile == "kip-1317" else (before[1], one.coordinates)
                 )
@@ -142,14 +208,12 @@ def _hops(older: list[Set]) -> list[tuple[Any, ...]]:
     return [(profile, *coordinates) for profile, coordinates, _ in hops]
 
 
-def _collides(record: list[Header], sets: list[Set], profile: str | None, *, alone: bool) -> bool:
-    for name in SETS:
-        whole = sum(one.complete for one in sets if one.profile == name)
-        if name == profile and alone:
-            whole = max(whole, 1)
-        if any(sum(_name(header) == one for header in record) > whole for one in (*SETS[name], *OPTIONAL[name])):
-            return True
-    return False
+def _collides(record: list[Header], names: dict[str, tuple[str, ...]], whole: dict[str, int]) -> bool:
+    most: dict[str, int] = {}
+    for profile, mandatory in names.items():
+        for name in (*mandatory, *OPTIONAL[profile]):
+            most[name] = max(most.get(name, 0), whole[profile])
+    return any(sum(_name(header) == name for header in record) > sets for name, sets in most.items())
 
 
 def _coordinate(profile: str, part: int, value: bytes | None) -> Any:
@@ -162,7 +226,7 @@ def _coordinate(profile: str, part: int, value: bytes | None) -> Any:
         except UnicodeDecodeError:
             return None
     most = 2**31 - 1 if part == 1 else 2**63 - 1
-    if profile == "spring-kafka":
+    if profile in BINARY:
         size, form = (4, ">i") if part == 1 else (8, ">q")
         number = struct.unpack(form, value)[0] if len(value) == size else -1
     else:
@@ -174,7 +238,7 @@ def _text(profile: str, part: int, value: bytes | None) -> str | None:
     """A header's value as text: bytes that are not UTF-8 replaced, a binary number of a wrong length in hexadecimal."""
     if not value:
         return None
-    if profile != "spring-kafka" or part == 0:
+    if profile not in BINARY or part == 0:
         return value.decode("utf-8", "replace")
     size, form = (4, ">i") if part == 1 else (8, ">q")
     return str(struct.unpack(form, value)[0]) if len(value) == size else f"0x{value.hex().upper()}"

@@ -2,6 +2,7 @@
 
 from expectations.contract import Column, Contract
 from expectations.rules import is_true, not_null, one_of
+from expectations.silver.dlq_records import BUILT_IN
 
 CONTRACT = Contract(
     table="silver.dead_letters",
@@ -55,7 +56,11 @@ CONTRACT = Contract(
             "True where a source record was dead-lettered: accepted, no proved marker, not rolled back.",
             (
                 not_null(),
-                is_true("with_a_source", "NOT counts OR source_slice IS NOT NULL", "What counts has a source record."),
+                is_true(
+                    "with_a_source",
+                    f"NOT counts OR source_slice IS NOT NULL OR NOT ({BUILT_IN})",
+                    "What counts has a source record; only a profile of the settings may not name it.",
+                ),
             ),
         ),
         Column("slice", "string", "Part of this table that is computed as one.", (not_null(),)),

@@ -21,8 +21,12 @@ _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?"
 # A calendar date that exists, of the years 0001 to 9999, and a time of day; no leap second, which Java cannot print.
 ISO_8601_UTC = rf"\A(?!0000)(?:[0-9]{{4}}-(?:{_MONTH_AND_DAY})|(?:{_LEAP_YEAR})-02-29)T{_TIME}(?:Z|\+00(?::?00)?)\z"
 
+PROFILES = ("kip-1317", "kip-1191", "kafka-streams", "kafka-connect", "spring-kafka")
+"""The header profiles that everybody has; settings may add more."""
+
 READABLE = "error IS NULL"
-RECOGNISED = "header_profile IS NOT NULL"
+BUILT_IN = f"header_profile IN ({', '.join(repr(profile) for profile in PROFILES)})"
+OWN = "missing_fields IS NOT NULL"
 SHARE_GROUP = "header_profile IN ('kip-1317', 'kip-1191')"
 KIP_1317 = "header_profile = 'kip-1317'"
 
@@ -73,11 +77,14 @@ CONTRACT = Contract(
             "header_profile",
             "string",
             "Who wrote the last set of headers: kip-1317 (with or without the headers of kip-1191), kip-1191, "
-            "kafka-streams, kafka-connect or spring-kafka.",
+            "kafka-streams, kafka-connect, spring-kafka or a profile of the settings.",
             (
                 not_null("A dead-letter record has headers that say where it comes from.")
                 .where(READABLE)
-                .hinting("Something other than a share group, Streams, Connect or Spring writes to these topics."),
+                .hinting(
+                    "Something other than a share group, Streams, Connect or Spring writes to these topics: "
+                    "[[dlq.profile]] in the settings teaches Afterlog its headers."
+                ),
                 is_true(
                     "required",
                     "header_profile <=> required_profile OR "
@@ -89,6 +96,18 @@ CONTRACT = Contract(
                     "The topics must carry the profile that [[dlq.require]] names: "
                     "was the broker's share.group.dlq.disposition.header.enable set to false?"
                 ),
+                is_true(
+                    "mandatory", "size(missing_fields) = 0", "The settings' profile finds all that it marks mandatory."
+                )
+                .where(OWN)
+                .hinting("Fields that a [[dlq.profile]] marks mandatory are missing: missing_fields names them."),
+                is_true(
+                    "decodes",
+                    "size(undecoded_fields) = 0",
+                    "What the settings' profile maps decodes as its encoding and its field want.",
+                )
+                .where(OWN)
+                .hinting("Headers do not decode as a [[dlq.profile]] says: undecoded_fields names their fields."),
             ),
         ),
         Column(
@@ -107,7 +126,7 @@ CONTRACT = Contract(
             "string",
             "Topic of the record that failed, or its topic id where the broker knew no name.",
             (
-                not_null("Every profile names the topic.").where(RECOGNISED),
+                not_null("Every built-in profile names the topic.").where(BUILT_IN),
                 _utf8("original_topic"),
                 matches("legal_topic_name", TOPIC_NAME, "Kafka would allow a topic of this name.").where(
                     _decoded("original_topic")
@@ -120,7 +139,7 @@ CONTRACT = Contract(
             "int",
             "Partition of the record that failed.",
             (
-                not_null("Every profile names the partition.").of("original_partition_text").where(RECOGNISED),
+                not_null("Every built-in profile names the partition.").of("original_partition_text").where(BUILT_IN),
                 _utf8("original_partition"),
                 matches("decimal_int32", INT32, "The partition is a decimal int32 of at least 0, as Kafka prints it.")
                 .of("original_partition_text")
@@ -132,7 +151,7 @@ CONTRACT = Contract(
             "bigint",
             "Offset of the record that failed.",
             (
-                not_null("Every profile names the offset.").of("original_offset_text").where(RECOGNISED),
+                not_null("Every built-in profile names the offset.").of("original_offset_text").where(BUILT_IN),
                 _utf8("original_offset"),
                 matches("decimal_int64", INT64, "The offset is a decimal int64 of at least 0, as Kafka prints it.")
                 .of("original_offset_text")
@@ -157,7 +176,8 @@ CONTRACT = Contract(
         Column(
             "delivery_count",
             "int",
-            "How often the record was delivered; null where absent or no number, which is no violation.",
+            "How often the record was delivered; null where absent or no number, which violates only a profile of the "
+            "settings.",
             (_utf8("delivery_count"),),
         ),
         Column("error_message", "string", "Message of the broker or of the exception.", (_utf8("error_message"),)),
@@ -182,7 +202,7 @@ CONTRACT = Contract(
                 _utf8("routed_at"),
                 matches("iso_8601_utc", ISO_8601_UTC, "The timestamp is ISO-8601 with a UTC designator.")
                 .of("routed_at_text")
-                .where(_decoded("routed_at")),
+                .where(f"{KIP_1317} AND ({_decoded('routed_at')})"),
             ),
         ),
         Column(
@@ -229,6 +249,18 @@ CONTRACT = Contract(
         Column("delivery_count_text", "string", "The delivery count as the header says it.", evidence=True),
         Column("routed_at_text", "string", "The timestamp of routing as the header says it.", evidence=True),
         Column("undecodable_headers", "array<string>", "Fields whose header is not UTF-8.", evidence=True),
+        Column(
+            "missing_fields",
+            "array<string>",
+            "Fields that are mandatory in the record's profile, if the settings define it, and have no value.",
+            evidence=True,
+        ),
+        Column(
+            "undecoded_fields",
+            "array<string>",
+            "Fields whose value is not what the record's profile, if the settings define it, says.",
+            evidence=True,
+        ),
         Column("headers", HEADERS, "All headers in order, with duplicates.", evidence=True),
         Column("raw", "binary", "The line, where it cannot be read as a record.", evidence=True),
         Column(

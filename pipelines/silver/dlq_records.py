@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from expectations.rules import INT32, INT64
+from expectations.rules import GREATEST_MILLIS, INT32, INT64, decimal_up_to
 from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC
-from pipelines import columns, globs, headers
+from expectations.verdict import Verdict
+from pipelines import columns, globs, headers, unknown_headers
+from pipelines.headers import Header, Profile
 from pipelines.plan import computed_once
+from pipelines.scopes import scope_of
 from pipelines.settings import Dlq, Settings
 
 if TYPE_CHECKING:
@@ -23,11 +28,63 @@ DISPOSITION_OF_MESSAGE = {  # the two messages of a Kafka 4.4 broker
 # Kafka prints a Uuid as 16 bytes in URL-safe base64; a topic's name may look so, mixed case makes it unlikely.
 TOPIC_ID = r"\A(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9_-]{21}[AQgw]\z"
 TOPIC_ID_LENGTH = 22
+UNKNOWN = "header_profile.not_null"
+MOST_COUNTED = 1_000  # names of headers of one scope
+MILLIS = decimal_up_to(GREATEST_MILLIS)
+UTF8_RULES = frozenset(rule.code for rule in CONTRACT.rules if rule.name == "utf8")
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; what cannot be typed is null."""
-    return headers.decode(bronze).select(*_columns(settings.dlq))
+    return headers.decode(bronze, own_profiles(settings.dlq)).select(*_columns(settings.dlq))
+
+
+def explain(candidates: DataFrame, verdict: Verdict) -> Verdict:
+    """Return the verdict with the names of headers that no profile knows, by scope, and a profile that guesses."""
+    scopes = {outcome.scope for outcome in verdict.failed if outcome.code == UNKNOWN}
+    if not scopes:
+        return verdict
+    of = F.explode(F.array_distinct(F.array(scope_of(CONTRACT), F.lit(None).cast("string"))))
+    unknown = candidates.where("header_profile IS NULL AND error IS NULL").select(
+        of.alias("of"), F.array_distinct("user_headers.key").alias("names")
+    )
+    named = [name for name in scopes if name is not None]
+    unknown = unknown.where(F.col("of").isin(named) | (F.lit(None in scopes) & F.col("of").isNull()))
+    rows = unknown.groupBy("of").count().withColumn("name", F.lit(None).cast("string"))
+    each = unknown.select("of", F.explode("names").alias("name")).where(F.length("name") > 0)
+    place = F.row_number().over(Window.partitionBy("of").orderBy(F.desc("count"), "name"))
+    counts = each.groupBy("of", "name").count().withColumn("place", place).where(F.col("place") <= MOST_COUNTED)
+    found: dict[str | None, dict[str | None, int]] = {}
+    for row in rows.unionByName(counts.drop("place")).collect():
+        found.setdefault(row["of"], {})[row["name"]] = row["count"]
+    said = {}
+    for scope, names in found.items():
+        seen = {name: number for name, number in names.items() if name is not None}
+        said[scope] = (unknown_headers.sentence(seen, names.get(None, 0)), unknown_headers.proposal(seen))
+    return verdict.explained(UNKNOWN, said)
+
+
+@cache
+def own_profiles(dlq: Dlq) -> tuple[Profile, ...]:
+    """Return the header profiles of the settings."""
+    return tuple(
+        Profile(
+            profile.name,
+            tuple(
+                Header(
+                    mapped.field or "",
+                    (mapped.name or "").removesuffix("*"),
+                    mapped.encoding,
+                    mapped.mandatory,
+                    is_prefix=(mapped.name or "").endswith("*"),
+                    path=mapped.path or "",
+                )
+                for mapped in profile.headers
+            ),
+            profile.topic or "",
+        )
+        for profile in dlq.profile
+    )
 
 
 @cache
@@ -37,6 +94,8 @@ def _columns(dlq: Dlq) -> list[Column]:
     kip_1317 = F.col("header_profile").eqNullSafe("kip-1317")
     kip_1191 = F.col("header_profile").eqNullSafe("kip-1191")
     timed = F.col("routed_at_text").isNotNull()
+    routed_at = _time_of_iso_8601("routed_at_text")
+    original_timestamp = columns.time_of_millis(F.col("original_timestamp_text").try_cast("bigint"))
     values = {
         "disposition": F.when(kip_1317, F.col("disposition_text")).when(kip_1191, _inferred_disposition()),
         "disposition_source": F.when(kip_1317 & F.col("disposition_text").isNotNull(), "header")
@@ -48,9 +107,9 @@ def _columns(dlq: Dlq) -> list[Column]:
         ),
         "original_partition": _whole("original_partition_text", INT32, "int"),
         "original_offset": _whole("original_offset_text", INT64, "bigint"),
-        "original_timestamp": columns.time_of_millis(F.col("original_timestamp_text").try_cast("bigint")),
+        "original_timestamp": original_timestamp,
         "delivery_count": _whole("delivery_count_text", INT32, "int"),
-        "routed_at": F.when(timed, _time_of_iso_8601("routed_at_text")).otherwise(F.col("timestamp")),
+        "routed_at": F.when(timed, routed_at).otherwise(F.col("timestamp")),
         "routed_at_source": F.when(timed, "header").otherwise("kafka"),
         "payload_copied": F.when(kip_1317 | kip_1191, F.col("key").isNotNull() | F.col("value").isNotNull()).when(
             F.col("header_profile").isNotNull(), True
@@ -59,10 +118,56 @@ def _columns(dlq: Dlq) -> list[Column]:
         "_content_hash": _content_hash(),
         "required_profile": _required_profile(dlq),
     }
+    if dlq.profile:
+        own = F.col("header_profile").isin(*(profile.name for profile in dlq.profile))
+        disposition = F.when(own, F.col("disposition_text"))
+        values |= {
+            "disposition": F.coalesce(disposition, values["disposition"]),
+            "disposition_source": F.when(disposition.isNotNull(), "header").otherwise(values["disposition_source"]),
+            "original_timestamp": F.when(own, _time("original_timestamp_text")).otherwise(original_timestamp),
+            "routed_at": F.when(own & timed, _time("routed_at_text")).otherwise(values["routed_at"]),
+            "missing_fields": _by_name(dlq, _missing),
+            "undecoded_fields": _by_name(dlq, _undecoded),
+        }
     values |= {field: F.col(f"{field}_text") for field in headers.FIELDS if field not in values}
     values = {name: computed_once(value) for name, value in values.items()}
+    nothing = F.lit(None).cast("array<string>")  # which costs nothing where no profile of the settings could tell
+    values = {"missing_fields": nothing, "undecoded_fields": nothing} | values
     values |= {f"dlq_{name}": F.col(name) for name in coordinates}
     return [values.get(column.name, F.col(column.name)).alias(column.name) for column in CONTRACT.columns]
+
+
+def _by_name(dlq: Dlq, fields: Callable[[Profile], list[Column]]) -> Column:
+    """Return the names of fields, as the record's profile gives them; null where the settings do not define it."""
+    found = F.lit(None).cast("array<string>")
+    for profile in own_profiles(dlq):
+        named = F.array_compact(F.array(*fields(profile)).cast("array<string>"))
+        found = F.when(F.col("header_profile") == profile.name, named).otherwise(found)
+    return found
+
+
+def _missing(profile: Profile) -> list[Column]:
+    return [F.when(F.col(f"{field}_text").isNull(), F.lit(field)) for field in profile.mandatory_fields]
+
+
+def _undecoded(profile: Profile) -> list[Column]:
+    """Return the fields whose text is not what their encoding and type want, where no rule of their own says so."""
+    encodings = {header.field: header.encoding for header in profile.headers if header.field}
+    found = []
+    for field, encoding in encodings.items():
+        text = F.col(f"{field}_text")
+        if field in ("original_timestamp", "routed_at"):
+            holds = text.rlike(MILLIS) | text.rlike(ISO_8601_UTC)
+        elif field == "delivery_count":
+            holds = text.rlike(INT32)
+        elif encoding == "text" or field in ("original_partition", "original_offset"):
+            continue
+        else:  # text in place of digits is what could not be read as a number
+            holds = ~text.startswith("0x")
+        if f"{field}.utf8" in UTF8_RULES:
+            holds = holds | F.coalesce(F.array_contains("undecodable_headers", field), F.lit(False))
+        found.append(F.when(~holds, F.lit(field)))
+    return found
 
 
 def _inferred_disposition() -> Column:
@@ -89,6 +194,12 @@ def _time_of_iso_8601(name: str) -> Column:
     seconds = F.when(F.length(time) == len("02:41"), F.concat(time, F.lit(":00"))).otherwise(time)
     utc = F.concat(F.substring(text, 1, len("2026-11-21")), F.lit(" "), seconds, F.lit("Z"))
     return F.when(text.rlike(ISO_8601_UTC), utc.try_cast("timestamp"))
+
+
+def _time(name: str) -> Column:
+    """The time where the text is epoch milliseconds or ISO-8601 in UTC."""
+    millis = F.when(F.col(name).rlike(MILLIS), F.col(name).try_cast("bigint"))
+    return F.coalesce(columns.time_of_millis(millis), _time_of_iso_8601(name))
 
 
 def _looks_like_a_control_marker() -> Column:

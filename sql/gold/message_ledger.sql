@@ -5,7 +5,8 @@
 -- Lost is what was acknowledged and is absent as landed segments of its partition prove, where the log is known not to
 -- be compacted. Where that is not known the message is absent, no more: whole batches are what a cleaner removes, too.
 -- What is known to be compacted away stays acknowledged.
--- A trace id never merges rows: one trace spans many messages.
+-- A trace id never merges rows: one trace spans many messages. A dead letter whose headers do not name the place of its
+-- source record, as only a profile of the settings may permit, is of no message.
 WITH acknowledged AS (
   SELECT
     cluster,
@@ -30,7 +31,7 @@ letters AS (
       ORDER BY routed_at, dlq_topic, dlq_partition, dlq_offset, dlq_topic_id
     ) AS times
   FROM {dead_letters}
-  WHERE counts
+  WHERE counts AND source_slice IS NOT NULL
 ),
 dead_lettered AS (
   SELECT
@@ -58,7 +59,7 @@ messages AS (
 asked AS (
   SELECT cluster, slice FROM {acknowledgements}
   UNION
-  SELECT cluster, source_slice AS slice FROM {dead_letters} WHERE counts
+  SELECT cluster, source_slice AS slice FROM {dead_letters} WHERE counts AND source_slice IS NOT NULL
 ),
 spans AS (
   SELECT

@@ -17,6 +17,7 @@ SELECT
 FROM silver.dlq_records AS records
 LEFT ANTI JOIN silver.dlq_control_markers AS markers
   ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
+WHERE original_topic IS NOT NULL AND original_partition IS NOT NULL AND original_offset IS NOT NULL
 GROUP BY cluster, consumer_group, original_topic, original_partition, original_offset, dlq_topic
 HAVING count(*) > 1
 ORDER BY times DESC, last_routed_at DESC

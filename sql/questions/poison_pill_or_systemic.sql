@@ -1,6 +1,7 @@
 -- Purpose: is it one poison pill, or is everything failing? One row per group and error of the last day, worst first.
 --   Each source record is judged by itself: systemic where it is one of five neighbours of a partition that nearly all
 --   failed, partial where at least one in ten of its neighbours failed, a poison pill where it came three times or more.
+--   A record whose headers do not name its place is a single one.
 --   The verdict is the strongest of these that enough records share; the counts beside it tell of the others.
 -- Usage: afterlog sql --file sql/questions/poison_pill_or_systemic.sql [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
@@ -23,6 +24,7 @@ source_records AS (
     original_topic,
     original_partition,
     original_offset,
+    IF(original_partition IS NULL OR original_offset IS NULL, _bronze_id, NULL) AS without_place,
     count(*) AS times,
     min(routed_at) AS first_routed_at,
     max(routed_at) AS last_routed_at
@@ -110,5 +112,5 @@ SELECT
   END AS verdict,
   errors.* EXCEPT (partial_step, partial_partition_count)
 FROM errors
-JOIN partitions USING (cluster, original_topic)
+JOIN partitions ON errors.cluster = partitions.cluster AND errors.original_topic <=> partitions.original_topic
 ORDER BY systemic_count DESC, partial_count DESC, poison_pill_count DESC, record_count DESC, dlq_topic, consumer_group

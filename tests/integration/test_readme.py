@@ -77,6 +77,7 @@ def test_settings_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AFTERLOG_LOCK__WAIT_SECONDS", "5")
     loaded = settings_of(of_profiles, tmp_path, monkeypatch)
     assert loaded.dlq.require[0].profile == "kip-1317"
+    assert loaded.dlq.profile[0].name == "retry-library"
     assert loaded.lock.wait_seconds == 5
 
     monkeypatch.setenv("AFTERLOG_KAFKA__PASSWORD", "hush")

@@ -7,17 +7,19 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipelines import lakehouse, lock, progress, runner
+from pipelines import doctor, lakehouse, lock, progress, query, runner
 from pipelines.catalog import CATALOG, stages
 from pipelines.errors import WriterBusy
 from pipelines.requeue import requeue, stage_with_quarantine
-from pipelines.settings import Settings, load
+from pipelines.settings import ROOT, Settings, load
 from tests.builders import AT, HOUR, kip_1191, kip_1317, land, line, rows, run, tables
 
 BRONZE, SILVER, GOLD = (stage.table for stage in CATALOG if stage.feed == "dlq")
@@ -268,6 +270,61 @@ def test_requeue_releases_what_passes_and_refreshes_the_rest(spark: SparkSession
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == []
     run(spark, settings)
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
+
+
+def own_headers(at: int, **changes: bytes) -> list[tuple[str, bytes | None]]:
+    """What code of a team's own writes: no profile knows it until the settings do."""
+    values = {"topic": b"parcels", "partition": b"3", "offset": b"%d" % at} | changes
+    return [*((f"x-original-{name}", value) for name, value in values.items()), ("x-error", b"secret")]
+
+
+def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: SparkSession, settings: Settings) -> None:
+    many = [line(offset, topic="dlq.parcels", headers=own_headers(offset)) for offset in range(20)]
+    few = [line(offset, topic="dlq.few", headers=own_headers(offset)) for offset in range(3)]
+    land(settings, {"a.jsonl": [*many, *few, line(7, topic="dlq.few", headers=own_headers(7, offset=b"+7"))]})
+    silver = run(spark, settings)[SILVER]
+    assert (silver.status, silver.held, silver.quarantined) == ("broken", 20, 4)
+    said, _, proposed = (silver.message or "").partition("\n")
+    assert 'headers named "x-error" (20), "x-original-offset" (20), ' in said
+    assert "secret" not in said + proposed
+    (check,) = doctor._header_profiles(settings)
+    assert "The 24 rows without a profile have headers" in check.finding
+    assert check.snippet == proposed
+
+    dlq = tomllib.loads(proposed)["dlq"] | {"require": [{"topic": "dlq.parcels", "profile": "my-profile"}]}
+    dlq["profile"].append(
+        {"name": "placeless", "headers": [{"name": "x-message", "field": "error_message", "mandatory": True}]}
+    )
+    own = load(warehouse=settings.warehouse, landing=settings.landing, dlq=dlq)
+    assert not runner.idle(own, stages("dlq"))
+    placeless = [line(offset, topic="dlq.c", headers=[("x-message", b"no")]) for offset in range(4)]
+    land(settings, {"b.jsonl": [*placeless, line(1, topic="dlq.c", partition=1, headers=own_headers(1)[:1])]})
+    silver = run(spark, own)[SILVER]
+    assert (silver.status, silver.held, silver.accepted, silver.quarantined) == ("passed", 0, 24, 1)
+    accepted = {row["dlq_topic"]: row for row in rows(spark, settings, SILVER)}
+    assert {topic: row["header_profile"] for topic, row in accepted.items()} == {
+        "dlq.parcels": "my-profile",
+        "dlq.c": "placeless",
+    }
+
+    with lock.writer(own, "test"):
+        done = requeue(spark, own, stage_with_quarantine(QUARANTINE))
+    assert (done.found, done.released) == (5, 3)
+    left = {row["dlq_topic"]: (row["violations"], row["missing_fields"]) for row in rows(spark, own, QUARANTINE)}
+    assert left == {
+        "dlq.few": (["original_offset.decimal_int64"], []),
+        "dlq.c": (["header_profile.mandatory"], ["original_partition", "original_offset"]),
+    }
+    assert [*doctor._header_profiles(own)] == []
+
+    assert {one.status for one in run(spark, own, feed=None).values()} <= {"passed", "idle"}
+    places = {(row["topic"], row["partition"], row["offset"]) for row in rows(spark, own, "gold.message_ledger")}
+    assert places == {("parcels", 3, offset) for offset in range(20)}
+    assert sum(row["record_count"] for row in rows(spark, own, GOLD)) == 27
+    now = datetime.fromtimestamp((AT + HOUR) / 1000, UTC)
+    asked = (ROOT / "sql" / "questions" / "poison_pill_or_systemic.sql").read_text(encoding="utf-8")
+    verdicts = {(row["dlq_topic"], row["verdict"]) for row in query.rows_of(spark, own, asked, {"now": now}).collect()}
+    assert verdicts == {("dlq.parcels", "systemic"), ("dlq.few", "single records"), ("dlq.c", "single records")}
 
 
 def test_accepting_a_row_again_takes_it_out_of_quarantine(spark: SparkSession, settings: Settings) -> None:

@@ -119,6 +119,8 @@ CODES_OF_DLQ_RECORDS = {
     "dlq_offset.at_least_0",
     "header_profile.not_null",
     "header_profile.required",
+    "header_profile.mandatory",
+    "header_profile.decodes",
     "disposition.not_null",
     "disposition.utf8",
     "disposition.one_of",

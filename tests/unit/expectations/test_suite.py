@@ -126,7 +126,7 @@ def test_both_enforcers_agree_rule_by_rule_on_dead_letters(spark: SparkSession) 
         "2026-02-28T10:00:00Z\n",
         "2026-02-28T10:00:00+01:00",
     ]
-    profiles = [None, "kip-1317", "kip-1191", "kafka-streams", "kafka-connect", "spring-kafka"]
+    profiles = [None, "kip-1317", "kip-1191", "kafka-streams", "kafka-connect", "spring-kafka", "own"]
     fields = [rule.subject.split("'")[1] for rule in contract.rules if rule.name == "utf8"]
     special = {
         "header_profile": profiles,
@@ -137,6 +137,8 @@ def test_both_enforcers_agree_rule_by_rule_on_dead_letters(spark: SparkSession) 
         "original_offset_text": numerals,
         "routed_at_text": moments,
         "undecodable_headers": [None, [], *([field] for field in fields), fields],
+        "missing_fields": [None, None, [], ["original_topic"], ["original_offset", "routed_at"]],
+        "undecoded_fields": [None, None, [], ["delivery_count"]],
         "error": [None, None, None, "not JSON"],
     }
     by_type: dict[str, list[Any]] = {

@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines.headers import FIELDS, NAMES, PROFILES, Profile, decode
+from pipelines.headers import FIELDS, NAMES, PROFILES, Header, Profile, decode
 from tests import headers as reference
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
 
-def decoded(spark: SparkSession, rows: dict[str, Any]) -> dict[str, Row]:
-    records = spark.createDataFrame(list(rows.items()), "id string, headers array<struct<key: string, value: binary>>")
-    return {row["id"]: row for row in decode(records).collect()}
+def decoded(
+    spark: SparkSession,
+    rows: dict[str, Any],
+    own: tuple[Profile, ...] = (),
+    values: dict[str, bytes | None] | None = None,
+) -> dict[str, Row]:
+    schema = "id string, headers array<struct<key: string, value: binary>>, value binary"
+    given = [(name, headers, (values or {}).get(name)) for name, headers in rows.items()]
+    return {row["id"]: row for row in decode(spark.createDataFrame(given, schema), own).collect()}
 
 
 def test_order_of_recognition_and_mandatory_headers() -> None:
@@ -162,6 +168,48 @@ def test_many_random_mixtures_say_what_the_reference_decoder_tells(seed: int, sp
     _hold_equal(spark, seed, records=20_000)
 
 
+OWN = (
+    Profile(
+        "own-a",
+        (
+            Header("original_topic", "x-topic", mandatory=True),
+            Header("original_partition", "x-partition", "int32", mandatory=True),
+            Header("original_offset", "x-offset", "int64", mandatory=True),
+            Header("consumer_group", "x-group"),
+            Header("", "x-retry-", is_prefix=True),
+        ),
+    ),
+    Profile(
+        "own-b",
+        (
+            Header("original_topic", "x-topic", mandatory=True),
+            Header("original_partition", "x-where", mandatory=True),
+        ),
+    ),
+    Profile(
+        "own-c",
+        (
+            Header("original_topic", "kafka_dlt-original-topic", mandatory=True),
+            Header("original_partition", "x-js-partition", mandatory=True),
+            Header("original_offset", "x-js-offset", mandatory=True),
+        ),
+    ),
+    Profile(
+        "own-d",
+        (
+            Header("original_topic", path="$.t", mandatory=True),
+            Header("original_partition", path="$.p"),
+            Header("original_offset", path="$['o']", mandatory=True),
+            Header("stage", "x-envelope"),
+        ),
+    ),
+)
+
+
+def test_profiles_of_settings_take_part_as_the_reference_decoder_tells(spark: SparkSession) -> None:
+    _hold_equal(spark, seed=4, records=2_500, own=OWN)
+
+
 def test_no_headers_say_nothing(rows: dict[str, Row]) -> None:
     row = rows["empty"]
     assert row["header_profile"] is None
@@ -175,13 +223,15 @@ def _said(row: Row) -> dict[str, Any]:
     return {field: row[f"{field}_text"] for field in FIELDS if row[f"{field}_text"] is not None}
 
 
-def _hold_equal(spark: SparkSession, seed: int, records: int) -> None:
-    mixtures = _mixtures(random.Random(seed))
+def _hold_equal(spark: SparkSession, seed: int, records: int, own: tuple[Profile, ...] = ()) -> None:
+    seeded = random.Random(seed)
+    mixtures = _mixtures(seeded, bool(own))
     given = {str(number): next(mixtures) for number in range(records)}
-    rows = decoded(spark, given)
+    values = {number: seeded.choice(ENVELOPES) for number in given}
+    rows = decoded(spark, given, own, values)
     seen = {"hops": 0, "collisions": 0, "both": 0}
     for number, headers in given.items():
-        row, expected = rows[number], reference.told(headers)
+        row, expected = rows[number], reference.told(headers, values[number], own=bool(own))
         found = {
             "header_profile": row["header_profile"],
             "header_profiles": set(row["header_profiles"]),
@@ -193,41 +243,70 @@ def _hold_equal(spark: SparkSession, seed: int, records: int) -> None:
             "original": [row[f"original_{part}_text"] for part in ("topic", "partition", "offset")],
             "delivery_count": row["delivery_count_text"],
         }
-        assert found == expected, [header and header[0] for header in headers]
+        assert found == expected, ([header and header[0] for header in headers], values[number])
+        if own and found["header_profile"] in reference.OWN:
+            seen[found["header_profile"]] = seen.get(found["header_profile"], 0) + 1
         seen["hops"] += len(found["earlier_hops"]) > 1
         seen["collisions"] += found["reserved_header_collision"]
         seen["both"] += len(found["header_profiles"]) == 2
     assert min(seen.values()) > records / 100, seen
+    assert len(seen) == 3 + len(own), seen
     assert any(row["header_profile"] is None for row in rows.values())
 
 
-def _mixtures(seeded: random.Random) -> Iterator[list[reference.Header]]:
+ENVELOPES = [
+    None,
+    b"",
+    b"v",
+    b"[]",
+    b'{"t":"e","p":1,"o":2}',
+    b' {"p":null,"o":9223372036854775807,"t":"\\u00e4"}',
+    b'{"t":"e","p":1}',
+    b'{"t":"","p":-1,"o":"7"}',
+    b'{"t":"e","o":2',
+    b'{"t":"\xff","o":2}',
+]
+
+
+def _mixtures(seeded: random.Random, own: bool = False) -> Iterator[list[reference.Header]]:
     """Sets of any writers, complete or not, in any order, one behind another or mixed, others' headers between them."""
+
+    sets = reference.SETS | reference.OWN if own else reference.SETS
 
     def value(profile: str, name: str) -> bytes | None:
         if seeded.random() < 0.08:
             return seeded.choice([None, b"", b"\xff", b"x" * 9, b"-1", b"007"])
-        if profile == "spring-kafka" and name.endswith("partition"):
+        if profile in reference.BINARY and name.endswith("partition"):
             return struct.pack(">i", seeded.randrange(-1, 99))
-        if profile == "spring-kafka" and name.endswith("offset"):
+        if profile in reference.BINARY and name.endswith("offset"):
             return struct.pack(">q", seeded.randrange(-1, 2**40))
         if name.endswith(("partition", "offset", "count")):
             return b"%d" % seeded.choice([0, 7, 2**31 - 1, 2**31, 2**63 - 1, 2**63, seeded.randrange(99)])
         return b"%c%d" % (97 + seeded.randrange(26), seeded.randrange(100))
 
     def some_set() -> list[reference.Header]:
-        profile = seeded.choice([*reference.SETS])
-        names = [*reference.SETS[profile], *(name for name in reference.OPTIONAL[profile] if seeded.random() < 0.4)]
-        if seeded.random() < 0.3:
+        profile = seeded.choice([*sets])
+        names = [*sets[profile], *(name for name in reference.OPTIONAL[profile] if seeded.random() < 0.4)]
+        if names and seeded.random() < 0.3:
             names = seeded.sample(names, seeded.randrange(1, len(names) + 1))
         if seeded.random() < 0.3:
             seeded.shuffle(names)
-        if seeded.random() < 0.1:
+        if names and seeded.random() < 0.1:
             names.append(seeded.choice(names))
         return [(name, value(profile, name)) for name in names]
 
     def foreign() -> list[reference.Header]:
-        names = ["traceparent", "", None, "_dlq.errors.reason", "__connect.errors", "kafka_dlt-original-topic "]
+        names = [
+            "traceparent",
+            "x-retry-",
+            "x-retry-at",
+            "x-retr",
+            "",
+            None,
+            "_dlq.errors.reason",
+            "__connect.errors",
+            "kafka_dlt-original-topic ",
+        ]
         return [None if seeded.random() < 0.1 else (seeded.choice(names), seeded.choice([None, b"", b"u"]))]
 
     while True:

@@ -6,11 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pipelines import headers
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT, Settings, load
 
 SECRET = "canary-5d41402abc4b"
+TOPIC = {"name": "x-topic", "field": "original_topic", "mandatory": True}
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(lambda name: name != "*")
 
 
 def test_files_alone_are_the_default() -> None:
@@ -67,6 +73,51 @@ def test_topics_of_a_feed() -> None:
             {"kafka": {"options": {"isolation.level": SECRET}}}, "isolation.level cannot be set here.", id="option"
         ),
         pytest.param({"kafka": {"password": [SECRET]}}, "The setting kafka.password cannot be used", id="no text"),
+        *(
+            pytest.param({"dlq": {"profile": [{"name": "own", "headers": headers}]}}, sentence, id=f"profile: {name}")
+            for name, headers, sentence in (
+                ("no headers", [], "The setting dlq.profile.0.headers cannot be used"),
+                ("none mandatory", [TOPIC | {"mandatory": False}], "at least one must be mandatory"),
+                ("unknown field", [TOPIC, {"name": "a", "field": "topic"}], "dlq.profile.0.headers.1.field cannot be"),
+                ("unknown encoding", [TOPIC | {"encoding": "utf-16"}], "'text', 'int32' or 'int64'"),
+                ("unknown key", [TOPIC | {"\x1b[2J": 1}], r"dlq.profile.0.headers.0.\x1b[2J cannot be used"),
+                ("empty name", [TOPIC | {"name": ""}], "a header's name has at least one character."),
+                ("empty prefix", [TOPIC | {"name": "*"}], "a prefix has at least one character before the *."),
+                ("name and path", [TOPIC | {"path": "$.a"}], "give name, for a header, or path, for JSON"),
+                ("neither", [{"field": "stage", "mandatory": True}], "give name, for a header, or path, for JSON"),
+                ("nothing to fill", [{"name": "a", "mandatory": True}], "it needs a field to fill."),
+                ("path with an encoding", [TOPIC, {"path": "$.a", "field": "stage", "encoding": "int32"}], "encoding"),
+                ("twice", [TOPIC, TOPIC], "two of them are the same."),
+                (
+                    "two encodings",
+                    [TOPIC, TOPIC | {"name": "a", "encoding": "int32"}],
+                    "all that fills original_topic must have the same encoding.",
+                ),
+                *(
+                    (f"path {path}", [TOPIC, {"path": path, "field": "stage"}], "write it like $.error.offset")
+                    for path in ("", "$", "a.b", "$.a..b", "$.a[", "$.a['b", "$['a?']", "$.a b", "$.a[-1]", "$.a\n")
+                ),
+            )
+        ),
+        *(
+            pytest.param({"dlq": {"profile": [{"name": name, "headers": [TOPIC]}]}}, sentence, id=f"profile {name!r}")
+            for name, sentence in (
+                ("kip-1317", "kip-1317 is the name of a built-in profile."),
+                ("", "a name has up to 64 letters"),
+                ("a b", "a name has up to 64 letters"),
+                ("\u202e", "a name has up to 64 letters"),
+            )
+        ),
+        pytest.param(
+            {"dlq": {"profile": [{"name": "own", "headers": [TOPIC]}] * 2}},
+            "two profiles have the name own.",
+            id="two profiles of one name",
+        ),
+        pytest.param(
+            {"dlq": {"require": [{"topic": "*", "profile": "own"}]}},
+            "require.0.profile names no profile; profiles: kip-1317, kip-1191,",
+            id="unknown profile required",
+        ),
         pytest.param({"dlq": {"most_records": 0}}, "The setting dlq.most_records cannot be used", id="no records"),
     ],
 )
@@ -75,6 +126,47 @@ def test_what_cannot_be_used_is_said_in_a_sentence(values: dict[str, Any], sente
         load(**values)
     assert sentence in str(raised.value)
     assert SECRET not in str(raised.value)
+
+
+@given(names)
+def test_a_header_may_have_any_name(name: str) -> None:
+    mapped = [TOPIC, {"name": name, "field": "stage"}]
+    profile = load(dlq={"profile": [{"name": "own", "headers": mapped}]}).dlq.profile[0]
+    assert profile.headers[1].name == name
+
+
+@given(st.text("$.[]'\"ab1? \n", max_size=12))
+def test_a_path_is_refused_in_a_sentence_or_leads_somewhere(path: str) -> None:
+    mapped = [TOPIC, {"path": path, "field": "stage"}]
+    refused = ""
+    try:
+        load(dlq={"profile": [{"name": "own", "headers": mapped}]})
+    except UsageError as error:
+        refused = str(error)
+    if refused:
+        assert refused.startswith("The setting dlq.profile.0.headers.1.path cannot be used: ")
+        assert "\n" not in refused
+    else:
+        assert path.startswith("$")
+        assert path.count("[") == path.count("]") or "'" in path or '"' in path
+
+
+@given(st.lists(st.text("ab*", min_size=1, max_size=3).filter(lambda name: name != "*"), min_size=1, max_size=3), names)
+def test_profiles_share_headers_where_a_name_is_one_of_both(theirs: list[str], ours: str) -> None:
+    def profile(patterns: list[str]) -> headers.Profile:
+        return headers.Profile(
+            "own", tuple(headers.Header("", name.removesuffix("*"), is_prefix=name.endswith("*")) for name in patterns)
+        )
+
+    for ours_ in (ours, "a", "a*", "ab", "ba*"):
+        some = [*theirs, ours_, ours_.removesuffix("*"), *(name.removesuffix("*") for name in theirs)]
+        fits = [any(_fits(name, one) for one in theirs) and _fits(name, ours_) for name in some]
+        assert profile([ours_]).shares_headers_with(profile(theirs)) == any(fits)
+        assert profile(theirs).shares_headers_with(profile([ours_])) == any(fits)
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def test_secrets_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:

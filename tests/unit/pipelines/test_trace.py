@@ -260,6 +260,23 @@ def test_a_dead_letter_is_told_with_what_it_is_of(warehouse: Settings) -> None:
     assert "dead-lettered  to dlq.second:0:1 by orders-workers" in said
 
 
+@pytest.mark.parametrize(
+    ("unnamed", "what"),
+    [
+        ({"original_offset": None}, "a record of orders"),
+        ({"original_topic": None, "original_partition": None, "original_offset": None}, "a record"),
+    ],
+    ids=["topic alone", "nothing"],
+)
+def test_a_dead_letter_may_not_name_the_place_of_its_record(
+    unnamed: dict[str, Any], what: str, warehouse: Settings
+) -> None:
+    letter = dead_letter("orders", 0, 7, "dlq.orders", 5, 4, source_slice=None) | unnamed
+    store(warehouse, trace.DEAD_LETTERS, letter)
+    said = trace.answer(warehouse, "dlq.orders:0:5").result
+    assert said.endswith(f"as the dead letter of {what} by orders-workers")
+
+
 def test_a_loop_ends(warehouse: Settings) -> None:
     store(warehouse, trace.LEDGER, message("loop", 0, 0))
     store(warehouse, trace.DEAD_LETTERS, *(dead_letter("loop", 0, n, "loop", n + 1, n) for n in range(30)))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from expectations.bronze.dlq_records import CONTRACT as BRONZE
 from expectations.silver.dlq_records import CONTRACT
 from pipelines.headers import NAMES
-from pipelines.settings import Dlq, RequiredProfile, load
+from pipelines.settings import Dlq, MappedHeader, OwnProfile, RequiredProfile, load
 from pipelines.silver.dlq_records import transform
 
 if TYPE_CHECKING:
@@ -90,6 +90,50 @@ def but(headers: Headers, **values: bytes | None) -> Headers:
 
 def without(headers: Headers, word: str) -> Headers:
     return [header for header in headers if not (header and header[0] and header[0].endswith(word))]
+
+
+RETRIES = OwnProfile(
+    name="retries",
+    headers=(
+        MappedHeader(name="x-original-topic", field="original_topic", mandatory=True),
+        MappedHeader(name="x-original-partition", field="original_partition", encoding="int32", mandatory=True),
+        MappedHeader(name="x-original-offset", field="original_offset", encoding="int64", mandatory=True),
+        MappedHeader(name="x-original-timestamp", field="original_timestamp"),
+        MappedHeader(name="x-disposition", field="disposition"),
+        MappedHeader(name="x-attempts", field="delivery_count", encoding="int32"),
+        MappedHeader(name="x-worker", field="task_id", encoding="int32"),
+        MappedHeader(name="x-failed-at", field="routed_at"),
+        MappedHeader(name="x-error", field="error_message"),
+        MappedHeader(name="x-error-*", field="error_message"),
+        MappedHeader(name="x-error-class", field="exception_class"),
+        MappedHeader(name="x-retry-*"),
+        MappedHeader(name="' OR '1'='1", field="stage"),
+    ),
+)
+CLOUD = OwnProfile(
+    name="cloud",
+    topic="dlq.cloud*",
+    headers=(
+        MappedHeader(path="$.source.topic", field="original_topic", mandatory=True),
+        MappedHeader(path="$['error'].message", field="error_message", mandatory=True),
+        MappedHeader(path="$.source.records[1].offset", field="original_offset"),
+        MappedHeader(path="$.attempts", field="delivery_count"),
+        MappedHeader(path="$.at", field="routed_at"),
+        MappedHeader(name="pipeline", field="connector_name"),
+    ),
+)
+RETRIED: Headers = [
+    ("x-original-topic", b"parcels"),
+    ("x-original-partition", struct.pack(">i", 3)),
+    ("x-original-offset", struct.pack(">q", 2**40)),
+]
+
+
+def cloud(**changes: Any) -> dict[str, Any]:
+    """Columns of bronze of a record whose value is an envelope; ``raw`` in place of its JSON."""
+    envelope = {"source": {"topic": "clicks", "records": [{}, {"offset": 12}]}, "error": {"message": "late"}}
+    value = changes.pop("raw", None) or json.dumps(envelope | changes).encode()
+    return {"topic": "dlq.cloud.clicks", "value": value}
 
 
 @dataclass(frozen=True)
@@ -705,6 +749,205 @@ CASES = [
     ),
     Case("the first pattern decides", KIP_1191, {"required_profile": "kip-1191"}, {"topic": "dlq.payments.old"}),
     Case("a pattern's dot is a dot", KIP_1191, {"required_profile": None}, {"topic": "dlq_payments"}),
+    # Profiles of the settings.
+    Case(
+        "retries",
+        [*RETRIED, ("x-retry-queue", b"q"), ("x-error", b"no"), ("x-error-class", b"a.B"), ("x-error-code", b"7")],
+        {
+            "header_profile": "retries",
+            "header_profiles": ["retries"],
+            "original_topic": "parcels",
+            "original_partition": 3,
+            "original_offset": 2**40,
+            "error_message": "no",
+            "exception_class": "a.B",
+            "disposition": None,
+            "disposition_source": "unknown",
+            "payload_copied": True,
+            "control_marker_suspected": False,
+            "routed_at_source": "kafka",
+            "user_headers": [],
+            "missing_fields": [],
+            "undecoded_fields": [],
+        },
+    ),
+    Case(
+        "retries, all fields typed",
+        [
+            *RETRIED,
+            ("x-original-timestamp", b"1795228875344"),
+            ("x-disposition", b"CLIENT_REJECTED"),
+            ("x-attempts", struct.pack(">i", 5)),
+            ("x-worker", struct.pack(">i", -2)),
+            ("x-failed-at", b"2026-11-21T02:41:35.5Z"),
+            ("' OR '1'='1", b"s"),
+        ],
+        {
+            "original_timestamp": "2026-11-21 02:41:15.344",
+            "disposition": "CLIENT_REJECTED",
+            "disposition_source": "header",
+            "delivery_count": 5,
+            "task_id": "-2",
+            "routed_at": "2026-11-21 02:41:35.5",
+            "routed_at_source": "header",
+            "stage": "s",
+        },
+    ),
+    Case(
+        "retries, times in the other form",
+        [*RETRIED, ("x-original-timestamp", b"2026-11-21T02:41:15.344+00:00"), ("x-failed-at", b"1795228875344")],
+        {"original_timestamp": "2026-11-21 02:41:15.344", "routed_at": "2026-11-21 02:41:15.344"},
+    ),
+    Case(
+        "retries, of headers with a prefix the last counts",
+        [*RETRIED, ("x-error-a", b"1"), ("x-error-b", b"2"), ("x-error-class", b"3"), ("x-errors", b"4")],
+        {"error_message": "2", "user_headers": [("x-errors", b"4")], "reserved_header_collision": False},
+    ),
+    Case(
+        "retries, incomplete",
+        RETRIED[:2],
+        breaks("header_profile.mandatory", header_profile="retries", missing_fields=["original_offset"]),
+    ),
+    Case(
+        "retries, mandatory but null and empty",
+        [("x-original-topic", b""), ("x-original-partition", None), RETRIED[2]],
+        breaks("header_profile.mandatory", missing_fields=["original_topic", "original_partition"]),
+    ),
+    Case(
+        "retries, a header with a prefix alone",
+        [("x-retry-at", b"1")],
+        breaks("header_profile.mandatory", header_profile="retries", user_headers=[]),
+    ),
+    Case(
+        "retries, numbers of other lengths",
+        [*RETRIED, ("x-attempts", b"5"), ("x-worker", b"\0" * 8)],
+        breaks(
+            "header_profile.decodes",
+            undecoded_fields=["delivery_count", "task_id"],
+            delivery_count=None,
+            delivery_count_text="0x35",
+        ),
+    ),
+    Case(
+        "retries, a place that is none",
+        [RETRIED[0], ("x-original-partition", b"3"), ("x-original-offset", struct.pack(">q", -1))],
+        breaks("original_partition.decimal_int32", "original_offset.decimal_int64", undecoded_fields=[]),
+    ),
+    Case(
+        "retries, times that are none",
+        [*RETRIED, ("x-original-timestamp", b"yesterday"), ("x-failed-at", b"2026-11-21T02:41:35+01:00")],
+        breaks("header_profile.decodes", undecoded_fields=["original_timestamp", "routed_at"], routed_at=None),
+    ),
+    Case(
+        "retries, not UTF-8",
+        [*RETRIED, ("x-failed-at", b"\xff"), ("x-error", b"\xff"), ("x-original-timestamp", b"\xff")],
+        breaks(
+            "header_profile.decodes",
+            "error_message.utf8",
+            "routed_at.utf8",
+            undecoded_fields=["original_timestamp"],
+            undecodable_headers=["routed_at", "error_message", "original_timestamp"],
+        ),
+    ),
+    Case(
+        "retries, a disposition of its own",
+        [*RETRIED, ("x-disposition", b"GAVE_UP")],
+        breaks("disposition.one_of", header_profile="retries"),
+    ),
+    Case("retries, required", RETRIED, {"header_profile": "retries"}, {"topic": "dlq.parcels"}),
+    Case("retries, required and absent", KIP_1191, breaks("header_profile.required"), {"topic": "dlq.parcels"}),
+    Case(
+        "a share group behind retries",
+        [*RETRIED, ("x-retry-at", b"1"), *KIP_1191],
+        {
+            "header_profile": "kip-1191",
+            "missing_fields": None,
+            "earlier_hops": [("retries", "parcels", 3, 2**40, None)],
+            "user_headers": [],
+            "reserved_header_collision": False,
+        },
+    ),
+    Case(
+        "retries behind a share group",
+        [*KIP_1191, *RETRIED, ("x-retry-at", b"1")],
+        {
+            "header_profile": "retries",
+            "earlier_hops": [("kip-1191", "orders", 4, 1234567890123, "orders-workers")],
+            "consumer_group": None,
+            "user_headers": [],
+        },
+    ),
+    Case(
+        "retries twice",
+        [*RETRIED, *but(RETRIED, topic=b"parcels.again")],
+        {"original_topic": "parcels.again", "earlier_hops": [("retries", "parcels", 3, 2**40, None)]},
+    ),
+    Case(
+        "the rest of retries beside a share group's headers",
+        [*RETRIED[1:], *KIP_1191],
+        {"header_profile": "kip-1191", "reserved_header_collision": True, "user_headers": RETRIED[1:]},
+    ),
+    Case(
+        "envelope",
+        [("pipeline", b"p"), ("a", b"1")],
+        {
+            "header_profile": "cloud",
+            "original_topic": "clicks",
+            "original_partition": None,
+            "original_offset": 12,
+            "error_message": "late",
+            "connector_name": "p",
+            "user_headers": [("a", b"1")],
+            "reserved_header_collision": False,
+        },
+        cloud(),
+    ),
+    Case(
+        "envelope, numbers of JSON and text",
+        None,
+        {"header_profile": "cloud", "delivery_count": 3, "routed_at": "2026-11-21 02:41:15.344"},
+        cloud(attempts=3, at="1795228875344"),
+    ),
+    Case(
+        "envelope, attempts that are none",
+        [],
+        breaks("header_profile.decodes", undecoded_fields=["delivery_count"]),
+        cloud(attempts={"n": 1}),
+    ),
+    Case(
+        "envelope without its message",
+        [],
+        breaks("header_profile.mandatory", header_profile="cloud", missing_fields=["error_message"]),
+        cloud(error={"message": None}),
+    ),
+    Case(
+        "envelope of an illegal topic",
+        [],
+        breaks("original_topic.legal_topic_name"),
+        cloud(source={"topic": "'; DROP TABLE x"}),
+    ),
+    *(
+        Case(f"no envelope: {name}", [], breaks("header_profile.not_null"), {**cloud(raw=raw), **more})
+        for name, raw, more in (
+            ("another topic", None, {"topic": "dlq.orders"}),
+            ("cut off", b'{"source":{"topic":"clicks"},"error":{"message":"late"}', {}),
+            ("not UTF-8", b'{"source":{"topic":"clicks"},"error":{"message":"\xff"}}', {}),
+            ("text", b'"clicks"', {}),
+            ("deep", b'{"source":' + b"[" * 5_000, {}),
+            ("other JSON", b"[1, 2]", {}),
+        )
+    ),
+    Case(
+        "a share group behind an envelope",
+        KIP_1191,
+        {
+            "header_profile": "kip-1191",
+            "earlier_hops": [("cloud", "clicks", None, 12, None)],
+            "user_headers": [],
+            "reserved_header_collision": False,
+        },
+        cloud(),
+    ),
 ]
 CONTENTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -733,7 +976,9 @@ REQUIRE = Dlq(
     require=(
         RequiredProfile(topic="dlq.payments.???", profile="kip-1191"),
         RequiredProfile(topic="dlq.payments*", profile="kip-1317"),
-    )
+        RequiredProfile(topic="dlq.parcels", profile="retries"),
+    ),
+    profile=(RETRIES, CLOUD),
 )
 
 

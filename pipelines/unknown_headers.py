@@ -1,0 +1,146 @@
+"""Names of headers that no profile knows -> a sentence that names them, and a profile for the settings that guesses.
+
+Names only: values are never looked at. Names are hostile, so that they are quoted and escaped as TOML wants it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+MOST_NAMES = 10
+MOST_CHARACTERS = 120  # of a name
+
+Counts = Mapping[str, int]  # rows by the name of a header; a row has a name once
+
+_TIMES = ("timestamp", "time", "ts", "at", "date", "datetime", "when")
+_FIRST = ("original", "orig", "source", "src", "origin", "input", "first", "produced", "created")
+_ELSEWHERE = ("dlq", "dlt", "dead", "deadletter", "retry", "target", "destination", "dest", "next", "reply", "output")
+_ERRORS = ("error", "err", "exception", "failure", "fail", "failed", "ex")
+
+
+@dataclass(frozen=True)
+class _Guess:
+    """A field, and what words of a header's name speak for it: one of each group, and none that ``without`` names."""
+
+    field: str
+    groups: tuple[tuple[str, ...], ...]
+    without: tuple[str, ...] = ()
+
+
+# The first guess that fits a name counts; of several names for one field the one that more words speak for.
+_GUESSES = (
+    _Guess("original_timestamp_type", (("timestamp",), ("type",))),
+    _Guess("exception_stacktrace", (("stacktrace", "stack", "traceback", "backtrace"),)),
+    _Guess("exception_cause_class", (("cause", "rootcause"), ("class", "type", "name", "fqcn"))),
+    _Guess("exception_class", (_ERRORS, ("class", "type", "name", "fqcn", "kind"))),
+    _Guess("error_message", (_ERRORS, ("message", "msg", "reason", "text", "description", "detail", "details"))),
+    _Guess("disposition", (("disposition",),)),
+    _Guess("original_partition", (("partition",), _FIRST)),
+    _Guess("original_offset", (("offset",), _FIRST)),
+    _Guess("original_topic", (("topic",), _FIRST)),
+    _Guess("original_partition", (("partition",),), _ELSEWHERE),
+    _Guess("original_offset", (("offset",),), _ELSEWHERE),
+    _Guess("original_topic", (("topic",),), _ELSEWHERE),
+    _Guess("consumer_group", (("group", "groupid", "consumer"),)),
+    _Guess("delivery_count", (("attempt", "attempts", "retries", "tries", "deliveries"),), ("max", "next", *_TIMES)),
+    _Guess("delivery_count", (("count", "counter", "number"), ("retry", "delivery", "redelivery")), ("max", "next")),
+    _Guess("delivery_count", (("count",),), ("max",)),
+    _Guess("original_timestamp", (_TIMES, _FIRST)),
+    _Guess("routed_at", (_TIMES,), ("next", "expires", "expiry", "until", "delay", "not")),
+    _Guess("connector_name", (("connector",),)),
+    _Guess("task_id", (("task",), ("id",))),
+    _Guess("stage", (("stage", "step"),)),
+    _Guess("exception_class", (("exception",),)),
+    _Guess("error_message", ((*_ERRORS, "reason", "message"),), ("code", "id", *_ELSEWHERE)),
+)
+_PLACE = ("original_topic", "original_partition", "original_offset")
+_RUN_TOGETHER = (
+    *("stacktrace", "exception", "timestamp", "partition", "offset", "topic", "group", "attempt", "original", "source"),
+)
+
+
+def sentence(counts: Counts, rows: int) -> str:
+    """Say which header names rows without a profile have, the most frequent first, a few of them."""
+    having = f"The {rows:,} rows without a profile have" if rows != 1 else "The row without a profile has"
+    if not counts:
+        return f"{having} no headers."
+    names = sorted(counts, key=lambda name: (-counts[name], name))
+    shown = ", ".join(f"{_shown(name)} ({counts[name]:,})" for name in names[:MOST_NAMES])
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return f"{having} headers named {shown}{more}."
+
+
+def proposal(counts: Counts) -> str:
+    """Return a profile as TOML for the settings, which maps names by what their words say; empty where none does."""
+    fields = _fields(counts)
+    if not fields:
+        return ""
+    always = max(counts[name] for name in fields.values())
+    places = [field for field in _PLACE if field in fields and counts[fields[field]] == always]
+    mandatory = places or [next(field for field, name in fields.items() if counts[name] == always)]
+    lines = [
+        f"  {{name = {quoted(name)}, field = {quoted(field)}{', mandatory = true' if field in mandatory else ''}}},"
+        for field, name in fields.items()
+    ]
+    return "\n".join(
+        [
+            "[[dlq.profile]]",
+            'name = "my-profile"',
+            'headers = [  # add encoding = "int32" or "int64" where the bytes are a big-endian number',
+            *lines,
+            "]",
+        ]
+    )
+
+
+def quoted(text: str) -> str:
+    """Return text as a string of TOML of which a terminal, too, shows every character."""
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    return f"\\u{ord(character):04X}" if ord(character) < 1 << 16 else f"\\U{ord(character):08X}"
+
+
+def _shown(name: str) -> str:
+    return quoted(name) if len(name) <= MOST_CHARACTERS else f"{quoted(name[:MOST_CHARACTERS])}..."
+
+
+def _fields(counts: Counts) -> dict[str, str]:
+    """Return the name that each field is guessed to be in, in the order of the guesses that a person reads first."""
+    best: dict[str, tuple[tuple[int, int, str], str]] = {}
+    for name, count in counts.items():
+        if not name or name.endswith("*") or len(name) > MOST_CHARACTERS or not _is_text(name):
+            continue  # what the settings would read in another way, or would not be legible
+        if guessed := _guess(words(name)):
+            field, fitting = guessed
+            rank = (-count, -fitting, name)
+            if field not in best or rank < best[field][0]:
+                best[field] = (rank, name)
+    order = [*_PLACE, *dict.fromkeys(guess.field for guess in _GUESSES if guess.field not in _PLACE)]
+    return {field: best[field][1] for field in order if field in best}
+
+
+def words(name: str) -> frozenset[str]:
+    """Return the words of a name in small letters: other characters and capitals part them, some run together."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name).lower()
+    found = re.findall(r"[a-z]+", parted)
+    return frozenset([*found, *(known for word in found for known in _RUN_TOGETHER if known in word)])
+
+
+def _guess(found: Iterable[str]) -> tuple[str, int] | None:
+    there = set(found)
+    for guess in _GUESSES:
+        if all(there.intersection(group) for group in guess.groups) and not there.intersection(guess.without):
+            return guess.field, len(guess.groups)
+    return None
+
+
+def _is_text(name: str) -> bool:
+    return not any(0xD800 <= ord(character) < 0xE000 for character in name)
