@@ -178,7 +178,8 @@ def sql(
     text = queries.text_of(query, file)
     parameters = queries.parameters_of(param or [])
     with _session(settings) as spark:
-        queries.answer(spark, settings, text, parameters, format.value)
+        for remark in queries.answer(spark, settings, text, parameters, format.value):
+            _say(remark)
 
 
 @app.command()
@@ -375,7 +376,7 @@ def _summarised(table: str) -> Stage:
         raise UsageError(f"No stage fills {table!r}; tables that are computed from others: {computed}.")
     stage = known[table]
     if stage.kind == "ask":
-        raise UsageError(f"{table} follows the settings and the cluster: each run brings it up to date.")
+        raise UsageError(f"{table} needs no rebuild: each run brings it up to date.")
     if stage.kind != "summarise":
         raise UsageError(
             f"{table} is not computed from other tables: its rows are what landed, each as it was judged when it came, "

@@ -21,6 +21,7 @@ _NO_OPTIONS = {
     *("bootstrap.servers", "security.protocol", "isolation.level", "group.id", "auto.offset.reset"),
     *("enable.auto.commit", "interceptor.classes", "key.deserializer", "value.deserializer"),
 }
+LANDING_DIRECTORIES = ("dlq", "streams-requests", "acknowledgements", "producers", "broker-logs", "segments")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]/]+):([0-9]{1,5})")
 
 
@@ -214,6 +215,25 @@ class Segments(_Part):
     cleanup_policy: tuple[CleanupPolicy, ...] = ()
 
 
+class Silence(_Part):
+    """When a feed counts as silent: its newest record is too old.
+
+    That is older than the hours that ``after_hours`` has for the feed, by its landing directory. Where it has none, a
+    steady feed is silent after ``times_longest_pause`` times its longest pause, and ``least_hours`` at least.
+    """
+
+    times_longest_pause: Annotated[float, Field(ge=1.0, le=1_000.0)] = 3.0
+    least_hours: Annotated[float, Field(gt=0.0, le=1_000_000.0)] = 1.0
+    after_hours: dict[str, Annotated[float, Field(gt=0.0, le=1_000_000.0)]] = Field(default_factory=dict)
+
+    @field_validator("after_hours")
+    @classmethod
+    def _known(cls, hours: dict[str, float]) -> dict[str, float]:
+        if unknown := sorted(hours.keys() - set(LANDING_DIRECTORIES)):
+            raise ValueError(f"there is no feed {unknown[0]}; name one of {', '.join(LANDING_DIRECTORIES)}")
+        return hours
+
+
 class Lock(_Part):
     """How long a writing command waits for another writer on the same warehouse."""
 
@@ -248,6 +268,7 @@ class Settings(_Part):
     broker_logs: BrokerLogs = BrokerLogs()
     acknowledgements: Acknowledgements = Acknowledgements()
     segments: Segments = Segments()
+    silence: Silence = Silence()
     lock: Lock = Lock()
     report: Report = Report()
     spark: dict[str, str] = Field(default_factory=dict)

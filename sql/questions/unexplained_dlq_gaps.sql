@@ -1,6 +1,7 @@
 -- Purpose: which offsets of DLQ topics never landed, and what of it do the DLQ's own segments not explain?
 -- Usage: afterlog sql --file sql/questions/unexplained_dlq_gaps.sql
 -- Parameters: none.
+-- Feeds: dlq.
 SELECT
   cluster,
   dlq_topic,
