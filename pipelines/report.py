@@ -159,10 +159,19 @@ class Report:
 
     @property
     def unused(self) -> frozenset[str]:
-        """The tables that no feed fills, as those that they are made of first were never set up, and no run filled."""
+        """The tables that no run ever filled, as the feed that they are made of was never set up."""
         feeds = {feed.name for feed in self.feeds if not feed.newest.used}
-        sources = {table.name: source_of(table.name) for table in self.tables if table.state == "new"}
-        return frozenset(name for name, source in sources.items() if source and source.directory in feeds)
+        stages = {stage.table: stage for stage in CATALOG}
+        landing = {stage.feed: set[str]() for stage in CATALOG}
+        for stage in CATALOG:
+            if stage.kind == "land":
+                landing[stage.feed].add(stage.directory)
+        found = set()
+        for table in self.tables:
+            source, one = source_of(table.name), stages.get(table.name)
+            if source and one and table.state in ("new", "behind") and not table.runs:
+                found |= {table.name} if source.directory in feeds or landing[one.feed] <= feeds else set()
+        return frozenset(found)
 
 
 @dataclass(frozen=True)
