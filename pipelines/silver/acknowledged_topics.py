@@ -27,7 +27,7 @@ def refresh(spark: SparkSession, settings: Settings, news: DataFrame | None) -> 
         named = named.join(standing, on=["cluster", "topic"], how="left_anti")
     found = named.coalesce(1).persist()
     try:
-        if found.isEmpty():
+        if not found.count():  # which reads all of the news, as the check of the feed's end asks
             return 0
         return lakehouse.insert(settings, CONTRACT.table, found, CONTRACT, None)
     finally:

@@ -103,6 +103,14 @@ def test_nothing_lacks_an_acknowledgement_of_a_topic_of_which_none_ever_landed(
     ]
     assert run(spark, settings)["silver.acknowledged_topics"].status == "idle"
 
+    land(
+        settings, {"c.jsonl": [acknowledgement("payments", 0, 5), acknowledgement("orders", 0, 3)]}, "acknowledgements"
+    )
+    assert run(spark, settings)["silver.acknowledged_topics"].accepted == 1
+    told = asked("hours_that_do_not_add_up")
+    assert sorted((row["topic"], row["unacknowledged_count"]) for row in told) == [("orders", 1), ("orders", 1)]
+    assert counted()["payments"] == 0
+
 
 # --- policies --------------------------------------------------------------------------------------------------------
 
