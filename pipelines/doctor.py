@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -250,11 +251,8 @@ def _feed(settings: Settings, stage: Stage) -> Check:
     size = _bytes(sum(file.size for file in files))
     finding = f"{len(files):,} files, {size}, to be read" if files else "all files are read"
     finding = f"{directory}: {finding}" if directory.is_dir() else f"{directory} does not exist: no files"
-    try:
-        one = newest.of_feed(settings, stage)
-        silence = newest.silence(settings, one)
-    except Exception:  # a table that cannot be read, which is told below
-        return Check(name, "well", f"{finding}.")
+    one = newest.of_feed(settings, stage)
+    silence = newest.silence(settings, one)
     if not one.used:
         return Check(name, "unused", f"{one.in_words}.")
     finding = f"{one.in_words}; {finding}."
@@ -583,8 +581,10 @@ def _policies(settings: Settings) -> Iterator[Check]:
 
 
 def _was_written(settings: Settings, table: str) -> bool:
-    """Tell whether a table of a local warehouse may hold rows."""
-    return storage.is_local(settings.warehouse) and bool(lakehouse.local_version(settings, table))
+    """Tell whether a table of a local warehouse may hold rows; of one that is refused something else is told."""
+    with contextlib.suppress(UsageError):
+        return storage.is_local(settings.warehouse) and bool(lakehouse.local_version(settings, table))
+    return False
 
 
 def _quality(settings: Settings) -> Iterator[Check]:

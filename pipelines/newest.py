@@ -56,7 +56,8 @@ class Newest:
     """The newest record of a feed as of ``now``: later ones, of clocks that are ahead, are left out.
 
     ``accepted_at`` is that of the newest record that was accepted, ``landed_at`` when the last rows landed. A feed is
-    ``used`` if anything landed ever, waits to be read, or is to be read from topics.
+    ``used`` if anything landed ever, waits to be read, or is to be read from topics. Where its tables cannot be read,
+    nothing is known of times.
     """
 
     feed: str
@@ -66,6 +67,7 @@ class Newest:
     at: datetime | None = None
     accepted_at: datetime | None = None
     landed_at: datetime | None = None
+    is_readable: bool = True
 
     @property
     def age(self) -> timedelta | None:
@@ -76,6 +78,8 @@ class Newest:
     def in_words(self) -> str:
         """What there is to say of the feed, without its name."""
         noun = NOUNS.get(self.feed, "record")
+        if not self.is_readable:
+            return "its tables cannot be read: see `afterlog doctor`"
         if not self.used:
             return f"not set up: {self.how}"
         if self.at is not None:
@@ -110,10 +114,14 @@ def of_feed(settings: Settings, stage: Stage, now: datetime | None = None, spark
         used = bool(settings.topics_of(stage.directory) or unread(settings, stage, None))
         return Newest(stage.directory, used, how(settings, stage), now)
     known = progress.load(settings.warehouse, stage.table)
-    landed_at = glance.greatest(settings, stage.table, "_ingested_at", EVER, spark)
+    waits = unread(settings, stage, known)
+    try:
+        landed_at = glance.greatest(settings, stage.table, "_ingested_at", EVER, spark)
+        times = [glance.greatest(settings, table, column, now, spark) for table, column in TIMES[stage.directory]]
+    except Exception:  # a reader's own, of any kind: the doctor tells what is wrong with a table
+        return Newest(stage.directory, True, how(settings, stage), now, is_readable=False)
     used = landed_at is not None or _was_read(known) or settings.topics_of(stage.directory) is not None
-    used = used or bool(unread(settings, stage, known))
-    times = [glance.greatest(settings, table, column, now, spark) for table, column in TIMES[stage.directory]]
+    used = used or bool(waits)
     at = max((time for time in times if time is not None), default=None)
     return Newest(stage.directory, used, how(settings, stage), now, at, times[-1], landed_at)
 

@@ -225,6 +225,8 @@ def remarks(
     found = []
     for stage in (stage for stage in CATALOG if stage.kind == "land" and stage.directory in feeds):
         one = newest.of_feed(settings, stage, now, spark)
+        if not one.is_readable:
+            continue
         if not one.used:
             if not written:
                 found.append(f"The feed {one.feed} is {one.in_words}.")

@@ -224,7 +224,9 @@ def test_a_damaged_table_does_not_end_the_examination(settings: Settings, afterl
         log.write_text("{")
     code, found = checks(afterlog)
     assert code in (1, 3)
+    assert found["landing dlq"].finding.startswith("Its tables cannot be read: see `afterlog doctor`; ")
     assert found["landing segments"].state == "unused"
+    assert "dlq: its tables cannot be read" in afterlog("report").err
 
 
 # --- the report ------------------------------------------------------------------------------------------------------
