@@ -44,8 +44,9 @@ NOUNS = {"broker-logs": "failed DLQ write", "producers": "statement", "acknowled
 # Copies of segments, statements and the few events that are kept of brokers' logs come when somebody makes them.
 STEADY = ("dlq", "streams-requests", "acknowledgements")
 
-# A feed is steady that had records in so many minutes, and whose longest pause is at most this share of the time.
+# A feed is steady that had so many pauses in so long a time, the longest of which is at most this share of it.
 LEAST_PAUSES = 10
+LEAST_TIME = timedelta(minutes=30)
 MOST_OF_A_PAUSE = 0.25
 HISTORY = timedelta(days=14)  # two weekends
 EVER = datetime.max.replace(tzinfo=UTC)
@@ -151,7 +152,9 @@ def silence(settings: Settings, newest: Newest, spark: SparkSession | None = Non
     for table, column in TIMES[newest.feed]:
         minutes = glance.minutes(settings, table, column, newest.at - HISTORY, newest.at, spark)
         pauses = [later - earlier for earlier, later in pairwise(minutes)]
-        if len(pauses) < LEAST_PAUSES or max(pauses) > MOST_OF_A_PAUSE * (minutes[-1] - minutes[0]):
+        if len(pauses) < LEAST_PAUSES or minutes[-1] - minutes[0] < LEAST_TIME:
+            continue
+        if max(pauses) > MOST_OF_A_PAUSE * (minutes[-1] - minutes[0]):
             continue
         limit = max(least, rule.times_longest_pause * max(pauses))
         return Silence(limit, max(pauses)) if newest.age > limit else None

@@ -188,6 +188,8 @@ def every(pause: timedelta, times: int, last: timedelta) -> list[timedelta]:
         pytest.param(every(MINUTE, 5, 90 * HOUR), None, id="too few"),
         pytest.param([*every(MINUTE, 30, 32 * HOUR), 80 * HOUR], None, id="an incident"),
         pytest.param([32 * HOUR] * 500, None, id="one moment"),
+        pytest.param(every(MINUTE, 20, 32 * HOUR), None, id="not long"),
+        pytest.param(every(MINUTE, 60, 32 * HOUR), HOUR, id="an hour"),
     ],
 )  # fmt: skip
 def test_a_steady_feed_falls_silent(ages: Sequence[timedelta], limit: timedelta | None, settings: Settings) -> None:
