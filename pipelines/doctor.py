@@ -501,9 +501,9 @@ def _quarantines(settings: Settings) -> Iterator[Check]:
                 "attention",
                 f"{rows:,} row{'' if rows == 1 else 's'} in quarantine. By rule: {_most(rules)}. "
                 f"By source: {_most(sources)}.",
-                f'`afterlog sql "SELECT violations, _source, count(*) FROM {stage.quarantine} GROUP BY ALL"` counts them; '
-                "bad lines that have landed stay as they are. Once the contract or the settings are "
-                f"fixed, `afterlog requeue {stage.table}` takes back what passes.",
+                f'`afterlog sql "SELECT violations, _source, count(*) FROM {stage.quarantine} GROUP BY ALL"` counts '
+                "them; bad lines that have landed stay as they are. Once the contract or the settings are fixed, "
+                f"`afterlog requeue {stage.table}` takes back what passes.",
             )
 
 
