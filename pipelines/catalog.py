@@ -139,6 +139,7 @@ CATALOG = (
         refresh_by=Refresh("segment", "segment"),
     ),
     Stage("silver.topic_policies", feed="delivery", kind="ask", inputs=("silver.log_ranges",)),
+    Stage("silver.acknowledged_topics", feed="delivery", kind="ask", inputs=("silver.acknowledgements",)),
     Stage(
         "silver.dlq_control_markers",
         feed="delivery",
@@ -233,7 +234,13 @@ CATALOG = (
         "gold.reconciliation",
         feed="delivery",
         kind="summarise",
-        inputs=("gold.message_ledger", "silver.dead_letters", "silver.dlq_gaps", "silver.dlq_write_failures"),
+        inputs=(
+            "gold.message_ledger",
+            "silver.dead_letters",
+            "silver.dlq_gaps",
+            "silver.dlq_write_failures",
+            "silver.acknowledged_topics",
+        ),
         refresh_by=Refresh(
             "hour",
             {
@@ -243,6 +250,7 @@ CATALOG = (
                 "silver.dead_letters": HOUR.format("coalesce(routed_at, dlq_timestamp)"),
                 "silver.dlq_gaps": HOUR.format("found_at"),
                 "silver.dlq_write_failures": HOUR.format("failed_at"),
+                "silver.acknowledged_topics": Own("topic", "topic", where="unacknowledged_count IS NULL"),
             },
         ),
     ),

@@ -174,11 +174,12 @@ def sql(
     """Query the warehouse with Spark SQL."""
     from pipelines import query as queries
 
-    settings = _settings(warehouse, landing)
+    settings = _settings(warehouse, landing, lands=True)
     text = queries.text_of(query, file)
     parameters = queries.parameters_of(param or [])
     with _session(settings) as spark:
-        queries.answer(spark, settings, text, parameters, format.value)
+        for remark in queries.answer(spark, settings, text, parameters, format.value):
+            _say(remark)
 
 
 @app.command()
@@ -283,13 +284,17 @@ def report(warehouse: Warehouse = None, landing: Landing = None) -> None:
     from pipelines.freshness import freshness
     from pipelines.storage import is_local
 
-    settings = _settings(warehouse, landing)
+    settings = _settings(warehouse, landing, lands=True)
     if is_local(settings.warehouse):
         behind = freshness(settings)
-        page = reports.current(settings, behind) or reports.build(settings, behind=behind)
+        feeds = reports.feeds_of(settings)
+        page = reports.current(settings, behind, feeds) or reports.build(settings, behind=behind, feeds=feeds)
     else:
         with _session(settings, gates=True) as spark:
-            page = reports.build(settings, spark)
+            feeds = reports.feeds_of(settings, spark)
+            page = reports.build(settings, spark, feeds=feeds)
+    for feed in feeds:
+        _say(feed.in_words)
     print(page)
 
 
@@ -315,7 +320,7 @@ def doctor(
     """Say what is wrong with this machine, the settings and the warehouse, and how to mend it."""
     from pipelines import doctor as diagnosis
 
-    checks = diagnosis.diagnose(_settings(warehouse, landing))
+    checks = diagnosis.diagnose(_settings(warehouse, landing, lands=True, says=False))
     diagnosis.show(checks, as_json=format is Shown.json)
     raise typer.Exit(diagnosis.exit_code(checks))
 
@@ -375,7 +380,7 @@ def _summarised(table: str) -> Stage:
         raise UsageError(f"No stage fills {table!r}; tables that are computed from others: {computed}.")
     stage = known[table]
     if stage.kind == "ask":
-        raise UsageError(f"{table} follows the settings and the cluster: each run brings it up to date.")
+        raise UsageError(f"{table} needs no rebuild: each run brings it up to date.")
     if stage.kind != "summarise":
         raise UsageError(
             f"{table} is not computed from other tables: its rows are what landed, each as it was judged when it came, "
@@ -384,10 +389,20 @@ def _summarised(table: str) -> Stage:
     return stage
 
 
-def _settings(warehouse: str | None, landing: str | None, *, creates: bool = False) -> Settings:
-    """Return the settings under these flags; only a command that ``creates`` can name a warehouse that is not there."""
+def _settings(
+    warehouse: str | None, landing: str | None, *, creates: bool = False, lands: bool = False, says: bool = True
+) -> Settings:
+    """Return the settings under these flags; say which variables have no effect, unless the command does.
+
+    Only a command that ``creates`` can name a warehouse that is not there; the landing directory must be there for it,
+    and for a command of which ``lands`` says that it looks into it.
+    """
+    if says:
+        for _, remark in oversights.unknown_variables():
+            _say(remark)
     settings = load(warehouse=warehouse, landing=landing)
-    oversights.require_places(settings, {"warehouse": warehouse, "landing": landing}, creates=creates)
+    places: dict[oversights.Place, str | None] = {"warehouse": warehouse, "landing": landing}
+    oversights.require_places(settings, places, creates=creates, lands=creates or lands)
     return settings
 
 

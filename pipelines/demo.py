@@ -29,6 +29,7 @@ from pipelines.catalog import LAYERS, stages
 from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, UsageError
 from pipelines.live import Happened
 from pipelines.settings import ROOT, Settings, load
+from pipelines.sources.segments import TOPIC_PROPERTIES
 
 CAPTURED = ROOT / "tests" / "data"
 PLANTED = ROOT / "demo"
@@ -56,12 +57,15 @@ NEXT = (
     "doctor",
 )
 CLEANUP_POLICY = [{"topic": "checkout", "policy": "delete"}]
-"""What is known of the planted topic whose log lacks messages: compaction did not remove them."""
+"""What is known of the planted topic whose log lacks messages: compaction did not remove them.
+
+It lands beside the topic's segments, so that later runs without the demo's settings know it, too.
+"""
 NO_TOPICS = {
     "AFTERLOG_KAFKA": "{}",
     "AFTERLOG_KAFKA_CONNECTION": "",
     **{f"AFTERLOG_{feed}__SOURCE": "files" for feed in ("DLQ", "STREAMS_REQUESTS", "ACKNOWLEDGEMENTS")},
-    "AFTERLOG_SEGMENTS": json.dumps({"cleanup_policy": CLEANUP_POLICY}),
+    "AFTERLOG_SEGMENTS": "{}",
 }
 """The demo knows no cluster and reads no topics but its own, whatever the settings say."""
 
@@ -203,11 +207,16 @@ def land(settings: Settings) -> dict[str, int]:
     Files that are there already stay as they are, so that they are not read again. Returns how many there are, by
     landing directory.
     """
-    return {
+    landed = {
         name: _land(*bundled, settings.landing_of(name))
         for directories in BUNDLED.values()
         for name, bundled in directories.items()
     }
+    for known in CLEANUP_POLICY:
+        for directory in settings.landing_of("segments").glob(f"{known['topic']}-*"):
+            if not (properties := directory / TOPIC_PROPERTIES).exists():
+                _put(properties, f"cleanup.policy={known['policy']}\n".encode())
+    return landed
 
 
 def _land(directories: str, names: str, landing: Path) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import socket
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -29,6 +31,7 @@ from pipelines import (
     java,
     lakehouse,
     lock,
+    newest,
     oversights,
     progress,
     quality,
@@ -42,13 +45,16 @@ from pipelines.land import unread, waiting
 from pipelines.progress import Progress
 from pipelines.properties import defaults, unchecked_creation
 from pipelines.settings import ROOT, Settings
+from pipelines.sources import landing
 from pipelines.stage import Stage
 
-State = Literal["well", "mind", "blocked", "lacking"]
+State = Literal["well", "unused", "mind", "attention", "blocked", "lacking"]
 
+LEDGER, POLICIES = "gold.message_ledger", "silver.topic_policies"
 SPARE_BYTES = 2 << 30
 LEAST_BYTES = 200 << 20
 MOST_HELD = 10
+MOST_NAMED = 3
 
 # Names of headers of rows without a profile, each name once a row, and, under no name, how many such rows there are.
 _UNKNOWN_HEADERS = """
@@ -63,16 +69,25 @@ _UNKNOWN_HEADERS = """
 SELECT name, "rows" FROM counted UNION ALL SELECT CAST(NULL AS VARCHAR) AS name, count(*) AS "rows" FROM unknown
 """
 
-_COLOURS = {"well": "green", "mind": "yellow", "blocked": "bold red", "lacking": "bold red"}
+_COLOURS = {
+    "well": "green",
+    "unused": "dim",
+    "mind": "yellow",
+    "attention": "bold yellow",
+    "blocked": "bold red",
+    "lacking": "bold red",
+}
 _CONNECTORS = {"s3": "hadoop-aws", "s3a": "hadoop-aws", "s3n": "hadoop-aws", "abfs": "hadoop-azure"}
 _CONNECTORS |= {"abfss": "hadoop-azure", "gs": "gcs-connector"}
 
 
 @dataclass(frozen=True)
 class Check:
-    """One finding: ``mind`` passes, ``blocked`` is a broken contract or table, ``lacking`` a fault of the machine.
+    """One finding.
 
-    ``snippet`` are lines for the settings, which are shown as they are.
+    ``unused`` is a feed that nobody set up, ``mind`` passes; ``attention`` is about what landed or does not land,
+    ``blocked`` is a broken contract or table, ``lacking`` a fault of the machine. ``snippet`` are lines for the
+    settings, which are shown as they are.
     """
 
     name: str
@@ -83,8 +98,8 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """True where nothing has to be mended before the next run."""
-        return self.state in ("well", "mind")
+        """True where nobody has to look into it."""
+        return self.state in ("well", "unused", "mind")
 
 
 def diagnose(settings: Settings) -> list[Check]:
@@ -102,6 +117,9 @@ def diagnose(settings: Settings) -> list[Check]:
         ("log store", _log_store),
         ("tables", _tables),
         ("header profiles", _header_profiles),
+        ("quarantine", _quarantines),
+        ("damaged files", _damaged_files),
+        ("cleanup policies", _policies),
         ("quality reports", _quality),
         ("gaps", _gaps),
         ("Airflow", _airflow),
@@ -119,11 +137,20 @@ def diagnose(settings: Settings) -> list[Check]:
 def exit_code(checks: Iterable[Check]) -> int:
     """Return 0 where all is well, 3 where the environment lacks something, else 1."""
     states = {check.state for check in checks}
-    return 3 if "lacking" in states else 1 if "blocked" in states else 0
+    return 3 if "lacking" in states else 1 if states & {"blocked", "attention"} else 0
+
+
+def summary(checks: Sequence[Check]) -> str:
+    """Return the findings in one sentence."""
+    wrong = list(dict.fromkeys(check.name for check in checks if not check.ok))
+    if not wrong:
+        minded = sum(check.state == "mind" for check in checks)
+        return f"All is well{f', with {minded} to mind' if minded else ''}."
+    return f"Not all is well: {', '.join(wrong)}."
 
 
 def show(checks: Sequence[Check], as_json: bool = False) -> None:
-    """Print the findings as a table, or as one JSON object a line."""
+    """Print the findings as a table and a sentence, or as one JSON object a line."""
     if as_json:
         for check in checks:
             told = asdict(check)
@@ -133,13 +160,15 @@ def show(checks: Sequence[Check], as_json: bool = False) -> None:
     for name in ("check", "state", "finding"):
         table.add_column(name, no_wrap=name != "finding", overflow="fold")
     for check in checks:
-        finding = Text(_printable(check.finding))
+        finding = Text(_printable(check.finding), style="dim" if check.state == "unused" else "")
         if check.remedy:
             finding.append(f"\n{_printable(check.remedy)}", style="bold")
         table.add_row(Text(_printable(check.name)), Text(check.state, style=_COLOURS[check.state]), finding)
-    Console().print(table)
+    console = Console()
+    console.print(table)
     for snippet in dict.fromkeys(check.snippet for check in checks if check.snippet):
         print(f"\n{snippet}")
+    console.print(Text(_printable(summary(checks)), style="bold"), soft_wrap=True)
 
 
 def _printable(text: str) -> str:
@@ -229,17 +258,37 @@ def _landing(settings: Settings) -> Iterator[Check]:
     for name, sentence in oversights.stray_places(settings):
         yield Check("landing", "mind", sentence, f"Move {name!r} to where it belongs.")
     for stage in CATALOG:
-        if stage.kind != "land":
-            continue
-        directory = settings.landing_of(stage.directory)
-        if not directory.is_dir():
-            yield Check(f"landing {stage.directory}", "well", f"{directory} does not exist: no input.")
-            continue
-        known = progress.load(settings.warehouse, stage.table) if storage.is_local(settings.warehouse) else None
-        files = unread(settings, stage, known).values()
-        size = _bytes(sum(file.size for file in files))
-        finding = f"{len(files):,} files, {size}, to be read" if files else "all files are read"
-        yield Check(f"landing {stage.directory}", "well", f"{directory}: {finding}.")
+        if stage.kind == "land":
+            yield _feed(settings, stage)
+
+
+def _feed(settings: Settings, stage: Stage) -> Check:
+    """Say of a feed what waits to be read, how old its newest record is, and whether it fell silent."""
+    name = f"landing {stage.directory}"
+    directory = settings.landing_of(stage.directory)
+    known = progress.load(settings.warehouse, stage.table) if storage.is_local(settings.warehouse) else None
+    files = unread(settings, stage, known).values()
+    size = _bytes(sum(file.size for file in files))
+    finding = f"{len(files):,} files, {size}, to be read" if files else "all files are read"
+    finding = f"{directory}: {finding}" if directory.is_dir() else f"{directory} does not exist: no files"
+    one = newest.of_feed(settings, stage)
+    silence = newest.silence(settings, one)
+    if not one.used:
+        return Check(name, "unused", f"{one.in_words}.")
+    finding = f"{one.in_words}; {finding}."
+    if silence is None:
+        return Check(name, "well", f"{finding[0].upper()}{finding[1:]}")
+    before = "which is longer than it may pause"
+    if silence.pause is not None:
+        before = f"and it never paused longer than {newest.lasting(silence.pause)} before"
+    hours = (one.age or silence.limit).total_seconds() / 3600
+    return Check(
+        name,
+        "attention",
+        f"It fell silent, {before}: {finding}",
+        f"Look at what lands it. If it may pause so long, set [silence] after_hours, "
+        f"such as {stage.directory} = {2 * hours:.0f}.",
+    )
 
 
 def _kafka(settings: Settings) -> Iterator[Check]:
@@ -476,6 +525,116 @@ def _disagreement(settings: Settings, stage: Stage, known: Progress | None) -> s
 
 def _stated(settings: Settings, stage: Stage) -> bool:
     return storage.read_text(settings.warehouse, f"{stage.table}.json") is not None
+
+
+def _quarantines(settings: Settings) -> Iterator[Check]:
+    """Name what is in quarantine, by rule and by file."""
+    for stage in CATALOG:
+        if stage.quarantine is None or not _was_written(settings, stage.quarantine):
+            continue
+        counted = (
+            'SELECT violations, "_source" AS source, count(*) AS row_count FROM rows GROUP BY violations, "_source"'
+        )
+        try:
+            found = glance.query(settings, stage.quarantine, counted, {"cluster": settings.cluster})
+        except Exception:  # a table that cannot be read, which is told above
+            continue
+        rules: Counter[str] = Counter()
+        sources: Counter[str] = Counter()
+        for row in found:
+            sources[row["source"]] += row["row_count"]
+            rules.update(dict.fromkeys(row["violations"] or (), row["row_count"]))
+        if rows := sources.total():
+            yield Check(
+                stage.quarantine,
+                "attention",
+                f"{rows:,} row{'' if rows == 1 else 's'} in quarantine. By rule: {_most(rules)}. "
+                f"By source: {_most(sources)}.",
+                f'`afterlog sql "SELECT violations, _source, count(*) FROM {stage.quarantine} GROUP BY ALL"` counts '
+                "them; bad lines that have landed stay as they are. Once the contract or the settings are fixed, "
+                f"`afterlog requeue {stage.table}` takes back what passes.",
+            )
+
+
+def _most(counts: Counter[str]) -> str:
+    """Return the greatest counts in words."""
+    named = sorted(counts.items(), key=lambda one: (-one[1], str(one[0])))
+    more = len(named) - MOST_NAMED
+    said = ", ".join(f"{name} {count:,}" for name, count in named[:MOST_NAMED])
+    return f"{said} and {more:,} more" if more > 0 else said
+
+
+def _damaged_files(settings: Settings) -> Iterator[Check]:
+    """Name landed files that could not be read to their end, and still cannot."""
+    for stage in CATALOG:
+        if stage.kind != "land" or not _was_written(settings, stage.table):
+            continue
+        try:
+            found = _damages(settings, stage)
+        except Exception:  # a table that cannot be read, which is told above
+            continue
+        if found:
+            told = [f"{source}: {error}" for source, error in found[:MOST_NAMED]]
+            more = len(found) - MOST_NAMED
+            told += [f"And {more:,} more."] if more > 0 else []
+            directory = settings.landing_of(stage.directory)
+            yield Check(
+                f"files of {stage.directory}",
+                "attention",
+                f"{len(found):,} file{' is' if len(found) == 1 else 's are'} incomplete or damaged. {' '.join(told)}",
+                f"Land each again from its source, under its name in {directory}; what is read already stays.",
+            )
+
+
+def _damages(settings: Settings, stage: Stage) -> list[tuple[str, str]]:
+    """Return the files of a feed that bronze says to be damaged, each with why, without those that are whole by now."""
+    directory = settings.landing_of(stage.directory)
+    there = landing.listing(directory)
+    if stage.reader:
+        versions = 'SELECT "_source", version, error FROM rows WHERE error IS NOT NULL'
+        rows = glance.query(settings, stage.table, versions, {"cluster": settings.cluster})
+        latest = 'SELECT "_source", max(version) AS version FROM rows GROUP BY "_source"' if rows else ""
+        last = glance.query(settings, stage.table, latest, {"cluster": settings.cluster}) if rows else []
+        version = {row["_source"]: row["version"] for row in last}
+        told = {row["_source"]: f"{row['error']}." for row in rows if row["version"] in (None, version[row["_source"]])}
+        return sorted((source, error) for source, error in told.items() if source in there)
+    content = "raw" if stage.directory == "dlq" else "line"
+    damages = f'SELECT DISTINCT "_source", error FROM rows WHERE error IS NOT NULL AND "{content}" IS NULL'
+    rows = glance.query(settings, stage.table, damages, {"cluster": settings.cluster})
+    told = {row["_source"]: row["error"] for row in rows if row["_source"] in there}
+    packed = tuple(there[source] for source in told if source.lower().endswith(landing.GZIP))
+    still = landing.damaged(directory, packed)
+    return sorted((source, error) for source, error in told.items() if there[source] not in packed or source in still)
+
+
+def _policies(settings: Settings) -> Iterator[Check]:
+    """Name the topics whose messages are ABSENT, as nothing tells whether compaction removed them."""
+    if not _was_written(settings, POLICIES) or not _was_written(settings, LEDGER):
+        return
+    try:
+        rows = glance.rows(settings, POLICIES, {"cluster": settings.cluster}, ["topic", "is_compacted"])
+        if not (unknown := {row["topic"] for row in rows if row["is_compacted"] is None}):
+            return
+        counted = "SELECT topic, count(*) AS row_count FROM rows WHERE outcome = 'ABSENT' GROUP BY topic"
+        found = glance.query(settings, LEDGER, counted, {"cluster": settings.cluster})
+    except Exception:  # a table that cannot be read, which is told above
+        return
+    if absent := Counter({row["topic"]: row["row_count"] for row in found if row["topic"] in unknown}):
+        yield Check(
+            "cleanup policies",
+            "mind",
+            f"{absent.total():,} acknowledged messages are absent from their logs (ABSENT), and nothing tells whether "
+            f"compaction removed them or they are lost: {_most(absent)}.",
+            "Name the cleanup.policy of these topics under [[segments.cleanup_policy]], or grant Afterlog "
+            "DescribeConfigs on them; the next `afterlog run` decides.",
+        )
+
+
+def _was_written(settings: Settings, table: str) -> bool:
+    """Tell whether a table of a local warehouse may hold rows; of one that is refused something else is told."""
+    with contextlib.suppress(UsageError):
+        return storage.is_local(settings.warehouse) and bool(lakehouse.local_version(settings, table))
+    return False
 
 
 def _quality(settings: Settings) -> Iterator[Check]:

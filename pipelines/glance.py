@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pipelines import lakehouse
@@ -11,7 +11,11 @@ from pipelines.settings import Settings
 from pipelines.storage import is_local
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 
 
 def rows(
@@ -72,6 +76,109 @@ def query(
         return _collected(spark.sql(text))
     finally:
         spark.catalog.dropTempView("rows")
+
+
+def greatest(
+    settings: Settings, table: str, column: str, until: datetime, spark: SparkSession | None = None
+) -> datetime | None:
+    """Return the greatest value, not after ``until``, that a column of times has in the rows of the settings' cluster.
+
+    None where there is none, or no table. Statistics of the table's files tell it; where they do not, or where a file
+    holds later times or rows of another cluster, the column is read.
+    """
+    if not lakehouse.exists(spark, settings, table):
+        return None
+    if not is_local(settings.warehouse):
+        assert spark is not None
+        from pyspark.sql import functions as F
+
+        rows = _of_spark(spark, settings, table, {"cluster": settings.cluster})
+        micros = F.max(F.unix_micros(column)).alias("micros")
+        return _moment(rows.where(F.unix_micros(column) <= _micros(until)).select(micros).collect()[0][0])
+    found = lakehouse.local_table(settings, table)
+    if column not in {field.name for field in found.schema().fields}:  # a table of an earlier version
+        return None
+    told, known = _of_statistics(found, column, settings.cluster, _micros(until))
+    if known:
+        return _moment(told)
+    answered = _times(found, settings, column, f'"{column}" <= {_time(until)}', f'max("{column}")')
+    return _moment(answered[0])
+
+
+def minutes(
+    settings: Settings,
+    table: str,
+    column: str,
+    after: datetime,
+    until: datetime,
+    spark: SparkSession | None = None,
+) -> list[datetime]:
+    """Return the minutes of a span of time, in order, in which a column of times has a value."""
+    if not lakehouse.exists(spark, settings, table):
+        return []
+    if not is_local(settings.warehouse):
+        assert spark is not None
+        from pyspark.sql import functions as F
+
+        rows = _of_spark(spark, settings, table, {"cluster": settings.cluster})
+        rows = rows.where(F.unix_micros(column).between(_micros(after), _micros(until)))
+        found = [row[0] for row in rows.select(F.unix_micros(F.date_trunc("MINUTE", column))).distinct().collect()]
+    else:
+        span = f'"{column}" >= {_time(after)} AND "{column}" <= {_time(until)}'
+        stored = lakehouse.local_table(settings, table)
+        found = _times(stored, settings, column, span, f"DISTINCT date_trunc('minute', \"{column}\")")
+    return [EPOCH + micros * MICROSECOND for micros in sorted(micros for micros in found if micros is not None)]
+
+
+def _of_statistics(table: DeltaTable, column: str, cluster: str, until: int) -> tuple[int | None, bool]:
+    """Return the greatest value by the statistics of a table's files, and whether they are enough to know it."""
+    from arro3.core import DataType
+
+    files = table.get_add_actions(flatten=True)
+    needed = ("num_records", f"null_count.{column}", f"max.{column}", "min.cluster", "max.cluster")
+    if not files.num_rows:
+        return None, True
+    if not set(needed) <= set(files.schema.names):
+        return None, False
+    listed = [files[name] for name in needed]
+    listed[2] = listed[2].cast(DataType.timestamp("us", tz="UTC")).cast(DataType.int64())
+    found: int | None = None
+    for records, nulls, most, first, last in zip(*(values.to_pylist() for values in listed), strict=True):
+        if records is not None and nulls is not None and (not records or nulls == records):
+            continue
+        if most is None or most > until or not first == last == cluster:
+            return None, False
+        found = most if found is None else max(found, most)
+    return found, True
+
+
+def _times(table: DeltaTable, settings: Settings, column: str, where: str, selected: str) -> list[int | None]:
+    """Return what a query answers, one column of times, in microseconds: Python's clock knows no year 10000."""
+    from deltalake import QueryBuilder
+
+    cluster = _predicate({"cluster": settings.cluster})
+    if cluster is None:
+        return [None]
+    times = f"SELECT {selected} AS time FROM stored WHERE {cluster} AND {where}"
+    text = f"SELECT arrow_cast(time, 'Int64') AS time FROM ({times})"
+    return [row["time"] for row in _listed(QueryBuilder().register("stored", table).execute(text))]
+
+
+def _time(at: datetime) -> str:
+    """Write a time for the reader's engine, whose literals of times end with the year 2262."""
+    return f"arrow_cast({_micros(at)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def _micros(at: datetime) -> int:
+    return (at - EPOCH) // MICROSECOND
+
+
+def _moment(micros: int | None) -> datetime | None:
+    """Return a time; None also where Python's clock does not know it."""
+    try:
+        return None if micros is None else EPOCH + micros * MICROSECOND
+    except OverflowError:
+        return None
 
 
 def _predicate(equal: Mapping[str, str | int]) -> str | None:

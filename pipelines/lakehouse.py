@@ -149,7 +149,7 @@ def local_table(settings: Settings, table: str) -> LocalTable:
 
 
 def local_versions_after(settings: Settings, versions: Mapping[str, int | None]) -> int:
-    """Return how many versions tables in a local warehouse have after the given ones (None: in all)."""
+    """Return how many versions tables in a local warehouse have after the given ones (None: after their creation)."""
     return _versions_after({table: local_version(settings, table) for table in versions}, versions)
 
 
@@ -236,13 +236,13 @@ def was_committed(spark: SparkSession, settings: Settings, table: str, after: in
 
 
 def versions_after(spark: SparkSession, settings: Settings, versions: Mapping[str, int | None]) -> int:
-    """Return how many versions tables have after the given ones (None: in all)."""
+    """Return how many versions tables have after the given ones (None: after their creation)."""
     ends = {table: state(spark, settings, table)[1] for table in versions if exists(spark, settings, table)}
     return _versions_after(ends, versions)
 
 
 def _versions_after(ends: Mapping[str, int | None], versions: Mapping[str, int | None]) -> int:
-    read = {table: -1 if version is None else version for table, version in versions.items()}
+    read = {table: version or 0 for table, version in versions.items()}  # version 0 is empty: no news
     return sum(max(0, end - read[table]) for table, end in ends.items() if end is not None)
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pipelines.catalog import CATALOG
 from pipelines.errors import UsageError
-from pipelines.settings import Settings
+from pipelines.settings import Settings, located
 from pipelines.storage import is_local
 
 PREFIX = "AFTERLOG_"
@@ -21,28 +21,52 @@ MOST_NAMES = 5
 Place = Literal["warehouse", "landing"]
 
 
-def require_places(settings: Settings, flags: dict[Place, str | None], *, creates: bool) -> None:
-    """Check that places which a flag or a variable names are there; a command that ``creates`` can make a warehouse.
+def require_places(
+    settings: Settings, flags: dict[Place, str | None], *, creates: bool, lands: bool | None = None
+) -> None:
+    """Check that places which a flag, a variable or the settings file names are there.
 
-    Raises UsageError: such a place does not exist.
+    The settings' own defaults need not be. A command that ``creates`` can make a warehouse where its parent is; the
+    landing directory is looked for by commands that create, and by those of which ``lands`` says so.
+
+    Raises UsageError: such a place does not exist, or is no directory.
     """
     for name, flag in flags.items():
-        place = getattr(settings, name)
-        explicit = flag is not None or f"{PREFIX}{name.upper()}" in os.environ
-        if not explicit or not is_local(place) or Path(place).is_dir():
+        if name == "landing" and not (creates if lands is None else lands):
             continue
-        if name == "landing" and (not creates or any(settings.topics_of(stage.directory) for stage in CATALOG)):
-            continue  # only a run needs it, and whoever reads topics may have no files
-        if Path(place).exists():
+        place = getattr(settings, name)
+        variable = f"{PREFIX}{name.upper()}"
+        default = str(located(Settings.model_fields[name].default))
+        explicit = flag is not None or variable in os.environ or place != default
+        if not is_local(place) or _is_directory(place):
+            continue
+        if _exists(place):
             raise UsageError(f"The {name} {place} is not a directory.")
+        if not explicit:
+            continue
         if name == "landing":
+            if any(settings.topics_of(stage.directory) for stage in CATALOG):
+                continue  # whoever reads topics may have no files
             raise UsageError(
                 f"The landing directory {place} does not exist: create it, or name another with --landing."
             )
         if not creates:
             raise UsageError(f"The warehouse {place} does not exist: `afterlog run` creates one.")
-        if not Path(place).parent.is_dir():
-            raise UsageError(f"The warehouse {place} cannot be created: {Path(place).parent} does not exist.")
+        parent = Path(place).parent
+        if not _is_directory(parent):
+            why = "is not a directory" if _exists(parent) else "does not exist"
+            raise UsageError(f"The warehouse {place} cannot be created: {parent} {why}.")
+
+
+def _is_directory(place: str | Path) -> bool:
+    try:
+        return Path(place).is_dir()
+    except OSError as error:
+        raise UsageError(f"{place} cannot be looked at: {error.strerror}.") from None
+
+
+def _exists(place: str | Path) -> bool:
+    return os.path.lexists(place)
 
 
 def unknown_variables() -> Iterator[tuple[str, str]]:
@@ -50,7 +74,11 @@ def unknown_variables() -> Iterator[tuple[str, str]]:
     known = [f"{PREFIX}{name.upper()}" for name in (*Settings.model_fields, *OTHER_VARIABLES)]
     for variable in sorted(os.environ):
         top = variable.removeprefix(PREFIX).partition("__")[0]
-        if not variable.startswith(PREFIX) or top in OTHER_VARIABLES:
+        if not variable.startswith(PREFIX):
+            if variable.upper().startswith(PREFIX):
+                yield variable, f"{variable} has no effect: write {PREFIX} in capitals."
+            continue
+        if top in OTHER_VARIABLES:
             continue
         if top.lower() in ("gates", "spark"):
             yield variable, f"{variable} has no effect: set it in the settings file."
@@ -73,7 +101,11 @@ def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
     except OSError:
         return
     for path in found:
-        if path.name.startswith((".", "_")) or path.name.endswith(".tmp") or path.name in known:
+        if path.name.startswith((".", "_")) or path.name.endswith(".tmp"):
+            continue
+        if path.name in known:
+            if not path.is_dir():
+                yield path.name, f"{path.name!r} in {landing} is not a directory: files of the feed go into one."
             continue
         close = get_close_matches(path.name, known, n=1) if path.is_dir() else []
         meant = f"; did you mean {close[0]}/?" if close else f". Feeds land in {directories}."
@@ -81,9 +113,8 @@ def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def remarks(settings: Settings) -> list[str]:
-    """Return a sentence for each oversight, a few of each kind by name."""
-    variables = [sentence for _, sentence in unknown_variables()]
+    """Return a sentence for each thing that nothing reads in the landing directory, a few by name."""
     strays = [sentence for _, sentence in stray_places(settings)]
     if len(strays) > MOST_NAMES:
         strays[MOST_NAMES:] = [f"Nothing reads {len(strays) - MOST_NAMES:,} more entries of {settings.landing}."]
-    return variables + strays
+    return strays

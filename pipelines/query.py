@@ -7,18 +7,19 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from expectations.quality import QUALITY
-from pipelines import lakehouse
+from pipelines import lakehouse, newest, progress
 from pipelines.catalog import CATALOG
 from pipelines.errors import UsageError
 from pipelines.held import contract_of_held
 from pipelines.settings import Settings
+from pipelines.stage import Stage
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
@@ -50,9 +51,22 @@ JSON_OPTIONS = {
 ACTING_NODES = re.compile(
     r"Call|InsertIntoDir|\w*ExecuteImmediate|\w+Statement"
 )  # what acts, but is no Command to Spark
+CLOCKS = ("now", "current_timestamp", "current_date", "curdate", "localtimestamp")  # functions of Spark's
+WINDOW = timedelta(hours=1)  # of a question about now that names no interval
+UNITS = {
+    "second": 1,
+    "minute": 60,
+    "hour": 3_600,
+    "day": 86_400,
+    "week": 604_800,
+    "month": 2_592_000,
+    "year": 31_536_000,
+}
 NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal")
 
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
+_FEEDS = re.compile(r"^--[ ]Feeds:[ ]([a-z, -]+)\.?[ ]*$", re.MULTILINE)
+_INTERVAL = re.compile(rf"\bINTERVAL\s+'?([0-9]{{1,9}})'?\s+({'|'.join(UNITS)})s?\b", re.IGNORECASE)
 _TOKEN = re.compile(
     r"""
       (?P<skipped> \s+ | --[^\n]* )
@@ -169,12 +183,92 @@ def _typed(text: str) -> Parameter:
 
 def answer(
     spark: SparkSession, settings: Settings, text: str, values: Mapping[str, Parameter], form: str = "table"
-) -> None:
-    """Write the rows of one reading statement to standard output, and for people how many to standard error."""
+) -> list[str]:
+    """Write the rows of one reading statement to standard output, and for people how many to standard error.
+
+    Return what explains that the answer is empty, or tells nothing of now: a sentence for each feed.
+    """
     width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
     written = write(rows_of(spark, settings, text, values), form, sys.stdout, width=width)
     if form == "table":
         print(f"{written:,} row{'' if written == 1 else 's'}", file=sys.stderr)
+    try:
+        return remarks(settings, text, values, written, spark)
+    except Exception:  # whatever it is, the answer is given
+        return []
+
+
+def remarks(
+    settings: Settings,
+    text: str,
+    values: Mapping[str, Parameter],
+    written: int,
+    spark: SparkSession | None = None,
+) -> list[str]:
+    """Return a sentence for each feed that explains why an answer is empty, or why it tells nothing of now.
+
+    A feed that is not set up explains that there are no rows. One whose newest record is older than the shortest
+    interval of a statement about now explains what is not there; so do rows that are held.
+    """
+    named = [stage for stage in map(newest.source_of, sorted(statement_tables(text))) if stage]
+    feeds = list(dict.fromkeys(stage.directory for stage in named))
+    timed = set(feeds)
+    if said := _FEEDS.search(text):
+        stated = [name.strip() for name in said[1].split(",")]
+        known = {stage.directory for stage in CATALOG if stage.kind == "land"}
+        feeds = [name for name in stated if name in known]
+        timed = set(feeds[:1])
+    present = datetime.now(UTC)
+    asked = values.get("now") if _names_now(text) else present if _reads_a_clock(text) else None
+    now = min(asked, present) if isinstance(asked, datetime) else present
+    window = _shortest_interval(text)
+    found = []
+    for stage in (stage for stage in CATALOG if stage.kind == "land" and stage.directory in feeds):
+        one = newest.of_feed(settings, stage, now, spark)
+        if not one.is_readable:
+            continue
+        if not one.used:
+            if not written:
+                found.append(f"The feed {one.feed} is {one.in_words}.")
+            continue
+        stale = asked is not None and stage.directory in timed
+        stale = stale and (one.accepted_at is None or one.accepted_at < now - window)
+        as_of = "" if present - now < timedelta(minutes=1) else f", as of {newest.moment(now)}"
+        if stale and one.accepted_at and one.at and one.at >= now - window:
+            since = f"{newest.lasting(now - one.accepted_at)} old ({newest.moment(one.accepted_at)}){as_of}"
+            found.append(f"Of the feed {one.feed} the newest accepted record is {since}; newer ones were not accepted.")
+        elif stale:
+            found.append(f"Of the feed {one.feed} {one.in_words}{as_of}.")
+        if stale or not written:
+            found += _held_of(settings, stage)
+    return found
+
+
+def _held_of(settings: Settings, source: Stage) -> list[str]:
+    """Say what of a feed is held: answers do not see it."""
+    said = []
+    for stage in CATALOG:
+        known = progress.load(settings.warehouse, stage.table) if source.table in stage.inputs else None
+        if known and (rows := sum(one.rows for one in known.held.values())):
+            said.append(f"{rows:,} rows of {stage.table} are held, which answers do not see: see `afterlog doctor`.")
+    return said
+
+
+def _names_now(text: str) -> bool:
+    tokens = list(_tokens(text))
+    return any(pair == (":", "now") for pair in pairwise(tokens))
+
+
+def _reads_a_clock(text: str) -> bool:
+    tokens = [token.lower() for token in _tokens(text)]
+    called = {name for name, bracket in pairwise(tokens) if bracket == "("}
+    return bool(called.intersection(CLOCKS) or {"current_timestamp", "current_date"}.intersection(tokens))
+
+
+def _shortest_interval(text: str) -> timedelta:
+    """Return the shortest interval that a statement names: what is older than that explains a lack of rows."""
+    found = [int(number) * UNITS[unit.lower()] for number, unit in _INTERVAL.findall(text)]
+    return timedelta(seconds=min(min(found), 10**9)) if found else WINDOW
 
 
 def rows_of(spark: SparkSession, settings: Settings, text: str, values: Mapping[str, Parameter]) -> DataFrame:

@@ -21,6 +21,7 @@ from pipelines.collapse import CONFLICT
 from pipelines.drawing.names import visible
 from pipelines.errors import EnvironmentLacking
 from pipelines.freshness import Freshness, freshness
+from pipelines.newest import Newest, Silence, lasting, moment, of_feeds, silence, source_of
 from pipelines.runner import contracts
 from pipelines.settings import Settings
 from pipelines.stage import Stage
@@ -119,6 +120,32 @@ class LogGap:
 
 
 @dataclass(frozen=True)
+class Feed:
+    """How old a feed's newest record is, whether the feed is set up, and whether it fell silent."""
+
+    newest: Newest
+    silence: Silence | None = None
+
+    @property
+    def name(self) -> str:
+        """The feed's landing directory."""
+        return self.newest.feed
+
+    @property
+    def state(self) -> str:
+        """One word for the feed: silent, current or new."""
+        return "silent" if self.silence else "new" if self.newest.at is None else "current"
+
+    @property
+    def in_words(self) -> str:
+        """What there is to say of the feed in one sentence."""
+        silent = ""
+        if self.silence:
+            silent = f"; it fell silent: {lasting(self.silence.limit)} are more than it should take"
+        return f"{self.name}: {self.newest.in_words}{silent}."
+
+
+@dataclass(frozen=True)
 class Report:
     """All that the page says."""
 
@@ -128,6 +155,23 @@ class Report:
     tables: tuple[Table, ...]
     gaps: tuple[LogGap, ...] = ()
     uncommitted: tuple[str, ...] = ()
+    feeds: tuple[Feed, ...] = ()
+
+    @property
+    def unused(self) -> frozenset[str]:
+        """The tables that no run ever filled, as the feed that they are made of was never set up."""
+        feeds = {feed.name for feed in self.feeds if not feed.newest.used}
+        stages = {stage.table: stage for stage in CATALOG}
+        landing = {stage.feed: set[str]() for stage in CATALOG}
+        for stage in CATALOG:
+            if stage.kind == "land":
+                landing[stage.feed].add(stage.directory)
+        found = set()
+        for table in self.tables:
+            source, one = source_of(table.name), stages.get(table.name)
+            if source and one and table.state in ("new", "behind") and not table.runs:
+                found |= {table.name} if source.directory in feeds or landing[one.feed] <= feeds else set()
+        return frozenset(found)
 
 
 @dataclass(frozen=True)
@@ -140,7 +184,13 @@ class Bar:
     title: str
 
 
-def current(settings: Settings, behind: Sequence[Freshness]) -> Path | None:
+def feeds_of(settings: Settings, spark: SparkSession | None = None) -> tuple[Feed, ...]:
+    """Return what there is to say of each feed; a session is needed only for a warehouse that is not local."""
+    now = datetime.now(UTC)
+    return tuple(Feed(one, silence(settings, one, spark)) for one in of_feeds(settings, now, spark))
+
+
+def current(settings: Settings, behind: Sequence[Freshness], feeds: Sequence[Feed] | None = None) -> Path | None:
     """Return the page if it shows the present state already, which needs no session; None where it has to be built."""
     page = settings.reports() / "index.html"
     if not is_local(settings.warehouse) or not page.exists():
@@ -149,13 +199,19 @@ def current(settings: Settings, behind: Sequence[Freshness]) -> Path | None:
         shown = (settings.reports() / SHOWN).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    return page if shown == _state(settings, behind) else None
+    return page if shown == _state(settings, behind, feeds_of(settings) if feeds is None else feeds) else None
 
 
-def build(settings: Settings, spark: SparkSession | None = None, behind: Sequence[Freshness] | None = None) -> Path:
+def build(
+    settings: Settings,
+    spark: SparkSession | None = None,
+    behind: Sequence[Freshness] | None = None,
+    feeds: Sequence[Feed] | None = None,
+) -> Path:
     """Build the page and Data Docs in the reports' directory; return the page.
 
-    A session is needed only for a warehouse that is not local. How far tables are ``behind`` is asked if not given.
+    A session is needed only for a warehouse that is not local. How far tables are ``behind``, and how old what is
+    newest of ``feeds`` is, is asked if not given.
 
     Raises EnvironmentLacking: the directory cannot be written.
     """
@@ -164,10 +220,11 @@ def build(settings: Settings, spark: SparkSession | None = None, behind: Sequenc
     directory = settings.reports()
     try:
         behind = freshness(settings, spark) if behind is None else behind
-        state = _state(settings, behind)
+        feeds = feeds_of(settings, spark) if feeds is None else feeds
+        state = _state(settings, behind, feeds)
         suite.build_docs(directory / "gx", directory / DATA_DOCS, settings.report.keep_runs)
         page = directory / "index.html"
-        storage.replace_text(page, render(gather(settings, spark, behind)))
+        storage.replace_text(page, render(gather(settings, spark, behind, feeds)))
         storage.replace_text(directory / SHOWN, state)
     except OSError as error:
         raise EnvironmentLacking(
@@ -177,17 +234,29 @@ def build(settings: Settings, spark: SparkSession | None = None, behind: Sequenc
     return page
 
 
-def _state(settings: Settings, behind: Sequence[Freshness]) -> str:
-    """Return all that the page depends on: versions of tables, what is unread and blocked, how many runs are kept."""
+def _state(settings: Settings, behind: Sequence[Freshness], feeds: Sequence[Feed]) -> str:
+    """Return all that the page depends on: versions of tables, what is unread and blocked, how many runs are kept.
+
+    Of the age of feeds the hours: a page that says less than it should of them is built again.
+    """
     if not is_local(settings.warehouse):
         return ""
     versions = {contract.table: lakehouse.local_version(settings, contract.table) for contract in contracts()}
-    return json.dumps(
-        [versions, [asdict(one) for one in behind], settings.cluster, settings.report.keep_runs, uncommitted(settings)]
-    )
+    ages = [[feed.name, feed.state, feed.newest.used, _hours(feed.newest.age)] for feed in feeds]
+    kept = settings.report.keep_runs
+    return json.dumps([versions, [asdict(one) for one in behind], settings.cluster, kept, uncommitted(settings), ages])
 
 
-def gather(settings: Settings, spark: SparkSession | None = None, behind: Sequence[Freshness] | None = None) -> Report:
+def _hours(age: timedelta | None) -> int | None:
+    return None if age is None else age // timedelta(hours=1)
+
+
+def gather(
+    settings: Settings,
+    spark: SparkSession | None = None,
+    behind: Sequence[Freshness] | None = None,
+    feeds: Sequence[Feed] | None = None,
+) -> Report:
     """Collect what the page says, in a few queries whatever the number of runs and rules."""
     runs = _runs(settings, spark)
     gates = _gates(settings, spark)
@@ -204,7 +273,9 @@ def gather(settings: Settings, spark: SparkSession | None = None, behind: Sequen
         for stage in CATALOG
     )
     gaps = _log_gaps(settings, spark)
-    return Report(settings.cluster, settings.warehouse, datetime.now(UTC), tables, gaps, uncommitted(settings))
+    feeds = feeds_of(settings, spark) if feeds is None else feeds
+    made_at = datetime.now(UTC)
+    return Report(settings.cluster, settings.warehouse, made_at, tables, gaps, uncommitted(settings), tuple(feeds))
 
 
 def uncommitted(settings: Settings) -> tuple[str, ...]:
@@ -248,7 +319,7 @@ def _shown(value: Any) -> Any:
 
 
 def _in_words(run: Run) -> str:
-    said = f"{_moment(run.started_at)}: {run.status}, read {run.read:,}"
+    said = f"{moment(run.started_at)}: {run.status}, read {run.read:,}"
     if run.status != "passed" and not run.held:
         return said
     said = f"{said}, accepted {run.accepted:,}, quarantined {run.quarantined:,}, duplicates {run.duplicates:,}"
@@ -346,23 +417,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.filters |= {"moment": _moment, "lasting": _lasting, "size": _size, "share": share}
+    environment.filters |= {"moment": moment, "lasting": lasting, "size": _size, "share": share}
     environment.globals |= {"bars": bars, "most_coordinates": MOST_COORDINATES, "unread": _unread}
     return environment
-
-
-def _moment(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _lasting(duration: timedelta) -> str:
-    """Return a duration in its largest whole unit."""
-    seconds = max(0, int(duration.total_seconds()))
-    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)):
-        if seconds >= length or length == 1:
-            number = seconds // length
-            return f"{number:,} {unit}{'' if number == 1 else 's'}"
-    raise AssertionError
 
 
 def _size(size: int) -> str:

@@ -27,6 +27,7 @@ MOST_MAPPED = 60
 _PROFILE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 # As Spark reads a path into a variant: its parser passes over space before a key, and ends a quoted one at ? too.
 _PATH = re.compile(r"""\$(?:\.[^\s.\[\]'"?]+|\[[0-9]{1,9}\]|\['(?!\s)[^'?]+'\]|\["(?!\s)[^"?]+"\])+""")
+LANDING_DIRECTORIES = ("dlq", "streams-requests", "acknowledgements", "producers", "broker-logs", "segments")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]/]+):([0-9]{1,5})")
 
 
@@ -328,6 +329,25 @@ class Segments(_Part):
     cleanup_policy: tuple[CleanupPolicy, ...] = ()
 
 
+class Silence(_Part):
+    """When a feed counts as silent: its newest record is too old.
+
+    That is older than the hours that ``after_hours`` has for the feed, by its landing directory. Where it has none, a
+    steady feed is silent after ``times_longest_pause`` times its longest pause, and ``least_hours`` at least.
+    """
+
+    times_longest_pause: Annotated[float, Field(ge=1.0, le=1_000.0)] = 3.0
+    least_hours: Annotated[float, Field(gt=0.0, le=1_000_000.0)] = 1.0
+    after_hours: dict[str, Annotated[float, Field(gt=0.0, le=1_000_000.0)]] = Field(default_factory=dict)
+
+    @field_validator("after_hours")
+    @classmethod
+    def _known(cls, hours: dict[str, float]) -> dict[str, float]:
+        if unknown := sorted(hours.keys() - set(LANDING_DIRECTORIES)):
+            raise ValueError(f"there is no feed {unknown[0]}; name one of {', '.join(LANDING_DIRECTORIES)}")
+        return hours
+
+
 class Lock(_Part):
     """How long a writing command waits for another writer on the same warehouse."""
 
@@ -362,6 +382,7 @@ class Settings(_Part):
     broker_logs: BrokerLogs = BrokerLogs()
     acknowledgements: Acknowledgements = Acknowledgements()
     segments: Segments = Segments()
+    silence: Silence = Silence()
     lock: Lock = Lock()
     report: Report = Report()
     spark: dict[str, str] = Field(default_factory=dict)

@@ -113,7 +113,10 @@ def unproduced(
 
 def store(settings: Settings, table: str, *rows: Mapping[str, Any]) -> None:
     """Append rows to a table in its contract's columns; what a row does not say is null."""
-    names = {column.name: column.type for column in contract_of(table).stored}
+    layer, _, name = table.partition(".")
+    contract = contract_of(f"silver.{name}" if layer == "quarantine" else table)
+    contract = lakehouse.quarantine_contract(contract) if layer == "quarantine" else contract
+    names = {column.name: column.type for column in contract.stored}
     for row in rows:
         assert set(row) <= set(names), set(row) - set(names)
     made = Table.from_pydict({name: _column([row.get(name) for row in rows], kind) for name, kind in names.items()})
@@ -141,7 +144,7 @@ def _column(values: Sequence[Any], kind: str) -> Array:
         return list_array(Array(offsets, _ARROW["int"]), _column([one for many in lists for one in many], kind[6:-1]))
     if kind.startswith("struct<"):
         fields = dict(re.findall(r"(\w+): (\w+)", kind))
-        columns = [_column([one.get(name) for one in values], type_) for name, type_ in fields.items()]
+        columns = [_column([(one or {}).get(name) for one in values], type_) for name, type_ in fields.items()]
         return struct_array(
             columns, fields=[Field(name, _ARROW[type_], nullable=True) for name, type_ in fields.items()]
         )

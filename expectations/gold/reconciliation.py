@@ -51,7 +51,8 @@ CONTRACT = Contract(
         *_counts(
             dead_lettered_again="Dead-letter records that repeat one of the same message and group.",
             dead_lettered_aborted="Dead-letter records of messages whose transaction was aborted.",
-            unacknowledged="Messages that a group dead-lettered and no acknowledgement knows, DLQs' own left out.",
+            unacknowledged="Messages that a group dead-lettered and no acknowledgement knows, DLQs' own left out; null"
+            " where no acknowledgement of the topic has ever landed, so that nothing can tell.",
             control_marker="Dead-letter records that the source's log proves to be a transaction's marker, no message.",
             suspected_marker="Dead-letter records that look like one where the log has not landed: they are counted.",
             dlq_gap="Offsets of the DLQ topic that did not land, between others that did.",

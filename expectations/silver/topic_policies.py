@@ -20,7 +20,12 @@ CONTRACT = Contract(
             "True where compaction may remove records. Null: unknown, as [[segments.cleanup_policy]] does not name the"
             " topic and no cluster of [kafka] tells, for which Afterlog needs DescribeConfigs on the topic.",
         ),
-        Column("setting_policy", "string", "What the setting [[segments.cleanup_policy]] says; null where nothing."),
+        Column(
+            "setting_policy",
+            "string",
+            "What the setting [[segments.cleanup_policy]] says, or else topic.properties beside landed segments; null"
+            " where nothing does.",
+        ),
         Column("cluster_policy", "string", "What the cluster said last; null where it never did."),
         Column("observed_at", "timestamp", "When the cluster first said that."),
     ),

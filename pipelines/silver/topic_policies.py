@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expectations.silver.topic_policies import CONTRACT
 from pipelines import glance, globs, lakehouse, progress, quality, summarise
 from pipelines.catalog import CATALOG
 from pipelines.errors import AfterlogError
-from pipelines.settings import Settings
+from pipelines.settings import CleanupPolicy, Settings
 from pipelines.sources import kafka
+from pipelines.sources.segments import TOPIC_PROPERTIES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PATIENCE_SECONDS = 60.0  # until a cluster that did not answer this process is asked again
+
+MOST_OF_PROPERTIES = 1 << 16  # bytes
+_POLICY = re.compile(rb"^[ \t]*cleanup\.policy[ \t]*[=:][ \t]*([a-z, \t]*)\r?$", re.MULTILINE)
+_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(?:0|[1-9][0-9]{0,9})")
 
 Row = dict[str, Any]
 _silent_until: dict[str, float] = {}
@@ -72,9 +79,11 @@ def _changed(settings: Settings, rows: Iterable[Row]) -> list[Row]:
     """Return the rows of the settings' cluster that are others by now, as they are."""
     by_topic = {row["topic"]: row for row in rows}
     reported = _reported(settings, list(by_topic))
+    landed = _landed(settings) if by_topic else {}
     changed = []
     for topic, row in by_topic.items():
-        now = dict(row, setting_policy=_set(settings, topic))
+        said = _set(settings, topic)
+        now = dict(row, setting_policy=landed.get(topic) if said is None else said)
         if reported.get(topic, row["cluster_policy"]) != row["cluster_policy"]:
             now |= {"cluster_policy": reported[topic], "observed_at": quality.now()}
         now |= _in_effect(now)
@@ -103,6 +112,28 @@ def _set(settings: Settings, topic: str) -> str | None:
     """Return what the settings say of a topic."""
     given = (one.policy for one in settings.segments.cleanup_policy if globs.matches(one.topic, topic))
     return next(given, None)
+
+
+def _landed(settings: Settings) -> dict[str, str]:
+    """Return what ``topic.properties`` beside landed segments says of topics; in doubt that which compacts."""
+    found: dict[str, str] = {}
+    for path in sorted(settings.landing_of("segments").glob(f"*/{TOPIC_PROPERTIES}")):
+        named = _DIRECTORY.fullmatch(path.parent.name)
+        policy = _stated(path) if named else None
+        if named and policy is not None and not _compacts(found.get(named[1], "")):
+            found[named[1]] = policy
+    return found
+
+
+def _stated(path: Path) -> str | None:
+    """Return the cleanup.policy that a file of topic properties states, if it states one that Kafka knows."""
+    try:
+        with path.open("rb") as file:
+            stated = _POLICY.findall(file.read(MOST_OF_PROPERTIES))
+        return CleanupPolicy(topic="-", policy=stated[-1].decode()).policy if stated else None
+    except (OSError, ValueError):
+        log.warning("%r states no cleanup.policy that can be read.", str(path))
+        return None
 
 
 def _reported(settings: Settings, topics: list[str]) -> Mapping[str, str]:

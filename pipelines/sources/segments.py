@@ -46,10 +46,11 @@ ERRORS = (
 OPEN_ENDS = (TORN_BATCH, ZERO_FILLED)
 
 METADATA = "partition.metadata"
+TOPIC_PROPERTIES = "topic.properties"  # what a topic is set to, as far as it matters: cleanup.policy
 # What lies beside segments in a broker's own directories.
 COMPANIONS = (
     *(".index", ".timeindex", ".txnindex", ".snapshot", ".deleted", ".cleaned", ".swap"),
-    *("leader-epoch-checkpoint", METADATA),
+    *("leader-epoch-checkpoint", METADATA, TOPIC_PROPERTIES),
 )
 
 FILE = """struct<

@@ -1,7 +1,9 @@
 -- Purpose: what was sent and what was dead-lettered, hour by hour, and what of it does not add up.
 -- Grain: cluster, hour (UTC), topic, consumer_group; null is a value of its own.
 -- Parameters: {message_ledger}, {dead_letters}, {dlq_gaps}, {dlq_write_failures}, rows of gold.message_ledger and of
--- the silver tables, complete for each hour that is in them.
+-- the silver tables, complete for each hour that is in them; {acknowledged_topics}, all rows of
+-- silver.acknowledged_topics. Of a topic that is not in it no acknowledgement has ever landed: whether one is lacking
+-- cannot be known, and is null.
 -- Messages count in the hour when they were acknowledged, for no group; dead letters in the hour when they were
 -- routed, for the topic that they come from; what is found in a DLQ topic itself, for that topic and no group.
 -- What lands may name any offset: counts of offsets end at the greatest BIGINT.
@@ -25,8 +27,16 @@ WITH sent AS (
   GROUP BY cluster, date_trunc('HOUR', coalesce(acknowledged_at, produced_at)), topic
 ),
 letters AS (
-  SELECT cluster, topic, acknowledged, transaction_state, hop_count, letter
-  FROM {message_ledger} LATERAL VIEW explode(dead_letters) AS letter
+  SELECT
+    ledger.cluster,
+    ledger.topic,
+    transaction_state,
+    letter,
+    NOT acknowledged AND hop_count = 0 AND letter.times = 1 AS lacks_acknowledgement,
+    acknowledged_topics.topic IS NOT NULL AS is_told
+  FROM (SELECT * FROM {message_ledger} LATERAL VIEW explode(dead_letters) AS letter) AS ledger
+  LEFT JOIN {acknowledged_topics} AS acknowledged_topics
+    ON acknowledged_topics.cluster = ledger.cluster AND acknowledged_topics.topic = ledger.topic
 ),
 dead_lettered AS (
   SELECT
@@ -43,7 +53,10 @@ dead_lettered AS (
       struct('no_disposition' AS what, count_if(letter.disposition IS NULL) AS amount),
       struct('again' AS what, count_if(letter.times > 1) AS amount),
       struct('dead_lettered_aborted' AS what, count_if(transaction_state = 'ABORTED') AS amount),
-      struct('unacknowledged' AS what, count_if(NOT acknowledged AND hop_count = 0 AND letter.times = 1) AS amount)
+      struct(
+        'unacknowledged' AS what,
+        IF(any_value(is_told) OR count_if(lacks_acknowledgement) = 0, count_if(lacks_acknowledgement), NULL) AS amount
+      )
     ) AS counts
   FROM letters
   GROUP BY cluster, date_trunc('HOUR', letter.routed_at), topic, letter.consumer_group
@@ -145,7 +158,9 @@ SELECT
   sum(IF(what = 'no_disposition', amount, 0)) AS no_disposition_count,
   sum(IF(what = 'again', amount, 0)) AS dead_lettered_again_count,
   sum(IF(what = 'dead_lettered_aborted', amount, 0)) AS dead_lettered_aborted_count,
-  sum(IF(what = 'unacknowledged', amount, 0)) AS unacknowledged_count,
+  IF(
+    count_if(what = 'unacknowledged' AND amount IS NULL) = 0, sum(IF(what = 'unacknowledged', amount, 0)), NULL
+  ) AS unacknowledged_count,
   sum(IF(what = 'control_marker', amount, 0)) AS control_marker_count,
   sum(IF(what = 'suspected_marker', amount, 0)) AS suspected_marker_count,
   sum(IF(what = 'gap', amount, 0)) AS dlq_gap_count,

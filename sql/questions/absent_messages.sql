@@ -3,6 +3,7 @@
 --   Afterlog the operation DescribeConfigs on it; the next run decides them.
 -- Usage: afterlog sql --file sql/questions/absent_messages.sql
 -- Parameters: none.
+-- Feeds: acknowledgements, segments.
 SELECT
   cluster,
   topic,

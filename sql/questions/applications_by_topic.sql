@@ -1,6 +1,7 @@
 -- Purpose: which applications feed which: the topics that one writes and another reads, as of their current topologies?
 -- Usage: afterlog sql --file sql/questions/applications_by_topic.sql
 -- Parameters: none.
+-- Feeds: streams-requests.
 SELECT
   written.cluster,
   written.group_id AS from_group,

@@ -1,6 +1,7 @@
 -- Purpose: which streams applications, stores and output topics do the dead letters of the last day touch?
 -- Usage: afterlog sql --file sql/questions/applications_touched.sql [--param now=2026-11-21T03:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
+-- Feeds: dlq, streams-requests.
 WITH failing AS (
   SELECT cluster, original_topic, count(*) AS record_count
   FROM silver.dlq_records AS records

@@ -1,6 +1,7 @@
 -- Purpose: which source topics are hit, in how many partitions, and whom does it concern? The last day.
 -- Usage: afterlog sql --file sql/questions/blast_radius.sql [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
+-- Feeds: dlq.
 SELECT
   cluster,
   original_topic,

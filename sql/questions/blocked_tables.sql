@@ -1,6 +1,7 @@
 -- Purpose: which tables lag, what is held, since when, and what did their last run do?
 -- Usage: afterlog sql --file sql/questions/blocked_tables.sql
 -- Parameters: none.
+-- Feeds: none.
 WITH last_runs AS (
   SELECT
     cluster,

@@ -3,6 +3,7 @@
 --   that are only suspected, by their bytes, are counted as dead letters: land the source partition's segments to know.
 -- Usage: afterlog sql --file sql/questions/control_markers.sql
 -- Parameters: none.
+-- Feeds: dlq.
 WITH proved AS (
   SELECT cluster, _bronze_id, is_control_marker, control_type FROM silver.dlq_control_markers
 ),

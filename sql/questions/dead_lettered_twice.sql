@@ -2,6 +2,7 @@
 --   a broker that wrote twice)? In the DLQ coordinates, partition:offset, the first 20.
 -- Usage: afterlog sql --file sql/questions/dead_lettered_twice.sql
 -- Parameters: none.
+-- Feeds: dlq.
 SELECT
   cluster,
   consumer_group,

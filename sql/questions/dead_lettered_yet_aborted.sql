@@ -2,6 +2,7 @@
 --   share.isolation.level is read_uncommitted, the default.
 -- Usage: afterlog sql --file sql/questions/dead_lettered_yet_aborted.sql
 -- Parameters: none.
+-- Feeds: dlq, segments.
 SELECT
   cluster,
   topic,

@@ -1,6 +1,7 @@
 -- Purpose: which records were archived although they are in no DLQ, as the write failed? No consumer hears of it.
 -- Usage: afterlog sql --file sql/questions/failed_dlq_writes.sql
 -- Parameters: none.
+-- Feeds: broker-logs.
 SELECT
   cluster,
   consumer_group,

@@ -1,6 +1,7 @@
 -- Purpose: which producers can send duplicates, or would fail, and what is to be told to their owners?
 -- Usage: afterlog sql --file sql/questions/guarantees_not_in_effect.sql
 -- Parameters: none.
+-- Feeds: producers.
 SELECT
   cluster,
   verdict,

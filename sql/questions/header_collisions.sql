@@ -2,6 +2,7 @@
 --   of each name; such records deserve a look before a replay relies on them.
 -- Usage: afterlog sql --file sql/questions/header_collisions.sql
 -- Parameters: none.
+-- Feeds: dlq.
 SELECT
   cluster,
   dlq_topic,

@@ -2,6 +2,7 @@
 --   while another begins: a broker was upgraded, rolled back, or had share.group.dlq.disposition.header.enable turned off.
 -- Usage: afterlog sql --file sql/questions/header_profiles.sql
 -- Parameters: none.
+-- Feeds: dlq.
 SELECT
   cluster,
   dlq_topic,

@@ -1,6 +1,7 @@
 -- Purpose: in which hours does what was sent not add up with what was dead-lettered and what the logs say?
 -- Usage: afterlog sql --file sql/questions/hours_that_do_not_add_up.sql
 -- Parameters: none.
+-- Feeds: acknowledgements, dlq, segments, broker-logs.
 SELECT
   cluster,
   hour,

@@ -2,6 +2,7 @@
 --   Of topics whose log may be compacted, for all that is known, see absent_messages.sql.
 -- Usage: afterlog sql --file sql/questions/lost_messages.sql
 -- Parameters: none.
+-- Feeds: acknowledgements, segments.
 SELECT
   cluster,
   topic,

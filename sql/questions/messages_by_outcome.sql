@@ -1,14 +1,18 @@
--- Purpose: what became of the messages of each topic, of what is in the ledger?
+-- Purpose: what became of the messages of each topic, of what is in the ledger? What no acknowledgement or no segment of
+--   the topic could tell is null.
 -- Usage: afterlog sql --file sql/questions/messages_by_outcome.sql
 -- Parameters: none.
+-- Feeds: acknowledgements, dlq.
 SELECT
   cluster,
   topic,
   outcome,
   count(*) AS message_count,
   round(count(*) / sum(count(*)) OVER (PARTITION BY cluster, topic), 4) AS share,
-  count_if(acknowledgement_count = 0) AS without_acknowledgement_count,
-  count_if(in_log) AS in_landed_log_count,
+  IF(
+    sum(sum(acknowledgement_count)) OVER (PARTITION BY cluster, topic) > 0, count_if(acknowledgement_count = 0), NULL
+  ) AS without_acknowledgement_count,
+  IF(sum(count(in_log)) OVER (PARTITION BY cluster, topic) > 0, count_if(in_log), NULL) AS in_landed_log_count,
   max(coalesce(acknowledged_at, produced_at, first_dead_lettered_at)) AS last_at
 FROM gold.message_ledger
 GROUP BY cluster, topic, outcome

@@ -2,6 +2,7 @@
 --   A gap is a record that never landed, unless the topic is compacted or was written in transactions.
 -- Usage: afterlog sql --file sql/questions/missing_dlq_offsets.sql
 -- Parameters: none.
+-- Feeds: dlq.
 WITH landed AS (
   SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM silver.dlq_records
   UNION

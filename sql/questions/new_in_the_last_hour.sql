@@ -2,6 +2,7 @@
 --   and how many records of the same group were dead-lettered in the 24 hours before.
 -- Usage: afterlog sql --file sql/questions/new_in_the_last_hour.sql [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the hour; default the present.
+-- Feeds: dlq.
 WITH causes AS (
   SELECT
     cluster,

@@ -3,6 +3,7 @@
 --   DLQ topic allows, or the source had deleted them.
 -- Usage: afterlog sql --file sql/questions/payload_not_copied.sql
 -- Parameters: none.
+-- Feeds: dlq.
 SELECT
   cluster,
   dlq_topic,

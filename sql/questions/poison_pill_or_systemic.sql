@@ -5,6 +5,7 @@
 --   The verdict is the strongest of these that enough records share; the counts beside it tell of the others.
 -- Usage: afterlog sql --file sql/questions/poison_pill_or_systemic.sql [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
+-- Feeds: dlq.
 WITH recent AS (
   SELECT
     *,

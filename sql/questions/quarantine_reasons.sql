@@ -1,6 +1,7 @@
 -- Purpose: what is in quarantine, and which rules does it break? A row that breaks two rules is counted under both.
 -- Usage: afterlog sql --file sql/questions/quarantine_reasons.sql
 -- Parameters: none.
+-- Feeds: dlq.
 SELECT
   violation,
   dlq_topic,

@@ -2,6 +2,7 @@
 --   most_deliveries near the group's limit with few rejections: look for time-outs and crashes, not for bad data.
 -- Usage: afterlog sql --file sql/questions/rejected_or_retried_to_death.sql [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
+-- Feeds: dlq.
 SELECT
   cluster,
   consumer_group,

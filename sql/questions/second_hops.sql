@@ -4,6 +4,7 @@
 --   input: it never ends by itself.
 -- Usage: afterlog sql --file sql/questions/second_hops.sql
 -- Parameters: none.
+-- Feeds: dlq.
 WITH hops AS (
   SELECT *, get(earlier_hops, size(earlier_hops) - 1) AS earlier_hop
   FROM silver.dlq_records

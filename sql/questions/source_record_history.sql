@@ -1,6 +1,7 @@
 -- Purpose: what happened to one source record: every time that a group dead-lettered it, in order.
 -- Usage: afterlog sql --file sql/questions/source_record_history.sql --param topic=orders --param partition=0 --param offset=7
 -- Parameters: :topic text, :partition and :offset whole numbers: the record's place in its source topic.
+-- Feeds: dlq.
 WITH markers AS (
   SELECT cluster, _bronze_id, is_control_marker FROM silver.dlq_control_markers
 )

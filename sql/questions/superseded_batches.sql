@@ -1,6 +1,7 @@
 -- Purpose: which landed batches does a log no longer hold, as newer copies of it say, and what took their place?
 -- Usage: afterlog sql --file sql/questions/superseded_batches.sql
 -- Parameters: none.
+-- Feeds: segments.
 SELECT
   cluster,
   topic,

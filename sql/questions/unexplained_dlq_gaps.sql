@@ -1,8 +1,10 @@
 -- Purpose: which offsets of DLQ topics never landed, and what of it do the DLQ's own segments not explain?
+--   Where log_has_landed is false, none of its partition landed: markers and compaction may be all there is to explain.
 -- Usage: afterlog sql --file sql/questions/unexplained_dlq_gaps.sql
 -- Parameters: none.
+-- Feeds: dlq.
 SELECT
-  cluster,
+  gaps.cluster,
   dlq_topic,
   dlq_topic_id,
   dlq_partition,
@@ -12,7 +14,10 @@ SELECT
   marker_count,
   aborted_count,
   compacted_count,
+  logs.topic IS NOT NULL AS log_has_landed,
   found_at
-FROM silver.dlq_gaps
+FROM silver.dlq_gaps AS gaps
+LEFT JOIN (SELECT DISTINCT cluster, topic, partition FROM silver.log_ranges) AS logs
+  ON logs.cluster = gaps.cluster AND logs.topic = gaps.dlq_topic AND logs.partition = gaps.dlq_partition
 WHERE unexplained_count > 0
-ORDER BY unexplained_count DESC, cluster, dlq_topic, dlq_partition, first_offset
+ORDER BY log_has_landed DESC, unexplained_count DESC, gaps.cluster, dlq_topic, dlq_partition, first_offset

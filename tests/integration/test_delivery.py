@@ -41,6 +41,7 @@ LIMITS = {"orders-workers": 3, "fraud-workers": 3, "billing-workers": 2, "shippi
 TABLES = (
     *("silver.acknowledgements", "silver.producers", "silver.dlq_write_failures", "silver.log_copies"),
     *("silver.transactions", "silver.log_ranges", "silver.topic_policies", "silver.dlq_control_markers"),
+    "silver.acknowledged_topics",
     *("silver.dead_letters", "silver.dlq_roots", "silver.dlq_gaps", "gold.dlq_summary", "gold.message_ledger"),
     *("gold.reconciliation", "gold.delivery_guarantees"),
 )

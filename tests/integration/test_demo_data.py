@@ -8,9 +8,9 @@ import pytest
 
 from pipelines import lakehouse
 from pipelines.catalog import stages
-from pipelines.demo import CLEANUP_POLICY, land
+from pipelines.demo import land
 from pipelines.runner import run
-from pipelines.settings import Segments, Settings
+from pipelines.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,6 @@ def test_dead_letters_of_the_demo_show_every_profile_fill_the_quarantine_and_mee
     }
     assert accepted.where("control_marker_suspected").count() > 0
 
-    settings = settings.model_copy(update={"segments": Segments.model_validate({"cleanup_policy": CLEANUP_POLICY})})
     done = {stage_run.table: stage_run for stage_run in run(spark, settings, stages("delivery"))}
     assert {table for table, stage_run in done.items() if stage_run.status != "passed"} <= {"gold.dlq_summary"}
     ledger = lakehouse.read(spark, settings, "gold.message_ledger").groupBy("outcome").count().collect()

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import lakehouse, lock, runner, trace
+from pipelines import lakehouse, lock, query, runner, trace
 from pipelines.catalog import stages
 from pipelines.quality import StageRun
-from pipelines.settings import Segments, Settings
+from pipelines.settings import ROOT, Segments, Settings
 from pipelines.silver import topic_policies
 from tests import segments
 from tests.builders import kip_1191, kip_1317, land, line, rows, warehouse_of
@@ -65,6 +65,51 @@ def absent(spark: SparkSession, settings: Settings, topic: str) -> set[str]:
 def letter(offset: int, source: int, topic: str = "orders", **more: Any) -> str:
     headers = more.pop("headers", None) or kip_1191(topic, 0, source, "g")
     return line(offset, timestamp=millis(offset), headers=headers, **more)
+
+
+# --- acknowledgements that never land ---------------------------------------------------------------------------------
+
+
+def test_nothing_lacks_an_acknowledgement_of_a_topic_of_which_none_ever_landed(
+    spark: SparkSession, settings: Settings
+) -> None:
+    def counted() -> dict[str, int | None]:
+        found = rows(spark, settings, "gold.reconciliation")
+        return {row["topic"]: row["unacknowledged_count"] for row in found if row["consumer_group"]}
+
+    def asked(question: str) -> list[dict[str, Any]]:
+        text = (ROOT / "sql" / "questions" / f"{question}.sql").read_text(encoding="utf-8")
+        return [row.asDict() for row in query.rows_of(spark, settings, text, {}).collect()]
+
+    later = line(3, timestamp=millis(7200), headers=kip_1191("orders", 0, 9, "g"))
+    land(settings, {"a.jsonl": [letter(0, 3), letter(1, 4), letter(2, 5, "payments"), later]})
+    run(spark, settings)
+    assert counted() == {"orders": None, "payments": None}
+    assert asked("hours_that_do_not_add_up") == []
+    told = asked("messages_by_outcome")
+    assert {(one["without_acknowledgement_count"], one["in_landed_log_count"]) for one in told} == {(None, None)}
+
+    # Of another time and partition, but of the topic: from now on it is known which messages nobody acknowledged.
+    land(settings, {"b.jsonl": [acknowledgement("orders", 1, 77, seconds=90_000)]}, "acknowledgements")
+    run(spark, settings)
+    told = asked("hours_that_do_not_add_up")
+    assert sorted((row["topic"], row["unacknowledged_count"]) for row in told) == [("orders", 1), ("orders", 2)]
+    assert counted()["payments"] is None
+    told = asked("messages_by_outcome")
+    assert [(one["topic"], one["outcome"], one["without_acknowledgement_count"]) for one in told] == [
+        ("orders", "DEAD_LETTERED", 3),
+        ("orders", "ACKNOWLEDGED", 0),
+        ("payments", "DEAD_LETTERED", None),
+    ]
+    assert run(spark, settings)["silver.acknowledged_topics"].status == "idle"
+
+    land(
+        settings, {"c.jsonl": [acknowledgement("payments", 0, 5), acknowledgement("orders", 0, 3)]}, "acknowledgements"
+    )
+    assert run(spark, settings)["silver.acknowledged_topics"].accepted == 1
+    told = asked("hours_that_do_not_add_up")
+    assert sorted((row["topic"], row["unacknowledged_count"]) for row in told) == [("orders", 1), ("orders", 1)]
+    assert counted()["payments"] == 0
 
 
 # --- policies --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from pipelines import query, runner
 from pipelines.catalog import CATALOG, stages
 from pipelines.generate import generate
-from pipelines.settings import ROOT, Settings, load
+from pipelines.settings import LANDING_DIRECTORIES, ROOT, Settings, load
 from tests.builders import kip_1191, land, line, warehouse_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ NOT_IN_CAPTURES = (
     "gate_history",
     "guarantees_not_in_effect",
     "header_collisions",
+    "hours_that_do_not_add_up",  # without acknowledgements nothing lacks one
     "lost_messages",
     "missing_dlq_offsets",
     "open_transactions",
@@ -106,6 +107,9 @@ def test_a_question_says_what_it_is_for(question: Path) -> None:
     for name in set(re.findall(r"(?<![:\w]):([a-z]\w*)", body)):
         assert f":{name}" in parameters[1]
         assert f"--param {name}=" in head
+    feeds = re.search(r"^-- Feeds: (.*)\.$", head, re.MULTILINE)
+    assert feeds
+    assert set(feeds[1].split(", ")) <= {*LANDING_DIRECTORIES, "none"}
     if ":" not in body:
         assert parameters[1] == "none."
 

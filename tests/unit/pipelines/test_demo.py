@@ -73,6 +73,15 @@ def test_all_that_is_bundled_is_landed_under_names_of_their_own(settings: Settin
     }
 
 
+def test_what_is_known_of_a_topic_lands_beside_its_segments(settings: Settings) -> None:
+    land(settings)
+    found = {path.parent.name: path for path in Path(settings.landing).glob("segments/*/topic.properties")}
+    assert {log: path.read_text() for log, path in found.items()} == {"checkout-0": "cleanup.policy=delete\n"}
+    found["checkout-0"].write_text("cleanup.policy=compact\n")
+    land(settings)
+    assert found["checkout-0"].read_text() == "cleanup.policy=compact\n"
+
+
 def test_files_that_are_there_are_left_alone(settings: Settings) -> None:
     land(settings)
     mine = settings.landing_of("dlq") / "mine.jsonl"

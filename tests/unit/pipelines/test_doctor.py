@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from pipelines import airflow_home, doctor, jars, java, lock, quality
 from pipelines.doctor import Check, _log_store, diagnose, exit_code
-from pipelines.settings import Settings, load
+from pipelines.settings import LANDING_DIRECTORIES, Settings, load
 from tests.builders import land, line, run
 
 BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
@@ -70,8 +70,10 @@ def change_progress(settings: Settings, table: str, **values: object) -> None:
 
 def test_after_runs_all_is_well(after_runs: Settings) -> None:
     checks = diagnose(after_runs)
-    assert {check.name: check.state for check in checks if check.state != "well"} == {}
+    unused = {f"landing {feed}" for feed in LANDING_DIRECTORIES if feed != "dlq"}
+    assert {check.name: check.state for check in checks if check.state != "well"} == dict.fromkeys(unused, "unused")
     assert exit_code(checks) == 0
+    assert doctor.summary(checks) == "All is well."
     names = ["Java", "Python packages", "JVM jars", "settings", "disk", "landing dlq", "landing streams-requests"]
     names += [f"landing {feed}" for feed in ("acknowledgements", "producers", "broker-logs", "segments")]
     names += ["writer's lock", "tables", "bronze.dlq_records", SILVER, "gold.dlq_summary", "Airflow"]
@@ -83,7 +85,9 @@ def test_before_the_first_run_all_is_well(settings: Settings) -> None:
     checks = diagnose(settings)
     assert exit_code(checks) == 0
     assert "`afterlog run` creates them" in found(settings, "tables").finding
-    assert found(settings, "landing dlq").finding.endswith("does not exist: no input.")
+    check = found(settings, "landing dlq")
+    assert check.state == "unused"
+    assert check.finding.startswith("not set up: put files of dead-letter records into ")
 
 
 def test_no_java(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
@@ -411,7 +415,12 @@ def test_table_shows_hostile_names_as_text(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize(
     ("states", "code"),
-    [(["well", "mind"], 0), (["well", "blocked"], 1), (["blocked", "lacking"], 3)],
+    [
+        (["well", "unused", "mind"], 0),
+        (["well", "attention"], 1),
+        (["well", "blocked"], 1),
+        (["blocked", "attention", "lacking"], 3),
+    ],
 )
 def test_exit_code(states: list[doctor.State], code: int) -> None:
     assert exit_code([Check("x", state, "") for state in states]) == code

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,3 +109,26 @@ def test_a_warehouse_on_a_uri_is_read_by_a_session(spark: SparkSession, settings
     assert glance.rows_by_spark(spark, elsewhere, TABLE, {"letter": "b"}, ["number"]) == [{"number": 2}]
     with pytest.raises(UsageError, match=r"no table gold\.words"):
         glance.rows_by_spark(spark, elsewhere, "gold.words", {"letter": "b"})
+
+
+def test_spark_tells_the_same_times(spark: SparkSession, settings: Settings) -> None:
+    start = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
+    moments = [start + timedelta(seconds=40 * place) for place in range(9)]
+    values = ", ".join(f"('{name}', timestamp_micros({glance._micros(at)}))" for at in moments for name in "ab")
+    rows = spark.sql(
+        f"SELECT * FROM VALUES {values}, ('a', timestamp '9999-12-31 23:59:59'), ('a', null) AS (cluster, at)"
+    )
+    for part in (rows.where("at < '2026-11-21 02:33'"), rows.where("at IS NULL OR at >= '2026-11-21 02:33'")):
+        part.coalesce(1).write.format("delta").mode("append").save(lakehouse.location(settings, TABLE))
+    ours = settings.model_copy(update={"cluster": "a"})
+    by_uri = ours.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
+
+    for until in (start - timedelta(1), start + timedelta(seconds=100), start + timedelta(1)):
+        told = [glance.greatest(one, TABLE, "at", until, spark) for one in (ours, by_uri)]
+        assert told == [max((at for at in moments if at <= until), default=None)] * 2
+        minutes = [
+            glance.minutes(one, TABLE, "at", start + timedelta(seconds=30), until, spark) for one in (ours, by_uri)
+        ]
+        assert minutes[0] == minutes[1]
+    assert minutes[0] == [start + timedelta(minutes=place) for place in range(6)]
+    assert glance.greatest(by_uri, "gold.none", "at", start, spark) is None

@@ -18,9 +18,10 @@ from pipelines import lakehouse, progress, quality
 from pipelines.catalog import CATALOG
 from pipelines.errors import EnvironmentLacking
 from pipelines.freshness import Freshness
+from pipelines.newest import Newest
 from pipelines.progress import Batch, Progress
 from pipelines.quality import StageRun
-from pipelines.report import LogGap, Quarantine, Report, Run, Table, Violation, bars, build, gather, render
+from pipelines.report import Feed, LogGap, Quarantine, Report, Run, Table, Violation, bars, build, gather, render
 from pipelines.runner import contracts
 from pipelines.settings import Settings
 
@@ -151,7 +152,8 @@ def test_hostile_names_are_shown_and_do_nothing() -> None:
         Quarantine(1, (Violation(HOSTILE, 1, HOSTILE),)),
         fresh,
     )
-    html = page(hostile, cluster=HOSTILE, warehouse=HOSTILE)
+    feeds = tuple(Feed(Newest(HOSTILE, used, HOSTILE, AT)) for used in (True, False))
+    html = page(hostile, cluster=HOSTILE, warehouse=HOSTILE, feeds=feeds)
     assert "<script" not in html
     assert all(character.isprintable() or character == "\n" for character in html)
     assert "<script>alert(1)</script>\"'>&\\u202etxt\\u2066\\u0000\\u001b[31m\\u200b\\ud800" in text_of(html)
@@ -159,8 +161,8 @@ def test_hostile_names_are_shown_and_do_nothing() -> None:
     parser = HTMLParser()
     parser.handle_starttag = lambda tag, found: attributes.extend(name for name, _ in found)  # type: ignore[method-assign]
     parser.feed(html)
-    known = "aria-label charset class content height href id lang name preserveaspectratio role style viewbox width x y"
-    assert set(attributes) <= set(known.split())
+    known = "aria-label charset class colspan content height href id lang name preserveaspectratio role style viewbox"
+    assert set(attributes) <= {*known.split(), "width", "x", "y"}
     html.encode("utf-8")
 
 
@@ -255,7 +257,9 @@ def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Setting
 
 
 def test_a_report_on_an_empty_warehouse_is_a_page(settings: Settings) -> None:
-    assert "No run has had input for it yet." in build(settings).read_text()
+    said = text_of(build(settings).read_text())
+    assert "dlq: not set up: put files of dead-letter records into" in said
+    assert "tables of feeds that are not set up" in said
 
 
 def test_a_directory_that_cannot_be_written_is_one_sentence(settings: Settings, tmp_path: Path) -> None:

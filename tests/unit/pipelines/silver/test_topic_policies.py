@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from pipelines import glance
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, load
 from pipelines.silver import topic_policies
+from pipelines.sources import segments
 from tests.deliveries import at, store
 
 TABLE = "silver.topic_policies"
@@ -74,3 +76,33 @@ def test_a_run_is_due_where_settings_say_something_else(
 def test_a_policy_that_kafka_does_not_know_is_refused(policy: str | None) -> None:
     with pytest.raises(UsageError, match=r"segments\.cleanup_policy\.0\.policy cannot be used"):
         load(segments={"cleanup_policy": [{"topic": "*", "policy": policy}]})
+
+
+def test_properties_beside_segments_say_a_topics_policy(settings: Settings) -> None:
+    store(settings, TABLE, *(row(topic=topic) for topic in ("orders", "orders-eu", "state", "odd", "never")))
+    store(settings, TABLE, row("delete", topic="told"))
+    for log, text in {
+        "orders-0": "# of the topic\nretention.ms=1\ncleanup.policy = delete\r\n",
+        "orders-eu-0": "cleanup.policy=compact, delete\n",
+        "state-0": "cleanup.policy=delete",
+        "state-1": "cleanup.policy: compact\n",
+        "odd-0": "cleanup.policy=shred\n",
+        "never": "cleanup.policy=delete\n",
+        "told-0": "cleanup.policy=delete\n",
+    }.items():
+        directory = settings.landing_of("segments") / log
+        directory.mkdir(parents=True)
+        (directory / "topic.properties").write_bytes(text.encode())
+
+    def said(settings: Settings) -> dict[str, tuple[str | None, bool | None]]:
+        rows = glance.rows(settings, TABLE, {"cluster": "default"})
+        changed = topic_policies._changed(settings, rows)
+        return {one["topic"]: (one["cleanup_policy"], one["is_compacted"]) for one in changed}
+
+    assert topic_policies.is_stale(settings)
+    known = {"orders": ("delete", False), "orders-eu": ("compact,delete", True), "state": ("compact", True)}
+    assert said(settings) == known
+    given = {"cleanup_policy": [{"topic": "state", "policy": "delete"}]}
+    told = load(warehouse=settings.warehouse, landing=settings.landing, segments=given)
+    assert said(told) == known | {"state": ("delete", False)}
+    assert segments.unread(settings.landing_of("segments"), {}) == {}
