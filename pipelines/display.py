@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from expectations.verdict import shown
+from pipelines import tabular
 from pipelines.quality import StageRun
 
 COLOURS = {"passed": "green", "idle": "dim", "broken": "bold red", "failed": "bold red", "waiting": "yellow"}
@@ -32,9 +33,6 @@ def progress(stage_run: StageRun) -> None:
 
 def stage_runs(done: Sequence[StageRun]) -> None:
     """Print a table of what each stage did."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("stage", no_wrap=True)
-    table.add_column("status", no_wrap=True)
     names = [
         "read",
         "accepted",
@@ -44,13 +42,26 @@ def stage_runs(done: Sequence[StageRun]) -> None:
         *(["held"] if any(one.held for one in done) else []),
         "written",
     ]
-    for name in (*names, "seconds"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for one in done:
-        status = f"[{COLOURS[one.status]}]{escape(one.status)}[/{COLOURS[one.status]}]"
-        table.add_row(one.table, status, *(f"{getattr(one, name):,}" for name in names), f"{one.seconds:.1f}")
-    console = Console()
-    console.print(table)
+    rows = [
+        [one.table, one.status, *(f"{getattr(one, name):,}" for name in names), f"{one.seconds:.1f}"] for one in done
+    ]
+    table(["stage", "status", *names, "seconds"], rows, 2, COLOURS, coloured=1)
     for one in done:
         if one.status in ("broken", "held", "waiting") and one.message:
-            console.print(f"{one.table}: {one.message}", markup=False, highlight=False)
+            print(shown(f"{one.table}: {one.message}"), flush=True)
+
+
+def table(
+    names: Sequence[str], rows: Sequence[Sequence[str]], texts: int, colours: Mapping[str, str], coloured: int
+) -> None:
+    """Print rows on standard output, numbers behind so many columns of text to the right, one column in colours."""
+    console = Console(highlight=False)
+
+    def paint(column: int, cell: str, piece: str) -> str:
+        style = colours.get(cell) if column == coloured else None
+        return f"[{style}]{escape(piece)}[/{style}]" if style and piece else escape(piece)
+
+    to_the_right = [place >= texts for place in range(len(names))]
+    width = console.width if console.is_terminal else None
+    for line, _ in tabular.lines(names, rows, width, to_the_right, paint):
+        console.print(line, end="", soft_wrap=True)

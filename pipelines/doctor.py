@@ -14,16 +14,13 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Literal
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from expectations import verdict
 from expectations.quality import GAPS
 from expectations.verdict import WHOLE, way_on
 from pipelines import (
     airflow_home,
     delta_log,
+    display,
     glance,
     jars,
     java,
@@ -109,15 +106,12 @@ def show(checks: Sequence[Check], as_json: bool = False) -> None:
         for check in checks:
             print(json.dumps(asdict(check)))
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("check", "state", "finding"):
-        table.add_column(name, no_wrap=name != "finding", overflow="fold")
+    rows = []
     for check in checks:
-        finding = Text(_printable(check.finding))
+        rows.append([_printable(check.name), check.state, _printable(check.finding)])
         if check.remedy:
-            finding.append(f"\n{_printable(check.remedy)}", style="bold")
-        table.add_row(Text(_printable(check.name)), Text(check.state, style=_COLOURS[check.state]), finding)
-    Console().print(table)
+            rows.append(["", "", _printable(check.remedy)])
+    display.table(["check", "state", "finding"], rows, 3, _COLOURS, coloured=1)
 
 
 def _printable(text: str) -> str:
