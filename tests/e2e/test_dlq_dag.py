@@ -117,7 +117,7 @@ def test_a_broken_gate_fails_the_run_at_once_and_the_reports_are_built(broken: d
         "silver": ("failed", 1),
         "gold": ("success", 1),
         "reports": ("success", 1),
-        "outcome": ("upstream_failed", 0),
+        "outcome": ("failed", 1),
     }
     assert counts(broken, "gold.dlq_summary") == [0, 0, 0, 0, 0]
     assert Path(broken["xcoms"]["reports"]["report"]).is_file()
@@ -140,7 +140,16 @@ def test_a_broken_gate_is_said_in_one_sentence(broken: dict[str, Any]) -> None:
         "The gate of silver.dlq_records broke for dlq.orders: original_offset.decimal_int64 fails in 30 of 60 rows"
         in said[0]
     )
+    assert (
+        "30 records had an offset that is no decimal int64 of at least 0 (records.jsonl 30 rows, lines 31, 32,"
+        in said[0]
+    )
     assert "Next: See the report" in said[0]
+    assert said[0].endswith("index.html")
+    (outcome,) = re.findall(r"outcome failed: (silver failed: The gate of silver.dlq_records broke.*)", broken["log"])
+    assert "index.html" in outcome
+    frames = re.findall(r"Task failed with exception(.*?)GateBroke: ", broken["log"], re.DOTALL)
+    assert [one.count('  File "') for one in frames] == [1]
 
 
 def test_no_value_of_a_record_is_in_log_xcom_or_asset(
