@@ -51,8 +51,10 @@ def shorten_tracebacks(kinds: tuple[type[BaseException], ...]) -> None:
     processors.insert(0, shorten)
 
 
-def note(ti: Any, text: str) -> str | None:
-    """Make a text the note of a task in Airflow's grid; return what keeps it from being one, if anything.
+def note(ti: Any, why: str, way_on: str) -> str | None:
+    """Make two sentences the note of a task in Airflow's grid; return what keeps them from being one, if anything.
+
+    Airflow limits a note: the first is cut where both are longer.
 
     A task has no right of its own to write notes: the API that tasks speak (Task Execution API) knows none. The public
     API takes them from whoever it gives a token without a login, as that of `make up` does.
@@ -62,13 +64,14 @@ def note(ti: Any, text: str) -> str | None:
     base = (conf.get("api", "base_url", fallback="") or "").rstrip("/")
     if not base.startswith(("http://", "https://")):
         return None
-    short = text if len(text) <= _MOST_OF_A_NOTE else f"{text[: _MOST_OF_A_NOTE - 1]}…"
+    room = max(_MOST_OF_A_NOTE - len(way_on), 1)
+    text = (why if len(why) <= room else f"{why[: room - 1]}…") + way_on
     path = f"dags/{quote(ti.dag_id, safe='')}/dagRuns/{quote(ti.run_id, safe='')}"
     try:
         token = json.loads(_asked(f"{base}/auth/token"))["access_token"]
         _asked(
             f"{base}/api/v2/{path}/taskInstances/{quote(ti.task_id, safe='')}?update_mask=note",
-            json.dumps({"note": short}).encode(),
+            json.dumps({"note": text[:_MOST_OF_A_NOTE]}).encode(),
             {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
         )
     except urllib.error.HTTPError as error:

@@ -282,7 +282,7 @@ def tell_failure(context: Context) -> None:
     log = logging.getLogger(__name__)
     why, way_on = failures.told(context.get("exception"))
     ti = context["ti"]
-    if problem := failures.note(ti, f"{why} Next: {way_on}"):
+    if problem := failures.note(ti, why, f" Next: {way_on}"):
         log.info("This task has no note: %s", problem)
     if hook := os.environ.get("AFTERLOG_ON_FAILURE"):
         event = {"dag": ti.dag_id, "run": ti.run_id, "task": ti.task_id, "why": why, "next": way_on}

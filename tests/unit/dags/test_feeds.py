@@ -554,7 +554,7 @@ def test_a_failure_is_left_for_the_outcome_with_the_reports_path(
     assert len([one for one in own if one.tb_frame.f_code.co_filename.endswith("operators.py")]) == 1
 
 
-def test_the_outcome_says_what_happened(bag: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_outcome_says_what_happened(bag: Any, capsys: pytest.CaptureFixture[str]) -> None:
     from dags.operators import RunFailed
 
     counts = {**PASSED, "verdict": None, "held": 0}
@@ -562,10 +562,10 @@ def test_the_outcome_says_what_happened(bag: Any, caplog: pytest.LogCaptureFixtu
     good = {(task, "return_value"): filled for task in LAYERS} | {
         ("reports", "return_value"): {"report": "/r/index.html"}
     }
-    with caplog.at_level(logging.INFO):
-        executed(bag, "outcome", Told(good))
-    assert "silver.dlq_records: 10 read" in caplog.text
-    assert caplog.messages[-2:] == ["The report: /r/index.html", "Every gate held and the reports are built."]
+    executed(bag, "outcome", Told(good))
+    said = capsys.readouterr().out
+    assert "silver.dlq_records: 10 read" in said
+    assert said.index("The report: /r/index.html") < said.index("Every gate held and the reports are built.")
     with pytest.raises(RunFailed) as told:
         executed(bag, "outcome", Told(good | {("silver", "failure"): {"why": "The gate broke.", "next": "Accept it."}}))
     assert (str(told.value), told.value.way_on) == ("silver failed: The gate broke.", "Accept it.")
@@ -616,8 +616,9 @@ def test_a_failure_is_the_note_of_its_task_where_nobody_has_to_log_in(
     ((path, note),) = Api.asked
     assert path == "/api/v2/dags/dlq/dagRuns/manual__2026%2F%2B00%3A00/taskInstances/silver?update_mask=note"
     assert note.startswith("It broke. xx")
+    assert note.endswith(f"… Next: {GateBroke.way_on}")
     assert len(note) == 1000
-    assert "This task has no note: Airflow's API answers 401" in caplog.messages[0]
+    assert "This task has no note: Airflow's API answers 401" in caplog.messages[-2]
     assert caplog.messages[-1].startswith("silver failed: It broke. Next: ")
 
 
