@@ -62,6 +62,6 @@ def table(
         return f"[{style}]{escape(piece)}[/{style}]" if style and piece else escape(piece)
 
     to_the_right = [place >= texts for place in range(len(names))]
-    width = console.width if console.is_terminal else None
+    width = tabular.terminal_width(sys.stdout)
     for line, _ in tabular.lines(names, rows, width, to_the_right, paint):
         console.print(line, end="", soft_wrap=True)

@@ -167,7 +167,7 @@ def answer(
     spark: SparkSession, settings: Settings, text: str, values: Mapping[str, Parameter], form: str = "table"
 ) -> None:
     """Write the rows of one reading statement to standard output, and for people how many to standard error."""
-    width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+    width = tabular.terminal_width(sys.stdout)
     written = write(rows_of(spark, settings, text, values), form, sys.stdout, width=width)
     if form == "table":
         print(f"{written:,} row{'' if written == 1 else 's'}", file=sys.stderr)

@@ -9,9 +9,11 @@ without a sign, such as hashes and payloads.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from typing import TextIO
 
 from rich.cells import cell_len, set_cell_size
 
@@ -30,6 +32,14 @@ _UNDERSCORED = re.compile(r"[^_\s]*[_\s]*")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z")
 _ZEROS = (":00.000000Z", ".000000Z", ":00Z")
 _WHOLE = re.compile(r"[-+]?[0-9][0-9.,:+TZ-]*")  # numbers and times
+
+
+def terminal_width(out: TextIO) -> int | None:
+    """Return how many columns a terminal has; None where the output goes elsewhere."""
+    try:
+        return (os.get_terminal_size(out.fileno()).columns or 80) if out.isatty() else None
+    except (OSError, ValueError):  # it has no file, or is closed
+        return None
 
 
 def lines(
