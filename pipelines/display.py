@@ -33,19 +33,23 @@ def progress(stage_run: StageRun) -> None:
 
 def stage_runs(done: Sequence[StageRun]) -> None:
     """Print a table of what each stage did."""
-    names = [
-        "read",
-        "accepted",
-        "quarantined",
-        "duplicates",
-        *(["skipped"] if any(one.skipped for one in done) else []),
-        *(["held"] if any(one.held for one in done) else []),
-        "written",
-    ]
-    rows = [
-        [one.table, one.status, *(f"{getattr(one, name):,}" for name in names), f"{one.seconds:.1f}"] for one in done
-    ]
-    table(["stage", "status", *names, "seconds"], rows, 2, COLOURS, coloured=1)
+    names = ["read", "accepted", "quarantined", "duplicates", "skipped", "held", "written"]
+    spare = [name for name in ("skipped", "held") if not any(getattr(one, name) for one in done)]
+    # Where a terminal is too narrow for all, it does without what says nothing, before names of tables are folded.
+    said_already = [name for name in ("duplicates", "quarantined") if not any(getattr(one, name) for one in done)]
+    said_already += ["written"] if all(one.written == one.accepted for one in done) else []
+    width = tabular.terminal_width(sys.stdout)
+    while True:
+        kept = [name for name in names if name not in spare]
+        header = ["stage", "status", *kept, "seconds"]
+        rows = [
+            [one.table, one.status, *(f"{getattr(one, name):,}" for name in kept), f"{one.seconds:.1f}"] for one in done
+        ]
+        fit = tabular.fitted([header, *rows], width) if width is not None else None
+        if width is None or not said_already or (fit and fit[0][0] >= max(len(one.table) for one in done)):
+            break
+        spare.append(said_already.pop(0))
+    table(header, rows, 2, COLOURS, coloured=1)
     for one in done:
         if one.status in ("broken", "held", "waiting") and one.message:
             print(shown(f"{one.table}: {one.message}"), flush=True)

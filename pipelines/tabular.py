@@ -69,18 +69,19 @@ def lines(
             for cell, end in zip(row, ends, strict=True)
         ]
 
-    found = fitted([names, *map(trimmed, sample)], width)
-    if found is None:
+    fit = fitted([names, *map(trimmed, sample)], width)
+    if fit is None:
         yield from _blocks(names, map(trimmed, chain(sample, arriving)), width, paint)
         return
+    found, gap = fit
     header = [fold(name, room, _UNDERSCORED) for name, room in zip(names, found, strict=True)]
     for line in _beside(header):
-        yield _line(names, line, found, right, paint=lambda column, cell, piece: piece), 0
-    yield _rule(found), 0
+        yield _line(names, line, found, right, paint=lambda column, cell, piece: piece, gap=gap), 0
+    yield _rule(found, gap), 0
     for row in map(trimmed, chain(sample, arriving)):
         folded = [fold(cell, room) for cell, room in zip(row, found, strict=True)]
         for place, line in enumerate(_beside(folded)):
-            yield _line(row, line, found, right, paint), int(place == 0)
+            yield _line(row, line, found, right, paint, gap), int(place == 0)
 
 
 def _needless(cells: Sequence[str]) -> str:
@@ -91,12 +92,12 @@ def _needless(cells: Sequence[str]) -> str:
     )
 
 
-def fitted(rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
-    """Return how wide the columns of rows, the header first, may be to fit a terminal; None where they cannot."""
+def fitted(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], int] | None:
+    """Return how wide columns, the header first, and gaps may be to fit a terminal; None where they cannot."""
     columns = list(zip(*rows, strict=True))
-    room = width - GAP * (len(columns) - 1)
     whole = [max(map(cell_len, column)) for column in columns]
-    for parts in (_WORDS, _PARTS):
+    for parts, gap in ((_WORDS, GAP), (_WORDS, 1), (_PARTS, GAP), (_PARTS, 1)):
+        room = width - gap * (len(columns) - 1)
         least = [
             max(_longest(name, _UNDERSCORED), *(_longest(cell, parts) for cell in cells), 1)
             if cells
@@ -109,7 +110,7 @@ def fitted(rows: Sequence[Sequence[str]], width: int) -> list[int] | None:
                 spare = [found - needed for found, needed in zip(widths, least, strict=True)]
                 widest = max((at for at, one in enumerate(spare) if one > 0), key=lambda at: widths[at])
                 widths[widest] -= 1
-            return widths
+            return widths, gap
     return None
 
 
@@ -188,7 +189,12 @@ def _beside(folded: Sequence[Sequence[str]]) -> Iterator[list[str]]:
 
 
 def _line(
-    cells: Sequence[str], pieces: Sequence[str], widths: Sequence[int], right: Sequence[bool], paint: Paint
+    cells: Sequence[str],
+    pieces: Sequence[str],
+    widths: Sequence[int],
+    right: Sequence[bool],
+    paint: Paint,
+    gap: int = GAP,
 ) -> str:
     sized = []
     for column, (cell, piece, room, to_the_right) in enumerate(zip(cells, pieces, widths, right, strict=True)):
@@ -198,11 +204,11 @@ def _line(
             sized.append(padding + shown)
         else:
             sized.append(shown + (padding if column < len(cells) - 1 else ""))
-    return (" " * GAP).join(sized).rstrip() + "\n"
+    return (" " * gap).join(sized).rstrip() + "\n"
 
 
-def _rule(widths: Sequence[int]) -> str:
-    return (" " * GAP).join("─" * room for room in widths) + "\n"
+def _rule(widths: Sequence[int], gap: int = GAP) -> str:
+    return (" " * gap).join("─" * room for room in widths) + "\n"
 
 
 def _blocks(names: Sequence[str], rows: Iterable[Sequence[str]], width: int, paint: Paint) -> Iterator[tuple[str, int]]:

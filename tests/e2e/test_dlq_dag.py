@@ -165,11 +165,15 @@ def test_hostile_parameters_start_no_run(airflow: Airflow, tmp_path: Path) -> No
         airflow.run("dlq", {"warehouse": f"--landing={tmp_path}"})
 
 
-def test_up_serves_runs_the_schedule_and_leaves_no_process(tmp_path: Path) -> None:
+def test_up_serves_runs_the_schedule_notes_failures_and_leaves_no_process(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     landed(tmp_path, [record(0, "7")])
+    alike = os.fsencode(tmp_path / "landing" / "acknowledgements")
+    os.mkdir(alike)
+    for name in (b"\xff.jsonl", rb"\xff.jsonl"):  # shown alike: the feed cannot be read
+        Path(os.fsdecode(alike + b"/" + name)).touch()
     script = (
         f"from pathlib import Path; from pipelines.airflow_home import up; up({port}, Path({str(tmp_path / 'home')!r}))"
     )
@@ -195,6 +199,13 @@ def test_up_serves_runs_the_schedule_and_leaves_no_process(tmp_path: Path) -> No
         while [task["state"] for task in _get(port, path, token)["task_instances"]] != ["success"]:
             assert time.monotonic() < until
             time.sleep(1)
+        path = "/api/v2/dags/delivery/dagRuns/~/taskInstances?task_id=bronze"
+        while [task["state"] for task in _get(port, path, token)["task_instances"]] != ["failed"]:
+            assert time.monotonic() < until
+            time.sleep(1)
+        (noted,) = _get(port, path, token)["task_instances"]
+        assert noted["note"].startswith("Two files in ")
+        assert noted["note"].endswith("index.html")
         family = psutil.Process(served.pid).children(recursive=True)
     finally:
         served.terminate()
