@@ -32,8 +32,8 @@ def shorten_tracebacks(kinds: tuple[type[BaseException], ...]) -> None:
     """
     import structlog
 
-    processors: list[Any] = structlog.get_config()["processors"]
-    if any(getattr(one, "kinds", None) == kinds for one in processors):
+    processors: Any = structlog.get_config()["processors"]
+    if not isinstance(processors, list) or any(getattr(one, "kinds", None) == kinds for one in processors):
         return
 
     def shorten(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

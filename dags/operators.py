@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -88,7 +89,8 @@ class _CommandOperator(BaseOperator):
         except TOLD as error:
             error.report = _report(context)  # type: ignore[union-attr]
             why, way_on = failures.told(error)
-            context["ti"].xcom_push(key=FAILURE, value={"why": why, "next": way_on})
+            with contextlib.suppress(Exception):  # the reason of the failure must not be lost behind another one
+                context["ti"].xcom_push(key=FAILURE, value={"why": why, "next": way_on})
             raise error.with_traceback(None) from None
 
     def work(self, context: Context) -> dict[str, Any]:
