@@ -39,10 +39,16 @@ def program() -> list[str]:
 class Command:
     """One run of the command line in a process group of its own, which ends with ``run``, however that ends."""
 
-    def __init__(self, arguments: Sequence[str], cluster: Mapping[str, str] | None = None) -> None:
-        """Take the arguments after the program's name, and variables of a cluster in place of those that are set."""
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        cluster: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take the arguments after the program's name, variables of a cluster in place of those set, and others."""
         self.argv = [*program(), *arguments]
         self._cluster = cluster
+        self._variables = variables or {}
         self._process: subprocess.Popen[str] | None = None
 
     def run(self, log: Callable[[str], None]) -> Ended:
@@ -98,9 +104,9 @@ class Command:
 
     def _environment(self) -> dict[str, str]:
         if self._cluster is None:
-            return dict(os.environ)
+            return {**os.environ, **self._variables}
         others = {name: text for name, text in os.environ.items() if not name.startswith("AFTERLOG_KAFKA__")}
-        return {**others, **self._cluster}
+        return {**others, **self._variables, **self._cluster}
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None

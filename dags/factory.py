@@ -25,14 +25,17 @@ The feed `{feed}`, from its landing directory to gold, once for what is new.
 
 Each layer is one task, which runs `afterlog run --feed {feed} --layer LAYER`; its log streams here. The counts and
 the verdict of each table are in its XCom and in the extra of the table's asset. Later layers run also after a broken
-gate, with what it did not hold; so does `reports`. `outcome` is green only where all else is.
+gate, with what it did not hold; so does `reports`. `outcome` runs last, says in its log what became of all others, and
+is green only where they are.
 
-**A layer's task is red.** The last line of its log says which tables, why, and what to do next. A broken contract is
+**A layer's task is red.** The last line of its log says which tables, why, and what to do next; so does its note in the
+grid, where Airflow's API gives a token without a login, as that of `make up` does. A broken contract is
 not retried: its rows, such as those of a topic, are held, runs are red as long as they are, and later rows of the topic
 wait behind them. A busy warehouse and a crash are retried twice.
 
 **Parameters.** `landing` and `warehouse` (a directory or a URI) override the settings for one run, and so does
 `kafka_connection`: the Airflow connection that says how to reach the cluster, in place of `[kafka]` of the settings.
+`tolerance` (0 to 1) is that of every gate for one run; `accept` (TABLE[:SCOPE], or a list) accepts once what is held.
 """
 
 
@@ -69,6 +72,14 @@ def feed_dag(feed: str, schedule: str | None) -> DAG:
                 maxLength=200,
                 pattern=_NAME,
             ),
+            "tolerance": Param(
+                None,
+                "Share of failing rows, 0 to 1, that every gate of this run tolerates; empty: as in the settings.",
+                type=["null", "number"],
+                minimum=0,
+                maximum=1,
+            ),
+            "accept": _accepted(filled),
         },
         default_args={
             "owner": "afterlog",
@@ -98,7 +109,7 @@ def feed_dag(feed: str, schedule: str | None) -> DAG:
             trigger_rule=TriggerRule.ALL_DONE,
             outlets=[Asset(name=f"reports.{feed}", uri=f"x-afterlog://reports/{feed}", group="afterlog")],
         )
-        outcome = Outcome(task_id="outcome", retries=0)
+        outcome = Outcome(task_id="outcome", layers=list(layers), retries=0, trigger_rule=TriggerRule.ALL_DONE)
         layer_of = {stage.table: stage.layer for stage in filled}
         for layer, members in layers.items():
             for above in dict.fromkeys(layer_of[table] for table in _read_by(members) if table in layer_of):
@@ -118,6 +129,21 @@ def _read_by(members: Sequence[Stage]) -> tuple[str, ...]:
     """Return the inputs of a layer's stages that the layer does not fill itself."""
     own = {stage.table for stage in members}
     return tuple(dict.fromkeys(table for stage in members for table in stage.inputs if table not in own))
+
+
+def _accepted(filled: Sequence[Stage]) -> Param:
+    """Return the parameter that accepts what is held of tables with a gate."""
+    tables = "|".join(stage.table.replace(".", r"\.") for stage in filled if stage.kind == "split")
+    pattern = rf"^(?![\s\S]*[\x00-\x1f\x7f])(?:{tables})(?::[\s\S]*\S[\s\S]*)?$"
+    return Param(
+        None,
+        "TABLE[:SCOPE] that breaks its contract and is accepted once, or a list of such; empty: nothing.",
+        type=["null", "string", "array"],
+        pattern=pattern,
+        maxLength=700,
+        items={"type": "string", "pattern": pattern, "maxLength": 700},
+        maxItems=100,
+    )
 
 
 def _row(stage: Stage) -> str:

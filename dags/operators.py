@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ from typing import Any
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from dags import connections
+from dags import connections, failures
 from dags.command import Command, Ended, printable
 from pipelines import settings
 from pipelines.errors import UsageError
@@ -29,7 +30,10 @@ _NOTIFY_SECONDS = 30
 class GateBroke(AirflowFailException):
     """A contract broke: running again gives the same answer, so Airflow does not retry."""
 
-    way_on = "See the report and `afterlog doctor`; when it is mended, the next run takes what is held first."
+    way_on = (
+        "See the report and `afterlog doctor`; when it is mended, the next run takes what is held first. "
+        "To accept it, trigger this DAG with the parameter accept (TABLE[:SCOPE] as above) or tolerance."
+    )
 
 
 class CannotRun(AirflowFailException):
@@ -50,6 +54,17 @@ class CommandDied(AirflowException):
     way_on = "See the log above; the next run continues where this one ended."
 
 
+class RunFailed(AirflowFailException):
+    """A task of the run failed: `outcome` says which, why, and what to do next."""
+
+    way_on = "See the logs of the tasks above."
+
+
+TOLD = (GateBroke, CannotRun, WriterBusy, CommandDied, RunFailed)
+FAILURE = "failure"
+"""The XCom of a task that failed: ``{"why": ..., "next": ...}``."""
+
+
 class _CommandOperator(BaseOperator):
     """A task that runs the command line; it ends with the task, also when Airflow kills that."""
 
@@ -63,13 +78,37 @@ class _CommandOperator(BaseOperator):
         if self._command is not None:
             self._command.kill()
 
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Do the work; where it fails, leave for `outcome` why, and what to do next.
+
+        Raises GateBroke, CannotRun, WriterBusy, CommandDied, each with the report's path.
+        """
+        failures.shorten_tracebacks(TOLD)
+        try:
+            return self.work(context)
+        except TOLD as error:
+            error.report = _report(context)  # type: ignore[union-attr]
+            why, way_on = failures.told(error)
+            with contextlib.suppress(Exception):  # the reason of the failure must not be lost behind another one
+                context["ti"].xcom_push(key=FAILURE, value={"why": why, "next": way_on})
+            raise error.with_traceback(None) from None
+
+    def work(self, context: Context) -> dict[str, Any]:
+        """Run the command and return the XCom."""
+        raise NotImplementedError
+
+    def more_arguments(self, context: Context) -> list[str]:
+        """Return arguments that the run's parameters add."""
+        return []
+
     def _run(self, context: Context) -> Ended:
         """Run with the run's parameters as single arguments; no shell reads them.
 
         Raises as `check`, and CannotRun where there is no command.
         """
         places = [f"--{name}={context['params'][name]}" for name in PLACES if context["params"].get(name) is not None]
-        self._command = Command([*self.arguments, *places], self._cluster(context))
+        arguments = [*self.arguments, *places, *self.more_arguments(context)]
+        self._command = Command(arguments, self._cluster(context), _tolerance(context))
         self.log.info("Running %s", shlex.join(self._command.argv))
         try:
             ended = self._command.run(lambda line: self.log.info("%s", line))
@@ -100,7 +139,15 @@ class FillLayer(_CommandOperator):
         super().__init__(arguments=["run", "--feed", feed, "--layer", layer, "--format", "json"], **options)
         self.tables = list(tables)
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def more_arguments(self, context: Context) -> list[str]:
+        """Return what is to be accepted of the tables that this layer fills."""
+        given = context["params"].get("accept") or []
+        asked = [given] if isinstance(given, str) else given
+        if not all(isinstance(one, str) and one.isprintable() for one in asked):
+            raise CannotRun("The parameter accept is neither TABLE[:SCOPE] nor a list of such texts.")
+        return [f"--accept={one}" for one in asked if one.partition(":")[0] in self.tables]
+
+    def work(self, context: Context) -> dict[str, Any]:
         """Return ``{"run_id": ..., "tables": {table: counts and verdict}}``; it is the XCom also where a gate broke.
 
         Raises GateBroke, CannotRun, WriterBusy, CommandDied.
@@ -152,7 +199,7 @@ class BuildReports(_CommandOperator):
         super().__init__(arguments=["report"], **options)
         self.layers = {layer: list(tables) for layer, tables in layers.items()}
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def work(self, context: Context) -> dict[str, Any]:
         """Return where the report is, and the counts and verdict of each table that this run reached.
 
         Raises CannotRun, WriterBusy, CommandDied.
@@ -175,14 +222,43 @@ class BuildReports(_CommandOperator):
 
 
 class Outcome(BaseOperator):
-    """The last task: it runs only where every layer and the reports succeeded, else it fails the run.
+    """The last task, which runs in any case: it says what became of every other one, and is green only where all are.
 
     Airflow judges a run by its last tasks. Later layers and the reports run in any case, so that they alone would turn
     a broken gate green.
     """
 
+    def __init__(self, *, layers: Sequence[str], **options: Any) -> None:
+        """Take the layers, whose tasks, named like them, run before."""
+        super().__init__(**options)
+        self.layers = list(layers)
+
     def execute(self, context: Context) -> None:
-        """Say that the run is good; reaching this line is the proof."""
+        """Say what each task did, and what to do about those that failed.
+
+        Raises RunFailed: one failed, or did not say how it ended.
+        """
+        failures.shorten_tracebacks(TOLD)
+        wrong: list[str] = []
+        ways_on: list[str] = []
+        for task in (*self.layers, "reports"):
+            filled = context["ti"].xcom_pull(task_ids=task)
+            failure = context["ti"].xcom_pull(task_ids=task, key=FAILURE)
+            if filled and task != "reports":
+                for table, counts in filled["tables"].items():
+                    self.log.info("%s", _sentence(table, counts))
+            if failure:
+                wrong.append(f"{task} failed: {failure['why']}")
+                ways_on.append(failure["next"])
+            elif not filled:
+                wrong.append(f"{task} did not say how it ended.")
+                ways_on.append(f"See the log of {task}.")
+            elif task == "reports":
+                self.log.info("The report: %s", filled["report"])
+        if wrong:
+            error = RunFailed(" ".join(wrong))
+            error.way_on = " ".join(dict.fromkeys(ways_on))
+            raise error
         self.log.info("Every gate held and the reports are built.")
 
 
@@ -201,22 +277,43 @@ def check(ended: Ended) -> None:
 
 
 def tell_failure(context: Context) -> None:
-    """Log one sentence: what failed, why, and what to do; pass it to the command that AFTERLOG_ON_FAILURE names."""
+    """Log one sentence: what failed, why, and what to do; pass it to the command that AFTERLOG_ON_FAILURE names.
+
+    It becomes the note of the task, too, where Airflow's API lets anybody write one.
+    """
     log = logging.getLogger(__name__)
-    error = context.get("exception")
-    why = printable(str(error)) if error and str(error) else "it was ended from outside"
-    way_on = getattr(error, "way_on", "See the log above, then clear this task or wait for the next run.")
+    why, way_on = failures.told(context.get("exception"))
     ti = context["ti"]
+    if problem := failures.note(ti, why, f" Next: {way_on}"):
+        log.info("This task has no note: %s", problem)
+    if hook := os.environ.get("AFTERLOG_ON_FAILURE"):
+        event = {"dag": ti.dag_id, "run": ti.run_id, "task": ti.task_id, "why": why, "next": way_on}
+        try:
+            subprocess.run(
+                shlex.split(hook), input=json.dumps(event), text=True, timeout=_NOTIFY_SECONDS, check=True, stdout=2
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as problem:
+            log.error("The command of AFTERLOG_ON_FAILURE failed: %s", problem)
     log.error("%s failed: %s Next: %s", ti.task_id, why, way_on)
-    if not (hook := os.environ.get("AFTERLOG_ON_FAILURE")):
-        return
-    event = {"dag": ti.dag_id, "run": ti.run_id, "task": ti.task_id, "why": why, "next": way_on}
+
+
+def _report(context: Context) -> str | None:
+    """Return where the reports of this run are, as far as settings and parameters tell."""
+    places = {name: context["params"].get(name) for name in PLACES}
     try:
-        subprocess.run(
-            shlex.split(hook), input=json.dumps(event), text=True, timeout=_NOTIFY_SECONDS, check=True, stdout=2
-        )
-    except (OSError, ValueError, subprocess.SubprocessError) as problem:
-        log.error("The command of AFTERLOG_ON_FAILURE failed: %s", problem)
+        return os.fspath(settings.load(**places).reports() / "index.html")
+    except UsageError:
+        return None
+
+
+def _tolerance(context: Context) -> dict[str, str]:
+    """Return the variable that gives the tolerance of a run to a command; none where the settings say it."""
+    given = context["params"].get("tolerance")
+    if given is None:
+        return {}
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given <= 1:
+        raise CannotRun("The parameter tolerance is no share from 0 to 1.")
+    return {"AFTERLOG_TOLERANCE": repr(float(given))}
 
 
 def _how(code: int) -> str:

@@ -37,7 +37,8 @@ class Contract:
     two rows of one grain are the same (a duplicate) or not (a conflict); ``lossy`` the boolean column that marks copies
     which never conflict; ``learned`` the column of the grain that some sources cannot tell: a row without it is the
     same as one with it where their contents agree, or where it is a lossy copy; ``item`` the column that numbers the
-    rows, from 0, where one row of bronze gives several.
+    rows, from 0, where one row of bronze gives several; ``position`` the column of the grain that says where in its
+    source a row stands: the offset in a topic, the byte in a segment.
     ``ranges_per`` are the columns of the grain for each value of which a batch's range of the last one is looked at
     apart, so that Delta skips files; default all the others, which suits those with few values. ``scope`` names the
     column, of topics, for each value of which the gate judges apart; default the batch as a whole. ``tolerance`` and
@@ -53,6 +54,7 @@ class Contract:
     lossy: str | None = None
     learned: str | None = None
     item: str | None = None
+    position: str | None = None
     ranges_per: tuple[str, ...] | None = None
     scope: str | None = None
     tolerance: float = 0.05
@@ -61,7 +63,7 @@ class Contract:
     def __post_init__(self) -> None:
         """Refuse a contract that contradicts itself, when it is imported rather than when data arrives."""
         names = [column.name for column in self.columns]
-        optional = (self.content, self.lossy, self.learned, self.item, self.scope)
+        optional = (self.content, self.lossy, self.learned, self.item, self.position, self.scope)
         named = [*self.grain, *(self.ranges_per or ()), *filter(None, optional)]
         if len(set(names)) != len(names):
             raise ValueError(f"{self.table}: a column is declared twice")

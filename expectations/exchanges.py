@@ -46,7 +46,10 @@ def item(unit: str) -> Column:
 
 def group_id(*rules: str) -> Column:
     """Return the group's column; ``rules`` are SQL guards under which its name must not be empty."""
-    named = tuple(is_true("named", "group_id <> ''", "A group has a name.").where(guard) for guard in rules)
+    named = tuple(
+        is_true("named", "group_id <> ''", "A group has a name.").where(guard).failing("came without a group's name")
+        for guard in rules
+    )
     return Column("group_id", "string", "Streams group.", (not_null("The group is named.").where(READABLE), *named))
 
 
@@ -83,7 +86,7 @@ EVIDENCE = (
         "error",
         "string",
         "Why the line cannot be read.",
-        (is_true("readable", READABLE, "A line of the request log can be read."),),
+        (is_true("readable", READABLE, "A line of the request log can be read.").failing("cannot be read", "line"),),
         evidence=True,
     ),
 )
@@ -100,9 +103,12 @@ STATUS = Column(
             "available_with_description",
             "(status = 3) = (description IS NOT NULL)",
             "AVAILABLE carries a description, and no other status does.",
-        ).tolerated(),
+        )
+        .failing("had a status that does not fit the description")
+        .tolerated(),
         is_true("answered", "status <> 0", "A describe that asks for the description is told its status.")
         .where("description_requested AND error_code = 0")
+        .failing("came without a status")
         .tolerated(),
     ),
 )

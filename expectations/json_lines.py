@@ -36,7 +36,11 @@ EVIDENCE = (
         "line_error",
         "string",
         "Why the line cannot be read.",
-        (is_true("readable", READABLE, "A line is a JSON object whose fields are of their types."),),
+        (
+            is_true("readable", READABLE, "A line is a JSON object whose fields are of their types.").failing(
+                "cannot be read", "line"
+            ),
+        ),
         evidence=True,
     ),
 )

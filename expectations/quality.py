@@ -61,6 +61,11 @@ EXPECTATION_RESULTS = Contract(
         Column("tolerance", "double", "Share above which failing rows break the gate."),
         Column("min_failures", "bigint", "Failing rows below which nothing breaks."),
         Column("coordinates", "array<string>", "Of a broken gate: up to 20 failing rows' coordinates."),
+        Column(
+            "places",
+            "array<string>",
+            "Of a broken gate: the files and topics that hold most of the failing rows, how many, and where in them.",
+        ),
         Column("examined_at", "timestamp", "When the gate ran."),
     ),
     grain=("run_id", "cluster", "table", "expectation", "scope", "examined_at"),

@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words, such as "1 line" and "2 batches"."""
+    plural = "es" if noun.endswith(("ch", "s", "x")) else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
 Kind = Literal["not_null", "one_of", "between", "matches", "is_true"]
 
 
@@ -21,6 +28,7 @@ class Rule:
 
     ``arguments`` are what the kind needs: ``one_of`` the values, ``between`` (least, most) with None for unbounded,
     ``matches`` the pattern as Java and Python both read it, anchored with ``\\A`` and ``\\z`` (Java's end of input).
+    ``failure`` says what is wrong with a ``noun`` that breaks the rule, in words for one and many: "cannot be read".
     """
 
     name: str
@@ -32,6 +40,8 @@ class Rule:
     hint: str = ""
     code: str = ""
     refuses: bool = True
+    failure: str = ""
+    noun: str = "row"
 
     def of(self, subject: str) -> Rule:
         """Return the rule examining an SQL expression in place of the column that it is written on."""
@@ -45,13 +55,22 @@ class Rule:
         """Return the rule with a sentence that the message of a broken gate adds: the likely cause, the way on."""
         return replace(self, hint=hint)
 
+    def failing(self, failure: str, noun: str = "row") -> Rule:
+        """Return the rule with the words for what breaks it; they follow a number: "64 lines" "cannot be read"."""
+        return replace(self, failure=failure, noun=noun)
+
+    def told(self, number: int) -> str:
+        """Say that a number of rows breaks the rule, as what is wrong with them: "64 lines cannot be read"."""
+        return f"{counted(number, self.noun)} {self.failure}"
+
     def tolerated(self) -> Rule:
         """Return the rule as one that the gate counts, but whose breach keeps no row out of the table."""
         return replace(self, refuses=False)
 
     def bound(self, column: str) -> Rule:
         """Return the rule with its stable code, ``column.name``, and the column as subject unless it has another."""
-        return replace(self, code=f"{column}.{self.name}", subject=self.subject or f"`{column}`")
+        subject, failure = self.subject or f"`{column}`", self.failure or self._failure(column)
+        return replace(self, code=f"{column}.{self.name}", subject=subject, failure=failure)
 
     def applies(self) -> Column:
         """Return a boolean Column, never null: true where the rule speaks about the row, its subject null or not."""
@@ -82,6 +101,19 @@ class Rule:
         else:
             examined = F.when(F.expr(self.guard), subject) if self.guard else subject
         return examined.alias(self.code)
+
+    def _failure(self, column: str) -> str:
+        """Return words for what breaks a rule that says none: they are made of what the rule wants."""
+        if self.kind == "not_null":
+            return f"came without {column}"
+        if self.kind == "one_of":
+            return f"had none of the known values as {column}"
+        if self.kind == "between":
+            least, most = self.arguments
+            if most is None:
+                return f"had {column} below {least}"
+            return f"had {column} above {most}" if least is None else f"had {column} outside {least} to {most}"
+        return f"had {column} that breaks {self.name}"
 
     def _holds(self, subject: Column) -> Column:
         from pyspark.sql import functions as F

@@ -9,7 +9,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,7 @@ from jinja2 import ChoiceLoader, FileSystemLoader
 
 from expectations.contract import Contract
 from expectations.rules import Rule
-from expectations.verdict import Outcome, Scope, Verdict, breaks, most_failing
+from expectations.verdict import MOST_FINDINGS, OF_THE_ROW, Outcome, Scope, Verdict, breaks, most_failing, shown
 
 if TYPE_CHECKING:
     from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
 MASK = "_broken_rules"
 NO_VIOLATIONS = Rule(
-    "no_violations", "is_true", code="row.no_violations", meaning="A row breaks no rule that keeps it out of the table."
-)
+    "no_violations", "is_true", code=OF_THE_ROW, meaning="A row breaks no rule that keeps it out of the table."
+).failing("cannot enter the table")
 OF_SCOPES = "scopes.within_tolerance"
 COUNTS_ONLY: dict[str, Any] = {
     "result_format": "BASIC",
@@ -122,13 +122,15 @@ def gate(
     store: Path | None,
     scopes: Mapping[str, Scope] | None = None,
     examined_rows: Mapping[str, int] | None = None,
+    locate: Callable[[Verdict], Verdict] = lambda verdict: verdict,
 ) -> Verdict:
     """Examine candidates: the contract's columns, or, by the rules' codes, what the rules examine in them.
 
     The bits of broken rules are taken from ``_broken_rules`` if they are there, and the numbers of rows that rules
     speak about from ``examined_rows``. One native column expectation for each rule and one for the row as a whole look
     at all candidates; one expectation looks at what was counted in the batch's ``scopes``. The result, and with it
-    the verdict, is Great Expectations' own; it goes to ``store``.
+    the verdict, is Great Expectations' own; it goes to ``store``. Where a
+    gate broke, ``locate`` says where failing rows are, and Data Docs say it, too.
 
     Raises GateUnusable: a rule cannot be evaluated on these columns.
     """
@@ -158,9 +160,30 @@ def gate(
         success = success and bool(of_scopes.success)
         result = _joined(result, of_scopes)
         outcomes += broken
+    verdict = Verdict(contract.table, run_id, examined_rows[NO_VIOLATIONS.code], outcomes, success)
+    if not verdict.passed:
+        verdict = locate(verdict)
+        _say_where(result, verdict)
     if store is not None:
         _keep(result, contract.table, run_id, store)
-    return Verdict(contract.table, run_id, examined_rows[NO_VIOLATIONS.code], outcomes, success)
+    return verdict
+
+
+def _say_where(result: ExpectationSuiteValidationResult, verdict: Verdict) -> None:
+    """Add to what Data Docs say of expectations that failed which files hold failing rows, and where in them."""
+    told: dict[str, list[str]] = {}
+    for outcome in verdict.failed:
+        if outcome.where:
+            code = outcome.code if outcome.scope is None else OF_SCOPES
+            scope = "" if outcome.scope is None else f"{shown(outcome.scope)}: {outcome.code}: "
+            said = f"{outcome.fault}: " if outcome.fault else ""
+            told.setdefault(code, []).append(f"{scope}{said}{outcome.where}")
+    for found in result.results:
+        config: Any = found.expectation_config
+        if lines := told.get(config.meta["code"]):
+            more = [f"And {len(lines) - MOST_FINDINGS:,} more."] if len(lines) > MOST_FINDINGS else []
+            config.meta["description"] = config.description
+            config.description = "<br>".join([config.description, *map(_said, [*lines[:MOST_FINDINGS], *more])])
 
 
 def _examined_rows(candidates: DataFrame, contract: Contract) -> dict[str, int]:
@@ -230,6 +253,8 @@ def _judged_scopes(
             *(code, failing, examined, tolerance, min_failures, False, rule.meaning, rule.hint),
             scope=name,
             refuses=rule.refuses,
+            failure=rule.failure,
+            noun=rule.noun,
         )
         broken.setdefault((name, code), outcome)  # the batch alone goes before what small ones add
     kept = ("element_count", "unexpected_count", "unexpected_percent")
@@ -312,7 +337,7 @@ def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
             context.validation_results_store.add(key, result)
             kept.append(key)
         if runs:  # the contract as the last run knew it
-            expectations = [found.expectation_config for found in result.results]
+            expectations = [_plain_expectation(found) for found in result.results]
             context.suites.add_or_update(gx.ExpectationSuite(name=result.suite_name, expectations=expectations))
             kept.append(suite)
     unrendered = [key for key in kept if not _page(site, key).exists() or isinstance(key, ExpectationSuiteIdentifier)]
@@ -320,6 +345,13 @@ def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
     if missing := [key for key in unrendered if not _page(site, key).exists()]:
         raise RuntimeError(f"Great Expectations logged why it could not render {len(missing)} pages of Data Docs")
     return site / "index.html"
+
+
+def _plain_expectation(found: ExpectationValidationResult) -> Any:
+    """Return an expectation as its contract has it, without what a run found."""
+    config: Any = found.expectation_config
+    config.description = config.meta.pop("description", config.description)
+    return config
 
 
 def forget(store: Path, keep_runs: int) -> None:
@@ -392,6 +424,8 @@ def _expectation(rule: Rule, contract: Contract, examined: int) -> Expectation:
             "meaning": rule.meaning,
             "hint": rule.hint,
             "refuses": rule.refuses,
+            "failure": rule.failure,
+            "noun": rule.noun,
         },
     }
     if rule.kind == "not_null":
@@ -407,8 +441,8 @@ def _expectation(rule: Rule, contract: Contract, examined: int) -> Expectation:
 
 
 def _said(text: str) -> str:
-    """Return text for Data Docs, which take a description as HTML."""
-    return html.escape(text)
+    """Return text for Data Docs, which take a description as HTML, and ``$name`` in it for a parameter."""
+    return html.escape(text).replace("$", "&#36;")
 
 
 def _validated(
@@ -436,10 +470,8 @@ def _outcomes(result: ExpectationSuiteValidationResult) -> tuple[Outcome, ...]:
         if "tolerance" in meta:
             failing, examined = counts.get("unexpected_count", 0), meta["examined"]
             thresholds = (meta["tolerance"], meta["min_failures"])
-            words = (meta["meaning"], meta["hint"])
-            outcomes.append(
-                Outcome(meta["code"], failing, examined, *thresholds, success, *words, refuses=meta["refuses"])
-            )
+            words = {name: meta[name] for name in ("meaning", "hint", "refuses", "failure", "noun")}
+            outcomes.append(Outcome(meta["code"], failing, examined, *thresholds, success, **words))
         else:
             failing = abs(int(counts.get("observed_value", 0)))
             outcomes.append(Outcome(meta["code"], failing, 0, 0.0, 1, success))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from expectations.rules import counted
+
 WHOLE = "*"  # the one scope of a table whose contract names none
+OF_THE_ROW = "row.no_violations"
 MOST_NAMED = 5
 MOST_FINDINGS = 10
 MOST_LISTED = 50
@@ -68,7 +71,8 @@ class Outcome:
     ``candidates`` are the rows that the rule speaks about. A fact of a table, such as a count of duplicates, has none:
     it must be 0. ``scope`` is the part of the batch that was looked at, null for all of it. Of a rule that is
     tolerated, which does not refuse rows, failing rows stay in the table. ``proposal`` are lines for the settings that
-    may be the way on.
+    may be the way on. ``noun`` and ``failure`` say what fails, such as "line" and "cannot be read"; ``places`` say in
+    words which files and topics hold failing rows, and where.
     """
 
     code: str
@@ -83,6 +87,9 @@ class Outcome:
     scope: str | None = None
     refuses: bool = True
     proposal: str = ""
+    failure: str = ""
+    noun: str = "row"
+    places: tuple[str, ...] = ()
 
     @property
     def threshold(self) -> str:
@@ -106,6 +113,22 @@ class Outcome:
             f"{self.code}{kept} fails in {self.failing:,} of {self.candidates:,} rows "
             f"({share(self.failing / self.candidates)}, tolerated {share(self.tolerance)})"
         )
+
+    @property
+    def fault(self) -> str:
+        """What failed, in words such as "64 lines cannot be read"; empty where there are no words for it."""
+        return f"{counted(self.failing, self.noun)} {self.failure}" if self.failure and self.candidates else ""
+
+    @property
+    def where(self) -> str:
+        """Which files hold failing rows, and where in them, in words; empty where nothing is known."""
+        return "; ".join(self.places)
+
+    def told(self, located: bool = True) -> str:
+        """Say how far the expectation was missed, by what, and, unless that is said elsewhere, where it is."""
+        where = self.where if located else ""
+        said = f"{self.fault} ({where})" if self.fault and where else self.fault or where
+        return f"{self.finding}: {said}" if said else self.finding
 
 
 @dataclass(frozen=True)
@@ -151,9 +174,21 @@ class Verdict:
             found = {name: [] for name in scopes}
         return {name: tuple(found[name]) for name in scopes if name in found}
 
-    def located(self, coordinates: Mapping[tuple[str | None, str], tuple[str, ...]]) -> Verdict:
-        """Return the verdict with the coordinates of failing rows, by scope and code."""
-        outcomes = (replace(one, coordinates=coordinates.get((one.scope, one.code), ())) for one in self.outcomes)
+    def located(
+        self,
+        coordinates: Mapping[tuple[str | None, str], tuple[str, ...]],
+        places: Mapping[tuple[str | None, str], Callable[[int], tuple[str, ...]]] | None = None,
+    ) -> Verdict:
+        """Return the verdict with the coordinates of failing rows, by scope and code, and with words for their files.
+
+        ``places`` make these words of the number of failing rows, some of which may be of earlier batches.
+        """
+        outcomes = []
+        for one in self.outcomes:
+            key = (one.scope, one.code)
+            words = (places or {}).get(key)
+            found = words(one.failing) if words else ()
+            outcomes.append(replace(one, coordinates=coordinates.get(key, ()), places=found))
         return replace(self, outcomes=tuple(outcomes))
 
     def explained(self, code: str, of: Mapping[str | None, tuple[str, str]]) -> Verdict:
@@ -214,9 +249,11 @@ def sentence_of(table: str, scope: str, failed: Sequence[Outcome]) -> str:
     proposals = dict.fromkeys(outcome.proposal for outcome in failed if outcome.proposal)
     lines = "".join(f" Look at this guess before you put it into the settings:\n{one}" for one in proposals)
     return (
-        f"The gate of {table} broke{of}: {_findings(failed)} {waits}: mend the producer or the contract and run again, "
-        f"or accept it once with `{way_on(table, scope)}` (or all that is held with AFTERLOG_TOLERANCE=1.0 afterlog "
-        f"run), which {_accepting(failed)}.{lines}"
+        f"The gate of {table} broke{of}: {_findings(failed)} {waits}. These rows are in bronze already, where no "
+        f"producer and no new copy of a file can change them: if the settings or the contract are wrong, fix them and "
+        f"run again (`afterlog requeue {table}` takes out of quarantine what passes then); if the rows are, accept "
+        f"them once with `{way_on(table, scope)}` (or all that is held with AFTERLOG_TOLERANCE=1.0 afterlog run), "
+        f"which {_accepting(failed)}.{lines}"
     )
 
 
@@ -233,7 +270,11 @@ def _fails(scope: Scope, code: str) -> bool:
 def _findings(failed: Sequence[Outcome]) -> str:
     if not failed:
         return "an expectation answered no."
-    findings = "; ".join(outcome.finding for outcome in failed[:MOST_FINDINGS])
+    # Rows that break some rule are those that break the rules: where they are is said there.
+    told = any(outcome.where and outcome.code != OF_THE_ROW for outcome in failed[:MOST_FINDINGS])
+    findings = "; ".join(
+        outcome.told(located=not told or outcome.code != OF_THE_ROW) for outcome in failed[:MOST_FINDINGS]
+    )
     if len(failed) > MOST_FINDINGS:
         findings += f"; and {len(failed) - MOST_FINDINGS} more"
     return f"{findings}.{''.join(f' {hint}' for hint in dict.fromkeys(o.hint for o in failed if o.hint))}"

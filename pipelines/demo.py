@@ -434,6 +434,10 @@ class _Stopped(BaseException):
     """Ctrl-C or TERM; Py4J spoils a KeyboardInterrupt that finds it at work."""
 
 
+_UNCUT = 10_000
+"""Columns of a console that is no terminal: nothing is cut there."""
+
+
 def _stop(_number: int, _frame: FrameType | None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # what was started is being ended
@@ -445,7 +449,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
-        demo(Console(highlight=False))
+        demo(Console(highlight=False, width=None if sys.stdout.isatty() else _UNCUT))
     except _Stopped:
         print("The demo is stopped; what it wrote so far is kept.", file=sys.stderr)
         return 130

@@ -16,16 +16,13 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Literal
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from expectations import verdict
 from expectations.quality import GAPS
 from expectations.verdict import WHOLE, way_on
 from pipelines import (
     airflow_home,
     delta_log,
+    display,
     glance,
     jars,
     java,
@@ -156,19 +153,15 @@ def show(checks: Sequence[Check], as_json: bool = False) -> None:
             told = asdict(check)
             print(json.dumps(told if check.snippet else {name: told[name] for name in told if name != "snippet"}))
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("check", "state", "finding"):
-        table.add_column(name, no_wrap=name != "finding", overflow="fold")
+    rows = []
     for check in checks:
-        finding = Text(_printable(check.finding), style="dim" if check.state == "unused" else "")
+        rows.append([_printable(check.name), check.state, _printable(check.finding)])
         if check.remedy:
-            finding.append(f"\n{_printable(check.remedy)}", style="bold")
-        table.add_row(Text(_printable(check.name)), Text(check.state, style=_COLOURS[check.state]), finding)
-    console = Console()
-    console.print(table)
+            rows.append(["", "", _printable(check.remedy)])
+    display.table(["check", "state", "finding"], rows, 3, _COLOURS, coloured=1)
     for snippet in dict.fromkeys(check.snippet for check in checks if check.snippet):
         print(f"\n{snippet}")
-    console.print(Text(_printable(summary(checks)), style="bold"), soft_wrap=True)
+    print(_printable(summary(checks)))
 
 
 def _printable(text: str) -> str:

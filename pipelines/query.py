@@ -6,15 +6,15 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from itertools import chain, islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from expectations.quality import QUALITY
-from pipelines import lakehouse, newest, progress
+from pipelines import lakehouse, newest, progress, tabular
 from pipelines.catalog import CATALOG
 from pipelines.errors import UsageError
 from pipelines.held import contract_of_held
@@ -37,9 +37,6 @@ TABLES = (
     FRESHNESS,
 )
 READING_COMMANDS = ("Show", "Describe", "Explain")
-SAMPLED_ROWS = 500  # rows that the widths of a printed table are taken from
-WIDEST_CELL = 60  # on a terminal
-READABLE_COLUMN = 12  # on a terminal: where columns would become narrower, rows are shown as blocks
 TIME_FORMATS = {"timestamp": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestamp_ntz": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
 JSON_OPTIONS = {
     "ignoreNullFields": "false",
@@ -188,7 +185,7 @@ def answer(
 
     Return what explains that the answer is empty, or tells nothing of now: a sentence for each feed.
     """
-    width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+    width = tabular.terminal_width(sys.stdout)
     written = write(rows_of(spark, settings, text, values), form, sys.stdout, width=width)
     if form == "table":
         print(f"{written:,} row{'' if written == 1 else 's'}", file=sys.stderr)
@@ -355,8 +352,8 @@ def _plain(text: str) -> str:
 def write(rows: DataFrame, form: str, out: TextIO, *, width: int | None = None) -> int:
     """Write rows as they arrive, never all at once in memory; return how many. ``width``: of a terminal, if it is one.
 
-    - ``table``: for people. Control and bidirectional characters are shown as escapes; on a terminal long cells are
-      cut, and rows too wide for it are shown as blocks.
+    - ``table``: for people. Control and bidirectional characters are shown as escapes; see ``tabular`` for what a
+      terminal is too narrow for.
     - ``json``: one object a line; numbers that JSON cannot write (NaN, Infinity) are text.
     - ``csv``: RFC 4180 with a header line; null is an empty field, an empty string is ``""``. Values stand as they are:
       a spreadsheet takes a cell that begins with ``=`` for a formula.
@@ -408,49 +405,12 @@ def _csv(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
 
 def _table(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
     """Yield lines of rows side by side, their widths taken from the first; as blocks where a terminal is too narrow."""
-    from rich.cells import cell_len, set_cell_size
-
     names = [_visible(name) for name in rows.columns]
     to_the_right = [field.dataType.typeName() in NUMBERS for field in rows.schema.fields]
     arriving = (
         ["NULL" if value is None else _visible(value) for value in row] for row in _texts(rows).toLocalIterator()
     )
-    sample = list(islice(arriving, SAMPLED_ROWS))
-    widths = [max(map(cell_len, column)) for column in zip(names, *sample, strict=True)]
-    if width is not None:
-        widths = [min(found, WIDEST_CELL) for found in widths]
-        spare = width - 2 * (len(widths) - 1)
-        if sum(min(found, READABLE_COLUMN) for found in widths) > spare:
-            yield from _blocks(names, chain(sample, arriving), width)
-            return
-        while sum(widths) > spare:
-            widths[widths.index(max(widths))] -= 1
-
-    def line(cells: list[str]) -> str:
-        sized = []
-        for cell, found, right in zip(cells, widths, to_the_right, strict=True):
-            if width is not None and cell_len(cell) > found:
-                cell = set_cell_size(cell, found - 1) + "…"
-            padding = " " * (found - cell_len(cell))
-            sized.append(padding + cell if right else cell + padding)
-        return "  ".join(sized).rstrip() + "\n"
-
-    yield line(names), 0
-    yield "  ".join("─" * found for found in widths) + "\n", 0
-    for row in chain(sample, arriving):
-        yield line(row), 1
-
-
-def _blocks(names: list[str], rows: Iterable[list[str]], width: int) -> Iterator[tuple[str, int]]:
-    from rich.cells import cell_len, set_cell_size
-
-    margin = max(map(cell_len, names))
-    left = max(width - margin - 2, READABLE_COLUMN)
-    for number, row in enumerate(rows, 1):
-        yield f"── row {number} ──\n", 1
-        for name, cell in zip(names, row, strict=True):
-            shown = set_cell_size(cell, left - 1) + "…" if cell_len(cell) > left else cell
-            yield f"{set_cell_size(name, margin)}  {shown}\n", 0
+    return tabular.lines(names, arriving, width, to_the_right)
 
 
 _WRITERS = {"table": _table, "json": _json, "csv": _csv}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from expectations.contract import contract_of
 from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
@@ -21,6 +22,7 @@ from pipelines.collapse import CONFLICT
 from pipelines.drawing.names import visible
 from pipelines.errors import EnvironmentLacking
 from pipelines.freshness import Freshness, freshness
+from pipelines.held import contract_of_held
 from pipelines.newest import Newest, Silence, lasting, moment, of_feeds, silence, source_of
 from pipelines.runner import contracts
 from pipelines.settings import Settings
@@ -57,7 +59,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Violation:
-    """A rule that rows in quarantine break; a row may break several."""
+    """A rule that rows in quarantine, or held ones, break; a row may break several. ``meaning`` says how."""
 
     code: str
     rows: int
@@ -66,7 +68,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Quarantine:
-    """What a table's quarantine holds now, worst rule first."""
+    """What a table's quarantine holds now, or what is held of the table, worst rule first."""
 
     rows: int
     violations: tuple[Violation, ...]
@@ -82,6 +84,7 @@ class Table:
     gate: tuple[Outcome, ...]
     quarantine: Quarantine | None
     freshness: Freshness
+    held: Quarantine | None = None
 
     @property
     def blocked_since(self) -> datetime | None:
@@ -267,7 +270,8 @@ def gather(
             description=contract_of(stage.table).description,
             runs=tuple(runs[stage.table]),
             gate=tuple(gates[stage.table]),
-            quarantine=_quarantine(settings, spark, stage),
+            quarantine=_broken(settings, spark, stage, stage.quarantine),
+            held=_broken(settings, spark, stage, held.table if (held := contract_of_held(stage)) else None),
             freshness=fresh[stage.table],
         )
         for stage in CATALOG
@@ -314,8 +318,11 @@ def bars(runs: tuple[Run, ...]) -> list[Bar]:
 
 
 def _shown(value: Any) -> Any:
-    """Return text with what cannot be seen, such as control and bidirectional characters, written out."""
-    return visible(value) if isinstance(value, str) else value
+    """Return text with what cannot be seen, such as control and bidirectional characters, written out.
+
+    What a macro of the template returns was looked at, value by value.
+    """
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _in_words(run: Run) -> str:
@@ -369,6 +376,9 @@ def _gates(settings: Settings, spark: SparkSession | None) -> dict[str, list[Out
                 coordinates=tuple(row["coordinates"] or ()),
                 scope=row.get("scope"),
                 refuses=rule.refuses if rule else True,
+                failure=rule.failure if rule else "",
+                noun=rule.noun if rule else "row",
+                places=tuple(row.get("places") or ()),
             )
         )
     for gate in found.values():
@@ -384,20 +394,23 @@ def _log_gaps(settings: Settings, spark: SparkSession | None) -> tuple[LogGap, .
     return tuple(LogGap(**{name: row[name] for name in names}) for row in found)
 
 
-def _quarantine(settings: Settings, spark: SparkSession | None, stage: Stage) -> Quarantine | None:
-    """Return how many rows a table's quarantine holds and why; None where it has none."""
-    if not stage.quarantine:
+def _broken(settings: Settings, spark: SparkSession | None, stage: Stage, table: str | None) -> Quarantine | None:
+    """Return how many rows a table's quarantine, or that of its held rows, has and why; None where there is none."""
+    if not table:
         return None
     counted = "SELECT violations, count(*) AS row_count FROM rows GROUP BY violations"
-    found = _answer(settings, spark, stage.quarantine, counted)
+    found = _answer(settings, spark, table, counted)
     if found is None:
         return None
     counts: Counter[str] = Counter()
     for row in found:
         counts.update(dict.fromkeys(row["violations"], row["row_count"]))
-    meanings = NOT_A_RULE | {rule.code: rule.meaning for rule in contract_of(stage.table).rules}
+    rules = {rule.code: rule for rule in contract_of(stage.table).rules}
     worst = sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))
-    violations = tuple(Violation(code, count, meanings.get(code, "")) for code, count in worst)
+    violations = tuple(
+        Violation(code, count, rules[code].told(count) if code in rules else NOT_A_RULE.get(code, ""))
+        for code, count in worst
+    )
     return Quarantine(sum(row["row_count"] for row in found), violations)
 
 

@@ -542,7 +542,10 @@ def _mark(stage: Stage) -> str:
 
 def _verdict(told: dict[str, Any]) -> Verdict:
     """Return a verdict as it was, from progress."""
-    outcomes = (Outcome(**{**one, "coordinates": tuple(one["coordinates"])}) for one in told["outcomes"])
+    outcomes = (
+        Outcome(**{**one, **{name: tuple(one.get(name, ())) for name in ("coordinates", "places")}})
+        for one in told["outcomes"]
+    )
     return Verdict(**{**told, "outcomes": tuple(outcomes)})
 
 

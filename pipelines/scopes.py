@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract
-from expectations.verdict import WHOLE, Scope, Tally
+from expectations.verdict import OF_THE_ROW, WHOLE, Scope, Tally
 from pipelines.collapse import SKIPPED
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SCOPE = "_scope"
 APPLYING = "_applying_rules"
-NO_VIOLATIONS = "row.no_violations"
+NO_VIOLATIONS = OF_THE_ROW
 FILE = "file:"  # no legal name of a topic has a colon
 OTHER_TOPIC = "topic:"
 MOST_CHARACTERS = 300  # of what a line says, which may be anything

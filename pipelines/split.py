@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from expectations.contract import Contract, contract_of
 from expectations.verdict import Verdict
-from pipelines import lakehouse
+from pipelines import lakehouse, places
 from pipelines.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, decided
 from pipelines.plan import computed_once
-from pipelines.scopes import APPLYING, NO_VIOLATIONS, SCOPE, Counted, count, scope_of
+from pipelines.scopes import APPLYING, SCOPE, Counted, count, scope_of
 from pipelines.settings import Settings
 from pipelines.stage import Stage
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pyspark.sql import Column, DataFrame
-
-MOST_COORDINATES = 20
-MOST_LOCATED = 50  # scopes whose failing rows are named
 
 
 @dataclass(frozen=True)
@@ -124,22 +121,21 @@ class Split:
         return replace(self, held=scopes)
 
     def gate(self, run_id: str, counted: Counted | None = None) -> Verdict:
-        """Hold the candidates to the contract; of a broken gate the verdict names failing rows' coordinates."""
+        """Hold the candidates to the contract; of a broken gate the verdict says where failing rows are."""
         from expectations import suite
 
         counted = counted or count(self.judged, self.contract)
+        judged = wanted(self.judged)
         verdict = suite.gate(
-            wanted(self.judged),
+            judged,
             self.contract,
             run_id=run_id,
             store=self.settings.reports() / "gx",
             scopes=counted.scopes,
             examined_rows=counted.examined_rows,
+            locate=lambda verdict: places.located(verdict, judged, self.contract, self.settings),
         )
-        if verdict.passed:
-            return verdict
-        verdict = verdict.located(self._coordinates(verdict))
-        return self.explain(self.candidates, verdict) if self.explain else verdict
+        return verdict if verdict.passed or self.explain is None else self.explain(self.candidates, verdict)
 
     def write(self, held: int = 0) -> Counts:
         """Insert new rows into quarantine, then into the table, then take healed rows out of quarantine.
@@ -225,45 +221,6 @@ class Split:
                 tally[found[0]] = found[1]
             tally["heals"] += found[2]
         return tally
-
-    def _coordinates(self, verdict: Verdict) -> dict[tuple[str | None, str], tuple[str, ...]]:
-        """Return where up to 20 failing rows of each failing rule are, by scope and code: the grain, never a value."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as F
-
-        failed = sorted({outcome.code for outcome in verdict.failed})
-        scopes = list(dict.fromkeys(outcome.scope for outcome in verdict.failed if outcome.scope is not None))
-        *_, last = self.contract.grain
-        parts = [
-            F.concat(F.lit(f"{name}="), F.substring(F.col(name).cast("string"), 1, 250))
-            for name in self.contract.grain
-            if name != "cluster"
-        ]
-        line = F.concat(F.col("_source"), F.lit(" line "), F.substring("_bronze_id", 1, 16))
-        mask = F.col("_broken_rules")
-        refused = F.when(self.contract.refused(mask), F.array(F.lit(NO_VIOLATIONS))).otherwise(F.array())
-        rows = (
-            wanted(self.judged)
-            .where(mask != 0)
-            .select(
-                F.when(F.col(SCOPE).isin(scopes[:MOST_LOCATED]), F.col(SCOPE)).alias("of"),
-                F.explode(F.concat(self.contract.violations(mask), refused)).alias("code"),
-                F.when(F.col(last).isNull(), line).otherwise(F.concat_ws(" ", *parts)).alias("coordinates"),
-            )
-            .select("code", "coordinates", F.explode(F.array_distinct(F.array("of", F.lit(None)))).alias("of"))
-        )
-        place = F.row_number().over(Window.partitionBy("code", "of").orderBy("coordinates"))
-        found: dict[tuple[str | None, str], tuple[str, ...]] = {}
-        for row in (
-            rows.where(F.col("code").isin(failed))
-            .withColumn("place", place)
-            .where(F.col("place") <= MOST_COORDINATES)
-            .orderBy("code", "of", "place")
-            .collect()
-        ):
-            key = (row["of"], row["code"])
-            found[key] = (*found.get(key, ()), row["coordinates"])
-        return found
 
 
 def judged_by(contract: Contract, candidates: DataFrame) -> DataFrame:

@@ -19,7 +19,7 @@ CONTRACT = Contract(
             "Topic that the record was sent to, which need not exist.",
             (
                 not_null("An acknowledgement names the topic.").where(READABLE),
-                is_true("named", "topic <> ''", "A topic has a name."),
+                is_true("named", "topic <> ''", "A topic has a name.").failing("came with an empty topic"),
             ),
         ),
         Column(
@@ -28,9 +28,9 @@ CONTRACT = Contract(
             "Partition; -1 where it is unknown, as of a record that failed before it was assigned one.",
             (
                 at_least(UNKNOWN_PARTITION),
-                is_true("of_success", "partition >= 0", "A record that was written is in a partition.").where(
-                    "outcome = 'ACKNOWLEDGED'"
-                ),
+                is_true("of_success", "partition >= 0", "A record that was written is in a partition.")
+                .where("outcome = 'ACKNOWLEDGED'")
+                .failing("came as a success without a partition"),
             ),
         ),
         Column(
@@ -39,9 +39,9 @@ CONTRACT = Contract(
             "Offset; -1 where it is unknown: of a failure, and of a success with acks=0.",
             (
                 at_least(UNKNOWN_OFFSET),
-                is_true("unknown_on_failure", "offset = -1", "A record that was not written has no offset.").where(
-                    "outcome = 'FAILED'"
-                ),
+                is_true("unknown_on_failure", "offset = -1", "A record that was not written has no offset.")
+                .where("outcome = 'FAILED'")
+                .failing("came as a failure with an offset"),
             ),
         ),
         Column(

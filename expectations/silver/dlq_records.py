@@ -36,7 +36,9 @@ def _decoded(field: str) -> str:
 
 
 def _utf8(field: str) -> Rule:
-    return is_true("utf8", f"NOT array_contains(undecodable_headers, '{field}')", "The header's bytes are UTF-8.")
+    return is_true(
+        "utf8", f"NOT array_contains(undecodable_headers, '{field}')", "The header's bytes are UTF-8."
+    ).failing(f"had bytes that are not UTF-8 as {field}")
 
 
 CONTRACT = Contract(
@@ -81,6 +83,7 @@ CONTRACT = Contract(
             (
                 not_null("A dead-letter record has headers that say where it comes from.")
                 .where(READABLE)
+                .failing("came without headers of a known profile", "record")
                 .hinting(
                     "Something other than a share group, Streams, Connect or Spring writes to these topics: "
                     "[[dlq.profile]] in the settings teaches Afterlog its headers."
@@ -92,6 +95,7 @@ CONTRACT = Contract(
                     "The record carries the header profile that the settings require for its topic.",
                 )
                 .where(f"{READABLE} AND required_profile IS NOT NULL")
+                .failing("came without the header profile that the settings require", "record")
                 .hinting(
                     "The topics must carry the profile that [[dlq.require]] names: "
                     "was the broker's share.group.dlq.disposition.header.enable set to false?"
@@ -128,9 +132,9 @@ CONTRACT = Contract(
             (
                 not_null("Every built-in profile names the topic.").where(BUILT_IN),
                 _utf8("original_topic"),
-                matches("legal_topic_name", TOPIC_NAME, "Kafka would allow a topic of this name.").where(
-                    _decoded("original_topic")
-                ),
+                matches("legal_topic_name", TOPIC_NAME, "Kafka would allow a topic of this name.")
+                .where(_decoded("original_topic"))
+                .failing("named a topic that Kafka would not allow", "record"),
             ),
         ),
         Column("original_topic_id", "string", "Topic id, where original_topic is one."),
@@ -143,7 +147,8 @@ CONTRACT = Contract(
                 _utf8("original_partition"),
                 matches("decimal_int32", INT32, "The partition is a decimal int32 of at least 0, as Kafka prints it.")
                 .of("original_partition_text")
-                .where(_decoded("original_partition")),
+                .where(_decoded("original_partition"))
+                .failing("had a partition that is no decimal int32 of at least 0", "record"),
             ),
         ),
         Column(
@@ -155,7 +160,8 @@ CONTRACT = Contract(
                 _utf8("original_offset"),
                 matches("decimal_int64", INT64, "The offset is a decimal int64 of at least 0, as Kafka prints it.")
                 .of("original_offset_text")
-                .where(_decoded("original_offset")),
+                .where(_decoded("original_offset"))
+                .failing("had an offset that is no decimal int64 of at least 0", "record"),
             ),
         ),
         Column(
@@ -202,7 +208,8 @@ CONTRACT = Contract(
                 _utf8("routed_at"),
                 matches("iso_8601_utc", ISO_8601_UTC, "The timestamp is ISO-8601 with a UTC designator.")
                 .of("routed_at_text")
-                .where(f"{KIP_1317} AND ({_decoded('routed_at')})"),
+                .where(f"{KIP_1317} AND ({_decoded('routed_at')})")
+                .failing("had a time that is not ISO-8601 in UTC", "record"),
             ),
         ),
         Column(
@@ -267,7 +274,7 @@ CONTRACT = Contract(
             "error",
             "string",
             "Why the line cannot be read as a record.",
-            (is_true("readable", READABLE, "A line can be read as a record."),),
+            (is_true("readable", READABLE, "A line can be read as a record.").failing("cannot be read", "line"),),
             evidence=True,
         ),
     ),
@@ -275,5 +282,6 @@ CONTRACT = Contract(
     content="_content_hash",
     lossy="lossy_encoding",
     learned="dlq_topic_id",
+    position="dlq_offset",
     scope="dlq_topic",
 )

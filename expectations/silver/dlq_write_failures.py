@@ -30,7 +30,11 @@ CONTRACT = Contract(
             "last_offset",
             "bigint",
             "Offset of the last record.",
-            (is_true("not_before_first", "last_offset >= first_offset", "A range ends where it begins, or later."),),
+            (
+                is_true(
+                    "not_before_first", "last_offset >= first_offset", "A range ends where it begins, or later."
+                ).failing("had a last offset before the first"),
+            ),
         ),
         Column("offset_count", "bigint", "Offsets in the range; null where they are more than an int64 counts."),
         Column("delivery_count", "int", "How often the records were delivered, where the log says it."),
@@ -43,7 +47,7 @@ CONTRACT = Contract(
             "error",
             "string",
             "Why the event cannot be read.",
-            (is_true("readable", READABLE, "An event of the log can be read."),),
+            (is_true("readable", READABLE, "An event of the log can be read.").failing("cannot be read", "event"),),
             evidence=True,
         ),
     ),

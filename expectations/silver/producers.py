@@ -37,7 +37,9 @@ CONTRACT = Contract(
             "Version of the brokers, of the oldest if they differ.",
             (
                 not_null("What is in effect depends on the brokers.").where(READABLE),
-                matches("version", VERSION, "A version of Kafka, such as 0.11.0 or 4.4.0."),
+                matches("version", VERSION, "A version of Kafka, such as 0.11.0 or 4.4.0.").failing(
+                    "named no version of Kafka"
+                ),
             ),
         ),
         Column(
@@ -46,7 +48,9 @@ CONTRACT = Contract(
             "Message format of the topic: 0, 1, 2, or the version of Kafka that brought it.",
             (
                 not_null("What is in effect depends on the topic's message format.").where(READABLE),
-                matches("format", FORMAT, "A message format, such as 2, v1 or 0.10.2."),
+                matches("format", FORMAT, "A message format, such as 2, v1 or 0.10.2.").failing(
+                    "named no message format"
+                ),
             ),
         ),
         Column("message_format", "int", "Magic of the message format: 0, 1 or 2.", (between(0, 2),)),

@@ -29,7 +29,9 @@ CONTRACT = Contract(
                     "named_by_directory",
                     "error <> 'not_a_segment'",
                     "A segment is landed as <topic>-<partition>/<base offset>.log.",
-                ).hinting("Land segments as a broker names them, <topic>-<partition>/<base offset>.log, unpacked."),
+                )
+                .failing("came from a file that is no segment by its path")
+                .hinting("Land segments as a broker names them, <topic>-<partition>/<base offset>.log, unpacked."),
             ),
         ),
         Column(
@@ -45,7 +47,9 @@ CONTRACT = Contract(
             (
                 not_null("A batch begins at an offset.").where(READABLE),
                 at_least(0).where(READABLE),
-                is_true("in_order", "error <> 'out_of_order'", "Offsets of a segment go up, from that of its name."),
+                is_true(
+                    "in_order", "error <> 'out_of_order'", "Offsets of a segment go up, from that of its name."
+                ).failing("stood out of the order of offsets", "batch"),
             ),
         ),
         Column(
@@ -54,9 +58,9 @@ CONTRACT = Contract(
             "Offset of the last record, also of one that compaction removed.",
             (
                 not_null("A batch ends at an offset.").where(READABLE),
-                is_true(
-                    "not_before_base", "last_offset >= base_offset", "A batch ends where it begins, or later."
-                ).where(READABLE),
+                is_true("not_before_base", "last_offset >= base_offset", "A batch ends where it begins, or later.")
+                .where(READABLE)
+                .failing("had a last offset before the first", "batch"),
             ),
         ),
         Column(
@@ -69,7 +73,11 @@ CONTRACT = Contract(
             "magic",
             "int",
             "Message format: 0, 1 or 2.",
-            (is_true("known", "error <> 'unknown_magic'", "Brokers write message formats 0, 1 and 2."),),
+            (
+                is_true("known", "error <> 'unknown_magic'", "Brokers write message formats 0, 1 and 2.").failing(
+                    "had an unknown message format", "batch"
+                ),
+            ),
         ),
         Column("compression", "string", "Codec: none, gzip, snappy, lz4 or zstd."),
         Column("timestamp_type", "string", "CreateTime, LogAppendTime, or NoTimestampType with magic 0."),
@@ -92,6 +100,7 @@ CONTRACT = Contract(
             (
                 is_true("of_transaction", HAS_PRODUCER, "Only a producer with an id has transactions.")
                 .where(f"{READABLE} AND is_transactional")
+                .failing("had a transaction, but no producer's id", "batch")
                 .tolerated(),
             ),
         ),
@@ -103,6 +112,7 @@ CONTRACT = Contract(
             (
                 is_true("numbered", "base_sequence >= 0", "A producer with an id numbers its records.")
                 .where(f"{READABLE} AND {HAS_PRODUCER} AND NOT is_control")
+                .failing("came without a sequence number", "batch")
                 .tolerated(),
             ),
         ),
@@ -117,7 +127,7 @@ CONTRACT = Contract(
                     "topic_metadata",
                     "error <> 'not_topic_metadata'",
                     "partition.metadata says its version, 0, and a topic id.",
-                ),
+                ).failing("cannot be read as partition.metadata", "file"),
             ),
         ),
         Column(
@@ -125,26 +135,38 @@ CONTRACT = Contract(
             "bigint",
             "Size of the batch with its header.",
             (
-                is_true("plausible", "error <> 'implausible_size'", "A batch has the size of a header, or more."),
+                is_true(
+                    "plausible", "error <> 'implausible_size'", "A batch has the size of a header, or more."
+                ).failing("had an impossible size", "batch"),
                 is_true(
                     "complete",
                     "error NOT IN ('torn_batch', 'zero_filled')",
                     "All of a batch is there, unless its segment is the newest of the partition.",
-                ).hinting("A segment was copied while its broker wrote to it: land it again."),
+                )
+                .failing("ended too early", "batch")
+                .hinting("A segment was copied while its broker wrote to it: land it again."),
             ),
         ),
         Column(
             "crc",
             "bigint",
             "Checksum in the header.",
-            (is_true("correct", "error <> 'wrong_crc'", "The checksum in the header is the batch's."),),
+            (
+                is_true("correct", "error <> 'wrong_crc'", "The checksum in the header is the batch's.").failing(
+                    "had a wrong checksum", "batch"
+                ),
+            ),
         ),
         Column("_content_hash", "bigint", "Hash of the header, which has the checksum: tells duplicate from conflict."),
         Column(
             "header",
             "binary",
             "Header of the batch, the bytes.",
-            (is_true("consistent", "error <> 'malformed'", "Under a right checksum the batch can be read."),),
+            (
+                is_true("consistent", "error <> 'malformed'", "Under a right checksum the batch can be read.").failing(
+                    "cannot be read", "batch"
+                ),
+            ),
             evidence=True,
         ),
         Column("attributes", "int", "Attributes in the header.", evidence=True),
@@ -161,6 +183,7 @@ CONTRACT = Contract(
     # Copies of a log may contradict each other, lawfully: all of them are kept.
     grain=("cluster", "_source", "version", "position"),
     content="_content_hash",
+    position="position",
     ranges_per=("cluster", "_source", "version"),
     scope="topic",
 )

@@ -31,7 +31,9 @@ CONTRACT = Contract(
             "Member that pushed.",
             (
                 not_null("The member is named.").where(READABLE),
-                is_true("named", "member_id <> ''", "Brokers accept no push of a nameless member.").where(ACCEPTED),
+                is_true("named", "member_id <> ''", "Brokers accept no push of a nameless member.")
+                .where(ACCEPTED)
+                .failing("came from a nameless member"),
             ),
         ),
         Column(

@@ -27,6 +27,10 @@ GZIP = ".gz"
 # What Hadoop unpacks by suffix too, but cannot be trusted with: it takes a broken .lz4 or .snappy for an empty file.
 UNREAD_FORMATS = {".bz2": "bzip2", ".deflate": "deflate", ".lz4": "lz4", ".snappy": "snappy", ".zst": "zstd"}
 
+_DAMAGED = "The gzip file is damaged: land it again from its source."
+_NO_GZIP = "The file, or its end, is not gzip: land it again under a name that says what it is."
+_TRUNCATED = "The gzip file ends too early: land it again from its source."
+
 _BLANK = " \t\r\x0b\x0c\ufeff"
 _BLOCK = 1 << 20
 _GZIP_BEGINS = 0x1F
@@ -207,6 +211,20 @@ def _unread_format(suffix: str) -> str:
     return f"The file is compressed with {UNREAD_FORMATS[suffix]}, which is not read here: land it as gzip or plain."
 
 
+DAMAGES = (_DAMAGED, _NO_GZIP, _TRUNCATED, *map(_unread_format, UNREAD_FORMATS))
+"""All that may be wrong with a file as a whole, in the words of its row."""
+
+
+def content(root: str, source: str) -> Iterator[bytes]:
+    """Yield what a landed file holds, unpacked, block by block; nothing where it is gone or cannot be read as lines."""
+    path, suffix = path_of(root, source), _suffix(source)
+    if suffix in UNREAD_FORMATS or not os.path.isfile(path):
+        return
+    with suppress(OSError, zlib.error, _NotGzip, EOFError), open(path, "rb") as landed:
+        blocks = iter(lambda: landed.read(_BLOCK), b"")
+        yield from _inflate(blocks) if suffix == GZIP else blocks
+
+
 class _StandIns:
     """Files that Spark reads instead of those whose names it cannot be given: the source, in digits, is the name."""
 
@@ -273,11 +291,11 @@ def _unpack(path: str, target: BinaryIO | None = None) -> str | None:
     except FileNotFoundError:
         return None
     except zlib.error:
-        return "The gzip file is damaged: land it again from its source."
+        return _DAMAGED
     except _NotGzip:
-        return "The file, or its end, is not gzip: land it again under a name that says what it is."
+        return _NO_GZIP
     except EOFError:
-        return "The gzip file ends too early: land it again from its source."
+        return _TRUNCATED
     return None
 
 

@@ -1,7 +1,16 @@
--- Purpose: what is in quarantine, and which rules does it break? A row that breaks two rules is counted under both.
+-- Purpose: what is in quarantine or held, and which rules does it break? A row that breaks two is counted under both.
+-- Grain: where the rows are (state: quarantine, or held with their topic), rule, topic, profile. Of held rows that break
+-- no rule, which wait with the others of their topic, the rule is null.
 -- Usage: afterlog sql --file sql/questions/quarantine_reasons.sql
 -- Parameters: none.
 -- Feeds: dlq.
+WITH kept AS (
+  SELECT 'quarantine' AS state, violations, dlq_topic, header_profile, _source, _ingested_at
+  FROM quarantine.dlq_records
+  UNION ALL
+  SELECT 'held' AS state, violations, dlq_topic, header_profile, _source, _ingested_at
+  FROM held.dlq_records
+)
 SELECT
   violation,
   dlq_topic,
@@ -9,8 +18,9 @@ SELECT
   count(*) AS record_count,
   count(DISTINCT _source) AS file_count,
   min(_ingested_at) AS first_ingested_at,
-  max(_ingested_at) AS last_ingested_at
-FROM quarantine.dlq_records
-LATERAL VIEW explode(violations) AS violation
-GROUP BY violation, dlq_topic, header_profile
-ORDER BY record_count DESC, violation, dlq_topic
+  max(_ingested_at) AS last_ingested_at,
+  state
+FROM kept
+LATERAL VIEW OUTER explode(violations) AS violation
+GROUP BY state, violation, dlq_topic, header_profile
+ORDER BY record_count DESC, violation, dlq_topic, state

@@ -117,7 +117,7 @@ def test_a_broken_gate_fails_the_run_at_once_and_the_reports_are_built(broken: d
         "silver": ("failed", 1),
         "gold": ("success", 1),
         "reports": ("success", 1),
-        "outcome": ("upstream_failed", 0),
+        "outcome": ("failed", 1),
     }
     assert counts(broken, "gold.dlq_summary") == [0, 0, 0, 0, 0]
     assert Path(broken["xcoms"]["reports"]["report"]).is_file()
@@ -140,7 +140,16 @@ def test_a_broken_gate_is_said_in_one_sentence(broken: dict[str, Any]) -> None:
         "The gate of silver.dlq_records broke for dlq.orders: original_offset.decimal_int64 fails in 30 of 60 rows"
         in said[0]
     )
+    assert (
+        "30 records had an offset that is no decimal int64 of at least 0 (records.jsonl 30 rows, lines 31, 32,"
+        in said[0]
+    )
     assert "Next: See the report" in said[0]
+    assert said[0].endswith("index.html")
+    (outcome,) = re.findall(r"outcome failed: (silver failed: The gate of silver.dlq_records broke.*)", broken["log"])
+    assert "index.html" in outcome
+    frames = re.findall(r"Task failed with exception(.*?)GateBroke: ", broken["log"], re.DOTALL)
+    assert [one.count('  File "') for one in frames] == [1]
 
 
 def test_no_value_of_a_record_is_in_log_xcom_or_asset(
@@ -156,11 +165,15 @@ def test_hostile_parameters_start_no_run(airflow: Airflow, tmp_path: Path) -> No
         airflow.run("dlq", {"warehouse": f"--landing={tmp_path}"})
 
 
-def test_up_serves_runs_the_schedule_and_leaves_no_process(tmp_path: Path) -> None:
+def test_up_serves_runs_the_schedule_notes_failures_and_leaves_no_process(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     landed(tmp_path, [record(0, "7")])
+    alike = os.fsencode(tmp_path / "landing" / "acknowledgements")
+    os.mkdir(alike)
+    for name in (b"\xff.jsonl", rb"\xff.jsonl"):  # shown alike: the feed cannot be read
+        Path(os.fsdecode(alike + b"/" + name)).touch()
     script = (
         f"from pathlib import Path; from pipelines.airflow_home import up; up({port}, Path({str(tmp_path / 'home')!r}))"
     )
@@ -186,6 +199,13 @@ def test_up_serves_runs_the_schedule_and_leaves_no_process(tmp_path: Path) -> No
         while [task["state"] for task in _get(port, path, token)["task_instances"]] != ["success"]:
             assert time.monotonic() < until
             time.sleep(1)
+        path = "/api/v2/dags/delivery/dagRuns/~/taskInstances?task_id=bronze"
+        while [task["state"] for task in _get(port, path, token)["task_instances"]] != ["failed"]:
+            assert time.monotonic() < until
+            time.sleep(1)
+        (noted,) = _get(port, path, token)["task_instances"]
+        assert noted["note"].startswith("Two files in ")
+        assert noted["note"].endswith("index.html")
         family = psutil.Process(served.pid).children(recursive=True)
     finally:
         served.terminate()

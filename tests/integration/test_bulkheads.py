@@ -143,10 +143,23 @@ def test_a_share_is_of_the_rows_that_a_rule_speaks_about(spark: SparkSession, se
 def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSession, settings: Settings) -> None:
     unreadable = ["{" + "x" * place for place in range(20)]
     few = [f"no JSON {place}" for place in range(12)]
-    land(settings, {"few.jsonl": [*few, *good("dlq.a", *range(300))], "many.jsonl": unreadable})
+    hostile = "<i>${few}\x1b.jsonl"
+    land(settings, {hostile: [*few, *good("dlq.a", *range(300))], "many.jsonl": unreadable})
     (done,) = run(spark, settings)[SILVER]
     assert counts(done) == ("broken", 332, 300, 12, 0, 20)
     assert "afterlog run --accept silver.dlq_records:file:many.jsonl" in (done.message or "")
+    where = "many.jsonl 20 rows, lines 1, 2, 3 ..."
+    assert f"20 lines cannot be read ({where})" in (done.message or "")
+    page = report.build(settings)
+    docs = "".join(file.read_text() for file in (page.parent / report.DATA_DOCS).rglob("*.html"))
+    assert f"<code>{where}</code>" in page.read_text()
+    assert "Held: 20 rows of file:many.jsonl" in page.read_text()
+    assert f"file:many.jsonl: error.readable: 20 lines cannot be read: {where}" in docs
+    assert f"32 lines cannot be read: {where}; &lt;i&gt;&#36;{{few}}\\x1b.jsonl 12 rows, lines 1, 2, 3 ..." in docs
+    assert "<i>" not in docs
+    reasons = query.text_of(None, Path("sql/questions/quarantine_reasons.sql"))
+    found = [(row["state"], row["record_count"]) for row in query.rows_of(spark, settings, reasons, {}).collect()]
+    assert sorted(found) == [("held", 20), ("quarantine", 12)]
     known = progress.load(settings.warehouse, SILVER)
     assert known is not None
     assert known.held.keys() == {"file:many.jsonl"}

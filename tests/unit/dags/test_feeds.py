@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 import pytest
@@ -129,7 +130,7 @@ def test_a_catalog_with_branches_and_a_foreign_input_gives_its_edges(monkeypatch
 @pytest.mark.parametrize("feed", FEEDS)
 def test_a_broken_gate_stops_neither_later_layers_nor_the_reports_and_turns_the_run_red(bag: Any, feed: str) -> None:
     rules = {task.task_id: task.trigger_rule.value for task in bag.dags[feed].tasks}
-    assert rules == {**dict.fromkeys([*LAYERS, "reports"], "all_done"), "outcome": "all_success"}
+    assert rules == dict.fromkeys([*LAYERS, "reports", "outcome"], "all_done")
 
 
 @pytest.mark.parametrize("feed", FEEDS)
@@ -452,6 +453,200 @@ def test_a_table_is_one_line_of_the_log(counts: dict[str, Any], sentence: str) -
     from dags.operators import _sentence
 
     assert _sentence("silver.x", counts) == f"silver.x: {sentence}"
+
+
+class Told:
+    """What Airflow's task instance does for an operator: XComs in, XComs out."""
+
+    dag_id, run_id, task_id = "dlq", "run-1", "silver"
+
+    def __init__(self, pulled: dict[tuple[str, str], Any] | None = None) -> None:
+        self.pulled = pulled or {}
+        self.pushed: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+    def xcom_pull(self, task_ids: str, key: str = "return_value") -> Any:
+        return self.pulled.get((task_ids, key))
+
+
+def executed(bag: Any, task: str, ti: Told, **parameters: Any) -> Any:
+    return bag.dags["dlq"].get_task(task).execute({"ti": ti, "params": parameters, "outlet_events": {}})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("tolerance", value) for value in (-0.1, 1.1, "0.5", True, [], float("inf"))),
+        *(
+            ("accept", value)
+            for value in (
+                *(
+                    "--warehouse=/etc",
+                    "silver.nothing",
+                    "gold.dlq_summary",
+                    "silver.dlq_records:",
+                    "silver_dlq_records",
+                ),
+                *("silver.dlq_records:a\n", "silver.dlq_records:\x1b[31m", "silver.dlq_records:" + "x" * 700),
+                *(["silver.dlq_records", "-x"], [5], {"a": 1}, True, ""),
+            )
+        ),
+    ],
+    ids=repr,
+)
+def test_what_is_accepted_or_tolerated_is_checked_before_a_run(bag: Any, name: str, value: object) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    parameter = bag.dags["dlq"].params.get_param(name)
+    with pytest.raises(ParamValidationError):
+        parameter.resolve(value=value)
+
+
+def test_a_run_accepts_and_tolerates_by_its_parameters(bag: Any, command: Callable[[str], None]) -> None:
+    from dags.operators import CannotRun
+
+    command("import os, sys; print(sys.argv[1:], os.environ.get('AFTERLOG_TOLERANCE'), file=sys.stderr); sys.exit(2)")
+    accept = ["silver.dlq_records:dlq.a b", "silver.dlq_records"]
+    for name, value in (
+        ("accept", accept),
+        ("accept", accept[0]),
+        ("accept", None),
+        ("tolerance", 1),
+        ("tolerance", 0.0),
+    ):
+        assert bag.dags["dlq"].params.get_param(name).resolve(value=value) == value
+    run = ["run", "--feed", "dlq", "--layer", "silver", "--format", "json"]
+    with pytest.raises(CannotRun) as told:
+        executed(bag, "silver", Told(), accept=accept, tolerance=1)
+    assert str(told.value) == f"{[*run, *(f'--accept={one}' for one in accept)]} 1.0"
+    with pytest.raises(CannotRun) as told:
+        executed(bag, "gold", Told(), accept=accept[0])
+    assert str(told.value) == f"{[*run[:4], 'gold', *run[5:]]} None"
+    for wrong in (
+        {"tolerance": float("nan")},
+        {"tolerance": True},
+        {"accept": ["silver.dlq_records:\n"]},
+        {"accept": [1]},
+    ):
+        with pytest.raises(CannotRun, match="The parameter"):
+            executed(bag, "silver", Told(), **wrong)
+
+
+def test_a_failure_is_left_for_the_outcome_with_the_reports_path(
+    bag: Any, command: Callable[[str], None], tmp_path: Path
+) -> None:
+    from dags.operators import CannotRun
+
+    command("import sys; print('afterlog: no such place.', file=sys.stderr); sys.exit(2)")
+    ti = Told()
+    with pytest.raises(CannotRun) as told:
+        executed(bag, "silver", ti, warehouse=str(tmp_path / "w"))
+    assert ti.pushed["failure"]["why"] == "no such place."
+    assert ti.pushed["failure"]["next"].endswith("index.html")
+    assert str(tmp_path) in ti.pushed["failure"]["next"]
+    frame = told.value.__traceback__
+    assert frame is not None
+    own = [frame]
+    while own[-1].tb_next:
+        own.append(own[-1].tb_next)
+    assert len([one for one in own if one.tb_frame.f_code.co_filename.endswith("operators.py")]) == 1
+
+
+def test_the_outcome_says_what_happened(bag: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from dags.operators import RunFailed
+
+    counts = {**PASSED, "verdict": None, "held": 0}
+    filled = {"run_id": "r", "tables": {"silver.dlq_records": counts}}
+    good = {(task, "return_value"): filled for task in LAYERS} | {
+        ("reports", "return_value"): {"report": "/r/index.html"}
+    }
+    executed(bag, "outcome", Told(good))
+    said = capsys.readouterr().out
+    assert "silver.dlq_records: 10 read" in said
+    assert said.index("The report: /r/index.html") < said.index("Every gate held and the reports are built.")
+    with pytest.raises(RunFailed) as told:
+        executed(bag, "outcome", Told(good | {("silver", "failure"): {"why": "The gate broke.", "next": "Accept it."}}))
+    assert (str(told.value), told.value.way_on) == ("silver failed: The gate broke.", "Accept it.")
+    killed = {key: value for key, value in good.items() if key[0] != "gold"}
+    with pytest.raises(RunFailed, match="gold did not say how it ended"):
+        executed(bag, "outcome", Told(killed))
+
+
+class Api(BaseHTTPRequestHandler):
+    """As much of Airflow's public API as a note takes."""
+
+    asked: ClassVar[list[tuple[str, Any]]] = []
+    status = 201
+
+    def do_GET(self) -> None:
+        self.answer(self.status, {"access_token": "t"})
+
+    def do_PATCH(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append((self.path, body["note"]))
+        self.answer(200, {})
+
+    def answer(self, status: int, body: dict[str, Any]) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_a_failure_is_the_note_of_its_task_where_nobody_has_to_log_in(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from dags.operators import GateBroke, tell_failure
+
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with HTTPServer(("127.0.0.1", 0), Api) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AIRFLOW__API__BASE_URL", f"http://127.0.0.1:{server.server_port}/")
+        ti: Any = Told()
+        ti.run_id = "manual__2026/+00:00"
+        tell_failure({"ti": ti, "exception": GateBroke("It broke. " + "x" * 2_000)})
+        monkeypatch.setattr(Api, "status", 401)
+        with caplog.at_level(logging.INFO):
+            tell_failure({"ti": ti, "exception": GateBroke("It broke.")})
+        server.shutdown()
+    ((path, note),) = Api.asked
+    assert path == "/api/v2/dags/dlq/dagRuns/manual__2026%2F%2B00%3A00/taskInstances/silver?update_mask=note"
+    assert note.startswith("It broke. xx")
+    assert note.endswith(f"… Next: {GateBroke.way_on}")
+    assert len(note) == 1000
+    assert "This task has no note: Airflow's API answers 401" in caplog.messages[-2]
+    assert caplog.messages[-1].startswith("silver failed: It broke. Next: ")
+
+
+def test_a_traceback_in_the_log_is_one_frame_where_the_error_says_it_all() -> None:
+    import structlog
+
+    from dags import failures
+    from dags.operators import TOLD, GateBroke
+
+    failures.shorten_tracebacks(TOLD)
+    failures.shorten_tracebacks(TOLD)
+    shorten, *others = structlog.get_config()["processors"]
+    assert not any(getattr(one, "kinds", None) for one in others)
+
+    def deeper(kind: type[Exception], depth: int) -> None:
+        if depth:
+            deeper(kind, depth - 1)
+        raise kind("It broke.")
+
+    for kind, is_short in ((GateBroke, True), (ValueError, False)):
+        try:
+            deeper(kind, 5)
+        except Exception:
+            event = shorten(None, "exception", {"exc_info": True})
+        assert (event["exc_info"] is not True) == is_short
+        if is_short:
+            assert event["exc_info"][2].tb_next is None
+    structlog.get_config()["processors"].remove(shorten)
 
 
 class FailedTask:
