@@ -248,7 +248,7 @@ class Outcome(BaseOperator):
                 for table, counts in filled["tables"].items():
                     self.log.info("%s", _sentence(table, counts))
             if failure:
-                wrong.append(f"{task} failed: {failure['why']}")
+                wrong.append(f"{task}: {failure['why']}")
                 ways_on.append(failure["next"])
             elif not filled:
                 wrong.append(f"{task} did not say how it ended.")

@@ -145,8 +145,8 @@ def test_a_broken_gate_is_said_in_one_sentence(broken: dict[str, Any]) -> None:
         in said[0]
     )
     assert "Next: See the report" in said[0]
-    assert said[0].endswith("index.html")
-    (outcome,) = re.findall(r"outcome failed: (silver failed: The gate of silver.dlq_records broke.*)", broken["log"])
+    assert f"The report: {broken['warehouse']}/_reports/index.html" in said[0]
+    (outcome,) = re.findall(r"outcome failed: silver: (60 rows of dlq.orders are held.*)", broken["log"])
     assert "index.html" in outcome
     frames = re.findall(r"Task failed with exception(.*?)GateBroke: ", broken["log"], re.DOTALL)
     assert [one.count('  File "') for one in frames] == [1]
@@ -206,6 +206,13 @@ def test_up_serves_runs_the_schedule_notes_failures_and_leaves_no_process(tmp_pa
         (noted,) = _get(port, path, token)["task_instances"]
         assert noted["note"].startswith("Two files in ")
         assert noted["note"].endswith("index.html")
+        (log,) = (tmp_path / "home" / "logs").glob("dag_id=delivery/*/task_id=bronze/attempt=1.log")
+        events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+        (raised,) = [event for event in events if event["event"] == "Task failed with exception"]
+        assert [len(one["frames"]) for one in raised["error_detail"]] == [1]
+        (said,) = [event["event"] for event in events[-3:] if event["level"] == "error"]
+        assert said.startswith("bronze failed: Two files in ")
+        assert said.endswith("index.html")
         family = psutil.Process(served.pid).children(recursive=True)
     finally:
         served.terminate()

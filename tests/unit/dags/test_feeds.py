@@ -568,7 +568,7 @@ def test_the_outcome_says_what_happened(bag: Any, capsys: pytest.CaptureFixture[
     assert said.index("The report: /r/index.html") < said.index("Every gate held and the reports are built.")
     with pytest.raises(RunFailed) as told:
         executed(bag, "outcome", Told(good | {("silver", "failure"): {"why": "The gate broke.", "next": "Accept it."}}))
-    assert (str(told.value), told.value.way_on) == ("silver failed: The gate broke.", "Accept it.")
+    assert (str(told.value), told.value.way_on) == ("silver: The gate broke.", "Accept it.")
     killed = {key: value for key, value in good.items() if key[0] != "gold"}
     with pytest.raises(RunFailed, match="gold did not say how it ended"):
         executed(bag, "outcome", Told(killed))
