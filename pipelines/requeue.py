@@ -9,6 +9,7 @@ from expectations.contract import contract_of
 from pipelines import lakehouse, quality
 from pipelines.catalog import CATALOG
 from pipelines.errors import UsageError
+from pipelines.meant import hint
 from pipelines.quality import StageRun
 from pipelines.runner import contracts, new_run_id
 from pipelines.settings import Settings
@@ -36,7 +37,7 @@ def stage_with_quarantine(name: str) -> Stage:
     stages = {name: stage for stage in CATALOG if stage.quarantine for name in (stage.table, stage.quarantine)}
     if name not in stages:
         known = ", ".join(stage.table for stage in CATALOG if stage.quarantine)
-        raise UsageError(f"{name!r} has no quarantine; tables with one: {known}.")
+        raise UsageError(f"{name!r} has no quarantine; tables with one: {known}.{hint(name, stages)}")
     return stages[name]
 
 
