@@ -158,7 +158,7 @@ class _Terminal(Console):
 
 def on_terminal() -> bool:
     """Tell whether standard error is a terminal that a line can be drawn again on, and nothing else writes there."""
-    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not jvm_log.is_shown()
+    return sys.stderr.isatty() and (os.environ.get("TERM") or "dumb") != "dumb" and not jvm_log.is_shown()
 
 
 def read_by(spark: SparkSession) -> str:

@@ -51,7 +51,7 @@ def unwind() -> None:
 
 def wipe(descriptor: int = 2) -> None:
     """Clear the line that shows on a terminal what is being done, for a process that ends without unwinding."""
-    if os.environ.get("TERM", "dumb") != "dumb" and os.isatty(descriptor):
+    if (os.environ.get("TERM") or "dumb") != "dumb" and os.isatty(descriptor):
         os.write(descriptor, b"\r\x1b[2K")
 
 

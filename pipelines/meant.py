@@ -10,6 +10,7 @@ from pipelines.drawing.names import elided
 
 MOST = 3
 MOST_COMPARED = 20_000  # names; each takes microseconds to compare
+LIKE = 0.76  # at least, of two names; 1 is the same
 WIDEST = 80
 LONGEST = 300  # of a name that is compared: Kafka's topics have 249 characters at most
 
@@ -22,7 +23,7 @@ def close(name: str, known: Iterable[str]) -> list[str]:
     for one in islice(known, MOST_COMPARED):
         for spelling in {one.lower(), one.lower().partition(".")[2]} - {""}:
             candidates.setdefault(spelling, []).append(one)
-    likest = get_close_matches(name.lower(), candidates, n=MOST)
+    likest = get_close_matches(name.lower(), candidates, n=MOST, cutoff=LIKE)
     return list(dict.fromkeys(one for spelling in likest for one in candidates[spelling] if one != name))[:MOST]
 
 

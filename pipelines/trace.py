@@ -37,7 +37,6 @@ _TRACEPARENT = re.compile(r"[0-9a-fA-F]{2}-([0-9a-fA-F]{32})-[0-9a-fA-F]{16}-[0-
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{32}")
 Key = dict[str, str | int]
 
-_INT32_MOST = 2**31 - 1
 _INT64_MOST = 2**63 - 1
 _WIDEST = 80  # of what is said back
 
@@ -65,7 +64,7 @@ class Place(NamedTuple):
     def of(cls, text: str) -> Place | None:
         """Read TOPIC:PARTITION:OFFSET; None where the text is something else."""
         named = _PLACE.fullmatch(text)
-        if named is None or int(named[2]) > _INT32_MOST or int(named[3]) > _INT64_MOST:
+        if named is None or int(named[3]) > _INT64_MOST:
             return None
         return cls(named[1], int(named[2]), int(named[3]))
 
@@ -156,17 +155,10 @@ def answer(settings: Settings, wanted: str, form: str = "text") -> Answer:
     """
     place = Place.of(wanted)
     remarks: tuple[str, ...] = ()
-    if place is not None:
-        stories = [story] if (story := _of_place(settings, place)) else []
-    else:
-        mistake = _mistake(wanted)
-        try:
-            found = rows(settings, LEDGER, {"cluster": settings.cluster, "trace_id": _trace_id(wanted)})
-        except UsageError as absent:
-            raise mistake or absent from None
-        if mistake and not found:  # a trace's id may hold colons, too
-            raise mistake
-        found = sorted(found, key=_in_time)
+    story = _of_place(settings, place) if place else None
+    stories = [story] if story else []
+    if place is None or (not stories and ":" in place.topic):  # no topic has a colon, but a trace's id may
+        found = sorted(_of_trace(settings, wanted), key=_in_time)
         stories = [_of_row(settings, row) for row in found[:MOST_MESSAGES]]
         if len(found) > MOST_MESSAGES:
             first = f"The first {MOST_MESSAGES} of {len(found):,} messages of the trace"
@@ -178,6 +170,18 @@ def answer(settings: Settings, wanted: str, form: str = "text") -> Answer:
     return Answer("\n\n".join(story.as_text() for story in stories), remarks)
 
 
+def _of_trace(settings: Settings, wanted: str) -> list[dict[str, Any]]:
+    """Return the ledger's rows of a trace; raises UsageError where none is known of what seems meant for a place."""
+    mistake = _mistake(wanted)
+    try:
+        found = rows(settings, LEDGER, {"cluster": settings.cluster, "trace_id": _trace_id(wanted)})
+    except UsageError as absent:
+        raise mistake or absent from None
+    if mistake and not found:
+        raise mistake
+    return found
+
+
 def _mistake(wanted: str) -> UsageError | None:
     """Return what is wrong with a text that seems meant for a place, but names none; None for any other text."""
     topic, colon, rest = wanted.partition(":")
@@ -187,9 +191,9 @@ def _mistake(wanted: str) -> UsageError | None:
     topic = ":".join(names)
     if not topic:
         why = "it names no topic"
-    elif not _is_number(partition, _INT32_MOST):
+    elif not _is_number(partition):
         why = f"'{elided(partition, _WIDEST)}' is not a partition"
-    elif not _is_number(offset, _INT64_MOST):
+    elif not _is_number(offset):
         why = f"'{elided(offset, _WIDEST)}' is not an offset" if offset else "it names no offset"
     else:
         return None
@@ -198,8 +202,8 @@ def _mistake(wanted: str) -> UsageError | None:
     return UsageError(f"'{text}' is neither a trace nor TOPIC:PARTITION:OFFSET, as {why}: write it like {example}.")
 
 
-def _is_number(text: str, most: int) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= len(str(most)) and int(text) <= most
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def topics(settings: Settings) -> list[str]:
