@@ -48,10 +48,10 @@ def commits(settings: Settings, table: str, versions: int) -> None:
 
 def test_all_that_is_bundled_is_landed_under_names_of_their_own(settings: Settings) -> None:
     assert land(settings) == {
-        "dlq": 10,
+        "dlq": 11,
         "streams-requests": 5,
-        "acknowledgements": 2,
-        "segments": 10,
+        "acknowledgements": 3,
+        "segments": 12,
         "producers": 1,
         "broker-logs": 2,
     }
@@ -67,6 +67,7 @@ def test_all_that_is_bundled_is_landed_under_names_of_their_own(settings: Settin
         "dlq/demo-planted-other-writers.jsonl": 48,
         "dlq/demo-planted-bad.jsonl": 9,
         "dlq/demo-planted-again.jsonl": 4,
+        "dlq/demo-planted-repeated.jsonl": 5,
         "streams-requests/demo-kafka-request-A.log.gz": 182,
         "streams-requests/demo-kafka-request-B.log.gz": 21,
         "streams-requests/demo-kafka-request-C.log.gz": 48,
@@ -74,12 +75,14 @@ def test_all_that_is_bundled_is_landed_under_names_of_their_own(settings: Settin
         "streams-requests/demo-planted-requests.log": 4,
         "acknowledgements/demo-acknowledgements.jsonl": 25,
         "acknowledgements/demo-planted-acknowledgements.jsonl.gz": 1532,
+        "acknowledgements/demo-planted-refunds.jsonl": 9,
         "producers/demo-planted-producers.jsonl": 5,
         "broker-logs/demo-broker-A.log.gz": 930,
         "broker-logs/demo-broker-D.log.gz": 134,
     }
     assert {file.parent.name for file in landed.glob("segments/*/00000000000000000000.log")} >= {
         "checkout-0",
+        "refunds-0",
         "batches-0",
         "dlq.orders-2",
     }
