@@ -172,9 +172,9 @@ def read_by(spark: SparkSession) -> str:
         rows += stage.inputRecords()
         done += stage.numCompleteTasks()
         tasks += stage.numTasks()
-    read = [f"{size_of(size)} read"] if size else []
-    read += [f"{rows:,} rows read"] if rows else []
-    return ", ".join([*read, f"task {min(done + 1, tasks):,} of {tasks:,}"]) if tasks else ""
+    read = " and ".join(([size_of(size)] if size else []) + ([f"{rows:,} rows"] if rows else []))
+    task = f"task {min(done + 1, tasks):,} of {tasks:,}" if tasks else ""
+    return f"{read} read, {task}" if read else task
 
 
 def nothing_new(tables: Sequence[str]) -> str:

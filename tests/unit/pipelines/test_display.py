@@ -140,9 +140,9 @@ class Stages:
     ("stages", "said"),
     [
         pytest.param([], "", id="none"),
-        pytest.param([(45_200_000, 12_345, 3, 8)], "45.2 MB read, 12,345 rows read, task 4 of 8", id="one"),
+        pytest.param([(45_200_000, 12_345, 3, 8)], "45.2 MB and 12,345 rows read, task 4 of 8", id="one"),
         pytest.param([(0, 0, 0, 2)], "task 1 of 2", id="of a shuffle"),
-        pytest.param([(900, 1, 2, 2), (100, 1, 0, 1)], "1.0 kB read, 2 rows read, task 3 of 3", id="two"),
+        pytest.param([(900, 1, 2, 2), (100, 1, 0, 1)], "1.0 kB and 2 rows read, task 3 of 3", id="two"),
     ],
 )
 def test_how_far_spark_is(stages: list[tuple[int, int, int, int]], said: str) -> None:
@@ -156,7 +156,7 @@ def test_how_far_spark_is_shown_and_no_failure_to_ask_it(attach: Callable[[], Te
         watch.begins("bronze.dlq_records", 1, 1)
         time.sleep(0.4)
         watch.asks(Stages((45_200_000, 12_345, 3, 8)))  # type: ignore[arg-type]
-        until(lambda: "s, 45.2 MB read, 12,345 rows read, task" in on_terminal.written())
+        until(lambda: "s, 45.2 MB and 12,345 rows read, task" in on_terminal.written())
     assert "Traceback" not in on_terminal.written()
 
 
