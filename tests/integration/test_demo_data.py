@@ -30,11 +30,11 @@ def test_dead_letters_of_the_demo_show_every_profile_fill_the_quarantine_and_mee
 ) -> None:
     land(settings)
     bronze, silver, gold = run(spark, settings, stages("dlq"))
-    assert (bronze.read, bronze.accepted, bronze.duplicates) == (1936, 1936, 0)
+    assert (bronze.read, bronze.accepted, bronze.duplicates) == (1937, 1937, 0)
     assert (silver.status, silver.read, silver.accepted, silver.quarantined, silver.duplicates) == (
         "passed",
-        1936,
-        1917,
+        1937,
+        1918,
         16,
         3,
     )

@@ -67,7 +67,7 @@ def test_all_that_is_bundled_is_landed_under_names_of_their_own(settings: Settin
         "dlq/demo-planted-other-writers.jsonl": 48,
         "dlq/demo-planted-bad.jsonl": 9,
         "dlq/demo-planted-again.jsonl": 4,
-        "dlq/demo-planted-repeated.jsonl": 5,
+        "dlq/demo-planted-repeated.jsonl": 6,
         "streams-requests/demo-kafka-request-A.log.gz": 182,
         "streams-requests/demo-kafka-request-B.log.gz": 21,
         "streams-requests/demo-kafka-request-C.log.gz": 48,
