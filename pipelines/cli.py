@@ -271,7 +271,7 @@ def trace(
 
 
 @app.command()
-def requeue(
+def readmit(
     table: Annotated[
         str,
         typer.Argument(
@@ -285,23 +285,25 @@ def requeue(
 ) -> None:
     """Take what passes today's contract out of quarantine into its table."""
     from pipelines import display
-    from pipelines import requeue as requeues
+    from pipelines import readmit as readmissions
 
     settings = _settings(warehouse, landing)
-    stage = requeues.stage_with_quarantine(table)
+    stage = readmissions.stage_with_quarantine(table)
     with (
         display.Display(STARTING) as watch,
-        lock.writer(settings, f"afterlog requeue {stage.table}"),
+        lock.writer(settings, f"afterlog readmit {stage.table}"),
         _session(settings, watch) as spark,
     ):
         watch.begins(stage.table, 1, 1)
-        done = requeues.requeue(spark, settings, stage)
-    stay = done.found - done.released
+        done = readmissions.readmit(spark, settings, stage)
+    stay = done.found - done.readmitted
     if format is Shown.json:
-        print(json.dumps({"table": stage.table, "found": done.found, "released": done.released, "stay": stay}))
+        print(json.dumps({"table": stage.table, "found": done.found, "readmitted": done.readmitted, "stay": stay}))
     else:
-        print(f"{stage.quarantine}: {done.found:,} rows, {done.released:,} released to {stage.table}, {stay:,} stay.")
-    if done.released:
+        print(
+            f"{stage.quarantine}: {done.found:,} rows, {done.readmitted:,} readmitted to {stage.table}, {stay:,} stay."
+        )
+    if done.readmitted:
         print("Run `afterlog run` to refresh what is made from it.", file=sys.stderr)
 
 

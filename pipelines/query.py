@@ -242,7 +242,7 @@ def _read_only(spark: SparkSession, text: str) -> Any:
         if ACTING_NODES.fullmatch(name) or (command.isInstance(node) and not name.startswith(READING_COMMANDS)):
             raise UsageError(
                 "afterlog sql only reads (SELECT, WITH, VALUES, SHOW, DESCRIBE, EXPLAIN): tables are written by "
-                "`afterlog run` and `afterlog requeue`."
+                "`afterlog run` and `afterlog readmit`."
             )
         children = node.children()
         nodes.extend(children.apply(place) for place in range(children.length()))

@@ -45,7 +45,7 @@ def test_what_is_generated_is_told_as_json(
         pytest.param(["run", "--only", "dlq_record"], "silver.dlq_records", id="a table"),
         pytest.param(["run", "--accept", "silver.dlq_record:dlq.a"], "silver.dlq_records", id="what is accepted"),
         pytest.param(["rebuild", "gold.dlq_sumary"], "gold.dlq_summary", id="what is rebuilt"),
-        pytest.param(["requeue", "silver.dlq_record"], "silver.dlq_records", id="what is in quarantine"),
+        pytest.param(["readmit", "silver.dlq_record"], "silver.dlq_records", id="what is in quarantine"),
     ],
 )
 def test_it_is_told_what_may_be_meant(

@@ -27,7 +27,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
         ["sql", "SELECT 1", "--warehouse", "{nowhere}"],
         ["describe", "--group", "a", "--warehouse", "{nowhere}"],
         ["trace", "a:0:1", "--warehouse", "{nowhere}"],
-        ["requeue", "silver.dlq_records", "--warehouse", "{nowhere}"],
+        ["readmit", "silver.dlq_records", "--warehouse", "{nowhere}"],
         ["report", "--warehouse", "{nowhere}"],
         ["doctor", "--warehouse", "{nowhere}"],
     ],

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Requeued:
-    """What a requeue did: rows found in quarantine, rows that left it, rows that stay with refreshed violations."""
+class Readmitted:
+    """What a readmission did: rows found in quarantine, rows that left it, rows that stay with refreshed violations."""
 
     found: int
-    released: int
+    readmitted: int
     stage_run: StageRun | None
 
 
@@ -41,11 +41,11 @@ def stage_with_quarantine(name: str) -> Stage:
     return stages[name]
 
 
-def requeue(spark: SparkSession, settings: Settings, stage: Stage) -> Requeued:
+def readmit(spark: SparkSession, settings: Settings, stage: Stage) -> Readmitted:
     """Insert what passes now, remove it from quarantine, then refresh the violations of the rest, in that order.
 
-    A crash between two steps leaves rows that the next requeue, or the next run that meets them, puts right. The caller
-    holds the writer's lock.
+    A crash between two steps leaves rows that the next readmission, or the next run that meets them, puts right. The
+    caller holds the writer's lock.
     """
 
     lakehouse.ensure_all(spark, settings, contracts())
@@ -53,15 +53,15 @@ def requeue(spark: SparkSession, settings: Settings, stage: Stage) -> Requeued:
     assert stage.quarantine is not None
     quarantined = lakehouse.standing(spark, settings, stage.quarantine)
     if quarantined is None:
-        return Requeued(0, 0, None)
+        return Readmitted(0, 0, None)
     origin = ["_source", "_bronze_id"]
     rows = lakehouse.read(spark, settings, stage.inputs[0]).join(quarantined.select(*origin), origin, how="left_semi")
     row = contract_of(stage.table).row
     with Split.of(settings, stage, rows, run_id, started_at, among=quarantined.select(*row)) as split:
         if not split.census.rows:
-            return Requeued(0, 0, None)
+            return Readmitted(0, 0, None)
         with split.decisions() as decisions:
-            released = decisions.where("heals").count()
+            readmitted = decisions.where("heals").count()
             counts = split.write_decided(decisions)
             _refresh(settings, stage, split, decisions.where("conflicts").select(*row))
     stage_run = StageRun(
@@ -72,13 +72,13 @@ def requeue(spark: SparkSession, settings: Settings, stage: Stage) -> Requeued:
         quality.now(),
         read=counts.read,
         accepted=counts.accepted,
-        quarantined=counts.read - released,
-        duplicates=released - counts.accepted,
-        message="requeued from quarantine",
+        quarantined=counts.read - readmitted,
+        duplicates=readmitted - counts.accepted,
+        message="readmitted from quarantine",
     )
     quality.note(settings, stage_run)
     quality.report(spark, settings)
-    return Requeued(counts.read, released, stage_run)
+    return Readmitted(counts.read, readmitted, stage_run)
 
 
 def _refresh(settings: Settings, stage: Stage, split: Split, conflicts: DataFrame) -> None:
