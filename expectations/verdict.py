@@ -251,7 +251,7 @@ def sentence_of(table: str, scope: str, failed: Sequence[Outcome]) -> str:
     return (
         f"The gate of {table} broke{of}: {_findings(failed)} {waits}. These rows are in bronze already, where no "
         f"producer and no new copy of a file can change them: if the settings or the contract are wrong, fix them and "
-        f"run again (`afterlog requeue {table}` takes out of quarantine what passes then); if the rows are, accept "
+        f"run again (`afterlog readmit {table}` takes out of quarantine what passes then); if the rows are, accept "
         f"them once with `{way_on(table, scope)}` (or all that is held with AFTERLOG_TOLERANCE=1.0 afterlog run), "
         f"which {_accepting(failed)}.{lines}"
     )

@@ -16,35 +16,51 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines import interrupt, lock, oversights
+from pipelines import completion, interrupt, jvm_log, lock, oversights
 from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages
-from pipelines.errors import AfterlogError, UsageError, readable
+from pipelines.errors import AfterlogError, Unforeseen, UsageError, readable
+from pipelines.meant import hint
 from pipelines.quality import StageRun
 from pipelines.settings import Settings, load
 from pipelines.stage import Stage
 
+if TYPE_CHECKING:
+    from pipelines.display import Display
+    from pipelines.held import Acceptance
+    from pipelines.watch import Watch
+
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Afterlog: the lakehouse for what Kafka could not deliver.",
 )
 
 broker = typer.Typer(no_args_is_help=True, help="A Kafka broker on this machine, for the demo, tests and trying out.")
 app.add_typer(broker, name="broker", callback=interrupt.unwind)
 
+
+def _verbose(is_wanted: bool) -> bool:
+    if is_wanted:
+        jvm_log.show()
+    return is_wanted
+
+
 EVERY_SECONDS = 10.0
+STARTING = "Starting Spark."
 
 Warehouse = Annotated[str | None, typer.Option(help="Directory or URI of the warehouse.", show_default=False)]
 BrokerPlace = Annotated[
     Path | None, typer.Option("--directory", help="Where it keeps its data and logs.", show_default=".cache/broker")
 ]
 Landing = Annotated[str | None, typer.Option(help="Directory that feeds land in.", show_default=False)]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show what Spark logs.", show_default=False, callback=_verbose)
+]
 
 
 class Format(StrEnum):
@@ -78,11 +94,38 @@ class Drawn(StrEnum):
     svg = "svg"
 
 
+def _version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"afterlog {version('afterlog')}")
+        raise typer.Exit
+
+
+@app.callback()
+def afterlog(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
+    ] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Afterlog: the lakehouse for what Kafka could not deliver."""
+
+
 @app.command()
 def run(
-    feed: Annotated[str | None, typer.Option(help=f"One feed: {', '.join(FEEDS)}.", show_default=False)] = None,
-    only: Annotated[str | None, typer.Option(help="One table, such as silver.dlq_records.", show_default=False)] = None,
-    layer: Annotated[str | None, typer.Option(help=f"One layer: {', '.join(LAYERS)}.", show_default=False)] = None,
+    feed: Annotated[
+        str | None,
+        typer.Option(help=f"One feed: {', '.join(FEEDS)}.", show_default=False, autocompletion=completion.feeds),
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            help="One table, such as silver.dlq_records.", show_default=False, autocompletion=completion.tables
+        ),
+    ] = None,
+    layer: Annotated[
+        str | None,
+        typer.Option(help=f"One layer: {', '.join(LAYERS)}.", show_default=False, autocompletion=completion.layers),
+    ] = None,
     format: Annotated[Shown, typer.Option(help="json: the last line is the counts.")] = Shown.table,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until SIGTERM or Ctrl-C.")] = False,
     every: Annotated[
@@ -94,25 +137,29 @@ def run(
     ] = None,
     accept: Annotated[
         list[str] | None,
-        typer.Option(metavar="TABLE[:SCOPE]", help="Accept once what breaks its contract.", show_default=False),
+        typer.Option(
+            metavar="TABLE[:SCOPE]",
+            help="Accept once what breaks its contract.",
+            show_default=False,
+            autocompletion=completion.judged_tables,
+        ),
     ] = None,
     warehouse: Warehouse = None,
     landing: Landing = None,
+    verbose: Verbose = False,
 ) -> None:
     """Run all stages on what is new, once or, with --follow, again and again."""
-    from pipelines import display, freshness, runner
+    from pipelines import display
     from pipelines.held import Acceptance
-    from pipelines.session import SHORT_WORK
-    from pipelines.sources import kafka
-    from pipelines.storage import is_local
 
     settings = _settings(warehouse, landing, creates=True)
     if feed is not None and feed not in FEEDS:
-        raise UsageError(f"There is no feed {feed!r}; feeds: {', '.join(FEEDS)}.")
+        raise UsageError(f"There is no feed {feed!r}; feeds: {', '.join(FEEDS)}.{hint(feed, FEEDS)}")
     if only is not None and only not in {stage.table for stage in CATALOG}:
-        raise UsageError(f"No stage fills {only!r}; tables: {', '.join(stage.table for stage in CATALOG)}.")
+        tables = [stage.table for stage in CATALOG]
+        raise UsageError(f"No stage fills {only!r}; tables: {', '.join(tables)}.{hint(only, tables)}")
     if layer is not None and layer not in LAYERS:
-        raise UsageError(f"There is no layer {layer!r}; layers: {', '.join(LAYERS)}.")
+        raise UsageError(f"There is no layer {layer!r}; layers: {', '.join(LAYERS)}.{hint(layer, LAYERS)}")
     chosen = stages(feed, only, layer)
     if not chosen:
         raise UsageError("No stage is of the feed, the layer and the table that are asked for together.")
@@ -125,34 +172,12 @@ def run(
         raise typer.Exit(_follow(settings, chosen, every or EVERY_SECONDS, health, format))
     if every is not None or health is not None:
         raise UsageError("--every and --health need --follow.")
-    wrong: AfterlogError | None = None
-    done: list[StageRun] = []
-
-    def take(stage_run: StageRun) -> None:
-        done.append(stage_run)
-        display.progress(stage_run)
-
-    with lock.writer(settings, "afterlog run"):
-        if is_local(settings.warehouse):
-            for remark in accepted.remarks(settings):
-                _say(remark)
-        if runner.idle(settings, chosen, accepted):
-            done = runner.at_rest(settings, chosen, runner.new_run_id())
-            for stage_run in done:
-                display.progress(stage_run)
-        else:
-            waiting = freshness.unread_bytes(settings, chosen)
-            brisk = waiting is not None and waiting < SHORT_WORK
-            kafka.hang_up()  # the session's own JVM will ask from here on
-            with _session(settings, gates=any(stage.kind != "land" for stage in chosen), brisk=brisk) as spark:
-                try:
-                    runner.run(spark, settings, chosen, take, accepted=accepted)
-                except AfterlogError as error:
-                    if {stage.table for stage in chosen} != {stage_run.table for stage_run in done}:
-                        raise
-                    wrong = error  # topics are left unread; what all stages did is told first
+    with display.Display("Looking for what is new.", quiet=True) as watch:
+        done, wrong = _run_once(settings, chosen, accepted, watch)
     if format is Shown.json:
         print(json.dumps({"run_id": done[0].run_id, "tables": [stage_run.as_json() for stage_run in done]}))
+        if not watch.live and (idle := [one.table for one in done if one.status == "idle"]):
+            _say(display.nothing_new(idle))
     else:
         display.stage_runs(done)
     if wrong is not None:
@@ -165,11 +190,15 @@ def run(
 @app.command()
 def sql(
     query: Annotated[str | None, typer.Argument(help="A query in Spark SQL.", show_default=False)] = None,
-    file: Annotated[Path | None, typer.Option(help="Read the query from a file.", show_default=False)] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="Read the query from a file.", show_default=False, autocompletion=completion.questions),
+    ] = None,
     param: Annotated[list[str] | None, typer.Option(help="name=value for :name.", show_default=False)] = None,
     format: Annotated[Format, typer.Option(help="How to print the rows.")] = Format.table,
     warehouse: Warehouse = None,
     landing: Landing = None,
+    verbose: Verbose = False,
 ) -> None:
     """Query the warehouse with Spark SQL."""
     from pipelines import query as queries
@@ -177,14 +206,20 @@ def sql(
     settings = _settings(warehouse, landing, lands=True)
     text = queries.text_of(query, file)
     parameters = queries.parameters_of(param or [])
-    with _session(settings) as spark:
+    with contextlib.ExitStack() as kept:
+        with _starting() as watch:
+            spark = kept.enter_context(_session(settings, watch))
         for remark in queries.answer(spark, settings, text, parameters, format.value):
             _say(remark)
 
 
 @app.command()
 def describe(
-    group: Annotated[str, typer.Option(help="The id of a Kafka Streams group.", show_default=False)],
+    group: Annotated[
+        str | None,
+        typer.Argument(help="The id of a Kafka Streams group.", show_default=False, autocompletion=completion.groups),
+    ] = None,
+    option: Annotated[str | None, typer.Option("--group", hidden=True)] = None,
     revision: Annotated[int | None, typer.Option(help="That revision of its topology.", show_default=False)] = None,
     epoch: Annotated[
         int | None, typer.Option(help="The last one accepted under that epoch.", show_default=False)
@@ -198,10 +233,15 @@ def describe(
     format: Annotated[Drawn, typer.Option(help="How to print it.")] = Drawn.text,
     warehouse: Warehouse = None,
     landing: Landing = None,
+    verbose: Verbose = False,
 ) -> None:
     """Show the topology of a Kafka Streams group, as it is or as it was."""
     from pipelines import describe as descriptions
 
+    if (group is None) == (option is None):
+        raise UsageError("Give one group: afterlog describe GROUP.")
+    group = group if group is not None else option
+    assert group is not None
     settings = _settings(warehouse, landing)
     answer = descriptions.answer(settings, group, format.value, revision=revision, epoch=epoch, at=at, diff=diff)
     if answer.result:
@@ -219,6 +259,7 @@ def trace(
     format: Annotated[Told, typer.Option(help="json: one object a message.")] = Told.text,
     warehouse: Warehouse = None,
     landing: Landing = None,
+    verbose: Verbose = False,
 ) -> None:
     """Tell the story of one message: produced, acknowledged, committed, dead-lettered, lost."""
     from pipelines import trace as stories
@@ -231,42 +272,68 @@ def trace(
 
 
 @app.command()
-def requeue(
-    table: Annotated[str, typer.Argument(help="A table with a quarantine, such as silver.dlq_records.")],
+def readmit(
+    table: Annotated[
+        str,
+        typer.Argument(
+            help="A table with a quarantine, such as silver.dlq_records.", autocompletion=completion.judged_tables
+        ),
+    ],
     format: Annotated[Shown, typer.Option(help="json: the last line is the counts.")] = Shown.table,
     warehouse: Warehouse = None,
     landing: Landing = None,
+    verbose: Verbose = False,
 ) -> None:
     """Take what passes today's contract out of quarantine into its table."""
-    from pipelines import requeue as requeues
+    from pipelines import display
+    from pipelines import readmit as readmissions
 
     settings = _settings(warehouse, landing)
-    stage = requeues.stage_with_quarantine(table)
-    with lock.writer(settings, f"afterlog requeue {stage.table}"), _session(settings) as spark:
-        done = requeues.requeue(spark, settings, stage)
-    stay = done.found - done.released
+    stage = readmissions.stage_with_quarantine(table)
+    with (
+        display.Display(STARTING) as watch,
+        lock.writer(settings, f"afterlog readmit {stage.table}"),
+        _session(settings, watch) as spark,
+    ):
+        watch.begins(stage.table, 1, 1)
+        done = readmissions.readmit(spark, settings, stage)
+    stay = done.found - done.readmitted
     if format is Shown.json:
-        print(json.dumps({"table": stage.table, "found": done.found, "released": done.released, "stay": stay}))
+        print(json.dumps({"table": stage.table, "found": done.found, "readmitted": done.readmitted, "stay": stay}))
     else:
-        print(f"{stage.quarantine}: {done.found:,} rows, {done.released:,} released to {stage.table}, {stay:,} stay.")
-    if done.released:
+        print(
+            f"{stage.quarantine}: {done.found:,} rows, {done.readmitted:,} readmitted to {stage.table}, {stay:,} stay."
+        )
+    if done.readmitted:
         print("Run `afterlog run` to refresh what is made from it.", file=sys.stderr)
 
 
 @app.command()
 def rebuild(
-    table: Annotated[str, typer.Argument(help="A table that is computed from others, such as gold.dlq_summary.")],
+    table: Annotated[
+        str,
+        typer.Argument(
+            help="A table that is computed from others, such as gold.dlq_summary.",
+            autocompletion=completion.computed_tables,
+        ),
+    ],
     accept: Annotated[bool, typer.Option("--accept", help="Write it also where its facts do not hold.")] = False,
     format: Annotated[Shown, typer.Option(help="json: the last line is the counts.")] = Shown.table,
     warehouse: Warehouse = None,
     landing: Landing = None,
+    verbose: Verbose = False,
 ) -> None:
     """Compute a table again from the whole of its inputs: the way out where a defect broke its facts."""
     from pipelines import display, runner
 
     settings = _settings(warehouse, landing)
     stage = _summarised(table)
-    with lock.writer(settings, f"afterlog rebuild {stage.table}"), _session(settings, gates=True) as spark:
+    with (
+        display.Display(STARTING) as watch,
+        lock.writer(settings, f"afterlog rebuild {stage.table}"),
+        _session(settings, watch, gates=True) as spark,
+    ):
+        watch.begins(stage.table, 1, 1)
         done = runner.rebuild(spark, settings, stage, accept=accept, say=_say)
     if format is Shown.json:
         print(json.dumps({"run_id": done.run_id, "tables": [done.as_json()]}))
@@ -278,7 +345,7 @@ def rebuild(
 
 
 @app.command()
-def report(warehouse: Warehouse = None, landing: Landing = None) -> None:
+def report(warehouse: Warehouse = None, landing: Landing = None, verbose: Verbose = False) -> None:
     """Build the quality page and Data Docs."""
     from pipelines import report as reports
     from pipelines.freshness import freshness
@@ -290,7 +357,7 @@ def report(warehouse: Warehouse = None, landing: Landing = None) -> None:
         feeds = reports.feeds_of(settings)
         page = reports.current(settings, behind, feeds) or reports.build(settings, behind=behind, feeds=feeds)
     else:
-        with _session(settings, gates=True) as spark:
+        with _starting() as watch, _session(settings, watch, gates=True) as spark:
             feeds = reports.feeds_of(settings, spark)
             page = reports.build(settings, spark, feeds=feeds)
     for feed in feeds:
@@ -304,11 +371,13 @@ def generate(
     out: Annotated[Path, typer.Option(help="A landing directory to write to.")],
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 1,
     batch: Annotated[int, typer.Option(help="Continue after this many earlier batches.")] = 0,
+    format: Annotated[Shown, typer.Option(help="json: one object, the counts and where the ledger is.")] = Shown.table,
 ) -> None:
     """Write realistic dead-letter traffic, with a ledger of truth."""
     from pipelines import generate as generator
 
-    print(generator.generate(records, seed, out, batch=batch))
+    truth = generator.generate(records, seed, out, batch=batch)
+    print(json.dumps(truth.as_json()) if format is Shown.json else truth)
 
 
 @app.command()
@@ -316,6 +385,7 @@ def doctor(
     format: Annotated[Shown, typer.Option(help="json: one object a check.")] = Shown.table,
     warehouse: Warehouse = None,
     landing: Landing = None,
+    verbose: Verbose = False,
 ) -> None:
     """Say what is wrong with this machine, the settings and the warehouse, and how to mend it."""
     from pipelines import doctor as diagnosis
@@ -372,12 +442,23 @@ def show_broker(
                 print(f"{name.replace('_', ' ')}: {value}")
 
 
+def _starting() -> contextlib.AbstractContextManager[Watch]:
+    """Return what shows on a terminal that Spark starts; elsewhere it says nothing."""
+    from pipelines import display
+    from pipelines.watch import NOBODY
+
+    return display.Display(STARTING) if display.on_terminal() else contextlib.nullcontext(NOBODY)
+
+
 def _summarised(table: str) -> Stage:
     """Return the stage of a table that can be computed again; raises UsageError, which says why there is none."""
     known = {stage.table: stage for stage in CATALOG}
-    computed = ", ".join(stage.table for stage in CATALOG if stage.kind == "summarise")
+    tables = [stage.table for stage in CATALOG if stage.kind == "summarise"]
+    computed = ", ".join(tables)
     if table not in known:
-        raise UsageError(f"No stage fills {table!r}; tables that are computed from others: {computed}.")
+        raise UsageError(
+            f"No stage fills {table!r}; tables that are computed from others: {computed}.{hint(table, tables)}"
+        )
     stage = known[table]
     if stage.kind == "ask":
         raise UsageError(f"{table} needs no rebuild: each run brings it up to date.")
@@ -419,23 +500,29 @@ def _follow(
             told = [stage_run.as_json() for stage_run in done if stage_run.status != "idle"]
             print(json.dumps({"run_id": done[0].run_id, "tables": told}), flush=True)
 
-    with Stop() as stop:
+    # JSON on the terminal would be written amid the line.
+    live = False if format is Shown.json and sys.stdout.isatty() else None
+    gates = any(stage.kind != "land" for stage in chosen)
+    with Stop() as stop, display.Display("Looking for what is new.", quiet=True, log=True, live=live) as watch:
         return Follower(
             settings,
             chosen,
             every_seconds=every_seconds,
             health=health.expanduser().absolute() if health else health_file(settings),
-            sessions=lambda given: _session(given, gates=any(stage.kind != "land" for stage in chosen), brisk=False),
+            sessions=lambda given: _session(given, watch, gates=gates, brisk=False),
             stop=stop,
             say=_say,
-            report=display.progress,
+            report=watch.ended,
             show=show,
+            watch=watch,
         ).follow()
 
 
 def main() -> None:
     """Run the command line; every error a user can cause is one sentence on standard error."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    if "_AFTERLOG_COMPLETE" in os.environ:  # whatever fails: nothing is said amid the line that is being typed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_StandardError()])
     try:
         sys.exit(app(standalone_mode=False, prog_name="afterlog"))  # returns the code of typer.Exit
     except Exception as error:
@@ -443,6 +530,14 @@ def main() -> None:
     except KeyboardInterrupt:
         _say("stopped.")
         sys.exit(interrupt.EXIT_CODE)
+
+
+class _StandardError(logging.Handler):
+    """Writes to standard error as it is now: while a live line is shown, above that."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError):
+            print(self.format(record), file=sys.stderr, flush=True)
 
 
 def _told(error: Exception) -> int:
@@ -457,6 +552,8 @@ def _told(error: Exception) -> int:
         raise error
     known = readable(error)
     _say(str(known))
+    if isinstance(known, Unforeseen) and (log := jvm_log.kept()):
+        _say(f"What Spark logged is kept in {log}; --verbose shows it as it comes.")
     return known.exit_code
 
 
@@ -464,8 +561,47 @@ def _say(sentence: str) -> None:
     print(f"afterlog: {''.join(c if c.isprintable() else repr(c)[1:-1] for c in sentence)}", file=sys.stderr)
 
 
+def _run_once(
+    settings: Settings, chosen: Sequence[Stage], accepted: Acceptance, watch: Display
+) -> tuple[list[StageRun], AfterlogError | None]:
+    """Run stages on what is new; return what each did, and why topics are left unread where all stages were run."""
+    from pipelines import freshness, runner
+    from pipelines.session import SHORT_WORK
+    from pipelines.sources import kafka
+    from pipelines.storage import is_local
+    from pipelines.watch import size_of
+
+    done: list[StageRun] = []
+
+    def take(stage_run: StageRun) -> None:
+        done.append(stage_run)
+        watch.ended(stage_run)
+
+    with lock.writer(settings, "afterlog run"):
+        if is_local(settings.warehouse):
+            for remark in accepted.remarks(settings):
+                _say(remark)
+        if runner.idle(settings, chosen, accepted):
+            done = runner.at_rest(settings, chosen, runner.new_run_id())
+            for stage_run in done:
+                watch.ended(stage_run)
+            return done, None
+        waiting = freshness.unread_bytes(settings, chosen)
+        brisk = waiting is not None and waiting < SHORT_WORK
+        watch.says(f"Starting Spark: {size_of(waiting)} wait." if waiting else STARTING)
+        kafka.hang_up()  # the session's own JVM will ask from here on
+        with _session(settings, watch, gates=any(stage.kind != "land" for stage in chosen), brisk=brisk) as spark:
+            try:
+                runner.run(spark, settings, chosen, take, accepted=accepted, watch=watch)
+            except AfterlogError as error:
+                if {stage.table for stage in chosen} != {stage_run.table for stage_run in done}:
+                    raise
+                return done, error  # what all stages did is told first
+    return done, None
+
+
 @contextlib.contextmanager
-def _session(settings: Settings, gates: bool = False, brisk: bool = True) -> Iterator[Any]:
+def _session(settings: Settings, watch: Watch, gates: bool = False, brisk: bool = True) -> Iterator[Any]:
     """Yield a session; Great Expectations, which takes seconds to import, is imported while the JVM starts."""
     from pipelines.session import spark_session
 
@@ -475,4 +611,8 @@ def _session(settings: Settings, gates: bool = False, brisk: bool = True) -> Ite
         threading.Thread(target=importlib.import_module, args=("expectations.suite",), daemon=True).start()
     with spark_session(settings, brisk) as spark:
         lock.name_jvm(settings, spark)
-        yield spark
+        watch.asks(spark)
+        try:
+            yield spark
+        finally:
+            watch.asks(None)

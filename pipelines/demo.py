@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -21,13 +22,16 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from pipelines import glance, jars, java, lakehouse, live
+from pipelines import glance, held, jars, java, lakehouse, live, progress
 from pipelines.airflow_home import HOME, environment, stop
 from pipelines.broker import Broker
 from pipelines.catalog import LAYERS, stages
+from pipelines.drawing.names import visible
 from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, UsageError
 from pipelines.live import Happened
+from pipelines.report import DATA_DOCS
 from pipelines.settings import ROOT, Settings, load
 from pipelines.sources.segments import TOPIC_PROPERTIES
 
@@ -48,12 +52,9 @@ PREFIX = "demo-"
 """Of the names of landed files; segments keep theirs, which are their partition's and base offset."""
 AFTERLOG = Path(sys.executable).with_name("afterlog")
 NEXT = (
-    "sql 'SELECT disposition, count(*) FROM silver.dlq_records GROUP BY disposition'",
-    "sql 'SELECT * FROM gold.dlq_summary ORDER BY record_count DESC LIMIT 10'",
-    "describe --group orders-app --revision 1",
-    "describe --group wordcount-app",
+    "sql --file sql/questions/topology_health.sql    # or another of the questions above",
+    "describe wordcount-app",
     "trace checkout:0:5",
-    "trace a11ce000000000000000000000000009",
     "doctor",
 )
 CLEANUP_POLICY = [{"topic": "checkout", "policy": "delete"}]
@@ -69,6 +70,7 @@ NO_TOPICS = {
 }
 """The demo knows no cluster and reads no topics but its own, whatever the settings say."""
 
+_MOST_LISTED = 3
 _IDLE_SECONDS = 2.0
 _STOP_SECONDS = 5.0
 
@@ -128,9 +130,9 @@ class Airflow:
 
     @contextlib.contextmanager
     def _progress(self, first: str) -> Iterator[Any]:
-        """Show the task at work: a moving line on a terminal, else one line a task."""
+        """Show the task at work: a moving line on a terminal, else nothing."""
         if not self.console.is_terminal:
-            yield lambda task: self.console.print(f"  {task}", markup=False)
+            yield lambda task: None
             return
         with self.console.status(first) as status:
             yield lambda task: status.update(f"Airflow runs {task}")
@@ -144,9 +146,8 @@ def demo(console: Console) -> None:
     settings = load()
     _check(settings)
     began = time.monotonic()
-    for directory, files in land(settings).items():
-        place = escape(str(settings.landing_of(directory)))
-        console.print(f"[bold]Landed[/bold] {files} files in {place}", soft_wrap=True)
+    files = sum(land(settings).values())
+    console.print(f"[bold]Landed[/bold] {files} files in {escape(settings.landing)}", soft_wrap=True)
     home = HOME / "demo"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -155,18 +156,19 @@ def demo(console: Console) -> None:
         airflow = Airflow(home, home / "demo.log", console, variables)
         try:
             parameters = {"landing": settings.landing, "warehouse": settings.warehouse}
-            first = [_run(airflow, feed, parameters, "First run", console) for feed in BUNDLED]
+            first = {feed: _run(airflow, feed, parameters, "First run", console) for feed in BUNDLED}
             before = delta_log(Path(settings.warehouse))
             second = [_run(airflow, feed, parameters, "Second run, nothing new", console) for feed in BUNDLED]
-            _show_unchanged(second, before, delta_log(Path(settings.warehouse)), console)
+            after = delta_log(Path(settings.warehouse))
         finally:
             airflow.close()
+    _show_first_look(settings, console)
+    console.print()
+    console.print(_table_of_feeds(first))
+    _show_unchanged(second, before, after, console)
     if happened:
         _show_live(settings, happened, console)
-    _show_violations(settings, console)
-    _show_health(settings, console)
-    _show_deliveries(settings, console)
-    _show_ways_on(first[-1]["xcoms"]["reports"]["report"], airflow.log, console)
+    _show_ways_on(first["delivery"]["xcoms"]["reports"]["report"], airflow.log, console)
     console.print(f"[dim]The demo took {time.monotonic() - began:.0f} s.[/dim]")
 
 
@@ -274,10 +276,11 @@ def _check(settings: Settings) -> None:
 
 
 def _run(airflow: Airflow, dag: str, parameters: dict[str, str], title: str, console: Console) -> dict[str, Any]:
+    began = time.monotonic()
     run = airflow.run(dag, parameters)
-    console.print()
-    console.print(_table_of(dag, run, title))
+    console.print(f"{title}: DAG {dag}, {run['state']}, {time.monotonic() - began:.0f} s")
     if run["state"] != "success":
+        console.print(_table_of(dag, run, title))
         failed = ", ".join(task for task, found in run["tasks"].items() if found["state"] == "failed")
         raise ContractBroken(f"Task {failed} of DAG {dag} failed; {airflow.log} says why.")
     return run
@@ -306,6 +309,30 @@ def _table_of(dag: str, run: dict[str, Any], title: str) -> Table:
     return table
 
 
+def _table_of_feeds(runs: Mapping[str, dict[str, Any]]) -> Table:
+    """Return what runs counted, a line a feed and layer; it fits 80 columns."""
+    totals = {
+        (feed, layer): run["xcoms"].get(layer, {}).get("tables", {}) for feed, run in runs.items() for layer in LAYERS
+    }
+    names = ["read", "written", "quarantined", "duplicates"]
+    names += [
+        name
+        for name in ("skipped", "held")
+        if any(counts[name] for tables in totals.values() for counts in tables.values())
+    ]
+    table = _table("The pipeline")
+    for name in ("feed", "layer"):
+        table.add_column(name, no_wrap=True)
+    for name in ("tables", *names, "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for (feed, layer), tables in totals.items():
+        sums = (sum(counts[name] for counts in tables.values()) for name in names)
+        seconds = runs[feed]["tasks"].get(layer, {}).get("seconds") or 0
+        cells = (f"{len(tables)}", *(f"{count:,}" for count in sums), f"{seconds:.0f}")
+        table.add_row(feed if layer == LAYERS[0] else "", layer, *cells)
+    return table
+
+
 def _show_unchanged(
     runs: Sequence[dict[str, Any]], before: dict[str, int], after: dict[str, int], console: Console
 ) -> None:
@@ -331,85 +358,84 @@ def _show_live(settings: Settings, happened: Happened, console: Console) -> None
             f"Bronze does not hold what a plain consumer reads: {lacking} of {letters.total()} dead letters are not "
             f"in it, {strange} rows are none of them."
         )
-    accepted = Counter(live.accepted(settings, happened))
+    found = Counter(group for group, _, _ in live.accepted(settings, happened))
     expected = Counter(live.group_of(letter) for letter in happened.letters)
-    table = _table("Dead-lettered live")
-    for name in ("group", "disposition", "payload"):
-        table.add_column(name, no_wrap=True)
-    for name in ("in topics", "in silver"):
-        table.add_column(name, justify="right")
-    for (group, disposition, copied), count in sorted(accepted.items()):
-        payload = "copied" if copied else "headers only"
-        table.add_row(group, disposition, payload, f"{expected[group]:,}", f"{count:,}")
-    console.print()
-    console.print(table)
-    console.print(
-        f"Byte by byte bronze holds what a plain consumer reads: {letters.total():,} records.", soft_wrap=True
-    )
-    found: Counter[str] = Counter()
-    for (group, _, _), count in accepted.items():
-        found[group] += count
     if found != expected:
         raise ContractBroken("Silver does not hold each dead letter once: see quarantine.dlq_records.")
-    _show_live_topologies(settings, happened, console)
-
-
-def _show_live_topologies(settings: Settings, happened: Happened, console: Console) -> None:
-    """Show the health of what was pushed live; raises ContractBroken where the broker's answers tell otherwise."""
     rows = glance.rows(settings, "gold.topology_current", {"cluster": settings.cluster}, ["group_id", "health"])
     health = {row["group_id"]: row["health"] for row in rows if row["group_id"] in happened.health}
-    table = _table("Topologies pushed live")
-    for name in ("group", "health"):
-        table.add_column(name, no_wrap=True)
-    for group, found in sorted(health.items()):
-        table.add_row(group, found)
-    console.print()
-    console.print(table)
     if health != happened.health:
         raise ContractBroken(f"By the broker's answers the health of these topologies is {dict(happened.health)}.")
+    console.print(
+        f"Live: byte by byte bronze holds what a plain consumer reads: {letters.total():,} records. "
+        f"Share groups that dead-lettered them: {len(expected)}; topologies pushed beside them: {len(health)}.",
+        soft_wrap=True,
+    )
 
 
-def _show_violations(settings: Settings, console: Console) -> None:
-    table = _table("Quarantine, by violation")
-    for name in ("table", "violation"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("rows", justify="right")
-    for quarantine in (stage.quarantine for feed in BUNDLED for stage in stages(feed) if stage.quarantine):
-        rows = glance.rows(settings, quarantine, {"cluster": settings.cluster}, ["violations"])
-        found = Counter(violation for row in rows for violation in row["violations"])
-        for violation, count in sorted(found.items(), key=lambda one: (-one[1], one[0])):
-            table.add_row(quarantine, escape(violation), f"{count:,}")
+@dataclass(frozen=True)
+class _Finding:
+    """Something that needs a look: how many of it there are, in words what, and the question that tells more."""
+
+    count: int
+    what: str
+    question: str
+
+
+def _findings(settings: Settings) -> Iterator[_Finding]:
+    """Yield what needs a look, the worst first."""
+
+    def rows(table: str, *columns: str) -> list[dict[str, Any]]:
+        return glance.rows(settings, table, {"cluster": settings.cluster}, list(columns))
+
+    for stage in (stage for feed in BUNDLED for stage in stages(feed) if stage.kind != "land"):
+        known = progress.load(settings.warehouse, stage.table)
+        if known and (since := held.since(known)):
+            yield _Finding(
+                max(len(known.held), 1), f"held by the gate of {stage.table} since {since}", "blocked_tables"
+            )
+    outcomes = Counter(row["outcome"] for row in rows("gold.message_ledger", "outcome"))
+    yield _Finding(outcomes["LOST"], "messages acknowledged, yet lost", "lost_messages")
+    yield _Finding(outcomes["ABSENT"], "messages acknowledged, yet absent: lost or compacted", "absent_messages")
+    failed = sum(row["offset_count"] or 0 for row in rows("silver.dlq_write_failures", "offset_count"))
+    yield _Finding(failed, "records archived, as a write to a DLQ failed", "failed_dlq_writes")
+    gaps = sum(row["unexplained_count"] for row in rows("silver.dlq_gaps", "unexplained_count"))
+    yield _Finding(gaps, "offsets of DLQ topics that never landed", "unexplained_dlq_gaps")
+    groups = Counter(row["consumer_group"] for row in rows("silver.dlq_records", "consumer_group"))
+    most = f", most of {_named(groups)}" if groups else ""
+    yield _Finding(groups.total(), f"dead letters of {len(groups):,} groups{most}", "top_groups")
+    health = Counter(row["health"] for row in rows("gold.topology_current", "health"))
+    bad = Counter({name: count for name, count in health.items() if name not in ("OK", "DELETED")})
+    yield _Finding(bad.total(), f"topologies to doubt: {_listed(bad)}", "topology_health")
+    verdicts = Counter(row["verdict"] for row in rows("gold.delivery_guarantees", "verdict"))
+    del verdicts["OK"]
+    yield _Finding(verdicts.total(), f"producers at risk: {_listed(verdicts)}", "guarantees_not_in_effect")
+    letters = rows("quarantine.dlq_records", "violations")
+    broken = Counter(violation for row in letters for violation in row["violations"])
+    yield _Finding(len(letters), f"dead letters in quarantine: {_listed(broken)}", "quarantine_reasons")
+
+
+def _named(counted: Counter[str]) -> str:
+    return visible(counted.most_common(1)[0][0] or "no group")
+
+
+def _listed(counted: Counter[str]) -> str:
+    """Return what is counted in words, the most frequent first, a few of it."""
+    most = [f"{count:,} {visible(name)}" for name, count in sorted(counted.items(), key=lambda one: (-one[1], one[0]))]
+    return ", ".join(most[:_MOST_LISTED]) + (", ..." if len(most) > _MOST_LISTED else "")
+
+
+def _show_first_look(settings: Settings, console: Console) -> None:
+    """Show what needs a look, and the question that tells more of each."""
+    table = _table("Needs a look first")
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("what")
+    table.add_column("question", no_wrap=True)
+    for finding in _findings(settings):
+        if finding.count:
+            table.add_row(f"{finding.count:,}", Text(finding.what), finding.question)
     console.print()
-    console.print(table)
-
-
-def _show_health(settings: Settings, console: Console) -> None:
-    groups = glance.rows(settings, "gold.topology_current", {"cluster": settings.cluster}, ["health", "defects"])
-    found = Counter(group["health"] for group in groups)
-    malformed = Counter(group["health"] for group in groups if group["defects"])
-    table = _table("Topologies, by health")
-    table.add_column("health", no_wrap=True)
-    for name in ("groups", "malformed"):
-        table.add_column(name, justify="right")
-    for health, count in found.most_common():
-        table.add_row(health, f"{count:,}", f"{malformed[health]:,}")
-    console.print()
-    console.print(table)
-
-
-def _show_deliveries(settings: Settings, console: Console) -> None:
-    for title, source, name, counted in (
-        ("Messages, by outcome", "gold.message_ledger", "outcome", "messages"),
-        ("Idempotence of producers", "gold.delivery_guarantees", "verdict", "producers"),
-    ):
-        found = Counter(row[name] for row in glance.rows(settings, source, {"cluster": settings.cluster}, [name]))
-        table = _table(title)
-        table.add_column(name, no_wrap=True)
-        table.add_column(counted, justify="right")
-        for value, count in found.most_common():
-            table.add_row(value, f"{count:,}")
-        console.print()
-        console.print(table)
+    console.print(table if table.row_count else "Nothing needs a look.")
 
 
 def _table(title: str) -> Table:
@@ -421,6 +447,7 @@ def _show_ways_on(report: str, log: Path, console: Console) -> None:
     console.print()
     for title, texts in (
         ("Report", [report]),
+        ("Data Docs", [os.fspath(Path(report).with_name(DATA_DOCS) / "index.html")]),
         ("Airflow's log", [os.fspath(log)]),
         ("Ask more", [f"{program} {command}" for command in NEXT]),
         ("Airflow's web interface", ["make up"]),

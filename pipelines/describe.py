@@ -12,7 +12,9 @@ from pipelines import drawing, topology_diff
 from pipelines.drawing.names import visible
 from pipelines.errors import UsageError
 from pipelines.glance import rows
+from pipelines.meant import hint
 from pipelines.settings import Settings
+from pipelines.storage import is_local
 from pipelines.topology import NoTopology, Topology
 
 CURRENT, REVISIONS = "gold.topology_current", "gold.topology_revisions"
@@ -166,8 +168,20 @@ def _current(settings: Settings, group: str) -> dict[str, Any]:
         raise _NothingToShow(
             f"Nothing is known of group '{visible(group)}' in cluster '{visible(settings.cluster)}': land the request "
             f"log of its brokers in {settings.landing_of(DIRECTORY)}/ and run `afterlog run --feed {FEED}`."
+            f"{hint(group, groups(settings))}"
         )
     return found[0]
+
+
+def groups(settings: Settings) -> list[str]:
+    """Return the groups of which anything is known; none where only a JVM could tell.
+
+    Raises UsageError: the table is not there.
+    """
+    if not is_local(settings.warehouse):
+        return []
+    found = rows(settings, CURRENT, {"cluster": settings.cluster}, ["group_id"])
+    return sorted({row["group_id"] for row in found if row["group_id"]})
 
 
 def _history(settings: Settings, group: str) -> list[dict[str, Any]]:

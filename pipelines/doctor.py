@@ -483,7 +483,7 @@ def _header_profiles(settings: Settings) -> Iterator[Check]:
     known = [mapped.name for profile in settings.dlq.profile for mapped in profile.headers if mapped.name]
     if any(name.startswith(one[:-1]) if one.endswith("*") else name == one for name in names for one in known):
         remedy = "[[dlq.profile]] names some of them: `afterlog run` judges what is held again, "
-        yield Check("header profiles", "mind", finding, f"{remedy}`afterlog requeue silver.dlq_records` the others.")
+        yield Check("header profiles", "mind", finding, f"{remedy}`afterlog readmit silver.dlq_records` the others.")
         return
     guess = unknown_headers.proposal(names)
     if guess:
@@ -545,7 +545,7 @@ def _quarantines(settings: Settings) -> Iterator[Check]:
                 f"By source: {_most(sources)}.",
                 f'`afterlog sql "SELECT violations, _source, count(*) FROM {stage.quarantine} GROUP BY ALL"` counts '
                 "them; bad lines that have landed stay as they are. Once the contract or the settings are fixed, "
-                f"`afterlog requeue {stage.table}` takes back what passes.",
+                f"`afterlog readmit {stage.table}` takes back what passes.",
             )
 
 

@@ -22,6 +22,7 @@ from pipelines.settings import ROOT, Lock, Settings
 from pipelines.sources import kafka
 from pipelines.stage import Stage
 from pipelines.stop import Stop
+from pipelines.watch import NOBODY, Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,9 +86,13 @@ class Follower:
         say: Callable[[str], None],
         report: Callable[[StageRun], None],
         show: Callable[[Sequence[StageRun]], None],
+        watch: Watch = NOBODY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take what to follow and whom to tell: ``say`` a sentence, ``report`` a stage, ``show`` a cycle that read."""
+        """Take what to follow and whom to tell: ``say`` a sentence, ``report`` a stage, ``show`` a cycle that read.
+
+        ``watch`` looks on at each step.
+        """
         self.settings = settings
         self.stages = tuple(stages)
         self.every_seconds = every_seconds
@@ -96,6 +101,7 @@ class Follower:
         self.stop = stop
         self.say = say
         self.report = report
+        self.watch = watch
         self.show = show
         self.clock = clock
         self.started_at = _text(now())
@@ -172,6 +178,7 @@ class Follower:
                 read[one.table] = read.get(one.table, 0) + one.read
         if result == "idle" and read:
             result = "broken" if any(one.status == "broken" for one in self.done) else "read"
+        self.watch.says("waiting for what lands", quiet=True)
         self.last = Cycle(_text(began_at), _text(now()), result, read, message)
         self.began_at = None
         self._write("waiting")
@@ -207,7 +214,15 @@ class Follower:
         session.suit(spark, self.settings, brisk=waiting is not None and waiting < session.SHORT_WORK)
         try:
             again = self.failure is not None
-            runner.run(spark, self.settings, stages, self._take, stopping=self.stop.asked, note_failures=not again)
+            runner.run(
+                spark,
+                self.settings,
+                stages,
+                self._take,
+                stopping=self.stop.asked,
+                note_failures=not again,
+                watch=self.watch,
+            )
         finally:
             if any(one.read for one in self.done):
                 self.show(self.done)
@@ -217,6 +232,7 @@ class Follower:
     def _start(self, kept: ExitStack) -> SparkSession:
         """Start the session, which is kept until the end."""
         self.starting = True
+        self.watch.says("Starting Spark.")
         kafka.hang_up()  # the session's own JVM will ask from here on
         session.quieten_py4j()
         long_lived = self.settings.model_copy(update={"spark": {**session.LONG_LIVED, **self.settings.spark}})

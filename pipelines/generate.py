@@ -580,6 +580,13 @@ class Truth:
         where = self.summary.parent.parent
         return f"{counts['records']:,} lines below {where / 'dlq'} (expected: {outcomes}); truth in {self.ledger}"
 
+    def as_json(self) -> dict[str, Any]:
+        """Return how much was written and where, for machines; the ledger and the summary say the rest."""
+        counts = self.counts()
+        facts = {name: counts[name] for name in ("records", "outcomes", "from", "to")}
+        landed = self.summary.parent.parent / "dlq"
+        return facts | {"landed": str(landed), "summary": str(self.summary), "ledger": str(self.ledger)}
+
     def counts(self) -> dict[str, Any]:
         """Return the summary: counts per outcome, kind, profile and violation, incidents, poison pills, time range."""
         counts = json.loads(self.summary.read_text(encoding="utf-8"))

@@ -16,6 +16,7 @@ from pipelines import lakehouse, progress
 from pipelines.catalog import CATALOG
 from pipelines.errors import UsageError
 from pipelines.lakehouse import Changes
+from pipelines.meant import hint
 from pipelines.progress import Batch, Progress
 from pipelines.scopes import SCOPE, scope_of
 from pipelines.settings import Settings
@@ -93,7 +94,8 @@ class Acceptance:
         for one in asked:
             table, colon, scope = one.partition(":")
             if table not in judged:
-                raise UsageError(f"Nothing can be accepted for {shown(table)!r}; tables: {', '.join(sorted(judged))}.")
+                tables = f"tables: {', '.join(sorted(judged))}.{hint(table, sorted(judged))}"
+                raise UsageError(f"Nothing can be accepted for {shown(table)!r}; {tables}")
             if table not in {stage.table for stage in stages}:
                 raise UsageError(f"This run does not fill {table}, for which something is to be accepted.")
             if colon and not scope:  # a variable of a script that is empty, say
@@ -115,6 +117,7 @@ class Acceptance:
             said += [
                 f"Nothing of {table} is held{'' if scope == WHOLE else f' as {shown(scope)!r}'}: "
                 f"it is accepted if this run finds that it breaks the contract."
+                f"{'' if scope == WHOLE else hint(scope, sorted(known.held))}"
                 for scope in sorted(scopes - there)
             ]
         return said

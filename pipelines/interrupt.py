@@ -49,6 +49,12 @@ def unwind() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def wipe(descriptor: int = 2) -> None:
+    """Clear the line that shows on a terminal what is being done, for a process that ends without unwinding."""
+    if (os.environ.get("TERM") or "dumb") != "dumb" and os.isatty(descriptor):
+        os.write(descriptor, b"\r\x1b[2K")
+
+
 def _watch(told: socket.socket) -> None:
     with told:
         while number := told.recv(1):
@@ -60,10 +66,12 @@ def _leave() -> None:
     """Say the sentence, silence whatever would speak after it, end the JVMs and the process."""
     _leaving.set()
     with contextlib.suppress(OSError):
-        os.write(2, f"{SENTENCE}\n".encode())
+        said = os.dup(2)
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
+        wipe(said)
+        os.write(said, f"{SENTENCE}\n".encode())
     for name in ("pipelines.session", "pipelines.sources.kafka"):
         with contextlib.suppress(Exception):  # the module is not there, or only half of it yet
             sys.modules[name].cut_off()

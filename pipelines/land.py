@@ -21,6 +21,7 @@ from pipelines.sources.kafka import Cluster, Survey
 from pipelines.sources.landing import LandedFile
 from pipelines.sources.offsets import Gap, Log, Outlook, Reach, Span
 from pipelines.stage import Stage
+from pipelines.watch import NOBODY, Watch, files_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -80,7 +81,9 @@ class Landed:
     left: AfterlogError | None = None
 
 
-def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, started_at: datetime) -> Landed:
+def land(
+    spark: SparkSession, settings: Settings, stage: Stage, run_id: str, started_at: datetime, watch: Watch = NOBODY
+) -> Landed:
     """Read what is new in the landing directory, and then in the topics, into bronze."""
     target_id, version = lakehouse.state(spark, settings, stage.table)
     known = progress.load(settings.warehouse, stage.table)
@@ -96,7 +99,7 @@ def land(spark: SparkSession, settings: Settings, stage: Stage, run_id: str, sta
             written = bool(reach.pending) and lakehouse.was_committed(spark, settings, stage.table, before, mark)
             reaches[cluster] = offsets.doubted(reach, written)
         known = replace(known, topics=reaches, target_version=version)
-    landing_ = _Landing(spark, settings, stage, run_id, started_at, known)
+    landing_ = _Landing(spark, settings, stage, run_id, started_at, known, watch)
     landing_.read_files()
     left = None
     if topics := settings.topics_of(stage.directory):
@@ -139,7 +142,9 @@ class _Landing:
         run_id: str,
         started_at: datetime,
         known: Progress,
+        watch: Watch,
     ) -> None:
+        self.watch = watch
         self.spark = spark
         self.settings = settings
         self.stage = stage
@@ -159,6 +164,7 @@ class _Landing:
         files = unread(self.settings, self.stage, self.known)
         if not files:
             return
+        self.watch.finds(files_of(len(files), sum(file.size for file in files.values())))
         directory = self.settings.landing_of(self.stage.directory)
         try:
             counts = self.insert(tuple(files.values()), damaged={})
@@ -193,6 +199,7 @@ class _Landing:
             survey = self.look(cluster, topics)
             ends = survey.logs
             while batch := self.reach.pending or self.next_batch(topics, ends):
+                self.watch.finds(f"{sum(span.length for span in batch):,} offsets of topics")
                 self.remember(replace(self.reach, pending=batch))
                 ends = self.take(cluster, topics, ends)
         return survey.complaint

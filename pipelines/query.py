@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -18,7 +19,8 @@ from pipelines import lakehouse, newest, progress, tabular
 from pipelines.catalog import CATALOG
 from pipelines.errors import UsageError
 from pipelines.held import contract_of_held
-from pipelines.settings import Settings
+from pipelines.meant import hint
+from pipelines.settings import ROOT, Settings
 from pipelines.stage import Stage
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ TABLES = (
     *(contract.table for contract in QUALITY),
     FRESHNESS,
 )
+QUESTIONS = ROOT / "sql" / "questions"
 READING_COMMANDS = ("Show", "Describe", "Explain")
 TIME_FORMATS = {"timestamp": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestamp_ntz": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
 JSON_OPTIONS = {
@@ -61,6 +64,7 @@ UNITS = {
 }
 NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal")
 
+_HERE = "CurrentNamespace$"  # of a plan that names no namespace
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
 _FEEDS = re.compile(r"^--[ ]Feeds:[ ]([a-z, -]+)\.?[ ]*$", re.MULTILINE)
 _INTERVAL = re.compile(rf"\bINTERVAL\s+'?([0-9]{{1,9}})'?\s+({'|'.join(UNITS)})s?\b", re.IGNORECASE)
@@ -133,7 +137,16 @@ def text_of(statement: str | None, file: Path | None) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"The file {file} cannot be read: {reason}.") from None
+        missing = isinstance(error, FileNotFoundError)
+        meant = hint(file.stem, [path.stem for path in questions()]) if missing else ""
+        if missing and file.stem in {path.stem for path in questions()}:
+            meant = f" That question is {QUESTIONS / file.stem}.sql."
+        raise UsageError(f"The file {_visible(str(file))} cannot be read: {reason}.{meant}") from None
+
+
+def questions() -> list[Path]:
+    """Return the files of the on-call questions."""
+    return sorted(QUESTIONS.glob("*.sql"))
 
 
 def parameters_of(given: Sequence[str]) -> dict[str, Parameter]:
@@ -277,8 +290,12 @@ def rows_of(spark: SparkSession, settings: Settings, text: str, values: Mapping[
     from pyspark.errors import PySparkException
 
     try:
-        if _shows_catalog(spark, text):
-            _register(spark, settings, {table for table in TABLES if lakehouse.exists(spark, settings, table)})
+        plan = _read_only(spark, text)
+        if str(plan.getClass().getSimpleName()).startswith("Show"):
+            there = {table for table in TABLES if table == FRESHNESS or lakehouse.exists(spark, settings, table)}
+            _register(spark, settings, there)
+            if pattern := _shows_all_tables(plan):
+                return _all_tables(spark, pattern)
         else:
             _register(spark, settings, statement_tables(text))
         return spark.sql(text, args=dict(values))
@@ -289,8 +306,24 @@ def rows_of(spark: SparkSession, settings: Settings, text: str, values: Mapping[
         raise UsageError(f"The statement cannot be answered: {_visible(_plain(text))}") from None
 
 
-def _shows_catalog(spark: SparkSession, text: str) -> bool:
-    """Refuse what Spark's own parser reads as more than a query; return whether it is a SHOW command."""
+def _shows_all_tables(plan: Any) -> str | None:
+    """Return which tables a SHOW TABLES asks for that names no layer, as a pattern; None for any other statement."""
+    if plan.getClass().getSimpleName() != "ShowTables" or plan.namespace().getClass().getSimpleName() != _HERE:
+        return None
+    return str(plan.pattern().get()) if plan.pattern().isDefined() else "*"
+
+
+def _all_tables(spark: SparkSession, pattern: str) -> DataFrame:
+    """Return the tables of all layers as SHOW TABLES shows those of one."""
+    like = pattern.replace("\\", "\\\\").replace("'", "\\'")
+    shown = [
+        spark.sql(f"SHOW TABLES IN {layer} LIKE '{like}'") for layer in LAYERS if spark.catalog.databaseExists(layer)
+    ]
+    return reduce(lambda above, below: above.union(below), shown)
+
+
+def _read_only(spark: SparkSession, text: str) -> Any:
+    """Return the plan of a statement; refuse what Spark's own parser reads as more than a query."""
     jvm: Any = spark.sparkContext._jvm
     plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
     command = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.plans.logical.Command")
@@ -300,11 +333,11 @@ def _shows_catalog(spark: SparkSession, text: str) -> bool:
         if ACTING_NODES.fullmatch(name) or (command.isInstance(node) and not name.startswith(READING_COMMANDS)):
             raise UsageError(
                 "afterlog sql only reads (SELECT, WITH, VALUES, SHOW, DESCRIBE, EXPLAIN): tables are written by "
-                "`afterlog run` and `afterlog requeue`."
+                "`afterlog run` and `afterlog readmit`."
             )
         children = node.children()
         nodes.extend(children.apply(place) for place in range(children.length()))
-    return str(plan.getClass().getSimpleName()).startswith("Show")
+    return plan
 
 
 def _register(spark: SparkSession, settings: Settings, named: set[str]) -> None:
@@ -337,7 +370,7 @@ def _sentence(error: PySparkException) -> str:
     named = error.getMessageParameters() or {}
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         table = str(named.get("relationName", "")).replace("`", "")
-        return f"There is no table {table}; there are {', '.join(TABLES)}."
+        return f"There is no table {_visible(table)}; there are {', '.join(TABLES)}.{hint(table, TABLES)}"
     if condition == "UNBOUND_SQL_PARAMETER":
         return f"The statement needs a value for :{named.get('name')}: give --param {named.get('name')}=VALUE."
     return f"The statement cannot be answered: {_visible(_plain(str(error)))}"

@@ -27,6 +27,7 @@ from pipelines.split import Split
 from pipelines.stage import Stage
 from pipelines.storage import is_local
 from pipelines.summarise import Summary
+from pipelines.watch import NOBODY, Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,6 +137,7 @@ def run(
     stopping: Callable[[], bool] = lambda: False,
     note_failures: bool = True,
     accepted: Acceptance = NOTHING_ACCEPTED,
+    watch: Watch = NOBODY,
 ) -> list[StageRun]:
     """Run stages once; return what each did, in order. The caller holds the writer's lock.
 
@@ -154,15 +156,16 @@ def run(
     held_up = blocked_upstream(settings, stages)
     left: list[AfterlogError] = []
     try:
-        for stage in stages:
+        for number, stage in enumerate(stages, 1):
             if stopping():
                 raise Stopped
+            watch.begins(stage.table, number, len(stages))
             if held_up.intersection(stage.inputs):
                 held_up.add(stage.table)
                 at = quality.now()
                 done = [StageRun(run_id, stage.table, "waiting", at, at, message="An input's gate broke.")]
             else:
-                done = _run_stage(spark, settings, stage, run_id, left, stopping, note_failures, accepted)
+                done = _run_stage(spark, settings, stage, run_id, left, stopping, note_failures, accepted, watch)
             if done[-1].status == "broken" and stage.kind == "summarise":
                 held_up.add(stage.table)
             for stage_run in done:
@@ -185,13 +188,14 @@ def _run_stage(
     stopping: Callable[[], bool],
     note_failures: bool,
     accepted: Acceptance,
+    watch: Watch,
 ) -> list[StageRun]:
     """Run one stage on the batch that waits, if any, and then on what came after it; add why topics are left unread."""
     started_at = quality.now()
     stage_runs: list[StageRun] = []
     try:
         if stage.kind == "land":
-            landed = land(spark, settings, stage, run_id, started_at)
+            landed = land(spark, settings, stage, run_id, started_at, watch)
             stage_runs += [landed.stage_run] if landed.stage_run else []
             if landed.left and not stopping():
                 at = quality.now()

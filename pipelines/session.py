@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines import archive, jars, java
+from pipelines import archive, jars, java, jvm_log
 from pipelines.properties import defaults
 from pipelines.settings import ROOT, Settings
 
@@ -167,4 +167,4 @@ def _is_not_py4js(record: logging.LogRecord) -> bool:
 
 def _java_options(scratch: Path) -> list[str]:
     log4j = (ROOT / "conf" / "log4j2.properties").as_uri()
-    return [f"-Dlog4j2.configurationFile={log4j}", f"-Dderby.system.home={scratch.as_uri()}"]
+    return [f"-Dlog4j2.configurationFile={log4j}", *jvm_log.options(scratch), f"-Dderby.system.home={scratch.as_uri()}"]

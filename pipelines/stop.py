@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from pipelines import session
+from pipelines import interrupt, session
 from pipelines.sources import kafka
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -85,7 +85,10 @@ class Stop:
             while not self._left.wait(_LOOK_SECONDS):
                 spent = time.monotonic() - began
                 if spent > LEAVE_SECONDS:
-                    os._exit(self.last_words())
+                    code = self.last_words()
+                    with contextlib.suppress(OSError):
+                        interrupt.wipe()
+                    os._exit(code)
                 if spent > CUT_OFF_SECONDS:
                     session.cut_off()
                     kafka.cut_off()

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 from pipelines import lakehouse, slices
 from pipelines.describe import Answer
-from pipelines.drawing.names import visible
-from pipelines.glance import rows
+from pipelines.drawing.names import elided, visible
+from pipelines.errors import UsageError
+from pipelines.glance import query, rows
+from pipelines.meant import hint
 from pipelines.settings import Settings
 from pipelines.storage import is_local
 
@@ -36,6 +38,7 @@ _TRACE_ID = re.compile(r"[0-9a-fA-F]{32}")
 Key = dict[str, str | int]
 
 _INT64_MOST = 2**63 - 1
+_WIDEST = 80  # of what is said back
 
 OUTCOMES = {
     "LOST": "its producer was told success, and its partition's log, which is not compacted, does not have it",
@@ -148,15 +151,14 @@ def answer(settings: Settings, wanted: str, form: str = "text") -> Answer:
     A trace is given by its id, or by the whole header of W3C. JSON is one object a message. The exit code is 1 where
     nothing is known.
 
-    Raises UsageError: a table is not there.
+    Raises UsageError: a table is not there, or the text is neither a place nor a trace that is known.
     """
     place = Place.of(wanted)
     remarks: tuple[str, ...] = ()
-    if place is not None:
-        stories = [story] if (story := _of_place(settings, place)) else []
-    else:
-        trace = _trace_id(wanted)
-        found = sorted(rows(settings, LEDGER, {"cluster": settings.cluster, "trace_id": trace}), key=_in_time)
+    story = _of_place(settings, place) if place else None
+    stories = [story] if story else []
+    if place is None or (not stories and ":" in place.topic):  # no topic has a colon, but a trace's id may
+        found = sorted(_of_trace(settings, wanted), key=_in_time)
         stories = [_of_row(settings, row) for row in found[:MOST_MESSAGES]]
         if len(found) > MOST_MESSAGES:
             first = f"The first {MOST_MESSAGES} of {len(found):,} messages of the trace"
@@ -168,12 +170,68 @@ def answer(settings: Settings, wanted: str, form: str = "text") -> Answer:
     return Answer("\n\n".join(story.as_text() for story in stories), remarks)
 
 
+def _of_trace(settings: Settings, wanted: str) -> list[dict[str, Any]]:
+    """Return the ledger's rows of a trace; raises UsageError where none is known of what seems meant for a place."""
+    mistake = _mistake(wanted)
+    try:
+        found = rows(settings, LEDGER, {"cluster": settings.cluster, "trace_id": _trace_id(wanted)})
+    except UsageError as absent:
+        raise mistake or absent from None
+    if mistake and not found:
+        raise mistake
+    return found
+
+
+def _mistake(wanted: str) -> UsageError | None:
+    """Return what is wrong with a text that seems meant for a place, but names none; None for any other text."""
+    topic, colon, rest = wanted.partition(":")
+    if not colon:
+        return None
+    *names, partition, offset = wanted.split(":") if rest.count(":") else (topic, rest, "")
+    topic = ":".join(names)
+    if not topic:
+        why = "it names no topic"
+    elif not _is_number(partition):
+        why = f"'{elided(partition, _WIDEST)}' is not a partition"
+    elif not _is_number(offset):
+        why = f"'{elided(offset, _WIDEST)}' is not an offset" if offset else "it names no offset"
+    else:
+        return None
+    text = elided(wanted, _WIDEST)
+    example = f"{elided(topic, _WIDEST) or 'orders'}:0:5"
+    return UsageError(f"'{text}' is neither a trace nor TOPIC:PARTITION:OFFSET, as {why}: write it like {example}.")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def topics(settings: Settings) -> list[str]:
+    """Return the topics of which messages are known, as such or as dead letters."""
+    found: set[str] = set()
+    for table, column in ((LEDGER, "topic"), (DEAD_LETTERS, "dlq_topic")):
+        known = query(settings, table, f"SELECT DISTINCT {column} AS topic FROM rows", {"cluster": settings.cluster})
+        found |= {row["topic"] for row in known if row["topic"]}
+    return sorted(found)
+
+
+def _meant(settings: Settings, wanted: str, place: Place | None) -> str:
+    """Return which topic may be meant where that of a place is not known, or where only a topic is given."""
+    if not is_local(settings.warehouse):
+        return ""
+    known = topics(settings)
+    if place is not None:
+        return "" if place.topic in known else hint(place.topic, known)
+    name = wanted if wanted in known else None
+    return f" A message of topic '{visible(name)}' is written {visible(name)}:PARTITION:OFFSET." if name else ""
+
+
 def _nothing(settings: Settings, wanted: str, place: Place | None, form: str) -> Answer:
     what = f"message {place}" if place else f"a message of trace '{visible(wanted)}'"
     landed = ", ".join(f"{settings.landing_of(feed)}/" for feed in FEEDS)
     message = (
         f"Nothing is known of {what} in cluster '{visible(settings.cluster)}': what lands in {landed} can be traced "
-        "once `afterlog run` has taken it in."
+        f"once `afterlog run` has taken it in.{_meant(settings, wanted, place)}"
     )
     if form == "json":
         return Answer(json.dumps({"wanted": wanted, "message": message}), (), 1)

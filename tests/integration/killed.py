@@ -98,8 +98,8 @@ POINTS: dict[str, Callable[[], None]] = {
     "after held rows are released": lambda: die_after(lakehouse, "remove_where", lambda *arguments: True),
     "during gold": lambda: die_before(lakehouse, "replace_groups", lambda *arguments: True),
     "between gold and progress": lambda: die_before(progress, "save", finishes("gold.dlq_summary")),
-    "requeue, before rows leave quarantine": lambda: die_before(lakehouse, "remove_matching", lambda *arguments: True),
-    "requeue, before violations are refreshed": lambda: die_after(
+    "readmit, before rows leave quarantine": lambda: die_before(lakehouse, "remove_matching", lambda *arguments: True),
+    "readmit, before violations are refreshed": lambda: die_after(
         lakehouse, "remove_matching", lambda *arguments: True
     ),
 }

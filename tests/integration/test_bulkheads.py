@@ -22,7 +22,7 @@ from pipelines.catalog import stages
 from pipelines.errors import UsageError
 from pipelines.held import Acceptance
 from pipelines.quality import StageRun
-from pipelines.requeue import requeue, stage_with_quarantine
+from pipelines.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Gate, Settings, load
 from tests.builders import land, line, rows, tables, warehouse_of
 from tests.requests import push
@@ -297,7 +297,7 @@ def test_lost_progress_reads_what_is_held_again_and_loses_and_doubles_nothing(
     assert tables(settings) == before
 
 
-def test_requeue_works_beside_what_is_held(spark: SparkSession, settings: Settings) -> None:
+def test_readmit_works_beside_what_is_held(spark: SparkSession, settings: Settings) -> None:
     required = load(
         warehouse=settings.warehouse,
         landing=settings.landing,
@@ -307,7 +307,7 @@ def test_requeue_works_beside_what_is_held(spark: SparkSession, settings: Settin
     (done,) = run(spark, required)[SILVER]
     assert counts(done) == ("broken", 25, 0, 5, 0, 20)
     with lock.writer(settings, "test"):
-        assert requeue(spark, settings, stage_with_quarantine(SILVER)).released == 5
+        assert readmit(spark, settings, stage_with_quarantine(SILVER)).readmitted == 5
     assert places(spark, settings, SILVER) == [("dlq.a", offset) for offset in range(5)]
     assert len(places(spark, settings, HELD)) == 20
     assert [counts(one) for one in run(spark, settings)[SILVER]] == [("passed", 20, 20, 0, 0, 0)]

@@ -12,7 +12,7 @@ import pytest
 
 from expectations.bronze.dlq_records import CONTRACT as BRONZE
 from pipelines import lakehouse, lock
-from pipelines.requeue import requeue, stage_with_quarantine
+from pipelines.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Settings
 from tests.builders import kip_1191, rows, run
 
@@ -217,7 +217,7 @@ def test_refused_copies_are_one_dead_letter(spark: SparkSession, settings: Setti
     ]
 
 
-def test_requeue_takes_a_conflict_that_its_topic_explains(spark: SparkSession, settings: Settings) -> None:
+def test_readmit_takes_a_conflict_that_its_topic_explains(spark: SparkSession, settings: Settings) -> None:
     first, second = of_file(0, "c"), of_file(0, "d", "b")
     for one in (first, second):
         land(spark, settings, [one])
@@ -229,9 +229,9 @@ def test_requeue_takes_a_conflict_that_its_topic_explains(spark: SparkSession, s
     run(spark, settings, SILVER)
 
     with lock.writer(settings, "test"):
-        requeued = requeue(spark, settings, stage_with_quarantine(SILVER))
+        readmitted = readmit(spark, settings, stage_with_quarantine(SILVER))
 
-    assert (requeued.found, requeued.released) == (2, 2)
+    assert (readmitted.found, readmitted.readmitted) == (2, 2)
     assert rows(spark, settings, "quarantine.dlq_records") == []
     found = standing(spark, settings)
     assert {topic_id: content for topic_id, (content, _, _) in found[0].items()} == {None: "c", "x": "d"}

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pipelines import lakehouse, lock, runner
 from pipelines.catalog import CATALOG, stages
 from pipelines.held import Acceptance
-from pipelines.requeue import requeue, stage_with_quarantine
+from pipelines.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Dlq, RequiredProfile, Settings, load
 from tests.builders import AT, HOUR, kip_1191, land, line, rows, run, tables
 
@@ -89,11 +89,11 @@ def test_killed_run_converges(
 @pytest.mark.parametrize(
     "point",
     [
-        "requeue, before rows leave quarantine",
-        pytest.param("requeue, before violations are refreshed", marks=pytest.mark.thorough),
+        "readmit, before rows leave quarantine",
+        pytest.param("readmit, before violations are refreshed", marks=pytest.mark.thorough),
     ],
 )
-def test_killed_requeue_converges(spark: SparkSession, landed: Settings, tmp_path: Path, point: str) -> None:
+def test_killed_readmit_converges(spark: SparkSession, landed: Settings, tmp_path: Path, point: str) -> None:
     required = landed.model_copy(
         update={"dlq": Dlq(require=(RequiredProfile(topic="dlq.*", profile="kip-1317"),)), "tolerance": 1.0}
     )
@@ -102,10 +102,10 @@ def test_killed_requeue_converges(spark: SparkSession, landed: Settings, tmp_pat
     undisturbed = landed.model_copy(update={"warehouse": str(tmp_path / "undisturbed")})
     shutil.copytree(landed.warehouse, undisturbed.warehouse)
 
-    kill(point, landed, "requeue", "silver.dlq_records")
+    kill(point, landed, "readmit", "silver.dlq_records")
     for settings in (landed, undisturbed):
         with lock.writer(settings, "test"):
-            requeue(spark, settings, stage_with_quarantine("silver.dlq_records"))
+            readmit(spark, settings, stage_with_quarantine("silver.dlq_records"))
         run(spark, settings)
 
     left = {tuple(row["violations"]) for row in rows(spark, landed, "quarantine.dlq_records")}

@@ -26,7 +26,7 @@ COMMANDS = [
 
 
 def test_the_readme_shows_commands() -> None:
-    assert {command[0] for command in COMMANDS} >= {"run", "sql", "requeue", "report", "doctor", "generate", "broker"}
+    assert {command[0] for command in COMMANDS} >= {"run", "sql", "readmit", "report", "doctor", "generate", "broker"}
 
 
 def parsed(words: Sequence[str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pipelines import doctor, lakehouse, lock, progress, query, runner
 from pipelines.catalog import CATALOG, stages
 from pipelines.errors import WriterBusy
-from pipelines.requeue import requeue, stage_with_quarantine
+from pipelines.readmit import readmit, stage_with_quarantine
 from pipelines.settings import ROOT, Settings, load
 from tests.builders import AT, HOUR, kip_1191, kip_1317, land, line, rows, run, tables
 
@@ -249,7 +249,7 @@ def test_required_profile_breaks_with_its_hint(spark: SparkSession, settings: Se
     assert "share.group.dlq.disposition.header.enable" in (silver.message or "")
 
 
-def test_requeue_releases_what_passes_and_refreshes_the_rest(spark: SparkSession, settings: Settings) -> None:
+def test_readmit_takes_what_passes_and_refreshes_the_rest(spark: SparkSession, settings: Settings) -> None:
     required = load(
         warehouse=settings.warehouse,
         landing=settings.landing,
@@ -261,9 +261,9 @@ def test_requeue_releases_what_passes_and_refreshes_the_rest(spark: SparkSession
     assert rows(spark, settings, SILVER) == []
 
     with lock.writer(settings, "test"):
-        done = requeue(spark, settings, stage_with_quarantine(QUARANTINE))
+        done = readmit(spark, settings, stage_with_quarantine(QUARANTINE))
 
-    assert (done.found, done.released) == (4, 2)
+    assert (done.found, done.readmitted) == (4, 2)
     assert offsets(spark, settings, SILVER) == [1, 2]
     left = {row["dlq_offset"]: row["violations"] for row in rows(spark, settings, QUARANTINE)}
     assert left == {3: ["original_offset.decimal_int64"], None: ["error.readable"]}
@@ -308,7 +308,7 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     }
 
     with lock.writer(own, "test"):
-        done = requeue(spark, own, stage_with_quarantine(QUARANTINE))
+        done = readmit(spark, own, stage_with_quarantine(QUARANTINE))
     assert (done.found, done.released) == (5, 3)
     left = {row["dlq_topic"]: (row["violations"], row["missing_fields"]) for row in rows(spark, own, QUARANTINE)}
     assert left == {

@@ -47,7 +47,7 @@ def test_the_sentence_of_a_broken_gate_names_rules_counts_threshold_hint_and_the
         "The gate of silver.x broke: b.one_of fails in 1,000 of 1,000 rows (100.0%, tolerated 5.0%); a.not_null fails "
         "in 60 of 1,000 rows (6.0%, tolerated 5.0%). Was it switched off? Nothing of this batch was written and later "
         "input waits behind it. These rows are in bronze already, where no producer and no new copy of a file can "
-        "change them: if the settings or the contract are wrong, fix them and run again (`afterlog requeue silver.x` "
+        "change them: if the settings or the contract are wrong, fix them and run again (`afterlog readmit silver.x` "
         "takes out of quarantine what passes then); if the rows are, accept them once with "
         "`afterlog run --accept silver.x` (or all that is held with AFTERLOG_TOLERANCE=1.0 afterlog run), "
         "which quarantines the failing rows."

@@ -12,14 +12,26 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from pipelines import glance, live
 from pipelines.broker import Broker
-from pipelines.demo import NO_TOPICS, _check, _live_broker, _show_live, _show_unchanged, _table_of, delta_log, land
+from pipelines.demo import (
+    NO_TOPICS,
+    _check,
+    _live_broker,
+    _show_first_look,
+    _show_live,
+    _show_unchanged,
+    _table_of,
+    _table_of_feeds,
+    delta_log,
+    land,
+)
 from pipelines.errors import ContractBroken, EnvironmentLacking, UsageError
 from pipelines.kafka_client import Record
 from pipelines.live import Happened
-from pipelines.settings import Kafka, Settings, kafka_connection, load
+from pipelines.settings import ROOT, Kafka, Settings, kafka_connection, load
 
 
 def records(file: Path) -> int:
@@ -36,10 +48,10 @@ def commits(settings: Settings, table: str, versions: int) -> None:
 
 def test_all_that_is_bundled_is_landed_under_names_of_their_own(settings: Settings) -> None:
     assert land(settings) == {
-        "dlq": 10,
+        "dlq": 11,
         "streams-requests": 5,
-        "acknowledgements": 2,
-        "segments": 10,
+        "acknowledgements": 3,
+        "segments": 12,
         "producers": 1,
         "broker-logs": 2,
     }
@@ -55,6 +67,7 @@ def test_all_that_is_bundled_is_landed_under_names_of_their_own(settings: Settin
         "dlq/demo-planted-other-writers.jsonl": 48,
         "dlq/demo-planted-bad.jsonl": 9,
         "dlq/demo-planted-again.jsonl": 4,
+        "dlq/demo-planted-repeated.jsonl": 6,
         "streams-requests/demo-kafka-request-A.log.gz": 182,
         "streams-requests/demo-kafka-request-B.log.gz": 21,
         "streams-requests/demo-kafka-request-C.log.gz": 48,
@@ -62,12 +75,14 @@ def test_all_that_is_bundled_is_landed_under_names_of_their_own(settings: Settin
         "streams-requests/demo-planted-requests.log": 4,
         "acknowledgements/demo-acknowledgements.jsonl": 25,
         "acknowledgements/demo-planted-acknowledgements.jsonl.gz": 1532,
+        "acknowledgements/demo-planted-refunds.jsonl": 9,
         "producers/demo-planted-producers.jsonl": 5,
         "broker-logs/demo-broker-A.log.gz": 930,
         "broker-logs/demo-broker-D.log.gz": 134,
     }
     assert {file.parent.name for file in landed.glob("segments/*/00000000000000000000.log")} >= {
         "checkout-0",
+        "refunds-0",
         "batches-0",
         "dlq.orders-2",
     }
@@ -138,10 +153,14 @@ COUNTS = {"status": "passed", "read": 1931, "accepted": 1912, "quarantined": 16,
 COUNTS |= {"skipped": 0, "held": 0, "written": 35}
 
 
-def shown(run: dict[str, Any]) -> list[str]:
+def printed_by(table: Table) -> list[str]:
     printed = io.StringIO()
-    Console(file=printed, width=80).print(_table_of("topology", run, "First run"))
+    Console(file=printed, width=80).print(table)
     return [line.rstrip() for line in printed.getvalue().splitlines()]
+
+
+def shown(run: dict[str, Any]) -> list[str]:
+    return printed_by(_table_of("topology", run, "First run"))
 
 
 def test_a_run_is_shown_by_task_and_table_within_80_columns() -> None:
@@ -177,6 +196,62 @@ def test_skipped_rows_are_shown_where_there_are_any() -> None:
         "  dlq_records   1,931      35          16          3     1.0",
         "silver: failed                                           2.0",
     ]
+
+
+def test_runs_are_summed_up_by_feed_and_layer_within_80_columns() -> None:
+    tables = {"silver.a": {**COUNTS, "seconds": 1.0}, "silver.b": {**COUNTS, "skipped": 12345, "seconds": 2.0}}
+    run = {
+        "state": "success",
+        "tasks": {"bronze": {"state": "success", "seconds": None}, "silver": {"state": "success", "seconds": 40.6}},
+        "xcoms": {"silver": {"run_id": "r", "tables": tables}, "reports": {"report": "r.html", "tables": tables}},
+    }
+    assert printed_by(_table_of_feeds({"topology": run, "dlq": {**run, "xcoms": {}}})) == [
+        "The pipeline",
+        "feed     layer  tables  read written quarantined duplicates skipped seconds",
+        "topology bronze      0     0       0           0          0       0       0",
+        "         silver      2 3,862      70          32          6  12,345      41",
+        "         gold        0     0       0           0          0       0       0",
+        "dlq      bronze      0     0       0           0          0       0       0",
+        "         silver      0     0       0           0          0       0      41",
+        "         gold        0     0       0           0          0       0       0",
+    ]
+
+
+def test_what_needs_a_look_comes_first_worst_first_within_80_columns(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables: dict[str, list[dict[str, Any]]] = {
+        "gold.message_ledger": [{"outcome": "LOST"}, {"outcome": "LOST"}, {"outcome": "ACKNOWLEDGED"}],
+        "silver.dlq_write_failures": [{"offset_count": 3}, {"offset_count": None}],
+        "silver.dlq_gaps": [],
+        "silver.dlq_records": [{"consumer_group": one} for one in ("a\x1b[31m[bold]", "a\x1b[31m[bold]", None)],
+        "gold.topology_current": [{"health": one} for one in ("OK", "LOST", "REJECTED", "REJECTED", "DELETED")],
+        "gold.delivery_guarantees": [{"verdict": "OK"}],
+        "quarantine.dlq_records": [{"violations": ["b"]}, {"violations": ["a", "b"]}],
+    }
+    monkeypatch.setattr(glance, "rows", lambda settings, table, equal, columns: tables[table])
+    said = io.StringIO()
+    _show_first_look(settings, Console(file=said, width=80))
+    assert [" ".join(line.split()) for line in said.getvalue().splitlines()] == [
+        "",
+        "Needs a look first",
+        "what question",
+        "2 messages acknowledged, yet lost lost_messages",
+        "3 records archived, as a write to a DLQ failed failed_dlq_writes",
+        r"3 dead letters of 2 groups, most of a\u001b[31m[bold] top_groups",
+        "3 topologies to doubt: 2 REJECTED, 1 LOST topology_health",
+        "2 dead letters in quarantine: 2 b, 1 a quarantine_reasons",
+    ]
+    assert {path.stem for path in (ROOT / "sql" / "questions").iterdir()} >= {
+        line.split()[-1] for line in said.getvalue().splitlines()[3:]
+    }
+
+
+def test_where_all_is_well_nothing_needs_a_look(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glance, "rows", lambda settings, table, equal, columns: [])
+    said = io.StringIO()
+    _show_first_look(settings, Console(file=said, width=80))
+    assert said.getvalue() == "\nNothing needs a look.\n"
 
 
 RUN = {"xcoms": {"reports": {"tables": {"bronze.a": {"read": 0}, "silver.b": {"read": 0}}}}}
@@ -295,22 +370,14 @@ def tables_of(letters: tuple[Record, ...], health: str = "OK", silver: int | Non
     return read
 
 
-def test_what_happened_live_is_shown_within_80_columns(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_happened_live_is_said_in_one_line(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glance, "rows", tables_of(LETTERS))
     said = io.StringIO()
     _show_live(settings, HAPPENED, Console(file=said, width=80))
-    assert [line.rstrip() for line in said.getvalue().splitlines()] == [
-        "",
-        "Dead-lettered live",
-        "group          disposition     payload in topics in silver",
-        "live-invoicing CLIENT_REJECTED copied          1         1",
-        "live-packing   CLIENT_REJECTED copied          2         2",
-        "Byte by byte bronze holds what a plain consumer reads: 3 records.",
-        "",
-        "Topologies pushed live",
-        "group           health",
-        "live-orders-app OK",
-    ]
+    assert said.getvalue() == (
+        "Live: byte by byte bronze holds what a plain consumer reads: 3 records. Share groups that dead-lettered "
+        "them: 2; topologies pushed beside them: 1.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -491,6 +491,20 @@ def test_names_are_hostile(settings: Settings, afterlog: Command, group: str, sh
     assert (exact["groupId"], exact["topologyDescription"]) == (group, wire(group, f"{group} of\x07 {group}"))
 
 
+def test_the_group_is_given_as_a_trace_is(warehouse: Settings, afterlog: Command) -> None:
+    assert afterlog("orders-app", "--revision", "1").out == afterlog("--group", "orders-app", "--revision", "1").out
+    for given in ((), ("orders-app", "--group", "orders-app")):
+        said = afterlog(*given)
+        assert (said.code, said.out) == (2, "")
+        assert "afterlog describe GROUP" in said.err
+
+
+def test_it_is_told_which_group_may_be_meant(settings: Settings, afterlog: Command) -> None:
+    write(settings, describe.CURRENT, CURRENT, current("orders-app\x1b[2m"), current("billing"))
+    assert afterlog("order-app").out.endswith("Did you mean 'orders-app\\u001b[2m'?\n")
+    assert "Did you mean" not in afterlog("weather").out
+
+
 def test_a_name_that_is_no_text_is_known_to_nobody(warehouse: Settings, afterlog: Command) -> None:
     said = afterlog("--group", os.fsdecode(b"orders-\xff"))
 

@@ -149,7 +149,7 @@ def test_quarantined_rows_need_a_look(settings: Settings, afterlog: Command) -> 
         "11 rows in quarantine. By rule: error.readable 11, disposition.one_of 5. By source: "
     )
     assert check.finding.endswith(" and 2 more.")
-    assert f"afterlog requeue {SILVER}" in (check.remedy or "")
+    assert f"afterlog readmit {SILVER}" in (check.remedy or "")
     assert "\x1b" not in said.out
     assert f"Not all is well: {QUARANTINE}." in said.out
 

@@ -18,7 +18,7 @@ def no_session(*_: object) -> None:
 
 @pytest.mark.parametrize("warehouse", ["s3://b/w", "s3a://b/w", "s3n://b/w", "S3A://b/w", "oss://b/w", "cosn://b/w"])
 @pytest.mark.parametrize(
-    "command", [["run"], ["run", "--only", "gold.dlq_summary"], ["run", "--follow"], ["requeue", "silver.dlq_records"]]
+    "command", [["run"], ["run", "--only", "gold.dlq_summary"], ["run", "--follow"], ["readmit", "silver.dlq_records"]]
 )
 def test_commands_that_write_refuse_a_store_that_loses_commits(
     warehouse: str,

@@ -27,7 +27,7 @@ def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
         ["sql", "SELECT 1", "--warehouse", "{nowhere}"],
         ["describe", "--group", "a", "--warehouse", "{nowhere}"],
         ["trace", "a:0:1", "--warehouse", "{nowhere}"],
-        ["requeue", "silver.dlq_records", "--warehouse", "{nowhere}"],
+        ["readmit", "silver.dlq_records", "--warehouse", "{nowhere}"],
         ["report", "--warehouse", "{nowhere}"],
         ["doctor", "--warehouse", "{nowhere}"],
         ["run", "--warehouse", "{file}/below"],
@@ -107,7 +107,7 @@ def test_a_place_that_cannot_be_looked_at_is_one_sentence(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "words",
-    [["trace", "a:0:1"], ["describe", "--group", "a"], ["requeue", "bronze.dlq_records"]],
+    [["trace", "a:0:1"], ["describe", "--group", "a"], ["readmit", "bronze.dlq_records"]],
     ids=lambda words: words[0],
 )
 def test_each_command_says_once_what_has_no_effect(

@@ -18,7 +18,7 @@ from expectations.gold.dlq_summary import CONTRACT as SUMMARY
 from pipelines import lakehouse, query
 from pipelines.catalog import CATALOG
 from pipelines.errors import UsageError
-from pipelines.settings import Settings, load
+from pipelines.settings import ROOT, Settings, load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,6 +99,16 @@ def test_a_statement_comes_from_an_argument_or_a_file(tmp_path: Path) -> None:
     file.write_bytes(b"\xff")
     with pytest.raises(UsageError, match="not UTF-8"):
         query.text_of(None, file)
+
+
+def test_a_question_that_is_not_there_is_told_what_may_be_meant(tmp_path: Path) -> None:
+    for file, said in (
+        (tmp_path / "top_group.sql", "Did you mean 'top_groups'"),
+        (Path("top_groups"), f"That question is {ROOT}/sql/questions/top_groups.sql"),
+        (tmp_path / "a\x1b.sql", r"a\\x1b.sql cannot be read: No such file or directory\.$"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            query.text_of(None, file)
 
 
 @pytest.fixture(scope="module")
@@ -350,3 +360,18 @@ def test_people_are_told_how_many_rows(
     query.answer(spark, warehouse, "select 1 as one", {}, "json")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ('{"one":1}\n', "")
+
+
+def test_show_tables_shows_those_of_all_layers(spark: SparkSession, warehouse: Settings) -> None:
+    def shown(statement: str) -> set[tuple[str, str]]:
+        return {(row[0], row[1]) for row in query.rows_of(spark, warehouse, statement, NOW).collect()}
+
+    assert shown("SHOW TABLES") >= {("gold", "dlq_summary"), ("quality", "freshness")}
+    assert shown("show tables like 'dlq*'") == {("gold", "dlq_summary")}
+    assert shown("SHOW TABLES LIKE 'it''s \\\\'") == set()
+    assert shown("SHOW TABLES IN gold") == {("gold", "dlq_summary")}
+
+
+def test_a_table_that_is_not_there_is_told_what_may_be_meant(spark: SparkSession, warehouse: Settings) -> None:
+    with pytest.raises(UsageError, match=r"Did you mean 'gold\.dlq_summary'"):
+        query.rows_of(spark, warehouse, "SELECT * FROM gold.dlq_sumary", NOW)

@@ -135,7 +135,7 @@ def test_violations_are_told_with_count_and_meaning() -> None:
     said = text_of(page(table(quarantine=Quarantine(1500, violations))))
     assert "In quarantine: 1,500 rows" in said
     assert "a.not_null A is there. 1,500 gone.rule 1" in said
-    assert "afterlog requeue silver.dlq_records" in said
+    assert "afterlog readmit silver.dlq_records" in said
 
 
 HOSTILE = "<script>alert(1)</script>\"'>&\u202etxt\u2066\x00\x1b[31m\u200b\ud800"

@@ -335,6 +335,48 @@ def test_where_nothing_is_known(warehouse: Settings, wanted: str) -> None:
     assert json.loads(trace.answer(warehouse, wanted, "json").result)["wanted"] == wanted
 
 
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        pytest.param("orders:x:1", "'x' is not a partition", id="partition"),
+        pytest.param("orders:0:x", "'x' is not an offset", id="offset"),
+        pytest.param("orders:-1:5", "'-1' is not a partition", id="negative"),
+        pytest.param("orders:0: 5", "' 5' is not an offset", id="space"),
+        pytest.param("orders:٣:5", "'٣' is not a partition", id="digits of another script"),
+        pytest.param("orders:0:", "it names no offset", id="no offset"),
+        pytest.param("orders:0", "it names no offset", id="no second colon"),
+        pytest.param(":0:1", "it names no topic", id="no topic"),
+        pytest.param("a:b:x\x1b[1m:1", "'x\\u001b[1m' is not a partition", id="hostile"),
+    ],
+)
+def test_what_is_meant_for_a_place_and_names_none_is_a_mistake(warehouse: Settings, wanted: str, why: str) -> None:
+    with pytest.raises(UsageError) as mistake:
+        trace.answer(warehouse, wanted)
+    assert why in str(mistake.value)
+    assert "write it like" in str(mistake.value)
+    assert str(mistake.value).isprintable()
+
+
+def test_a_trace_whose_id_has_colons_is_found(warehouse: Settings) -> None:
+    store(warehouse, trace.LEDGER, message(trace_id="7d:1f:0:1"))
+    assert told(warehouse, "7d:1f:0:1")[0]["offset"] == 7
+
+
+def test_a_mistake_is_told_before_a_table_that_is_not_there(settings: Settings) -> None:
+    with pytest.raises(UsageError, match="'x' is not a partition"):
+        trace.answer(settings, "orders:x:1")
+
+
+def test_it_is_told_which_topic_may_be_meant(warehouse: Settings) -> None:
+    store(warehouse, trace.LEDGER, message(topic="orders\x1b"))
+    assert trace.answer(warehouse, "order:0:99").result.endswith("Did you mean 'orders\\u001b'?")
+    store(warehouse, trace.DEAD_LETTERS, dead_letter("a", 0, 1, "dlq.payments", 3, 1.0))
+    assert trace.answer(warehouse, "dlq.payment:0:99").result.endswith("Did you mean 'dlq.payments'?")
+    assert "Did you mean" not in trace.answer(warehouse, "dlq.payments:0:99").result
+    assert "Did you mean" not in trace.answer(warehouse, "weather:0:99").result
+    assert "is written dlq.payments:PARTITION:OFFSET" in trace.answer(warehouse, "dlq.payments").result
+
+
 def test_hostile_names_are_shown(warehouse: Settings) -> None:
     topic, group = "orders\x1b[31m\n:0:7", "g\u202e\n-->"
     store(warehouse, trace.LEDGER, message(topic, outcome="DEAD_LETTERED"))

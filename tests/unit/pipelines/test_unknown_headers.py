@@ -163,7 +163,7 @@ def test_the_doctor_names_the_headers_of_rows_without_a_profile(
     ]
 
     (check,) = doctor._header_profiles(settings.model_copy(update={"dlq": load(dlq=pasted["dlq"]).dlq}))
-    assert "`afterlog requeue silver.dlq_records`" in (check.remedy or "")
+    assert "`afterlog readmit silver.dlq_records`" in (check.remedy or "")
     assert check.snippet is None
 
 

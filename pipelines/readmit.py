@@ -9,6 +9,7 @@ from expectations.contract import contract_of
 from pipelines import lakehouse, quality
 from pipelines.catalog import CATALOG
 from pipelines.errors import UsageError
+from pipelines.meant import hint
 from pipelines.quality import StageRun
 from pipelines.runner import contracts, new_run_id
 from pipelines.settings import Settings
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Requeued:
-    """What a requeue did: rows found in quarantine, rows that left it, rows that stay with refreshed violations."""
+class Readmitted:
+    """What a readmission did: rows found in quarantine, rows that left it, rows that stay with refreshed violations."""
 
     found: int
-    released: int
+    readmitted: int
     stage_run: StageRun | None
 
 
@@ -36,15 +37,15 @@ def stage_with_quarantine(name: str) -> Stage:
     stages = {name: stage for stage in CATALOG if stage.quarantine for name in (stage.table, stage.quarantine)}
     if name not in stages:
         known = ", ".join(stage.table for stage in CATALOG if stage.quarantine)
-        raise UsageError(f"{name!r} has no quarantine; tables with one: {known}.")
+        raise UsageError(f"{name!r} has no quarantine; tables with one: {known}.{hint(name, stages)}")
     return stages[name]
 
 
-def requeue(spark: SparkSession, settings: Settings, stage: Stage) -> Requeued:
+def readmit(spark: SparkSession, settings: Settings, stage: Stage) -> Readmitted:
     """Insert what passes now, remove it from quarantine, then refresh the violations of the rest, in that order.
 
-    A crash between two steps leaves rows that the next requeue, or the next run that meets them, puts right. The caller
-    holds the writer's lock.
+    A crash between two steps leaves rows that the next readmission, or the next run that meets them, puts right. The
+    caller holds the writer's lock.
     """
 
     lakehouse.ensure_all(spark, settings, contracts())
@@ -52,15 +53,15 @@ def requeue(spark: SparkSession, settings: Settings, stage: Stage) -> Requeued:
     assert stage.quarantine is not None
     quarantined = lakehouse.standing(spark, settings, stage.quarantine)
     if quarantined is None:
-        return Requeued(0, 0, None)
+        return Readmitted(0, 0, None)
     origin = ["_source", "_bronze_id"]
     rows = lakehouse.read(spark, settings, stage.inputs[0]).join(quarantined.select(*origin), origin, how="left_semi")
     row = contract_of(stage.table).row
     with Split.of(settings, stage, rows, run_id, started_at, among=quarantined.select(*row)) as split:
         if not split.census.rows:
-            return Requeued(0, 0, None)
+            return Readmitted(0, 0, None)
         with split.decisions() as decisions:
-            released = decisions.where("heals").count()
+            readmitted = decisions.where("heals").count()
             counts = split.write_decided(decisions)
             _refresh(settings, stage, split, decisions.where("conflicts").select(*row))
     stage_run = StageRun(
@@ -71,13 +72,13 @@ def requeue(spark: SparkSession, settings: Settings, stage: Stage) -> Requeued:
         quality.now(),
         read=counts.read,
         accepted=counts.accepted,
-        quarantined=counts.read - released,
-        duplicates=released - counts.accepted,
-        message="requeued from quarantine",
+        quarantined=counts.read - readmitted,
+        duplicates=readmitted - counts.accepted,
+        message="readmitted from quarantine",
     )
     quality.note(settings, stage_run)
     quality.report(spark, settings)
-    return Requeued(counts.read, released, stage_run)
+    return Readmitted(counts.read, readmitted, stage_run)
 
 
 def _refresh(settings: Settings, stage: Stage, split: Split, conflicts: DataFrame) -> None:

@@ -1,0 +1,75 @@
+"""The command line in this process: what is said before anything is done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipelines import jvm_log
+from pipelines.cli import main
+from pipelines.settings import ROOT, Settings
+
+
+def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    monkeypatch.setattr("sys.argv", ["afterlog", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code or 0, *capsys.readouterr()  # type: ignore[return-value]
+
+
+def test_the_version_is_the_projects(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (named,) = [line for line in (ROOT / "pyproject.toml").read_text().splitlines() if line.startswith("version = ")]
+    version = named.split('"')[1]
+    assert told(monkeypatch, capsys, "--version") == (0, f"afterlog {version}\n", "")
+
+
+def test_what_is_generated_is_told_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = told(monkeypatch, capsys, "generate", "--records", "50", "--out", f"{tmp_path}", "--format", "json")
+    truth = json.loads(out)
+    assert (code, truth["records"], sum(truth["outcomes"].values())) == (0, 50, 50)
+    assert len(Path(truth["ledger"]).read_text().splitlines()) == 50
+    assert json.loads(Path(truth["summary"]).read_text())["outcomes"] == truth["outcomes"]
+    assert sum(len(file.read_text().splitlines()) for file in Path(truth["landed"]).iterdir()) == 50
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        pytest.param(["rnu"], "run", id="a command"),
+        pytest.param(["run", "--feed", "delivry"], "delivery", id="a feed"),
+        pytest.param(["run", "--layer", "sliver"], "silver", id="a layer"),
+        pytest.param(["run", "--only", "dlq_record"], "silver.dlq_records", id="a table"),
+        pytest.param(["run", "--accept", "silver.dlq_record:dlq.a"], "silver.dlq_records", id="what is accepted"),
+        pytest.param(["rebuild", "gold.dlq_sumary"], "gold.dlq_summary", id="what is rebuilt"),
+        pytest.param(["readmit", "silver.dlq_record"], "silver.dlq_records", id="what is in quarantine"),
+    ],
+)
+def test_it_is_told_what_may_be_meant(
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    meant: str,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    Path(settings.warehouse).mkdir()
+    Path(settings.landing).mkdir()
+    monkeypatch.setenv("AFTERLOG_WAREHOUSE", settings.warehouse)
+    monkeypatch.setenv("AFTERLOG_LANDING", settings.landing)
+    code, out, err = told(monkeypatch, capsys, *words)
+    assert (code, out) == (2, "")
+    assert "Did you mean" in err
+    assert f"'{meant}'" in err
+
+
+@pytest.mark.parametrize("words", [["-v", "trace", "orders:0:1"], ["trace", "orders:0:1", "--verbose"]])
+def test_what_spark_logs_can_be_asked_for_before_and_behind_the_command(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(jvm_log, "_to_terminal", False)
+    told(monkeypatch, capsys, *words)
+    assert jvm_log.is_shown()
