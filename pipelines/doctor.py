@@ -160,7 +160,7 @@ def show(checks: Sequence[Check], as_json: bool = False) -> None:
             rows.append(["", "", _printable(check.remedy)])
     display.table(["check", "state", "finding"], rows, 3, _COLOURS, coloured=1)
     for snippet in dict.fromkeys(check.snippet for check in checks if check.snippet):
-        print(f"\n{snippet}")
+        print(f"\n{snippet.strip()}\n")
     print(_printable(summary(checks)))
 
 

@@ -104,6 +104,7 @@ CONTRACT = Contract(
                     "mandatory", "size(missing_fields) = 0", "The settings' profile finds all that it marks mandatory."
                 )
                 .where(OWN)
+                .failing("lacked what a [[dlq.profile]] marks mandatory", "record")
                 .hinting("Fields that a [[dlq.profile]] marks mandatory are missing: missing_fields names them."),
                 is_true(
                     "decodes",
@@ -111,6 +112,7 @@ CONTRACT = Contract(
                     "What the settings' profile maps decodes as its encoding and its field want.",
                 )
                 .where(OWN)
+                .failing("had headers that do not decode as a [[dlq.profile]] says", "record")
                 .hinting("Headers do not decode as a [[dlq.profile]] says: undecoded_fields names their fields."),
             ),
         ),

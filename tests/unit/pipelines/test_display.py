@@ -201,9 +201,9 @@ def test_tables_without_news_are_one_line(capsys: pytest.CaptureFixture[str], mo
     idle = [ran(f"silver.t{number}", "idle") for number in range(31)]
     display.stage_runs([ran("bronze.dlq_records", read=7), *idle])
     shown = capsys.readouterr().out.splitlines()
-    assert len(shown) == 3
-    assert shown[1].startswith("bronze.dlq_records")
-    assert shown[2] == "31 tables had nothing new."
+    assert len(shown) == 4
+    assert shown[2].startswith("bronze.dlq_records")
+    assert shown[3] == "31 tables had nothing new."
 
     display.stage_runs(idle[:1])
     assert capsys.readouterr().out == "silver.t0 had nothing new.\n"

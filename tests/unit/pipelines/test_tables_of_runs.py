@@ -59,7 +59,7 @@ def test_80_columns_hold_a_run_without_columns_that_say_nothing(
 
 def test_a_finding_of_the_doctor_is_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     show([Check("landing streams-requests", "blocked", "finding " * 40, "remedy " * 40)])
-    _, _, finding, remedy = capsys.readouterr().out.splitlines()
+    _, _, finding, remedy, _summary = capsys.readouterr().out.splitlines()
     assert finding.split() == ["landing", "streams-requests", "blocked", *["finding"] * 40]
     assert remedy.split() == ["remedy"] * 40
 
