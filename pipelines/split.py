@@ -42,7 +42,7 @@ class Split:
     ``rows`` become candidates by ``transform``. ``judged`` is what decides about them, cached and without payloads:
     what names them, the grain, their scope, bitmasks of the rules that each breaks and of those that speak about it,
     and what each rule examines. It is computed once; later passes over the candidates evaluate no rule. ``explain``
-    adds to the verdict of a broken gate what else the candidates tell about it.
+    adds to the verdict of a broken gate what else the judged and the input rows tell about it.
     """
 
     settings: Settings
@@ -52,7 +52,7 @@ class Split:
     judged: DataFrame
     census: Census
     held: frozenset[str] = frozenset()
-    explain: Callable[[DataFrame, Verdict], Verdict] | None = None
+    explain: Callable[[DataFrame, DataFrame, Verdict], Verdict] | None = None
 
     @classmethod
     @contextmanager
@@ -135,7 +135,7 @@ class Split:
             examined_rows=counted.examined_rows,
             locate=lambda verdict: places.located(verdict, judged, self.contract, self.settings),
         )
-        return verdict if verdict.passed or self.explain is None else self.explain(self.candidates, verdict)
+        return verdict if verdict.passed or self.explain is None else self.explain(judged, self.rows, verdict)
 
     def write(self, held: int = 0) -> Counts:
         """Insert new rows into quarantine, then into the table, then take healed rows out of quarantine.

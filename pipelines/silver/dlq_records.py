@@ -15,7 +15,7 @@ from expectations.verdict import Verdict
 from pipelines import columns, globs, headers, unknown_headers
 from pipelines.headers import Header, Profile
 from pipelines.plan import computed_once
-from pipelines.scopes import scope_of
+from pipelines.scopes import SCOPE
 from pipelines.settings import Dlq, Settings
 
 if TYPE_CHECKING:
@@ -39,15 +39,19 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     return headers.decode(bronze, own_profiles(settings.dlq)).select(*_columns(settings.dlq))
 
 
-def explain(candidates: DataFrame, verdict: Verdict) -> Verdict:
-    """Return the verdict with the names of headers that no profile knows, by scope, and a profile that guesses."""
+def explain(judged: DataFrame, bronze: DataFrame, verdict: Verdict) -> Verdict:
+    """Return the verdict with the names of headers that no profile knows, by scope, and a profile that guesses.
+
+    ``judged`` are the candidates without payloads, ``bronze`` the rows that they were made of, whose headers are read
+    where the rule is broken: decoded again, they would cost as much as the whole batch.
+    """
     scopes = {outcome.scope for outcome in verdict.failed if outcome.code == UNKNOWN}
     if not scopes:
         return verdict
-    of = F.explode(F.array_distinct(F.array(scope_of(CONTRACT), F.lit(None).cast("string"))))
-    unknown = candidates.where("header_profile IS NULL AND error IS NULL").select(
-        of.alias("of"), F.array_distinct("user_headers.key").alias("names")
-    )
+    of = F.explode(F.array_distinct(F.array(SCOPE, F.lit(None).cast("string"))))
+    broken = judged.where(F.array_contains(CONTRACT.violations(F.col("_broken_rules")), UNKNOWN))
+    all_names = bronze.select(*CONTRACT.row, F.array_distinct("headers.key").alias("names"))
+    unknown = broken.select(*CONTRACT.row, of.alias("of")).join(all_names, [*CONTRACT.row]).select("of", "names")
     named = [name for name in scopes if name is not None]
     unknown = unknown.where(F.col("of").isin(named) | (F.lit(None in scopes) & F.col("of").isNull()))
     rows = unknown.groupBy("of").count().withColumn("name", F.lit(None).cast("string"))

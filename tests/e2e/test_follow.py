@@ -28,6 +28,7 @@ def values(begin: int, end: int) -> list[Message]:
     return [Message(b"v", headers=kip_1191(offset=number)) for number in range(begin, end)]
 
 
+@pytest.mark.thorough
 def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(broker: Broker, tmp_path: Path) -> None:
     servers = broker.bootstrap_servers
     kafka = {

@@ -16,6 +16,8 @@ from tests.e2e.runs import counts, tables, told_by_assets
 
 TABLES = [stage.table for stage in stages("topology")]
 
+pytestmark = pytest.mark.thorough  # the DAGs of the other feeds are run, too
+
 
 def captured() -> list[str]:
     """A broker's request log: 3 pushes, 6 describes, 5 heartbeats, 7 requests that concern no streams group."""

@@ -313,6 +313,7 @@ def test_readmit_works_beside_what_is_held(spark: SparkSession, settings: Settin
     assert [counts(one) for one in run(spark, settings)[SILVER]] == [("passed", 20, 20, 0, 0, 0)]
 
 
+@pytest.mark.thorough
 def test_hostile_topics_are_scopes_that_can_be_named(spark: SparkSession, settings: Settings) -> None:
     hostile = ["file:a.jsonl", "*", "a\nb\x1b[31m", "x" * 5_000, "'; DROP TABLE x --", "a'b\\", "\u202e", "topic:a"]
     lines = [one for topic in hostile for one in bad(topic, *range(11))]
@@ -531,7 +532,7 @@ def test_whatever_is_held_accepted_or_killed_nothing_is_lost_or_doubled_and_othe
 @pytest.mark.parametrize(
     ("rerun", "each"),
     [
-        pytest.param("plain", 4, id="a plain run first"),
+        pytest.param("plain", 4, id="a plain run first", marks=pytest.mark.thorough),
         pytest.param("accepting", 5, id="accepted again", marks=pytest.mark.thorough),
         pytest.param("plain", 1, id="a plain run first, at each step", marks=pytest.mark.thorough),
         pytest.param("accepting", 1, id="accepted again, at each step", marks=pytest.mark.thorough),

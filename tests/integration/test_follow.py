@@ -142,6 +142,7 @@ def test_another_writer_makes_it_skip_cycles(settings: Settings, start: Start) -
     assert following.stop()[0] == 0
 
 
+@pytest.mark.thorough
 def test_a_jvm_that_is_killed_ends_it_with_a_sentence(settings: Settings, start: Start) -> None:
     following = start()
     land(settings, {"a.jsonl": [line(1)]})

@@ -133,6 +133,7 @@ def test_facts_that_a_defect_broke_have_a_way_out(
     assert {one.status for one in go(spark, settings).values()} == {"idle"}
 
 
+@pytest.mark.thorough
 def test_a_defect_that_stays_can_be_written_as_it_is(
     spark: SparkSession,
     settings: Settings,
@@ -184,13 +185,18 @@ POINTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
     "after its progress": (progress, "save", False, lambda place, table, known: not known.pending),
 }
 
+LEAST_POINTS = ("after its batch is fixed", "after the commit", "before its progress")
+
 
 class Killed(BaseException):
     """Stands for a process that is killed."""
 
 
 @pytest.mark.parametrize("by", ["run", pytest.param("rebuild", marks=pytest.mark.thorough)])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point",
+    [point if point in LEAST_POINTS else pytest.param(point, marks=pytest.mark.thorough) for point in POINTS],
+)
 def test_a_rebuild_that_is_killed_is_ended_by_the_next_run_or_rebuild(
     spark: SparkSession, ran: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, by: str
 ) -> None:

@@ -309,7 +309,7 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
 
     with lock.writer(own, "test"):
         done = readmit(spark, own, stage_with_quarantine(QUARANTINE))
-    assert (done.found, done.released) == (5, 3)
+    assert (done.found, done.readmitted) == (5, 3)
     left = {row["dlq_topic"]: (row["violations"], row["missing_fields"]) for row in rows(spark, own, QUARANTINE)}
     assert left == {
         "dlq.few": (["original_offset.decimal_int64"], []),

@@ -174,7 +174,7 @@ def tells(
 def test_no_dead_letters_bring_a_table_to_a_standstill(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    tells(spark, empty_warehouse, tmp_path, monkeypatch, seed, 3, "dlq")
+    tells(spark, empty_warehouse, tmp_path, monkeypatch, seed, 2, "dlq")
 
 
 @pytest.mark.thorough
