@@ -41,9 +41,9 @@ def share(part: float) -> str:
     return text
 
 
-def shown(scope: str) -> str:
-    """Return a scope as one can read it and give it to --accept: names of topics and files are not to be trusted."""
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in scope)
+def shown(text: str) -> str:
+    """Return text as one can read it and type it: names of topics and files could move a terminal's cursor."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 @dataclass(frozen=True)

@@ -155,18 +155,13 @@ def show(checks: Sequence[Check], as_json: bool = False) -> None:
         return
     rows = []
     for check in checks:
-        rows.append([_printable(check.name), check.state, _printable(check.finding)])
+        rows.append([verdict.shown(check.name), check.state, verdict.shown(check.finding)])
         if check.remedy:
-            rows.append(["", "", _printable(check.remedy)])
+            rows.append(["", "", verdict.shown(check.remedy)])
     display.table(["check", "state", "finding"], rows, 3, _COLOURS, coloured=1)
     for snippet in dict.fromkeys(check.snippet for check in checks if check.snippet):
         print(f"\n{snippet.strip()}\n")
-    print(_printable(summary(checks)))
-
-
-def _printable(text: str) -> str:
-    """Escape what could move a terminal's cursor: names of files and topics are not to be trusted."""
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+    print(verdict.shown(summary(checks)))
 
 
 def _java(settings: Settings) -> Iterator[Check]:
