@@ -35,7 +35,8 @@ Command = Callable[..., Said]
 
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No Airflow of this project, no variables of the person who runs the tests."""
+    """No Airflow of this project, no variables of the person who runs the tests; ages count from the test's start."""
+    monkeypatch.setitem(globals(), "NOW", datetime.now(UTC))
     monkeypatch.setattr(airflow_home, "HOME", tmp_path / "airflow")
     for name in [name for name in os.environ if name.startswith("AFTERLOG_")]:
         monkeypatch.delenv(name)
