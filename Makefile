@@ -12,13 +12,13 @@ help: ## show this list
 
 setup: ## install the Python packages into .venv and the JVM jars into .jars; done steps are skipped
 	@test -n "$(PYTHON)" || { echo "Afterlog runs on Python 3.11; install it, so that python3.11 is on the PATH, then run make again." >&2; exit 3; }
-	@"$(PYTHON)" -m pipelines.install
+	@"$(PYTHON)" -m local.install
 
 demo: setup ## run the pipeline with Airflow over bundled dead-letter records, twice
-	@.venv/bin/python -m pipelines.demo
+	@.venv/bin/python -m local.demo
 
 up: setup ## start Airflow with its web interface; Ctrl-C ends it
-	@.venv/bin/python -m pipelines.airflow_home up
+	@.venv/bin/python -m local.airflow_home up
 
 test: setup ## run the tests, two files at a time; ARGS="-k headers" chooses some
 	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from expectations.contract import contract_of
 from pipelines.settings import Settings
-from pipelines.summarise import select_of
+from pipelines.steps.summarise import select_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

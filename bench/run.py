@@ -33,16 +33,19 @@ from rich.table import Table
 from bench import peers
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, between, is_true, matches, not_null, one_of
-from pipelines import glance, jars, java, lakehouse, lock, runner, scopes
-from pipelines.broker import Broker
+from local.broker import Broker
+from local.kafka_client import KafkaClient, Message
 from pipelines.catalog import stages
-from pipelines.follow import health_file
-from pipelines.generate import generate
-from pipelines.kafka_client import KafkaClient, Message
-from pipelines.session import spark_session
+from pipelines.commands.generate import generate
+from pipelines.jvm import jars, java
+from pipelines.jvm.session import spark_session
+from pipelines.run import runner
+from pipelines.run.follow import health_file
 from pipelines.settings import ROOT, Settings, load
-from pipelines.split import Split
-from pipelines.summarise import Summary
+from pipelines.steps import scopes
+from pipelines.steps.split import Split
+from pipelines.steps.summarise import Summary
+from pipelines.warehouse import glance, lakehouse, lock
 from tests import requests
 from tests import segments as log
 from tests.builders import kip_1191
@@ -632,7 +635,7 @@ def demo(bench: Bench) -> None:
     began = time.perf_counter()
     environment = os.environ | {"PYTHONPATH": str(copy)}
     subprocess.run(
-        [sys.executable, "-m", "pipelines.demo"], cwd=copy, env=environment, check=True, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "local.demo"], cwd=copy, env=environment, check=True, stdout=subprocess.DEVNULL
     )
     bench.found("make demo, once set up", (time.perf_counter() - began) / 60, "min", 5.0)
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, Asset, Param, TriggerRule
 
 from dags.operators import BuildReports, FillLayer, Outcome, tell_failure
-from pipelines.airflow_runs import POOL
+from dags.pool import POOL
 from pipelines.catalog import stages
 from pipelines.stage import Stage
 

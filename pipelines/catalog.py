@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from pipelines import slices
+from pipelines.columns import slices
 from pipelines.stage import Own, Refresh, Stage
 
 HOUR = "date_trunc('HOUR', {})"

@@ -22,18 +22,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines import completion, interrupt, jvm_log, lock, oversights
 from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages
+from pipelines.commands import completion, oversights
 from pipelines.errors import AfterlogError, Unforeseen, UsageError, readable
-from pipelines.meant import hint
-from pipelines.quality import StageRun
+from pipelines.jvm import jvm_log
+from pipelines.run import interrupt
 from pipelines.settings import Settings, load
 from pipelines.stage import Stage
+from pipelines.text import hint
+from pipelines.warehouse import lock
+from pipelines.warehouse.quality import StageRun
 
 if TYPE_CHECKING:
-    from pipelines.display import Display
-    from pipelines.held import Acceptance
-    from pipelines.watch import Watch
+    from pipelines.commands.display import Display
+    from pipelines.steps.held import Acceptance
+    from pipelines.steps.watch import Watch
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -149,8 +152,8 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Run all stages on what is new, once or, with --follow, again and again."""
-    from pipelines import display
-    from pipelines.held import Acceptance
+    from pipelines.commands import display
+    from pipelines.steps.held import Acceptance
 
     settings = _settings(warehouse, landing, creates=True)
     if feed is not None and feed not in FEEDS:
@@ -201,7 +204,7 @@ def sql(
     verbose: Verbose = False,
 ) -> None:
     """Query the warehouse with Spark SQL."""
-    from pipelines import query as queries
+    from pipelines.commands import query as queries
 
     settings = _settings(warehouse, landing, lands=True)
     text = queries.text_of(query, file)
@@ -236,7 +239,7 @@ def describe(
     verbose: Verbose = False,
 ) -> None:
     """Show the topology of a Kafka Streams group, as it is or as it was."""
-    from pipelines import describe as descriptions
+    from pipelines.commands import describe as descriptions
 
     if (group is None) == (option is None):
         raise UsageError("Give one group: afterlog describe GROUP.")
@@ -262,7 +265,7 @@ def trace(
     verbose: Verbose = False,
 ) -> None:
     """Tell the story of one message: produced, acknowledged, committed, dead-lettered, lost."""
-    from pipelines import trace as stories
+    from pipelines.commands import trace as stories
 
     answer = stories.answer(_settings(warehouse, landing), wanted, format.value)
     print(answer.result, flush=True)
@@ -285,8 +288,8 @@ def readmit(
     verbose: Verbose = False,
 ) -> None:
     """Take what passes today's contract out of quarantine into its table."""
-    from pipelines import display
-    from pipelines import readmit as readmissions
+    from pipelines.commands import display
+    from pipelines.run import readmit as readmissions
 
     settings = _settings(warehouse, landing)
     stage = readmissions.stage_with_quarantine(table)
@@ -324,7 +327,8 @@ def rebuild(
     verbose: Verbose = False,
 ) -> None:
     """Compute a table again from the whole of its inputs: the way out where a defect broke its facts."""
-    from pipelines import display, runner
+    from pipelines.commands import display
+    from pipelines.run import runner
 
     settings = _settings(warehouse, landing)
     stage = _summarised(table)
@@ -347,9 +351,9 @@ def rebuild(
 @app.command()
 def report(warehouse: Warehouse = None, landing: Landing = None, verbose: Verbose = False) -> None:
     """Build the quality page and Data Docs."""
-    from pipelines import report as reports
-    from pipelines.freshness import freshness
-    from pipelines.storage import is_local
+    from pipelines.commands import report as reports
+    from pipelines.run.freshness import freshness
+    from pipelines.warehouse.storage import is_local
 
     settings = _settings(warehouse, landing, lands=True)
     if is_local(settings.warehouse):
@@ -374,7 +378,7 @@ def generate(
     format: Annotated[Shown, typer.Option(help="json: one object, the counts and where the ledger is.")] = Shown.table,
 ) -> None:
     """Write realistic dead-letter traffic, with a ledger of truth."""
-    from pipelines import generate as generator
+    from pipelines.commands import generate as generator
 
     truth = generator.generate(records, seed, out, batch=batch)
     print(json.dumps(truth.as_json()) if format is Shown.json else truth)
@@ -388,7 +392,7 @@ def doctor(
     verbose: Verbose = False,
 ) -> None:
     """Say what is wrong with this machine, the settings and the warehouse, and how to mend it."""
-    from pipelines import doctor as diagnosis
+    from pipelines.commands import doctor as diagnosis
 
     checks = diagnosis.diagnose(_settings(warehouse, landing, lands=True, says=False))
     diagnosis.show(checks, as_json=format is Shown.json)
@@ -403,7 +407,7 @@ def start_broker(
     ] = None,
 ) -> None:
     """Start it and print its bootstrap servers once it answers."""
-    from pipelines.broker import DIRECTORY, Broker
+    from local.broker import DIRECTORY, Broker
 
     started = Broker(directory or DIRECTORY, port=port)
     if not started.start():
@@ -414,7 +418,7 @@ def start_broker(
 @broker.command("stop")
 def stop_broker(directory: BrokerPlace = None) -> None:
     """Stop it; its data stays."""
-    from pipelines.broker import DIRECTORY, Broker
+    from local.broker import DIRECTORY, Broker
 
     stopped = Broker(directory or DIRECTORY)
     if not stopped.stop():
@@ -427,7 +431,7 @@ def show_broker(
     format: Annotated[Shown, typer.Option(help="json: one object.")] = Shown.table,
 ) -> None:
     """Say whether it runs, and where; ends with 1 where it does not."""
-    from pipelines.broker import DIRECTORY, Broker
+    from local.broker import DIRECTORY, Broker
 
     asked = Broker(directory or DIRECTORY)
     running = asked.running
@@ -444,8 +448,8 @@ def show_broker(
 
 def _starting() -> contextlib.AbstractContextManager[Watch]:
     """Return what shows on a terminal that Spark starts; elsewhere it says nothing."""
-    from pipelines import display
-    from pipelines.watch import NOBODY
+    from pipelines.commands import display
+    from pipelines.steps.watch import NOBODY
 
     return display.Display(STARTING) if display.on_terminal() else contextlib.nullcontext(NOBODY)
 
@@ -491,9 +495,9 @@ def _follow(
     settings: Settings, chosen: Sequence[Stage], every_seconds: float, health: Path | None, format: Shown
 ) -> int:
     """Follow what is new; with ``--format json`` each cycle that read something is a line of standard output."""
-    from pipelines import display
-    from pipelines.follow import Follower, health_file
-    from pipelines.stop import Stop
+    from pipelines.commands import display
+    from pipelines.run.follow import Follower, health_file
+    from pipelines.run.stop import Stop
 
     def show(done: Sequence[StageRun]) -> None:
         if format is Shown.json:
@@ -565,11 +569,11 @@ def _run_once(
     settings: Settings, chosen: Sequence[Stage], accepted: Acceptance, watch: Display
 ) -> tuple[list[StageRun], AfterlogError | None]:
     """Run stages on what is new; return what each did, and why topics are left unread where all stages were run."""
-    from pipelines import freshness, runner
-    from pipelines.session import SHORT_WORK
-    from pipelines.sources import kafka
-    from pipelines.storage import is_local
-    from pipelines.watch import size_of
+    from pipelines.jvm import small
+    from pipelines.jvm.session import SHORT_WORK
+    from pipelines.run import freshness, runner
+    from pipelines.text import size_of
+    from pipelines.warehouse.storage import is_local
 
     done: list[StageRun] = []
 
@@ -589,7 +593,7 @@ def _run_once(
         waiting = freshness.unread_bytes(settings, chosen)
         brisk = waiting is not None and waiting < SHORT_WORK
         watch.says(f"Starting Spark: {size_of(waiting)} wait." if waiting else STARTING)
-        kafka.hang_up()  # the session's own JVM will ask from here on
+        small.hang_up()  # the session's own JVM will ask from here on
         with _session(settings, watch, gates=any(stage.kind != "land" for stage in chosen), brisk=brisk) as spark:
             try:
                 runner.run(spark, settings, chosen, take, accepted=accepted, watch=watch)
@@ -603,7 +607,7 @@ def _run_once(
 @contextlib.contextmanager
 def _session(settings: Settings, watch: Watch, gates: bool = False, brisk: bool = True) -> Iterator[Any]:
     """Yield a session; Great Expectations, which takes seconds to import, is imported while the JVM starts."""
-    from pipelines.session import spark_session
+    from pipelines.jvm.session import spark_session
 
     if gates:
         import pyspark.sql  # noqa: F401  # both threads need it: whole before the second one starts

@@ -16,6 +16,7 @@ from expectations.silver.dlq_records import PROFILES
 from pipelines.errors import UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
+AIRFLOW_HOME = ROOT / ".airflow"  # of the project's own Airflow, which `make up` starts
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 # What [kafka] options cannot set: the settings have it, or reading exactly the planned offsets depends on it.
 _NO_OPTIONS = {

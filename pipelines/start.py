@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines import interrupt
+from pipelines.run import interrupt
 
 
 def main() -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipelines import glance, lakehouse, lock, runner
 from pipelines.catalog import stages
-from pipelines.quality import StageRun
+from pipelines.run import runner
 from pipelines.settings import Settings, load
+from pipelines.warehouse import glance, lakehouse, lock
+from pipelines.warehouse.quality import StageRun
 
 Headers = Iterable[tuple[str, bytes | None]]
 

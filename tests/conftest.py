@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from pipelines import lakehouse, runner
+from pipelines.run import runner
 from pipelines.settings import Settings, load
+from pipelines.warehouse import lakehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ hypothesis.settings.load_profile("untimed")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from pipelines.session import spark_session
+    from pipelines.jvm.session import spark_session
 
     # Brisk, as most of its work is small, but it lives long enough for all of the JVM's compiler.
     long_lived = {"spark.master": "local[2]", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}

@@ -13,8 +13,8 @@ from arro3.core import Array, DataType, Field, Table, list_array, struct_array
 from deltalake import write_deltalake
 
 from expectations.contract import contract_of
-from pipelines import lakehouse
 from pipelines.settings import Settings
+from pipelines.warehouse import lakehouse
 
 BEGIN = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

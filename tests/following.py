@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipelines import glance
-from pipelines.follow import health_file
+from pipelines.run.follow import health_file
 from pipelines.settings import ROOT, Settings
+from pipelines.warehouse import glance
 
 START_SECONDS = 180.0
 STOP_SECONDS = 10.0

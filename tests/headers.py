@@ -1,6 +1,6 @@
 """What a record's headers say, told from the rules alone: a decoder to hold Spark's against.
 
-It knows the profiles by name, and shares nothing with ``pipelines.headers``. OWN are profiles of settings beside them:
+It knows the profiles by name, and shares nothing with ``pipelines.columns.headers``. OWN are profiles of settings:
 ``own-a`` (binary, with a prefix), ``own-b`` (shares a header with it), ``own-c`` (shares one with Spring) and ``own-d``
 (an envelope).
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from pipelines.topology import GlobalStore, Node, Subtopology, Topology
+from pipelines.topology.model import GlobalStore, Node, Subtopology, Topology
 
 CAPTURED = Path(__file__).parent / "data" / "topology"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from expectations.silver.acknowledged_topics import CONTRACT
-from pipelines import lakehouse
 from pipelines.settings import Settings
+from pipelines.warehouse import lakehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations.silver.acknowledgements import CONTRACT, UNKNOWN_OFFSET, UNKNOWN_PARTITION
-from pipelines import columns, slices
+from pipelines.columns import contract as columns
+from pipelines.columns import slices
 from pipelines.settings import Settings
 from pipelines.sources import json_lines
 

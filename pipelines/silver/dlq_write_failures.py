@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations.silver.dlq_write_failures import CONTRACT
-from pipelines import columns
-from pipelines.plan import computed_once
+from pipelines.columns import contract as columns
+from pipelines.columns.once import computed_once
 from pipelines.settings import Settings
 from pipelines.sources import broker_log
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations.silver.group_deletions import CONTRACT
-from pipelines.exchanges import error_name, items, row
+from pipelines.columns.exchanges import error_name, items, row
 from pipelines.settings import Settings
 from pipelines.sources import request_log
 

@@ -11,7 +11,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from expectations.silver.group_heartbeats import CONTRACT
-from pipelines.exchanges import error_name, row
+from pipelines.columns.exchanges import error_name, row
 from pipelines.settings import Settings
 from pipelines.sources import request_log
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations.silver.producers import CONTRACT, VERSION
-from pipelines import columns
+from pipelines.columns import contract as columns
 from pipelines.settings import Settings
 from pipelines.sources import json_lines
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expectations.silver.topic_policies import CONTRACT
-from pipelines import glance, globs, lakehouse, progress, quality, summarise
 from pipelines.catalog import CATALOG
+from pipelines.columns import globs
 from pipelines.errors import AfterlogError
+from pipelines.kafka.cluster import connected
 from pipelines.settings import CleanupPolicy, Settings
-from pipelines.sources import kafka
 from pipelines.sources.segments import TOPIC_PROPERTIES
+from pipelines.warehouse import glance, lakehouse, progress, quality
+from pipelines.warehouse.groups import MOST_GROUPS, predicate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,14 +62,14 @@ def refresh(spark: SparkSession, settings: Settings, news: DataFrame | None) -> 
     if not written:
         return 0
     topics = sorted({topic for _, topic in written})
-    few = len(topics) <= summarise.MOST_GROUPS
+    few = len(topics) <= MOST_GROUPS
     standing = [row for place, row in known.items() if not few or place[1] in set(topics)]
     objects = [
         {name: value if name != "observed_at" else value and value.isoformat() for name, value in row.items()}
         for row in (written.get((row["cluster"], row["topic"]), row) for row in standing)
     ]
     frame = lakehouse.rows_of_objects(spark, CONTRACT, objects)
-    lakehouse.replace_groups(settings, CONTRACT.table, frame, summarise.predicate("topic", topics) if few else None)
+    lakehouse.replace_groups(settings, CONTRACT.table, frame, predicate("topic", topics) if few else None)
     return len(written)
 
 
@@ -144,7 +146,7 @@ def _reported(settings: Settings, topics: list[str]) -> Mapping[str, str]:
     reaches = (known.topics.get(settings.cluster) for known in _progress(settings))
     ids = {reach.cluster_id for reach in reaches if reach and reach.cluster_id}
     try:
-        with kafka.connected(settings) as cluster:
+        with connected(settings) as cluster:
             return cluster.cleanup_policies(topics, ids)
     except AfterlogError as error:
         _silent_until[servers] = time.monotonic() + PATIENCE_SECONDS

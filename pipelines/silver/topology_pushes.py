@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations.silver.topology_pushes import CONTRACT
-from pipelines import descriptions
-from pipelines.exchanges import error_name, row
-from pipelines.plan import computed_once
+from pipelines.columns import descriptions
+from pipelines.columns.exchanges import error_name, row
+from pipelines.columns.once import computed_once
 from pipelines.settings import Settings
 from pipelines.sources import request_log
 

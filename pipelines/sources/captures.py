@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from expectations.rules import GREATEST_MILLIS
-from pipelines.columns import time_of_millis
+from pipelines.columns.contract import time_of_millis
 from pipelines.sources import json_lines
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pipelines.plan import computed_once
+from pipelines.columns.once import computed_once
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

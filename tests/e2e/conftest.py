@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from pipelines.broker import Broker
-from pipelines.demo import Airflow
-from pipelines.kafka_client import KafkaClient
+from local.broker import Broker
+from local.demo import Airflow
+from local.kafka_client import KafkaClient
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.broker import Broker
+from local.broker import Broker
+from local.kafka_client import Action, KafkaClient, KafkaFailure, Message, Record
+from local.kafka_requests import Connection
 from pipelines.errors import EnvironmentLacking
-from pipelines.kafka_client import Action, KafkaClient, KafkaFailure, Message, Record
-from pipelines.kafka_requests import Connection
 from pipelines.settings import ROOT
 from tests.requests import passing
 

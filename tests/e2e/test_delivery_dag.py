@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pipelines import glance
+from local.demo import Airflow
 from pipelines.catalog import LAYERS, stages
-from pipelines.demo import Airflow
 from pipelines.settings import ROOT, load
+from pipelines.warehouse import glance
 from tests.e2e.runs import counts, told_by_assets
 
 DATA = ROOT / "tests" / "data"

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from pipelines.demo import Airflow, delta_log
+from local.demo import Airflow, delta_log
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT
 from tests.e2e.runs import counts, tables, told_by_assets
@@ -175,7 +175,7 @@ def test_up_serves_runs_the_schedule_notes_failures_and_leaves_no_process(tmp_pa
     for name in (b"\xff.jsonl", rb"\xff.jsonl"):  # shown alike: the feed cannot be read
         Path(os.fsdecode(alike + b"/" + name)).touch()
     script = (
-        f"from pathlib import Path; from pipelines.airflow_home import up; up({port}, Path({str(tmp_path / 'home')!r}))"
+        f"from pathlib import Path; from local.airflow_home import up; up({port}, Path({str(tmp_path / 'home')!r}))"
     )
     places = {"AFTERLOG_LANDING": str(tmp_path / "landing"), "AFTERLOG_WAREHOUSE": str(tmp_path / "warehouse")}
     served = subprocess.Popen(
@@ -207,7 +207,11 @@ def test_up_serves_runs_the_schedule_notes_failures_and_leaves_no_process(tmp_pa
         assert noted["note"].startswith("Two files in ")
         assert noted["note"].endswith("index.html")
         (log,) = (tmp_path / "home" / "logs").glob("dag_id=delivery/*/task_id=bronze/attempt=1.log")
-        events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+        events: list[dict[str, Any]] = []
+        while not any(event["event"] == "Task failed with exception" for event in events[:-1]):
+            assert time.monotonic() < until  # the log is written up to a moment after the state
+            time.sleep(0.2)
+            events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
         (raised,) = [event for event in events if event["event"] == "Task failed with exception"]
         assert [len(one["frames"]) for one in raised["error_detail"]] == [1]
         (said,) = [event["event"] for event in events[-3:] if event["level"] == "error"]

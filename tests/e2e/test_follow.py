@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import lakehouse
-from pipelines.broker import Broker
-from pipelines.kafka_client import KafkaClient, Message
+from local.broker import Broker
+from local.kafka_client import KafkaClient, Message
 from pipelines.settings import load
+from pipelines.warehouse import lakehouse
 from tests.builders import kip_1191
 from tests.following import Following, found
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import glance, interrupt, lakehouse
+from pipelines.run import interrupt
 from pipelines.settings import ROOT, Settings
+from pipelines.warehouse import glance, lakehouse
 from tests.builders import land, line
 
 COMMANDS = {

@@ -18,14 +18,18 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines import doctor, freshness, glance, lakehouse, live, progress, report, runner
-from pipelines.broker import Broker
+from local import live
+from local.broker import Broker
+from local.kafka_client import KafkaClient, Message
 from pipelines.catalog import stages
+from pipelines.commands import doctor, report
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
-from pipelines.kafka_client import KafkaClient, Message
+from pipelines.kafka import records as kafka_records
+from pipelines.kafka.cluster import Survey, connected
+from pipelines.kafka.offsets import Reach, Span
+from pipelines.run import freshness, runner
 from pipelines.settings import ROOT, Settings, load
-from pipelines.sources import kafka as source
-from pipelines.sources.offsets import Reach, Span
+from pipelines.warehouse import glance, lakehouse, progress
 from tests import deliveries, requests
 from tests.builders import kip_1191, land, line, run, warehouse_of
 
@@ -169,13 +173,13 @@ def test_batches_are_bounded_and_count_together(
     kafka.create_topic("dlq.bounded", 3)
     kafka.produce("dlq.bounded", [*to(0, values(25)), *to(1, values(1, begin=25)), *to(2, values(9, begin=26))])
     read: list[int] = []
-    records = source.records
+    records = kafka_records.records
 
     def counted(spark: SparkSession, settings: Settings, topics: Any, spans: Any) -> DataFrame:
         read.append(sum(span.length for span in spans))
         return records(spark, settings, topics, spans)
 
-    monkeypatch.setattr(source, "records", counted)
+    monkeypatch.setattr(kafka_records, "records", counted)
     done = run(spark, settings, BRONZE)[BRONZE]
     assert (done.read, done.accepted) == (35, 35)
     assert (sum(read), max(read)) == (35, 10)
@@ -563,10 +567,10 @@ def test_no_topic_matches(following: Callable[..., Settings]) -> None:
         asked(following(r"nothing\.at\.all"))
 
 
-def asked(settings: Settings) -> source.Survey:
+def asked(settings: Settings) -> Survey:
     topics = settings.topics_of("dlq")
     assert topics is not None
-    with source.connected(settings) as cluster:
+    with connected(settings) as cluster:
         return cluster.survey(topics, Reach())
 
 
@@ -631,7 +635,7 @@ def test_a_user_reads_what_acls_allow_and_is_told_what_is_missing(
     assert texts(settings) == numbers(0, 3)
     topics = settings.topics_of("dlq")
     assert topics is not None
-    plan = source.records(spark, settings, topics, [Span("dlq.guarded", "id", 0, 0, 3)])
+    plan = kafka_records.records(spark, settings, topics, [Span("dlq.guarded", "id", 0, 0, 3)])
     plan.explain(True)
     shown = capfd.readouterr()
     everything = [shown.out, shown.err, json.dumps(landed(settings, "quality.stage_runs"), default=str)]
@@ -654,7 +658,7 @@ def created(kafka: KafkaClient, topic: str) -> None:
 
 def once_before_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
     """Do something between the plan of the first batch and its reading."""
-    records = source.records
+    records = kafka_records.records
     acted: list[bool] = []
 
     def acting(spark: SparkSession, settings: Settings, topics: Any, spans: Any) -> DataFrame:
@@ -663,4 +667,4 @@ def once_before_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]
             act()
         return records(spark, settings, topics, spans)
 
-    monkeypatch.setattr(source, "records", acting)
+    monkeypatch.setattr(kafka_records, "records", acting)

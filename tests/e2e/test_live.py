@@ -22,13 +22,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
-from pipelines import glance, live
-from pipelines.broker import Broker
-from pipelines.demo import _put, _show_live
-from pipelines.kafka_client import Action, KafkaClient, Message, Record
-from pipelines.kafka_requests import Connection
+from local import live
+from local.broker import Broker
+from local.demo import _put, _show_live
+from local.kafka_client import Action, KafkaClient, Message, Record
+from local.kafka_requests import Connection
+from pipelines.kafka import records as kafka_records
 from pipelines.settings import ROOT, Settings, load
-from pipelines.sources import kafka as source
+from pipelines.warehouse import glance
 from tests.builders import kip_1191, run, warehouse_of
 from tests.requests import passing
 
@@ -353,7 +354,7 @@ def test_a_broker_that_restarts_while_it_is_read_loses_nothing(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     restarted: list[threading.Thread] = []
-    records = source.records
+    records = kafka_records.records
     with Broker(tmp_path / "broker") as broker:
         settings = warehouse_of(
             empty_warehouse,
@@ -374,7 +375,7 @@ def test_a_broker_that_restarts_while_it_is_read_loses_nothing(
                 restarted[0].start()
             return records(spark, settings, topics, spans)
 
-        monkeypatch.setattr(source, "records", away)
+        monkeypatch.setattr(kafka_records, "records", away)
         done = run(spark, settings, BRONZE)[BRONZE]
         restarted[0].join()
     assert (done.read, done.accepted, done.duplicates) == (100, 100, 0)
@@ -387,7 +388,7 @@ def test_a_leader_that_moves_while_it_is_read_loses_nothing(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     moved: list[tuple[set[int], set[int]]] = []
-    records = source.records
+    records = kafka_records.records
     first = Broker(tmp_path / "first", options={"broker.session.timeout.ms": "3000"})
     second = Broker(tmp_path / "second", node=2, joins=first)
     with first, second, KafkaClient(first.bootstrap_servers) as client:
@@ -412,7 +413,7 @@ def test_a_leader_that_moves_while_it_is_read_loses_nothing(
                 client.produce("dlq.moved", [Message(b"late", headers=kip_1191(offset=200))] * 20)
             return records(spark, settings, topics, spans)
 
-        monkeypatch.setattr(source, "records", led_by_another)
+        monkeypatch.setattr(kafka_records, "records", led_by_another)
         done = run(spark, settings, BRONZE)[BRONZE]
         assert moved == [({1, 2}, {1})]
         second.start()

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import glance, lock, runner, trace
-from pipelines.broker import Broker
+from local.broker import Broker
+from local.kafka_client import KafkaClient
 from pipelines.catalog import stages
+from pipelines.commands import trace
 from pipelines.errors import UsageError
-from pipelines.kafka_client import KafkaClient
+from pipelines.kafka.cluster import connected
+from pipelines.run import runner
 from pipelines.settings import Settings
-from pipelines.sources import kafka as source
+from pipelines.warehouse import glance, lock
 from tests import segments
 from tests.builders import land, warehouse_of
 from tests.deliveries import acknowledgement
@@ -73,7 +75,7 @@ def test_without_the_right_to_describe_configurations_nothing_is_claimed(
         assert "DescribeConfigs" in trace.answer(settings, "policy.orders:0:3").result
         admin.allow("reader", "DESCRIBE_CONFIGS", "TOPIC", "policy.orders")
         assert run(spark, settings)["policy.orders"] == "LOST"
-    with source.connected(settings) as cluster, pytest.raises(UsageError, match="another one than was read before"):
+    with connected(settings) as cluster, pytest.raises(UsageError, match="another one than was read before"):
         cluster.cleanup_policies(["policy.orders"], {"another"})
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from local.demo import Airflow, delta_log
 from pipelines.catalog import LAYERS, stages
-from pipelines.demo import Airflow, delta_log
 from pipelines.settings import ROOT
 from tests.e2e.runs import counts, tables, told_by_assets
 

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from pipelines import lakehouse, progress, quality, summarise
+from pipelines.steps import summarise
+from pipelines.warehouse import lakehouse, progress, quality
 
 
 def die() -> None:

@@ -17,13 +17,17 @@ from pyspark.sql import SparkSession
 
 from expectations import suite
 from expectations.verdict import shown
-from pipelines import cli, doctor, freshness, held, lakehouse, lock, progress, query, report, runner, trace
+from pipelines import cli
 from pipelines.catalog import stages
+from pipelines.commands import doctor, query, report, trace
 from pipelines.errors import UsageError
-from pipelines.held import Acceptance
-from pipelines.quality import StageRun
-from pipelines.readmit import readmit, stage_with_quarantine
+from pipelines.run import freshness, runner
+from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Gate, Settings, load
+from pipelines.steps import held
+from pipelines.steps.held import Acceptance
+from pipelines.warehouse import lakehouse, lock, progress
+from pipelines.warehouse.quality import StageRun
 from tests.builders import land, line, rows, tables, warehouse_of
 from tests.requests import push
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as examples
 from pyspark.sql import SparkSession
 
-from pipelines.headers import PROFILES
+from pipelines.columns.headers import PROFILES
 from pipelines.settings import ROOT, Settings
 from tests.builders import kip_1191, kip_1317, land, line, rows, run
 

@@ -10,11 +10,11 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines import lakehouse, progress
 from pipelines.errors import FeedIncomplete
-from pipelines.lakehouse import Changes
-from pipelines.progress import Batch
 from pipelines.settings import Settings
+from pipelines.warehouse import lakehouse, progress
+from pipelines.warehouse.lakehouse import Changes
+from pipelines.warehouse.progress import Batch
 from tests.builders import land, line, rows, run
 
 BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from expectations.bronze.dlq_records import CONTRACT as BRONZE
-from pipelines import lakehouse, lock
-from pipelines.readmit import readmit, stage_with_quarantine
+from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Settings
+from pipelines.warehouse import lakehouse, lock
 from tests.builders import kip_1191, rows, run
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import lakehouse, lock, runner
 from pipelines.catalog import CATALOG, stages
-from pipelines.held import Acceptance
-from pipelines.readmit import readmit, stage_with_quarantine
+from pipelines.run import runner
+from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Dlq, RequiredProfile, Settings, load
+from pipelines.steps.held import Acceptance
+from pipelines.warehouse import lakehouse, lock
 from tests.builders import AT, HOUR, kip_1191, land, line, rows, run, tables
 
 SCRIPT = Path(__file__).with_name("killed.py")

@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import lock, runner, trace
 from pipelines.catalog import stages
-from pipelines.quality import StageRun
+from pipelines.commands import trace
+from pipelines.run import runner
 from pipelines.settings import ROOT, Settings
+from pipelines.warehouse import lock
+from pipelines.warehouse.quality import StageRun
 from tests import segments
 from tests.builders import kip_1191, land, line, rows, warehouse_of
 from tests.deliveries import (

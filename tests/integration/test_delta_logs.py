@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import delta_log, doctor, glance, lakehouse
+from pipelines.commands import doctor
 from pipelines.errors import EnvironmentLacking, UsageError, readable
 from pipelines.settings import Settings
+from pipelines.warehouse import delta_log, glance, lakehouse
 from tests.builders import warehouse_of
 
 TABLE = "gold.dlq_summary"

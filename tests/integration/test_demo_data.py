@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines import lakehouse, query
+from local.demo import land
 from pipelines.catalog import stages
-from pipelines.demo import land
-from pipelines.runner import run
+from pipelines.commands import query
+from pipelines.run.runner import run
 from pipelines.settings import ROOT, Settings
+from pipelines.warehouse import lakehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,9 +12,10 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import lakehouse, lock, runner
 from pipelines.catalog import stages
+from pipelines.run import runner
 from pipelines.settings import Settings
+from pipelines.warehouse import lakehouse, lock
 from tests.builders import AT, HOUR, land, line, run, tables
 from tests.following import Following, found
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipelines import runner
 from pipelines.catalog import stages
+from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.sources import landing
 from pipelines.sources.landing import damaged, lines, listing

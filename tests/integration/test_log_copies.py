@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import lakehouse, lock, runner
 from pipelines.catalog import stages
-from pipelines.quality import StageRun
+from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.sources import landing
+from pipelines.warehouse import lakehouse, lock
+from pipelines.warehouse.quality import StageRun
 from tests.builders import kip_1191, kip_1317, land, line, rows, warehouse_of
 from tests.deliveries import acknowledgement, millis, producer, unproduced
 from tests.logs import Clock, Log, Piece, put

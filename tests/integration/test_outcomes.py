@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import lakehouse, lock, query, runner, trace
 from pipelines.catalog import stages
-from pipelines.quality import StageRun
+from pipelines.commands import query, trace
+from pipelines.run import runner
 from pipelines.settings import ROOT, Segments, Settings
 from pipelines.silver import topic_policies
+from pipelines.warehouse import lakehouse, lock
+from pipelines.warehouse.quality import StageRun
 from tests import segments
 from tests.builders import kip_1191, kip_1317, land, line, rows, warehouse_of
 from tests.deliveries import acknowledgement, millis

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines import query, runner
 from pipelines.catalog import CATALOG, stages
-from pipelines.generate import generate
+from pipelines.commands import query
+from pipelines.commands.generate import generate
+from pipelines.run import runner
 from pipelines.settings import LANDING_DIRECTORIES, ROOT, Settings, load
 from tests.builders import kip_1191, land, line, warehouse_of
 

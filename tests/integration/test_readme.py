@@ -12,10 +12,10 @@ import pytest
 import typer
 from pyspark.sql import SparkSession
 
-from pipelines import query
 from pipelines.cli import app
+from pipelines.commands import query
+from pipelines.kafka.properties import properties
 from pipelines.settings import ROOT, Settings, load
-from pipelines.sources import kafka
 from tests.builders import land, line, rows, run
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -85,7 +85,7 @@ def test_settings_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     topics = loaded.topics_of("dlq")
     assert topics is not None
     assert re.fullmatch(topics.pattern, "dlq.orders")
-    assert kafka.properties(loaded.kafka.model_copy(update={"ca_file": None})).keys() >= {
+    assert properties(loaded.kafka.model_copy(update={"ca_file": None})).keys() >= {
         "sasl.mechanism",
         "sasl.jaas.config",
     }

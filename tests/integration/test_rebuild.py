@@ -14,10 +14,14 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from expectations.contract import contract_of
-from pipelines import cli, doctor, lakehouse, lock, progress, quality, runner, summarise
+from pipelines import cli
 from pipelines.catalog import CATALOG, stage_of, stages
-from pipelines.quality import StageRun
+from pipelines.commands import doctor
+from pipelines.run import runner
 from pipelines.settings import Settings
+from pipelines.steps import summarise
+from pipelines.warehouse import lakehouse, lock, progress, quality
+from pipelines.warehouse.quality import StageRun
 from tests.builders import kip_1191, land, line, tables, warehouse_of
 
 GOLD, LETTERS, LEDGER = "gold.dlq_summary", "silver.dead_letters", "gold.message_ledger"

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import lakehouse, lock, runner
 from pipelines.catalog import stage_of
-from pipelines.quality import StageRun
+from pipelines.run import runner
 from pipelines.settings import ROOT, Settings
 from pipelines.sources import landing, segments
+from pipelines.warehouse import lakehouse, lock
+from pipelines.warehouse.quality import StageRun
 from tests.builders import rows
 from tests.segments import assembled, batch, marker, record
 

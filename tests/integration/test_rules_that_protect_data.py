@@ -15,11 +15,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipelines import doctor, lakehouse, lock, progress, query, runner
 from pipelines.catalog import CATALOG, stages
+from pipelines.commands import doctor, query
 from pipelines.errors import WriterBusy
-from pipelines.readmit import readmit, stage_with_quarantine
+from pipelines.run import runner
+from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import ROOT, Settings, load
+from pipelines.warehouse import lakehouse, lock, progress
 from tests.builders import AT, HOUR, kip_1191, kip_1317, land, line, rows, run, tables
 
 BRONZE, SILVER, GOLD = (stage.table for stage in CATALOG if stage.feed == "dlq")

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import lakehouse, lock, progress, quality, runner
 from pipelines.catalog import CATALOG
+from pipelines.run import runner
 from pipelines.settings import Settings
+from pipelines.warehouse import lakehouse, lock, progress, quality
 from tests.builders import kip_1191, kip_1317, land, line, rows, tables, warehouse_of
 from tests.deliveries import acknowledgement, unproduced
 

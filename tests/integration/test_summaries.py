@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from expectations.contract import Contract, contract_of
-from pipelines import summarise
 from pipelines.catalog import CATALOG
 from pipelines.settings import ROOT, Settings
-from pipelines.summarise import REPEATED, Summary
+from pipelines.steps import summarise
+from pipelines.steps.summarise import REPEATED, Summary
 from tests.builders import land, line, run
 
 GOLD = "gold.dlq_summary"

@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipelines import describe as describe_command
-from pipelines import descriptions, glance, lakehouse, lock, runner
 from pipelines.catalog import stages
-from pipelines.quality import StageRun
+from pipelines.columns import descriptions
+from pipelines.commands import describe as describe_command
+from pipelines.run import runner
 from pipelines.settings import ROOT, Settings, load
-from pipelines.topology import Topology
-from pipelines.topology_diff import diff
+from pipelines.topology.diff import diff
+from pipelines.topology.model import Topology
+from pipelines.warehouse import glance, lakehouse, lock
+from pipelines.warehouse.quality import StageRun
 from tests.builders import land, rows
 from tests.requests import (
     at,

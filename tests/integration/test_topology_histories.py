@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines import describe as describe_command
-from pipelines import glance
 from pipelines.catalog import stages
-from pipelines.describe import AVAILABLE, ERROR, NOT_STORED
+from pipelines.commands import describe as describe_command
+from pipelines.commands.describe import AVAILABLE, ERROR, NOT_STORED
 from pipelines.settings import Settings
+from pipelines.warehouse import glance
 from tests import requests
 from tests.builders import land, run, warehouse_of, without_the_run
 from tests.requests import described, description, node, passing

@@ -16,8 +16,8 @@ import pytest
 
 from dags.connections import Cluster, cluster_of
 from pipelines.errors import UsageError
+from pipelines.kafka.properties import properties
 from pipelines.settings import ROOT, load
-from pipelines.sources import kafka
 
 SECRET = "canary-5d41402abc4b"
 SCRAM = {
@@ -198,7 +198,7 @@ def test_the_command_has_the_cluster_of_the_connection_and_no_other(monkeypatch:
     assert found.timeout_seconds == 5  # a variable of one value goes over that of the whole
     assert found.password is not None
     assert found.password.get_secret_value() == SECRET
-    given = kafka.properties(found.model_copy(update={"ca_file": None}))
+    given = properties(found.model_copy(update={"ca_file": None}))
     assert given["sasl.mechanism"] == "SCRAM-SHA-512"
     assert f'username="afterlog" password="{SECRET}"' in given["sasl.jaas.config"]
     assert SECRET not in repr(load())

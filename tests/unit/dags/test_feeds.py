@@ -20,11 +20,11 @@ from typing import Any, ClassVar
 import psutil
 import pytest
 
-from pipelines import lock
 from pipelines.catalog import FEEDS, LAYERS, stages
-from pipelines.quality import StageRun, Status
 from pipelines.settings import ROOT, load
 from pipelines.stage import Stage
+from pipelines.warehouse import lock
+from pipelines.warehouse.quality import StageRun, Status
 
 PARSING = """
 import socket, sys, time

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import jvm_log
 from pipelines.cli import main
+from pipelines.jvm import jvm_log
 from pipelines.settings import ROOT, Settings
 
 

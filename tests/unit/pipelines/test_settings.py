@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines import headers
+from pipelines.columns import headers
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT, Settings, load
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from expectations.bronze.dlq_records import CONTRACT as BRONZE
 from expectations.silver.dlq_records import CONTRACT
-from pipelines.headers import NAMES
+from pipelines.columns.headers import NAMES
 from pipelines.settings import Dlq, MappedHeader, OwnProfile, RequiredProfile, load
 from pipelines.silver.dlq_records import transform
 

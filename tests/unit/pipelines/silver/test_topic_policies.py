@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pipelines import glance
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, load
 from pipelines.silver import topic_policies
 from pipelines.sources import segments
+from pipelines.warehouse import glance
 from tests.deliveries import at, store
 
 TABLE = "silver.topic_policies"

@@ -1,0 +1,1 @@
+"""What runs on one machine for set-up, the demo and tests."""

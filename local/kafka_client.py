@@ -1,0 +1,562 @@
+"""kafka-clients 4.4 in a JVM of its own, driven from Python: what applications around a broker do, for demo and tests.
+
+Spark's connector brings another version of the same library, so this never runs in a session's JVM.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib.util
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from py4j.java_gateway import (  # type: ignore[import-untyped]
+    GatewayClient,
+    GatewayParameters,
+    JavaGateway,
+    JavaMember,
+    launch_gateway,
+)
+from py4j.protocol import (  # type: ignore[import-untyped]
+    REFERENCE_TYPE,
+    STATIC_PREFIX,
+    Py4JJavaError,
+    Py4JNetworkError,
+    get_return_value,
+    is_error,
+)
+
+from pipelines.errors import EnvironmentLacking
+from pipelines.jvm import jars, java
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+_SCRAM_ITERATIONS = 4096
+_EXPIRY_SECONDS = 1.2  # how much longer than a lock a record is held that shall expire
+_TIMESTAMP_TYPES = {"CREATE_TIME": 0, "LOG_APPEND_TIME": 1}
+
+
+class KafkaFailure(EnvironmentLacking):
+    """What a broker or a Java client refused; ``reason`` is the simple name of Kafka's exception."""
+
+    def __init__(self, reason: str, message: str | None) -> None:
+        """Take the exception's name and text."""
+        super().__init__(f"Kafka answers {reason}: {message}" if message else f"Kafka answers {reason}.")
+        self.reason = reason
+
+
+class Action(StrEnum):
+    """What a share consumer does with a record; EXPIRE holds it until its lock has run out, and accepts it too late."""
+
+    ACCEPT = "ACCEPT"
+    REJECT = "REJECT"
+    RELEASE = "RELEASE"
+    EXPIRE = "EXPIRE"
+
+
+@dataclass(frozen=True)
+class Message:
+    """What is produced; without a partition or a timestamp (ms) the producer chooses."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is consumed: every byte, all headers in order; ``delivery_count`` is of share groups only."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    delivery_count: int | None = None
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A record that a share consumer got, and what it did with it."""
+
+    record: Record
+    action: Action
+
+
+class KafkaClient:
+    """Clients of one cluster; the JVM ends with `close`, with the context or with this process.
+
+    ``options`` are settings of every Java client made here (security, time-outs). ``beside`` another client, the same
+    JVM is used.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, options: Mapping[str, str] | None = None, *, beside: KafkaClient | None = None
+    ) -> None:
+        """Start the JVM; raises EnvironmentLacking: no Java or no jars."""
+        self.bootstrap_servers = bootstrap_servers
+        self._options = {"bootstrap.servers": bootstrap_servers, **(options or {})}
+        self._owns = beside is None
+        self._gateway: Any = beside._gateway if beside else _launch()
+        self._admin: Any = None
+        self.jvm: Any = self._gateway.jvm
+        self.json: Any = beside.json if beside else _json_mapper(self.jvm)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the admin client, and end the JVM unless it is another's."""
+        with contextlib.suppress(Py4JNetworkError):
+            if self._admin:
+                self._admin.close(self._seconds(5))
+                self._admin = None
+        if self._owns:
+            self._gateway.shutdown()
+            process = self._gateway.java_process
+            process.stdin.close()  # ends the JVM
+            process.wait()
+
+    # Topics, groups, users
+
+    def create_topic(
+        self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None, *, replicas: int = 1
+    ) -> None:
+        """Create a topic; KafkaFailure TopicExistsException where it is there."""
+        with _clear():
+            topic = self.jvm.org.apache.kafka.clients.admin.NewTopic(name, partitions, replicas)
+            self.admin.createTopics([topic.configs(dict(settings or {}))]).all().get()
+
+    def delete_topics(self, *names: str) -> None:
+        """Delete topics; one of the same name that is created later has another id."""
+        with _clear():
+            self.admin.deleteTopics(list(names)).all().get()
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        """Add partitions to a topic, up to a total."""
+        with _clear():
+            new = self.jvm.org.apache.kafka.clients.admin.NewPartitions.increaseTo(total)
+            self.admin.createPartitions({topic: new}).all().get()
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Remove the records of a partition before an offset, as retention does."""
+        with _clear():
+            place = self.jvm.org.apache.kafka.common.TopicPartition(topic, partition)
+            # Py4J does not find a static method that shares its name with another one.
+            kind = f"{STATIC_PREFIX}org.apache.kafka.clients.admin.RecordsToDelete"
+            before_offset = JavaMember("beforeOffset", None, kind, self._gateway._gateway_client)
+            self.admin.deleteRecords({place: before_offset(before)}).all().get()
+
+    def topic_id(self, name: str) -> str:
+        """Return the id of a topic, as Kafka writes it."""
+        with _clear():
+            return str(self._described(name).topicId().toString())
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Return the node that leads each partition of a topic; -1 where none does."""
+        with _clear():
+            partitions = self._described(topic).partitions()
+            return {one.partition(): one.leader().id() if one.leader() else -1 for one in partitions}
+
+    def _described(self, topic: str) -> Any:
+        return self.admin.describeTopics([topic]).allTopicNames().get().get(topic)
+
+    def configure(
+        self, kind: Literal["TOPIC", "GROUP", "BROKER", "BROKER_LOGGER"], name: str, settings: Mapping[str, str]
+    ) -> None:
+        """Set configurations of a topic, a group, a broker or a broker's loggers; others stay as they are."""
+        admin = self.jvm.org.apache.kafka.clients.admin
+        config = self.jvm.org.apache.kafka.common.config.ConfigResource
+        with _clear():
+            set_to = admin.AlterConfigOp.OpType.SET
+            changes = [admin.AlterConfigOp(admin.ConfigEntry(*pair), set_to) for pair in settings.items()]
+            resource = config(config.Type.valueOf(kind), name)
+            self.admin.incrementalAlterConfigs({resource: changes}).all().get()
+
+    def dead_letter(
+        self,
+        group: str,
+        topic: str,
+        *,
+        copy: bool = True,
+        limit: int | None = None,
+        lock_ms: int | None = None,
+        committed: bool = False,
+    ) -> None:
+        """Let a share group read from the beginning and dead-letter to a topic, with or without the record's payload.
+
+        ``limit`` is of deliveries, ``lock_ms`` how long a delivered record stays locked, ``committed`` hides aborted
+        data from the group.
+        """
+        settings = {
+            "share.auto.offset.reset": "earliest",
+            "share.isolation.level": "read_committed" if committed else "read_uncommitted",
+            "errors.deadletterqueue.topic.name": topic,
+            "errors.deadletterqueue.copy.record.enable": "true" if copy else "false",
+        }
+        settings |= {} if limit is None else {"share.delivery.count.limit": str(limit)}
+        settings |= {} if lock_ms is None else {"share.record.lock.duration.ms": str(lock_ms)}
+        self.configure("GROUP", group, settings)
+
+    def create_dead_letter_topic(
+        self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic that groups may dead-letter to."""
+        self.create_topic(name, partitions, {"errors.deadletterqueue.group.enable": "true", **(settings or {})})
+
+    def log_requests(self, switch: bool = True) -> None:
+        """Switch the brokers' request log on or off."""
+        with _clear():
+            nodes = [node.idString() for node in self.admin.describeCluster().nodes().get().toArray()]
+        for node in nodes:
+            self.configure("BROKER_LOGGER", node, {"kafka.request.logger": "DEBUG" if switch else "WARN"})
+
+    def create_user(self, name: str, password: str) -> None:
+        """Create a user of SCRAM-SHA-512, or give it another password."""
+        admin = self.jvm.org.apache.kafka.clients.admin
+        with _clear():
+            how = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_512, _SCRAM_ITERATIONS)
+            self.admin.alterUserScramCredentials([admin.UserScramCredentialUpsertion(name, how, password)]).all().get()
+
+    def allow(
+        self,
+        user: str,
+        operation: str,
+        kind: Literal["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID"],
+        name: str,
+        prefixed: bool = False,
+    ) -> None:
+        """Let a user do an operation (``READ``, ``DESCRIBE``, ...) on a resource, or on all whose names begin so."""
+        acl, resource = self.jvm.org.apache.kafka.common.acl, self.jvm.org.apache.kafka.common.resource
+        with _clear():
+            pattern = resource.ResourcePattern(
+                resource.ResourceType.valueOf(kind),
+                name,
+                resource.PatternType.PREFIXED if prefixed else resource.PatternType.LITERAL,
+            )
+            entry = acl.AccessControlEntry(
+                f"User:{user}", "*", acl.AclOperation.valueOf(operation), acl.AclPermissionType.ALLOW
+            )
+            self.admin.createAcls([acl.AclBinding(pattern, entry)]).all().get()
+
+    # Producing
+
+    def produce(
+        self, topic: str, messages: Iterable[Message], options: Mapping[str, str] | None = None
+    ) -> list[tuple[int, int]]:
+        """Produce messages, wait for their acknowledgements and return the partition and offset of each."""
+        with self._producer(options or {}) as producer:
+            return self._send(producer, topic, messages)
+
+    @contextlib.contextmanager
+    def transaction(self, transactional_id: str, options: Mapping[str, str] | None = None) -> Iterator[Transaction]:
+        """Yield a transaction that commits at the end of the context, unless it was aborted or an error ends it."""
+        with self._producer({"transactional.id": transactional_id, **(options or {})}) as producer:
+            with _clear():
+                producer.initTransactions()
+                producer.beginTransaction()
+            transaction = Transaction(self, producer)
+            try:
+                yield transaction
+            except BaseException:
+                transaction.abort()
+                raise
+            transaction.commit()
+
+    @contextlib.contextmanager
+    def _producer(self, options: Mapping[str, str]) -> Iterator[Any]:
+        with _clear():
+            serializer = self.jvm.org.apache.kafka.common.serialization.ByteArraySerializer
+            producer = self.jvm.org.apache.kafka.clients.producer.KafkaProducer(
+                {**self._options, **options}, serializer(), serializer()
+            )
+        try:
+            yield producer
+        finally:
+            producer.close(self._seconds(10))
+
+    def _send(self, producer: Any, topic: str, messages: Iterable[Message]) -> list[tuple[int, int]]:
+        with _clear():
+            promised = [producer.send(self._outgoing(topic, message)) for message in messages]
+            producer.flush()
+            kept = [promise.get() for promise in promised]
+            return [(one.partition(), one.offset()) for one in kept]
+
+    def _outgoing(self, topic: str, message: Message) -> Any:
+        headers = self.jvm.org.apache.kafka.common.header.internals.RecordHeaders()
+        for name, value in message.headers:
+            headers.add(name, value)
+        return self.jvm.org.apache.kafka.clients.producer.ProducerRecord(
+            topic, message.partition, message.timestamp, message.key, message.value, headers
+        )
+
+    # Consuming
+
+    def read(
+        self, topic: str, *, expected: int = 0, committed: bool = False, timeout_seconds: float = 30.0
+    ) -> list[Record]:
+        """Return all records of a topic by partition and offset, once there are as many as ``expected``.
+
+        Raises KafkaFailure TimeoutException: there are fewer when the time is up.
+        """
+        until = time.monotonic() + timeout_seconds
+        while True:
+            records = self._read(topic, committed, until)
+            if len(records) >= expected:
+                return sorted(records, key=lambda record: (record.partition, record.offset))
+            if time.monotonic() > until:
+                told = f"{topic} has {len(records)} records after {timeout_seconds:.0f} s, not {expected}."
+                raise KafkaFailure("TimeoutException", told)
+            time.sleep(0.2)
+
+    def _read(self, topic: str, committed: bool, until: float) -> list[Record]:
+        """Read a topic from its beginning to where it ends now."""
+        found: list[Record] = []
+        isolation = {"isolation.level": "read_committed" if committed else "read_uncommitted"}
+        with _clear(), self._consumer("KafkaConsumer", isolation) as consumer:
+            common = self.jvm.org.apache.kafka.common
+            numbers = [one.partition() for one in consumer.partitionsFor(topic) or ()]
+            partitions = [common.TopicPartition(topic, number) for number in numbers]
+            if not partitions:
+                return []
+            consumer.assign(partitions)
+            consumer.seekToBeginning(partitions)
+            ends = consumer.endOffsets(partitions)
+            behind = [(partition, ends[partition]) for partition in partitions]
+            while behind and time.monotonic() < until:
+                found += [record for record, _ in self._records(consumer.poll(self._seconds(0.2)))]
+                behind = [(partition, end) for partition, end in behind if consumer.position(partition) < end]
+        return found
+
+    def share(
+        self,
+        group: str,
+        topics: Sequence[str],
+        decide: Callable[[Record], Action],
+        *,
+        expected: int | None = None,
+        quiet_seconds: float = 3.0,
+        timeout_seconds: float = 60.0,
+        options: Mapping[str, str] | None = None,
+    ) -> list[Delivery]:
+        """Consume topics as a member of a share group, doing with each record what ``decide`` says.
+
+        Ends after ``expected`` deliveries, or, where none are expected, when none has come for ``quiet_seconds``.
+
+        Raises KafkaFailure TimeoutException: there were fewer when the time is up.
+        """
+        done: list[Delivery] = []
+        began = last = time.monotonic()
+        settings = {"group.id": group, "share.acknowledgement.mode": "explicit", **(options or {})}
+        with _clear(), self._consumer("KafkaShareConsumer", settings) as consumer:
+            consumer.subscribe(list(topics))
+            while expected is None or len(done) < expected:
+                records = self._records(consumer.poll(self._seconds(0.3)))
+                if records:
+                    deliveries = [Delivery(record, decide(record)) for record, _ in records]
+                    self._acknowledge(consumer, [one.action for one in deliveries], [origin for _, origin in records])
+                    done += deliveries
+                    last = time.monotonic()
+                elif expected is None and done and time.monotonic() - last > quiet_seconds:
+                    break
+                elif time.monotonic() - began > timeout_seconds:
+                    told = f"{group} got {len(done)} deliveries in {timeout_seconds:.0f} s, not {expected or 'any'}."
+                    raise KafkaFailure("TimeoutException", told)
+        return done
+
+    def _acknowledge(self, consumer: Any, actions: Sequence[Action], origins: Sequence[Any]) -> None:
+        types = self.jvm.org.apache.kafka.clients.consumer.AcknowledgeType
+        if Action.EXPIRE in actions:
+            lock = consumer.acquisitionLockTimeoutMs()
+            expires = time.monotonic() + (lock.get() if lock.isPresent() else 30_000) / 1000 + _EXPIRY_SECONDS
+        for action, origin in zip(actions, origins, strict=True):
+            if action is not Action.EXPIRE:
+                consumer.acknowledge(origin, types.valueOf(action.value))
+        if Action.EXPIRE in actions:
+            if set(actions) != {Action.EXPIRE}:  # else locks of transactions' markers would be let go, too
+                consumer.commitAsync()
+            time.sleep(max(0.0, expires - time.monotonic()))
+            for action, origin in zip(actions, origins, strict=True):
+                if action is Action.EXPIRE:  # a consumer that is not told of every record polls no more
+                    consumer.acknowledge(origin, types.ACCEPT)
+        consumer.commitSync(self._seconds(10))
+
+    @contextlib.contextmanager
+    def _consumer(self, kind: str, settings: Mapping[str, str]) -> Iterator[Any]:
+        deserializer = self.jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
+        made = getattr(self.jvm.org.apache.kafka.clients.consumer, kind)
+        consumer = made({**self._options, **settings}, deserializer(), deserializer())
+        try:
+            yield consumer
+        finally:
+            consumer.close()
+
+    def _records(self, polled: Any) -> list[tuple[Record, Any]]:
+        """Return records, each with Java's own; one call for many, as asking for each of their parts takes long."""
+        found: list[tuple[Record, Any]] = []
+        for partition in polled.partitions():
+            origins = polled.records(partition)
+            records = [_record(fields) for fields in json.loads(self.json.writeValueAsString(origins))]
+            found += zip(records, origins, strict=True)
+        return found
+
+    @property
+    def admin(self) -> Any:
+        """The Java admin client, for what has no method here."""
+        if self._admin is None:
+            self._admin = self.jvm.org.apache.kafka.clients.admin.Admin.create(self._options)
+        return self._admin
+
+    def _seconds(self, seconds: float) -> Any:
+        return self.jvm.java.time.Duration.ofMillis(round(seconds * 1000))
+
+
+class Transaction:
+    """A transaction of one producer; what is sent in it can be read uncommitted as soon as it was sent."""
+
+    def __init__(self, client: KafkaClient, producer: Any) -> None:
+        """Take over a producer that has begun one."""
+        self._client = client
+        self._producer = producer
+        self._open = True
+
+    def send(self, topic: str, messages: Iterable[Message]) -> list[tuple[int, int]]:
+        """Produce messages, wait for their acknowledgements and return the partition and offset of each."""
+        return self._client._send(self._producer, topic, messages)
+
+    def commit(self) -> None:
+        """Commit it, unless it has ended."""
+        if self._open:
+            self._open = False
+            with _clear():
+                self._producer.commitTransaction()
+
+    def abort(self) -> None:
+        """Abort it, unless it has ended."""
+        if self._open:
+            self._open = False
+            with _clear():
+                self._producer.abortTransaction()
+
+
+def _launch() -> Any:
+    """Start a JVM with the broker's jars that ends when this process does."""
+    command = os.fspath(java.find().home / "bin" / "java")
+    class_path = jars.class_path("broker")
+    # Its clients say by exceptions what goes wrong; their log would repeat it.
+    quiet = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.apache.logging.log4j.level=OFF"]
+    try:
+        port, token, process = launch_gateway(
+            jarpath=os.fspath(_py4j()),
+            classpath=class_path,
+            javaopts=quiet,
+            java_path=command,
+            die_on_exit=True,
+            create_new_process_group=True,  # Ctrl-C is for this process, which ends the JVM
+            enable_auth=True,
+            return_proc=True,
+        )
+    except (OSError, ValueError):
+        raise EnvironmentLacking(f"{command} does not start; `afterlog doctor` says what is wrong here.") from None
+    parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
+    return _Gateway(gateway_parameters=parameters, java_process=process)
+
+
+class _Client(GatewayClient):  # type: ignore[misc]
+    """Raises what Java threw itself: PySpark, once it is loaded, takes every exception for one of its own JVM."""
+
+    def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
+        answer = super().send_command(command, retry, binary)
+        if not binary and is_error(answer)[0] and answer[1:2] == REFERENCE_TYPE:
+            get_return_value(answer, self)
+        return answer
+
+
+class _Gateway(JavaGateway):  # type: ignore[misc]
+    def _create_gateway_client(self) -> _Client:
+        return _Client(gateway_parameters=self.gateway_parameters)
+
+
+def _py4j() -> Path:
+    """Return the jar of Py4J that PySpark ships, without importing PySpark."""
+    spec = importlib.util.find_spec("pyspark")
+    for place in (spec and spec.submodule_search_locations) or ():
+        for jar in Path(place).glob("jars/py4j-*.jar"):
+            return jar
+    raise EnvironmentLacking("PySpark is not installed here; run `make setup`.")
+
+
+def _json_mapper(jvm: Any) -> Any:
+    """Return a writer of Java objects by their fields, bytes in base64: records have no getters that Jackson knows."""
+    jackson = jvm.com.fasterxml.jackson
+    mapper = jackson.databind.ObjectMapper().registerModule(jackson.datatype.jdk8.Jdk8Module())
+    visibility = jackson.annotation.JsonAutoDetect.Visibility
+    mapper.setVisibility(jackson.annotation.PropertyAccessor.ALL, visibility.NONE)
+    return mapper.setVisibility(jackson.annotation.PropertyAccessor.FIELD, visibility.ANY)
+
+
+def _record(fields: Mapping[str, Any]) -> Record:
+    return Record(
+        topic=fields["topic"],
+        partition=fields["partition"],
+        offset=fields["offset"],
+        timestamp=fields["timestamp"],
+        timestamp_type=_TIMESTAMP_TYPES.get(fields["timestampType"], -1),
+        key=_bytes(fields["key"]),
+        value=_bytes(fields["value"]),
+        headers=tuple(_header(header) for header in fields["headers"]["headers"]),
+        delivery_count=fields["deliveryCount"],
+    )
+
+
+def _header(fields: Mapping[str, Any]) -> tuple[str, bytes | None]:
+    """Read a header: until a consumer asks for its parts they stay in buffers."""
+    name = fields["key"]
+    if name is None:
+        name = base64.b64decode(fields["keyBuffer"]).decode()
+    return name, _bytes(fields["value"] if fields["valueBuffer"] is None else fields["valueBuffer"])
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def _interrupt_before(error: BaseException | None) -> BaseException | None:
+    """Return what was about to end this process when an error happened, if anything was."""
+    while isinstance(error, Exception):
+        error = error.__context__
+    return error
+
+
+@contextlib.contextmanager
+def _clear() -> Iterator[None]:
+    """Turn an exception of Java into one that says in a sentence what Kafka said."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        if interrupt := _interrupt_before(error):  # a client does not close that was left in the middle of a call
+            raise interrupt from None
+        cause = error.java_exception
+        while (deeper := cause.getCause()) is not None:
+            cause = deeper
+        raise KafkaFailure(cause.getClass().getSimpleName(), cause.getMessage()) from None
+    except Py4JNetworkError:
+        raise EnvironmentLacking("The JVM of Kafka's clients has ended; try again.") from None

@@ -1,0 +1,1 @@
+"""columns of tables -> expressions that several transforms share."""

@@ -1,0 +1,29 @@
+"""What transforms of all tables share: the columns of a contract, and times from milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations.rules import GREATEST_MILLIS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from expectations.contract import Contract
+
+ADDED_BY_THE_RUN = ("_ingested_at", "_run_id")
+SCOPE = "_scope"  # of a candidate: what the gate judges apart, such as a topic
+
+
+def of_contract(contract: Contract, values: Mapping[str, Column]) -> list[Column]:
+    """Return a contract's columns but those that the run adds; what has no value here is taken by name."""
+    names = [column.name for column in contract.columns if column.name not in ADDED_BY_THE_RUN]
+    return [values.get(name, F.col(name)).alias(name) for name in names]
+
+
+def time_of_millis(millis: Column) -> Column:
+    """Return the time of epoch milliseconds; null where they are none, such as the -1 that says so."""
+    return F.when(millis.between(0, GREATEST_MILLIS), F.timestamp_millis(millis))

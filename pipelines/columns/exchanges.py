@@ -1,0 +1,43 @@
+"""What the transforms of all exchanges with streams groups share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from expectations.kafka_errors import NAMES
+from pipelines.columns import contract as columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from expectations.contract import Contract
+
+
+def error_name(code: Column) -> Column:
+    """Return Kafka's name of an error code, null where it has none."""
+    names = F.create_map(*chain.from_iterable((F.lit(number), F.lit(name)) for number, name in NAMES.items()))
+    return F.try_element_at(names, code)
+
+
+def items(exchanges: DataFrame, listed: str) -> DataFrame:
+    """Return a row for each element of an array of the response, ``_group``, with ``_item`` and a hash of its own.
+
+    A row whose array is null stays, for the contract to judge; one whose array is empty is skipped.
+    """
+    found = exchanges.select("*", F.posexplode_outer(listed).alias("_place", "_group"))
+    return found.withColumns(
+        {
+            "_skipped": F.col("_skipped") | F.coalesce(F.size(listed) == 0, F.lit(False)),
+            "_item": F.coalesce(F.col("_place"), F.lit(0)),
+            "_content_hash": F.xxhash64("_content_hash", "_place"),
+        }
+    )
+
+
+def row(exchanges: DataFrame, contract: Contract, values: Mapping[str, Column]) -> DataFrame:
+    """Return candidates in a contract's columns, and ``_skipped``; what has no value here is taken by name."""
+    return exchanges.select(*columns.of_contract(contract, values), "_skipped")

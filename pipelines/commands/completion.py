@@ -1,0 +1,86 @@
+"""What a shell completes on a command line of ours: tables, groups and questions, without a JVM and without a word.
+
+A shell evaluates what it is told, so that names which mean something to one are left out: they come from Kafka.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any
+
+import typer
+
+from pipelines.catalog import CATALOG, FEEDS, LAYERS
+
+MOST = 500
+_PLAIN = re.compile(r"[A-Za-z0-9_.,@%+=/-]{1,250}")
+
+Completion = Callable[[typer.Context, str], list[str]]
+
+
+def _cautious(known: Callable[[typer.Context], Iterable[str]]) -> Completion:
+    """Make a completion of a function that returns names: those that begin as given; none where anything fails."""
+
+    @wraps(known)
+    def completed(context: typer.Context, incomplete: str) -> list[str]:
+        try:
+            names = [name for name in known(context) if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
+        except Exception:  # a shell shows whatever is said here amid the line that is being typed
+            return []
+        return sorted(names)[:MOST]
+
+    completed.__annotations__ = {"context": typer.Context, "incomplete": str}
+    del completed.__wrapped__  # Typer looks at the signature
+    return completed
+
+
+@_cautious
+def feeds(_: typer.Context) -> Iterable[str]:
+    """Complete a feed."""
+    return FEEDS
+
+
+@_cautious
+def layers(_: typer.Context) -> Iterable[str]:
+    """Complete a layer."""
+    return LAYERS
+
+
+@_cautious
+def tables(_: typer.Context) -> Iterable[str]:
+    """Complete a table that a stage fills."""
+    return [stage.table for stage in CATALOG]
+
+
+@_cautious
+def judged_tables(_: typer.Context) -> Iterable[str]:
+    """Complete a table with a quarantine."""
+    return [stage.table for stage in CATALOG if stage.quarantine]
+
+
+@_cautious
+def computed_tables(_: typer.Context) -> Iterable[str]:
+    """Complete a table that is computed from others."""
+    return [stage.table for stage in CATALOG if stage.kind == "summarise"]
+
+
+@_cautious
+def groups(context: typer.Context) -> Iterable[str]:
+    """Complete a Kafka Streams group whose topology is known in the warehouse."""
+    from pipelines.commands import describe
+    from pipelines.settings import load
+
+    given: dict[str, Any] = context.params
+    return describe.groups(load(warehouse=given.get("warehouse")))
+
+
+@_cautious
+def questions(_: typer.Context) -> Iterable[str]:
+    """Complete the file of an on-call question; where none begins as given, the shell itself completes files."""
+    from pipelines.settings import ROOT
+
+    files = [os.path.relpath(path) for path in (ROOT / "sql" / "questions").glob("*.sql")]
+    return [os.path.abspath(file) if file.startswith("..") else file for file in files]

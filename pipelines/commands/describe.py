@@ -1,0 +1,269 @@
+"""gold.topology_current, gold.topology_revisions -> what is known of one Streams group's topology, now or then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pipelines.errors import UsageError
+from pipelines.settings import Settings
+from pipelines.text import hint, visible
+from pipelines.topology import diff as topology_diff
+from pipelines.topology import drawing
+from pipelines.topology.model import NoTopology, Topology
+from pipelines.warehouse.glance import rows
+from pipelines.warehouse.storage import is_local
+
+CURRENT, REVISIONS = "gold.topology_current", "gold.topology_revisions"
+NOT_STORED, ERROR, AVAILABLE = 1, 2, 3  # TopologyDescriptionStatus of KIP-1331
+FEED, DIRECTORY = "topology", "streams-requests"
+FACTS = ["revision", "source", "topology_epoch", "topology_epochs", "accepted_at", "replaced_at", "defects"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command says: results for standard output, remarks for standard error, and its exit code."""
+
+    result: str
+    remarks: tuple[str, ...] = ()
+    exit_code: int = 0
+
+
+@dataclass(frozen=True)
+class _Described:
+    """A description (wire JSON), the epoch it is asked of, and what to remark on it."""
+
+    description: str
+    topology_epoch: int | None
+    revision: int | None
+    remarks: tuple[str, ...] = ()
+
+
+class _NothingToShow(Exception):
+    """There is no topology to show: why, and the last revision that can be shown instead."""
+
+    def __init__(
+        self, message: str, *, health: str | None = None, revision: int | None = None, sentence: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.health = health
+        self.revision = revision
+        self.sentence = sentence
+
+
+def answer(
+    settings: Settings,
+    group: str,
+    form: str = "text",
+    *,
+    revision: int | None = None,
+    epoch: int | None = None,
+    at: str | None = None,
+    diff: tuple[int, int] | None = None,
+) -> Answer:
+    """Describe a group's latest topology, or the revision asked for, or how one revision differs from another.
+
+    ``text`` and its exit code are those of ``kafka-streams-groups.sh --describe --topology`` (KIP-1331, Command-Line
+    Tool); ``json`` is the body of the push, ``{"groupId", "topologyEpoch", "topologyDescription"}``. Where there is
+    nothing to show, the exit code is 1 and the message is the result; as JSON an object with ``groupId``,
+    ``topologyDescription`` null, ``message``, ``health`` (null where it was not looked at) and ``revision``, the last
+    that can be shown; for ``mermaid`` and ``svg`` it is a remark, so that no drawing is written.
+
+    Raises UsageError: selectors that exclude each other, a time that is none, a table that is not there.
+    """
+    if sum(given is not None for given in (revision, epoch, at, diff)) > 1:
+        raise UsageError("Give one of --revision, --epoch, --at and --diff.")
+    if diff is not None and form not in ("text", "json"):
+        raise UsageError(f"--diff is printed as text or json, not as {form}.")
+    moment = None if at is None else _moment(at)
+    try:
+        if diff is not None:
+            return _difference(settings, group, diff, form)
+        if revision is not None:
+            found = _revision(settings, group, revision)
+        elif epoch is not None:
+            found = _under_epoch(settings, group, epoch)
+        elif moment is not None:
+            found = _accepted_at(settings, group, moment)
+        else:
+            found = _latest(settings, group)
+        return Answer(_printed(group, found, form), found.remarks)
+    except _NothingToShow as nothing:
+        return _refusal(group, nothing, form)
+
+
+def _latest(settings: Settings, group: str) -> _Described:
+    """Return what the broker would answer now: its status decides (KIP-1331), unless the group or its data are gone."""
+    now = _current(settings, group)
+    name = visible(group)
+    if now["health"] == "DELETED":
+        raise _gone(group, now)
+    if now["health"] == "LOST":
+        raise _nothing(
+            now,
+            f"The broker has lost the topology description for group '{name}': "
+            f"it was found missing at {_time(now['lost_at'])}.",
+        )
+    if now["status"] == ERROR:
+        raise _nothing(
+            now, f"The broker failed to retrieve the topology description for group '{name}' (check broker logs)."
+        )
+    if now["status"] == AVAILABLE and now["description"] is None:
+        raise _nothing(now, f"The broker has a topology description for group '{name}', but none has landed here.")
+    if now["status"] == NOT_STORED or now["description"] is None:
+        raise _nothing(now, f"No topology description has been recorded for group '{name}'.")
+    remarks = (visible(now["sentence"]),) if now["health"] != "OK" or now["defects"] else ()
+    return _Described(now["description"], now["topology_epoch"], now["revision"], remarks)
+
+
+def _revision(settings: Settings, group: str, revision: int) -> _Described:
+    return _described(settings, group, _numbered(group, _history(settings, group), revision))
+
+
+def _under_epoch(settings: Settings, group: str, epoch: int) -> _Described:
+    history = _history(settings, group)
+    under = [one for one in history if epoch in one["topology_epochs"]]
+    if not under:
+        epochs = sorted({known for one in history for known in one["topology_epochs"]})
+        raise _NothingToShow(
+            f"No topology of group '{visible(group)}' was accepted under epoch {epoch}: "
+            f"there {'is epoch' if len(epochs) == 1 else 'are epochs'} {', '.join(map(str, epochs))}.",
+            revision=history[-1]["revision"],
+        )
+    return _described(settings, group, {**under[-1], "topology_epoch": epoch})
+
+
+def _accepted_at(settings: Settings, group: str, moment: datetime) -> _Described:
+    """Return the revision that was the accepted one at a moment: after a deletion there was none."""
+    history = _history(settings, group)
+    before = [one for one in history if one["accepted_at"] <= moment]
+    if not before:
+        first = history[0]
+        raise _NothingToShow(
+            f"At {_time(moment)} no topology of group '{visible(group)}' had been accepted: "
+            f"the first, revision {first['revision']}, was at {_time(first['accepted_at'])}.",
+            revision=history[-1]["revision"],
+        )
+    now = _current(settings, group)
+    if now["health"] == "DELETED" and moment >= now["deleted_at"]:
+        raise _gone(group, now)
+    return _described(settings, group, before[-1])
+
+
+def _difference(settings: Settings, group: str, pair: tuple[int, int], form: str) -> Answer:
+    history = _history(settings, group)
+    former, latter = (_numbered(group, history, number) for number in pair)
+    found = topology_diff.diff(
+        _topology(_described(settings, group, former)), _topology(_described(settings, group, latter))
+    )
+    return Answer(json.dumps(found.as_json()) if form == "json" else found.as_text())
+
+
+def _current(settings: Settings, group: str) -> dict[str, Any]:
+    found = rows(settings, CURRENT, {"cluster": settings.cluster, "group_id": group})
+    if not found:
+        raise _NothingToShow(
+            f"Nothing is known of group '{visible(group)}' in cluster '{visible(settings.cluster)}': land the request "
+            f"log of its brokers in {settings.landing_of(DIRECTORY)}/ and run `afterlog run --feed {FEED}`."
+            f"{hint(group, groups(settings))}"
+        )
+    return found[0]
+
+
+def groups(settings: Settings) -> list[str]:
+    """Return the groups of which anything is known; none where only a JVM could tell.
+
+    Raises UsageError: the table is not there.
+    """
+    if not is_local(settings.warehouse):
+        return []
+    found = rows(settings, CURRENT, {"cluster": settings.cluster}, ["group_id"])
+    return sorted({row["group_id"] for row in found if row["group_id"]})
+
+
+def _history(settings: Settings, group: str) -> list[dict[str, Any]]:
+    """Return the facts of a group's revisions, the first one first, of which there is at least one."""
+    found = rows(settings, REVISIONS, {"cluster": settings.cluster, "group_id": group}, FACTS)
+    if not found:
+        message = f"No topology description of group '{visible(group)}' was ever accepted."
+        raise _nothing(_current(settings, group), message)
+    return sorted(found, key=lambda one: one["revision"])
+
+
+def _numbered(group: str, history: Sequence[dict[str, Any]], revision: int) -> dict[str, Any]:
+    for one in history:
+        if one["revision"] == revision:
+            return one
+    first, last = history[0]["revision"], history[-1]["revision"]
+    there = f"there is revision {first}" if first == last else f"there are revisions {first} to {last}"
+    raise _NothingToShow(f"Group '{visible(group)}' has no revision {revision}: {there}.", revision=last)
+
+
+def _described(settings: Settings, group: str, facts: dict[str, Any]) -> _Described:
+    key = {"cluster": settings.cluster, "group_id": group, "revision": facts["revision"]}
+    ((description,),) = (one.values() for one in rows(settings, REVISIONS, key, ["description"]))
+    until = f", replaced at {_time(facts['replaced_at'])}" if facts["replaced_at"] else ""
+    seen = "accepted" if facts["source"] == "pushed" else "first shown by a describe"
+    under = "" if facts["topology_epoch"] is None else f" under epoch {facts['topology_epoch']}"
+    remarks = [f"Revision {facts['revision']}: {seen} at {_time(facts['accepted_at'])}{under}{until}."]
+    if facts["defects"]:
+        remarks.append(f"Its defects: {', '.join(facts['defects'])}.")
+    return _Described(description, facts["topology_epoch"], facts["revision"], tuple(remarks))
+
+
+def _nothing(now: dict[str, Any], message: str) -> _NothingToShow:
+    sentence = visible(now["sentence"])
+    return _NothingToShow(message, health=now["health"], revision=now["revision"], sentence=sentence)
+
+
+def _gone(group: str, now: dict[str, Any]) -> _NothingToShow:
+    at = _time(now["deleted_at"])
+    return _nothing(now, f"Group '{visible(group)}' is gone: it was deleted, or found missing, at {at}.")
+
+
+def _refusal(group: str, nothing: _NothingToShow, form: str) -> Answer:
+    remarks = [nothing.sentence] if nothing.sentence else []
+    if nothing.health is not None and nothing.revision is not None:
+        remarks.append(f"--revision {nothing.revision} still shows what was accepted last.")
+    message = str(nothing)
+    if form == "json":
+        facts = {"message": message, "health": nothing.health, "revision": nothing.revision}
+        return Answer(json.dumps({"groupId": group, "topologyDescription": None, **facts}), tuple(remarks), 1)
+    if form == "text":
+        return Answer(message, tuple(remarks), 1)
+    return Answer("", (message, *remarks), 1)
+
+
+def _printed(group: str, found: _Described, form: str) -> str:
+    topology = _topology(found)
+    if form == "json":
+        body = {"groupId": group, "topologyEpoch": found.topology_epoch, "topologyDescription": topology.wire()}
+        return json.dumps(body)
+    if form == "mermaid":
+        return drawing.mermaid(topology)
+    if form == "svg":
+        return drawing.svg(topology, group if found.revision is None else f"{group}, revision {found.revision}")
+    return drawing.text(topology)
+
+
+def _topology(found: _Described) -> Topology:
+    try:
+        return Topology.parsed(found.description)
+    except NoTopology as error:
+        raise _NothingToShow(f"What has landed cannot be shown: {error}", revision=found.revision) from None
+
+
+def _moment(text: str) -> datetime:
+    """Read ISO-8601, in UTC unless it says otherwise; a date is its first moment."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--at {text!r} is no time: write it like 2026-11-21T02:00:00Z or 2026-11-21.") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _time(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,247 @@
+"""What the command line shows of a run: while it works one live line, or a line a stage; at the end a table."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.text import Text
+
+from expectations.verdict import shown
+from pipelines.commands import tabular
+from pipelines.jvm import jvm_log
+from pipelines.steps.watch import Watch
+from pipelines.text import size_of, visible
+from pipelines.warehouse.quality import StageRun
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLOURS = {"passed": "green", "idle": "dim", "broken": "bold red", "failed": "bold red", "waiting": "yellow"}
+COLOURS |= {"held": "bold red"}
+MEANINGS = {"idle": "nothing new"}
+
+FIRST_SIGN_SECONDS = 0.5
+"""Where there is no terminal: after how long it is said what takes so long."""
+_LOOK_SECONDS = 0.25
+
+
+class Display(Watch):
+    """Shows on standard error what a command does, while the context lasts.
+
+    On a terminal that is one line, which is gone at the end; with ``log`` a line a stage stays above it. Elsewhere it
+    is a line a stage as it ends, and one for what goes on between stages where that takes long. What had nothing new is
+    left to ``nothing_new``.
+    """
+
+    def __init__(self, doing: str, *, quiet: bool = False, log: bool = False, live: bool | None = None) -> None:
+        """Take what is done first; ``live`` says whether there is a terminal, which is looked at if it does not."""
+        self.live = on_terminal() if live is None else live
+        self.log = log or not self.live
+        self.done: list[StageRun] = []
+        self._state = _State(doing, time.monotonic(), quiet=quiet)
+        self._said = ""
+        self._spark: SparkSession | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._line: Live | None = None
+
+    def __enter__(self) -> Self:
+        """Show what is done from now on."""
+        if self.live:
+            console = _Terminal(stderr=True, highlight=False)
+            self._line = Live(
+                get_renderable=self.line,
+                console=console,
+                refresh_per_second=4,
+                transient=True,
+                redirect_stdout=False,
+            )
+            self._line.start(refresh=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Let the line be gone; where the command fails, say what was done before."""
+        self.asks(None)
+        self._over.set()
+        if self._line:
+            self._line.stop()
+        if error is not None:
+            for stage_run in self.done:
+                progress(stage_run)
+
+    def says(self, doing: str, *, quiet: bool = False) -> None:
+        """Show what is being done between stages."""
+        self._state = _State(doing, time.monotonic(), quiet=quiet)
+
+    def asks(self, spark: SparkSession | None) -> None:
+        """Ask this session from now on how far its jobs are."""
+        self._spark = spark
+
+    def begins(self, table: str, number: int, of: int) -> None:
+        """Show which stage is at work."""
+        self._state = _State(f"stage {number} of {of}: {table}", time.monotonic(), quiet=True)
+
+    def finds(self, what: str) -> None:
+        """Show what the stage has to read."""
+        self._state = replace(self._state, to_read=what)
+
+    def ended(self, stage_run: StageRun) -> None:
+        """Say what a stage did, or keep it for the case that the command fails: what shows it at the end is a table."""
+        if stage_run.status == "idle":
+            return
+        if self.log:
+            progress(stage_run)
+        else:
+            self.done.append(stage_run)
+
+    def line(self) -> Text:
+        """Return the live line: what is done, for how long, and how far it is."""
+        state, width = self._state, self._line.console.width if self._line else 80
+        parts = [
+            f"{state.doing.removesuffix('.')}, {time.monotonic() - state.since:.0f} s",
+            *([state.to_read] if state.to_read else []),
+        ]
+        text = Text(visible(", ".join([*parts, *([state.read] if state.read else [])])), style="dim")
+        text.truncate(max(width - 1, 1), overflow="ellipsis")
+        return text
+
+    def _look(self) -> None:
+        """Look again and again how far Spark is; where there is no terminal, say what takes long."""
+        while not self._over.wait(_LOOK_SECONDS):
+            state, spark = self._state, self._spark
+            if not self.live:
+                if (
+                    not state.quiet
+                    and state.doing != self._said
+                    and time.monotonic() - state.since > FIRST_SIGN_SECONDS
+                ):
+                    self._said = state.doing
+                    print(f"afterlog: {visible(state.doing)}", file=sys.stderr, flush=True)
+            elif state.quiet and spark is not None:
+                with contextlib.suppress(Exception):  # the session ends, or its JVM did
+                    read = read_by(spark)
+                    if read and self._state is state:
+                        self._state = replace(state, read=read)
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is being done, since when by the monotonic clock, what there is to read, and what is read.
+
+    What is ``quiet`` is told nowhere but on the live line.
+    """
+
+    doing: str
+    since: float
+    to_read: str = ""
+    read: str = ""
+    quiet: bool = False
+
+
+class _Terminal(Console):
+    """A terminal whose cursor stays: a process that is killed could not bring it back."""
+
+    def show_cursor(self, show: bool = True) -> bool:
+        return False
+
+
+def on_terminal() -> bool:
+    """Tell whether standard error is a terminal that a line can be drawn again on, and nothing else writes there."""
+    return sys.stderr.isatty() and (os.environ.get("TERM") or "dumb") != "dumb" and not jvm_log.is_shown()
+
+
+def read_by(spark: SparkSession) -> str:
+    """Return in words what Spark's stages at work have read so far, in this pass over their input."""
+    context: Any = spark.sparkContext
+    stages = context._jsc.sc().statusStore().activeStages()
+    size = rows = done = tasks = 0
+    for place in range(stages.size()):
+        stage = stages.apply(place)
+        size += stage.inputBytes()
+        rows += stage.inputRecords()
+        done += stage.numCompleteTasks()
+        tasks += stage.numTasks()
+    read = " and ".join(([size_of(size)] if size else []) + ([f"{rows:,} rows"] if rows else []))
+    task = f"task {min(done + 1, tasks):,} of {tasks:,}" if tasks else ""
+    return f"{read} read, {task}" if read else task
+
+
+def nothing_new(tables: Sequence[str]) -> str:
+    """Say in one sentence which tables had nothing new."""
+    if len(tables) == 1:
+        return f"{tables[0]} had nothing new."
+    return f"{len(tables):,} tables had nothing new."
+
+
+def progress(stage_run: StageRun) -> None:
+    """Say on standard error, in one line, what a stage did."""
+    held = f"held {stage_run.held:,}, " if stage_run.held else ""
+    counts = (
+        f"read {stage_run.read:,}, accepted {stage_run.accepted:,}, quarantined {stage_run.quarantined:,}, "
+        f"duplicates {stage_run.duplicates:,}, skipped {stage_run.skipped:,}, {held}written {stage_run.written:,}, "
+        f"{stage_run.seconds:.1f} s"
+    )
+    said = MEANINGS.get(stage_run.status) or (counts if stage_run.status == "passed" else stage_run.message)
+    if stage_run.status == "broken" and stage_run.held:
+        said = f"{counts}. {said}"
+    print(f"{stage_run.table}: {stage_run.status}: {said}", file=sys.stderr, flush=True)
+
+
+def stage_runs(done: Sequence[StageRun]) -> None:
+    """Print a table of what each stage did."""
+    idle = [one.table for one in done if one.status == "idle"]
+    done = [one for one in done if one.status != "idle"]
+    names = ["read", "accepted", "quarantined", "duplicates", "skipped", "held", "written"]
+    spare = [name for name in ("skipped", "held") if not any(getattr(one, name) for one in done)]
+    # Where a terminal is too narrow for all, it does without what says nothing, before names of tables are folded.
+    said_already = [name for name in ("duplicates", "quarantined") if not any(getattr(one, name) for one in done)]
+    said_already += ["written"] if all(one.written == one.accepted for one in done) else []
+    width = tabular.terminal_width(sys.stdout)
+    while True:
+        kept = [name for name in names if name not in spare]
+        header = ["stage", "status", *kept, "seconds"]
+        rows = [
+            [one.table, one.status, *(f"{getattr(one, name):,}" for name in kept), f"{one.seconds:.1f}"] for one in done
+        ]
+        fit = tabular.fitted([header, *rows], width) if width is not None else None
+        if width is None or not said_already or (fit and fit[0][0] >= max(len(one.table) for one in done)):
+            break
+        spare.append(said_already.pop(0))
+    if rows:
+        table(header, rows, 2, COLOURS, coloured=1)
+    if idle:
+        Console().print(f"{nothing_new(idle)}", style="dim", highlight=False, soft_wrap=True)
+    for one in done:
+        if one.status in ("broken", "held", "waiting") and one.message:
+            said, _, lines = one.message.partition("\n")
+            print(shown(f"{one.table}: {said}"), flush=True)
+            if lines:  # for the settings, as they are
+                print("\n".join(map(shown, lines.split("\n"))), flush=True)
+
+
+def table(
+    names: Sequence[str], rows: Sequence[Sequence[str]], texts: int, colours: Mapping[str, str], coloured: int
+) -> None:
+    """Print rows on standard output, numbers behind so many columns of text to the right, one column in colours."""
+    console = Console(highlight=False)
+
+    def paint(column: int, cell: str, piece: str) -> str:
+        style = colours.get(cell) if column == coloured else None
+        return f"[{style}]{escape(piece)}[/{style}]" if style and piece else escape(piece)
+
+    to_the_right = [place >= texts for place in range(len(names))]
+    width = tabular.terminal_width(sys.stdout)
+    for line, _ in tabular.lines(names, rows, width, to_the_right, paint):
+        console.print(line, end="", soft_wrap=True)

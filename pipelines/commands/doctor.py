@@ -1,0 +1,671 @@
+"""What is wrong with this machine, the settings and the warehouse, and how to mend it; starts no session."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Literal
+
+from expectations import verdict
+from expectations.quality import GAPS
+from expectations.verdict import WHOLE, way_on
+from pipelines.catalog import CATALOG
+from pipelines.columns import unknown_headers
+from pipelines.commands import display, oversights
+from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
+from pipelines.jvm import jars, java
+from pipelines.jvm.properties import defaults, unchecked_creation
+from pipelines.run import newest, runner
+from pipelines.settings import AIRFLOW_HOME, ROOT, Settings
+from pipelines.sources import landing
+from pipelines.stage import Stage
+from pipelines.steps.land import unread, waiting
+from pipelines.warehouse import delta_log, glance, lakehouse, lock, progress, quality, storage
+from pipelines.warehouse.progress import Progress
+
+State = Literal["well", "unused", "mind", "attention", "blocked", "lacking"]
+
+LEDGER, POLICIES = "gold.message_ledger", "silver.topic_policies"
+SPARE_BYTES = 2 << 30
+LEAST_BYTES = 200 << 20
+MOST_HELD = 10
+MOST_NAMED = 3
+
+# Names of headers of rows without a profile, each name once a row, and, under no name, how many such rows there are.
+_UNKNOWN_HEADERS = """
+, unknown AS (
+  SELECT "_source", "_bronze_id", user_headers FROM rows WHERE header_profile IS NULL AND error IS NULL
+), named AS (
+  SELECT DISTINCT "_source", "_bronze_id", header['key'] AS name
+  FROM (SELECT "_source", "_bronze_id", unnest(user_headers) AS header FROM unknown)
+), counted AS (
+  SELECT name, count(*) AS "rows" FROM named WHERE name <> '' GROUP BY name ORDER BY count(*) DESC, name LIMIT 1000
+)
+SELECT name, "rows" FROM counted UNION ALL SELECT CAST(NULL AS VARCHAR) AS name, count(*) AS "rows" FROM unknown
+"""
+
+_COLOURS = {
+    "well": "green",
+    "unused": "dim",
+    "mind": "yellow",
+    "attention": "bold yellow",
+    "blocked": "bold red",
+    "lacking": "bold red",
+}
+_CONNECTORS = {"s3": "hadoop-aws", "s3a": "hadoop-aws", "s3n": "hadoop-aws", "abfs": "hadoop-azure"}
+_CONNECTORS |= {"abfss": "hadoop-azure", "gs": "gcs-connector"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding.
+
+    ``unused`` is a feed that nobody set up, ``mind`` passes; ``attention`` is about what landed or does not land,
+    ``blocked`` is a broken contract or table, ``lacking`` a fault of the machine. ``snippet`` are lines for the
+    settings, which are shown as they are.
+    """
+
+    name: str
+    state: State
+    finding: str
+    remedy: str | None = None
+    snippet: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True where nobody has to look into it."""
+        return self.state in ("well", "unused", "mind")
+
+
+def diagnose(settings: Settings) -> list[Check]:
+    """Return every finding, from the machine to the tables; a check that itself fails is a finding."""
+    checks: list[Check] = []
+    examinations: tuple[tuple[str, Callable[[Settings], Iterable[Check]]], ...] = (
+        ("Java", _java),
+        ("Python packages", _packages),
+        ("JVM jars", _jars),
+        ("settings", _settings),
+        ("disk", _disk),
+        ("landing", _landing),
+        ("Kafka", _kafka),
+        ("writer's lock", _lock),
+        ("log store", _log_store),
+        ("tables", _tables),
+        ("header profiles", _header_profiles),
+        ("quarantine", _quarantines),
+        ("damaged files", _damaged_files),
+        ("cleanup policies", _policies),
+        ("quality reports", _quality),
+        ("gaps", _gaps),
+        ("Airflow", _airflow),
+    )
+    for name, examine in examinations:
+        try:
+            checks += examine(settings)
+        except AfterlogError as error:
+            checks.append(Check(name, "lacking", str(error)))
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged state file
+            checks.append(Check(name, "lacking", f"It cannot be examined: {error}", "Mend that and ask again."))
+    return checks
+
+
+def exit_code(checks: Iterable[Check]) -> int:
+    """Return 0 where all is well, 3 where the environment lacks something, else 1."""
+    states = {check.state for check in checks}
+    return 3 if "lacking" in states else 1 if states & {"blocked", "attention"} else 0
+
+
+def summary(checks: Sequence[Check]) -> str:
+    """Return the findings in one sentence."""
+    wrong = list(dict.fromkeys(check.name for check in checks if not check.ok))
+    if not wrong:
+        minded = sum(check.state == "mind" for check in checks)
+        return f"All is well{f', with {minded} to mind' if minded else ''}."
+    return f"Not all is well: {', '.join(wrong)}."
+
+
+def show(checks: Sequence[Check], as_json: bool = False) -> None:
+    """Print the findings as a table and a sentence, or as one JSON object a line."""
+    if as_json:
+        for check in checks:
+            told = asdict(check)
+            print(json.dumps(told if check.snippet else {name: told[name] for name in told if name != "snippet"}))
+        return
+    rows = []
+    for check in checks:
+        rows.append([verdict.shown(check.name), check.state, verdict.shown(check.finding)])
+        if check.remedy:
+            rows.append(["", "", verdict.shown(check.remedy)])
+    display.table(["check", "state", "finding"], rows, 3, _COLOURS, coloured=1)
+    for snippet in dict.fromkeys(check.snippet for check in checks if check.snippet):
+        print(f"\n{snippet.strip()}\n")
+    print(verdict.shown(summary(checks)))
+
+
+def _java(settings: Settings) -> Iterator[Check]:
+    found = java.find()
+    yield Check("Java", "well", f"Java {found.version}, from {found.source}: {found.home}")
+
+
+def _packages(settings: Settings) -> Iterator[Check]:
+    try:
+        pinned = [re.match(r"([\w.-]+)==([^;\s]+)", line) for line in requires("afterlog") or ()]
+    except PackageNotFoundError:
+        yield Check("Python packages", "lacking", "Afterlog is not installed here.", "Run `make setup`.")
+        return
+    found = {}
+    for pin in filter(None, pinned):
+        try:
+            found[pin[1]] = version(pin[1])
+        except PackageNotFoundError:
+            found[pin[1]] = "missing"
+        if found[pin[1]] != pin[2]:
+            finding = f"{pin[1]} is {found[pin[1]]}, not {pin[2]}."
+            yield Check("Python packages", "lacking", finding, "Run `make setup`.")
+    if all(found[pin[1]] == pin[2] for pin in pinned if pin):
+        yield Check("Python packages", "well", ", ".join(f"{name} {number}" for name, number in sorted(found.items())))
+
+
+def _jars(settings: Settings) -> Iterator[Check]:
+    if reason := jars.lacking():
+        yield Check("JVM jars", "lacking", f"{reason}.", "Run `make setup`.")
+        return
+    sizes = jars.sizes()
+    parts = []
+    for conf in ("spark", "broker"):
+        of_conf = [size for name, size in sizes.items() if name.startswith(f"{conf}/")]
+        parts.append(f"{conf} {len(of_conf)} files, {_bytes(sum(of_conf))}")
+    yield Check("JVM jars", "well", f"As conf/ivy.xml names them, each of its size: {'; '.join(parts)}.")
+
+
+def _settings(settings: Settings) -> Iterator[Check]:
+    without_effect = dict(oversights.unknown_variables())
+    for name, sentence in without_effect.items():
+        yield Check("settings", "mind", sentence, f"Unset {name}.")
+    unknown = bool(without_effect)
+    used = [name for name in sorted(os.environ) if _is_used(name) and name not in without_effect]
+    gated = [stage.table for stage in CATALOG if stage.kind in ("split", "summarise")]
+    for table in settings.gates.keys() - set(gated):
+        unknown = True
+        finding = f'[gates."{table}"] has no effect: no gate stands before such a table.'
+        yield Check("settings", "mind", finding, f"Tables with a gate: {', '.join(gated)}.")
+    if not unknown:
+        file = Path(os.environ.get("AFTERLOG_SETTINGS") or ROOT / "conf" / "afterlog.toml")
+        overridden = f", {', '.join(used)} from the environment" if used else ""
+        source = str(file) if file.exists() else "defaults, no settings file"
+        yield Check("settings", "well", f"{source}{overridden}; warehouse {settings.warehouse}.")
+
+
+def _is_used(variable: str) -> bool:
+    top = variable.removeprefix(oversights.PREFIX).partition("__")[0].lower()
+    return variable.startswith(oversights.PREFIX) and top in Settings.model_fields
+
+
+def _disk(settings: Settings) -> Iterator[Check]:
+    if not storage.is_local(settings.warehouse):
+        return
+    warehouse = Path(settings.warehouse)
+    place = next(part for part in (warehouse, *warehouse.parents) if part.exists())
+    if not place.is_dir():
+        yield Check("disk", "lacking", f"{place} is not a directory.", "Name another warehouse with --warehouse.")
+        return
+    if not os.access(place, os.W_OK | os.X_OK):
+        yield Check("disk", "lacking", f"{place} cannot be written.", "Mend its permissions or name another warehouse.")
+        return
+    free = shutil.disk_usage(place).free
+    finding = f"{_bytes(free)} free at {place}."
+    if free >= SPARE_BYTES:
+        yield Check("disk", "well", finding)
+    else:
+        yield Check("disk", "lacking" if free < LEAST_BYTES else "mind", finding, "Free some space: 2 GB or more.")
+
+
+def _landing(settings: Settings) -> Iterator[Check]:
+    for name, sentence in oversights.stray_places(settings):
+        yield Check("landing", "mind", sentence, f"Move {name!r} to where it belongs.")
+    for stage in CATALOG:
+        if stage.kind == "land":
+            yield _feed(settings, stage)
+
+
+def _feed(settings: Settings, stage: Stage) -> Check:
+    """Say of a feed what waits to be read, how old its newest record is, and whether it fell silent."""
+    name = f"landing {stage.directory}"
+    directory = settings.landing_of(stage.directory)
+    known = progress.load(settings.warehouse, stage.table) if storage.is_local(settings.warehouse) else None
+    files = unread(settings, stage, known).values()
+    size = _bytes(sum(file.size for file in files))
+    finding = f"{len(files):,} files, {size}, to be read" if files else "all files are read"
+    finding = f"{directory}: {finding}" if directory.is_dir() else f"{directory} does not exist: no files"
+    one = newest.of_feed(settings, stage)
+    silence = newest.silence(settings, one)
+    if not one.used:
+        return Check(name, "unused", f"{one.in_words}.")
+    finding = f"{one.in_words}; {finding}."
+    if silence is None:
+        return Check(name, "well", f"{finding[0].upper()}{finding[1:]}")
+    before = "which is longer than it may pause"
+    if silence.pause is not None:
+        before = f"and it never paused longer than {newest.lasting(silence.pause)} before"
+    hours = (one.age or silence.limit).total_seconds() / 3600
+    return Check(
+        name,
+        "attention",
+        f"It fell silent, {before}: {finding}",
+        f"Look at what lands it. If it may pause so long, set [silence] after_hours, "
+        f"such as {stage.directory} = {2 * hours:.0f}.",
+    )
+
+
+def _kafka(settings: Settings) -> Iterator[Check]:
+    """Ask the cluster for the topics of each feed that reads any."""
+    for stage in CATALOG:
+        topics = settings.topics_of(stage.directory)
+        if topics is None:
+            continue
+        name = f"topics of {stage.feed}"
+        known = progress.load(settings.warehouse, stage.table) if storage.is_local(settings.warehouse) else None
+        try:
+            late = waiting(settings, [(stage, known)])[stage.table]
+        except AfterlogError as error:
+            yield Check(name, "lacking", str(error))
+            continue
+        said = f"{topics.wanted} at {settings.kafka.bootstrap_servers}"
+        finding = f"{late:,} offsets to be read" if late else "all is read"
+        if topics.isolation_level == "read_uncommitted":
+            remedy = 'Set isolation_level = "read_committed" unless that is wanted.'
+            yield Check(name, "mind", f"{said}: {finding}, what aborted transactions wrote included.", remedy)
+        else:
+            yield Check(name, "well", f"{said}: {finding}.")
+
+
+def _gaps(settings: Settings) -> Iterator[Check]:
+    if not storage.is_local(settings.warehouse) or lakehouse.local_version(settings, GAPS.table) is None:
+        return
+    gaps = glance.rows(settings, GAPS.table, {"cluster": settings.cluster})
+    if gaps:
+        gone = sum(gap["to_offset"] - gap["from_offset"] for gap in gaps)
+        last = max(gaps, key=lambda gap: (gap["found_at"], gap["topic"], gap["partition"]))
+        yield Check(
+            "gaps",
+            "mind",
+            f"{gone:,} offsets of {len({gap['topic'] for gap in gaps}):,} topics were gone before they were read, "
+            f"the last found at {last['found_at']:%Y-%m-%d %H:%M:%S} UTC in {last['topic']}, "
+            f"partition {last['partition']}.",
+            "quality.gaps names them all. Run more often, or have those topics keep their records longer.",
+        )
+
+
+def _lock(settings: Settings) -> Iterator[Check]:
+    if storage.directory_of(settings.warehouse):
+        holder = lock.holder(settings.warehouse)
+        yield Check("writer's lock", "well", f"Held by {holder}." if holder else "Free.")
+
+
+def _log_store(settings: Settings) -> Iterator[Check]:
+    """Examine what a warehouse on an object store needs: Delta's log store for it, and Hadoop's file system."""
+    if storage.is_local(settings.warehouse):
+        return
+    scheme = storage.scheme_of(settings.warehouse) or ""
+    properties = {**defaults(), **settings.spark}
+    if why := storage.unsafe_store(settings.warehouse, properties):
+        danger = f"Two writers on {scheme}:// could lose each other's commits: {why}"
+        if settings.single_writer:
+            remedy = "See to it that no DAG, command or other tool writes to it at the same time."
+            yield Check("log store", "mind", f"{danger}; the settings promise a single one.", remedy)
+        else:
+            remedy = (
+                "`afterlog run` refuses it. Name another warehouse, "
+                "or set single_writer = true if no two processes ever write to this one."
+            )
+            yield Check("log store", "lacking", f"{danger}.", remedy)
+    elif storage.directory_of(settings.warehouse):
+        yield Check("log store", "well", f"{scheme}:// is on this machine: the writer's lock lets one at a time write.")
+    else:
+        yield Check("log store", "well", f"Delta's own log store for {scheme}:// is safe with several writers.")
+    if scheme in ("s3", "s3a", "s3n"):
+        for source, name in unchecked_creation(settings):
+            yield Check(
+                "log store",
+                "mind" if settings.single_writer else "lacking",
+                f"{name} in {source} lets S3A create objects without looking whether they exist: "
+                f"a second writer would replace commits in silence.",
+                "Take `create` (or `*`) out of it.",
+            )
+    connector = _CONNECTORS.get(scheme)
+    added = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
+    if connector and not any(connector in properties.get(name, "") for name in added):
+        yield Check(
+            "log store",
+            "mind",
+            f"No property of [spark] names {connector}, which reads {scheme}://.",
+            'Add it to "spark.jars.packages" or "spark.jars", unless the cluster has it.',
+        )
+
+
+def _tables(settings: Settings) -> Iterator[Check]:
+    if not storage.is_local(settings.warehouse):
+        remedy = '`afterlog sql "SELECT * FROM quality.freshness"` says how far each table is.'
+        yield Check("tables", "mind", f"{settings.warehouse} is not on this machine: its tables are not read.", remedy)
+        return
+    names = [contract.table for contract in runner.contracts()]
+    missing = [name for name in names if lakehouse.local_version(settings, name) is None]
+    if len(missing) == len(names):
+        yield Check("tables", "well", f"None yet in {settings.warehouse}: `afterlog run` creates them.")
+    elif missing:
+        yield Check("tables", "mind", f"{', '.join(missing)} missing.", "`afterlog run` creates them, empty.")
+    else:
+        yield Check("tables", "well", f"All {len(names)} are there.")
+    for name in names:
+        if name in missing:
+            continue
+        if fault := delta_log.fault(Path(lakehouse.location(settings, name))):
+            yield Check(name, "blocked", fault.finding, fault.remedy)
+            continue
+        try:
+            lakehouse.local_table(settings, name)
+        except UsageError as error:
+            yield Check(name, "blocked", str(error))
+        except EnvironmentLacking:
+            fault = delta_log.fault(Path(lakehouse.location(settings, name)), refused=True)
+            if fault and lakehouse.local_gap(settings, name) is None:
+                yield Check(name, "blocked", fault.finding, fault.remedy)
+        except Exception as error:  # a reader's own, of any kind; a commit that is missing is told below
+            if lakehouse.local_gap(settings, name) is None:
+                remedy = "Restore its log from a backup, or move the table away: `afterlog run` then fills it again."
+                yield Check(name, "blocked", f"Its log cannot be read ({type(error).__name__}).", remedy)
+        if (gap := lakehouse.local_gap(settings, name)) is not None:
+            directory = lakehouse.location(settings, name)
+            yield Check(
+                name,
+                "blocked",
+                f"Commit {gap} is missing in {directory}/_delta_log: the table cannot be read.",
+                f"Restore it, or move {directory} away: `afterlog run` then fills it again from its input.",
+            )
+    for stage in CATALOG:
+        yield from _progress(settings, stage)
+
+
+def _progress(settings: Settings, stage: Stage) -> Iterator[Check]:
+    """Compare what a stage says it has read with the tables that it speaks of, as the next run will."""
+    known = progress.load(settings.warehouse, stage.table)
+    if known is None and not _stated(settings, stage) and not lakehouse.local_version(settings, stage.table):
+        return
+    if known and known.held:
+        yield from _held(stage, known)
+        return
+    if known and known.blocked_since and stage.kind == "split":
+        finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"
+        yield Check(stage.table, "blocked", finding, f"Mend the contract, or accept it: {_accept(stage, WHOLE)}.")
+        return
+    if known and known.blocked_since:
+        remedy = (
+            "The next run takes the same rows again: mend the contract or raise the tolerance, then `afterlog run`."
+        )
+        if stage.kind == "summarise":
+            remedy = f"`afterlog rebuild {stage.table}` computes it again from its inputs; then `afterlog run`."
+        finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"
+        yield Check(stage.table, "blocked", finding, remedy)
+        return
+    if causes := sorted(runner.blocked_upstream(settings, [stage])):
+        first = next(one.table for one in CATALOG if one.table in causes)
+        finding = f"Waits for {', '.join(causes)}: facts of {first} are broken."
+        yield Check(stage.table, "blocked", finding, f"`afterlog rebuild {first}`, then `afterlog run`.")
+        return
+    if reason := _disagreement(settings, stage, known):
+        read = "all landed files" if stage.kind == "land" else f"all of {' and '.join(stage.inputs)}"
+        yield Check(stage.table, "mind", f"{reason}.", f"The next `afterlog run` reads {read} again, without harm.")
+    elif known and known.within_a_batch(settings.cluster):
+        yield Check(stage.table, "mind", "A run ended within a batch.", "The next `afterlog run` takes it again.")
+    else:
+        table = lakehouse.local_version(settings, stage.table)
+        versions = {name: known.version_of(name) if known else None for name in stage.inputs}
+        read = "".join(f", {name} is read up to version {version}" for name, version in versions.items())
+        behind = lakehouse.local_versions_after(settings, versions)
+        waits = f", {behind} versions wait" if behind else ""
+        yield Check(stage.table, "well", f"Version {table}{read}{waits}.")
+
+
+def _held(stage: Stage, known: Progress) -> Iterator[Check]:
+    """Name what is held, since when, and the way on."""
+    for name, one in list(known.held.items())[:MOST_HELD]:
+        finding = f"{one.rows:,} rows of {verdict.shown(name)} are held since {one.since}: {one.message}"
+        yield Check(stage.table, "blocked", finding, f"Mend the contract, or accept them: {_accept(stage, name)}.")
+    left = len(known.held) - MOST_HELD
+    if left > 0:
+        finding = f"{left:,} more of its scopes are held: quality.freshness names them all."
+        yield Check(stage.table, "blocked", finding, f"{_accept(stage, WHOLE)} accepts all of them.")
+
+
+def _header_profiles(settings: Settings) -> Iterator[Check]:
+    """Name the headers of rows that no profile knows, in quarantine or held, and propose a profile that reads them."""
+    if not storage.is_local(settings.warehouse):
+        return
+    rows, names = 0, dict[str, int]()
+    for table in ("quarantine.dlq_records", "held.dlq_records"):
+        if not lakehouse.local_version(settings, table):  # not there, or never written
+            continue
+        for found in glance.query(settings, table, _UNKNOWN_HEADERS, {"cluster": settings.cluster}):
+            if found["name"] is None:
+                rows += found["rows"]
+            elif found["name"]:
+                names[found["name"]] = names.get(found["name"], 0) + found["rows"]
+    if not rows:
+        return
+    finding = f"{unknown_headers.sentence(names, rows)} They are in quarantine or held."
+    known = [mapped.name for profile in settings.dlq.profile for mapped in profile.headers if mapped.name]
+    if any(name.startswith(one[:-1]) if one.endswith("*") else name == one for name in names for one in known):
+        remedy = "[[dlq.profile]] names some of them: `afterlog run` judges what is held again, "
+        yield Check("header profiles", "mind", finding, f"{remedy}`afterlog readmit silver.dlq_records` the others.")
+        return
+    guess = unknown_headers.proposal(names)
+    if guess:
+        remedy = "A [[dlq.profile]] in the settings reads them; look at the guess below before you put it there."
+    else:
+        remedy = "Map them in a [[dlq.profile]] of the settings; their names do not tell to which fields."
+    yield Check("header profiles", "mind", finding, remedy, guess or None)
+
+
+def _accept(stage: Stage, scope: str) -> str:
+    return f"`{way_on(stage.table, scope)}` or AFTERLOG_TOLERANCE=1.0"
+
+
+def _disagreement(settings: Settings, stage: Stage, known: Progress | None) -> str | None:
+    latest = lakehouse.local_version(settings, stage.table)
+    if known is None:
+        return f"Its progress {'cannot be understood' if _stated(settings, stage) else 'is gone'}"
+    if latest is None:
+        return "It has progress, but the table is gone"
+    sides = [("the table", stage.table, known.target_id, latest, known.target_version)]
+    for table, reading in known.inputs.items():
+        ends_at = lakehouse.local_version(settings, table)
+        sides.append((table, table, reading.table_id, -1 if ends_at is None else ends_at, known.reached(table)))
+    for shown, table, stated_id, version_there, version_stated in sides:
+        actual_id = lakehouse.local_id(settings, table)
+        if actual_id and stated_id and actual_id != stated_id:
+            return f"Its progress speaks of another table than {shown} that is there now"
+        if version_there < (version_stated or 0):
+            return f"Its progress speaks of version {version_stated} of {shown}, which ends at {version_there}"
+    return None
+
+
+def _stated(settings: Settings, stage: Stage) -> bool:
+    return storage.read_text(settings.warehouse, f"{stage.table}.json") is not None
+
+
+def _quarantines(settings: Settings) -> Iterator[Check]:
+    """Name what is in quarantine, by rule and by file."""
+    for stage in CATALOG:
+        if stage.quarantine is None or not _was_written(settings, stage.quarantine):
+            continue
+        counted = (
+            'SELECT violations, "_source" AS source, count(*) AS row_count FROM rows GROUP BY violations, "_source"'
+        )
+        try:
+            found = glance.query(settings, stage.quarantine, counted, {"cluster": settings.cluster})
+        except Exception:  # a table that cannot be read, which is told above
+            continue
+        rules: Counter[str] = Counter()
+        sources: Counter[str] = Counter()
+        for row in found:
+            sources[row["source"]] += row["row_count"]
+            rules.update(dict.fromkeys(row["violations"] or (), row["row_count"]))
+        if rows := sources.total():
+            yield Check(
+                stage.quarantine,
+                "attention",
+                f"{rows:,} row{'' if rows == 1 else 's'} in quarantine. By rule: {_most(rules)}. "
+                f"By source: {_most(sources)}.",
+                f'`afterlog sql "SELECT violations, _source, count(*) FROM {stage.quarantine} GROUP BY ALL"` counts '
+                "them; bad lines that have landed stay as they are. Once the contract or the settings are fixed, "
+                f"`afterlog readmit {stage.table}` takes back what passes.",
+            )
+
+
+def _most(counts: Counter[str]) -> str:
+    """Return the greatest counts in words."""
+    named = sorted(counts.items(), key=lambda one: (-one[1], str(one[0])))
+    more = len(named) - MOST_NAMED
+    said = ", ".join(f"{name} {count:,}" for name, count in named[:MOST_NAMED])
+    return f"{said} and {more:,} more" if more > 0 else said
+
+
+def _damaged_files(settings: Settings) -> Iterator[Check]:
+    """Name landed files that could not be read to their end, and still cannot."""
+    for stage in CATALOG:
+        if stage.kind != "land" or not _was_written(settings, stage.table):
+            continue
+        try:
+            found = _damages(settings, stage)
+        except Exception:  # a table that cannot be read, which is told above
+            continue
+        if found:
+            told = [f"{source}: {error}" for source, error in found[:MOST_NAMED]]
+            more = len(found) - MOST_NAMED
+            told += [f"And {more:,} more."] if more > 0 else []
+            directory = settings.landing_of(stage.directory)
+            yield Check(
+                f"files of {stage.directory}",
+                "attention",
+                f"{len(found):,} file{' is' if len(found) == 1 else 's are'} incomplete or damaged. {' '.join(told)}",
+                f"Land each again from its source, under its name in {directory}; what is read already stays.",
+            )
+
+
+def _damages(settings: Settings, stage: Stage) -> list[tuple[str, str]]:
+    """Return the files of a feed that bronze says to be damaged, each with why, without those that are whole by now."""
+    directory = settings.landing_of(stage.directory)
+    there = landing.listing(directory)
+    if stage.reader:
+        versions = 'SELECT "_source", version, error FROM rows WHERE error IS NOT NULL'
+        rows = glance.query(settings, stage.table, versions, {"cluster": settings.cluster})
+        latest = 'SELECT "_source", max(version) AS version FROM rows GROUP BY "_source"' if rows else ""
+        last = glance.query(settings, stage.table, latest, {"cluster": settings.cluster}) if rows else []
+        version = {row["_source"]: row["version"] for row in last}
+        told = {row["_source"]: f"{row['error']}." for row in rows if row["version"] in (None, version[row["_source"]])}
+        return sorted((source, error) for source, error in told.items() if source in there)
+    content = "raw" if stage.directory == "dlq" else "line"
+    damages = f'SELECT DISTINCT "_source", error FROM rows WHERE error IS NOT NULL AND "{content}" IS NULL'
+    rows = glance.query(settings, stage.table, damages, {"cluster": settings.cluster})
+    told = {row["_source"]: row["error"] for row in rows if row["_source"] in there}
+    packed = tuple(there[source] for source in told if source.lower().endswith(landing.GZIP))
+    still = landing.damaged(directory, packed)
+    return sorted((source, error) for source, error in told.items() if there[source] not in packed or source in still)
+
+
+def _policies(settings: Settings) -> Iterator[Check]:
+    """Name the topics whose messages are ABSENT, as nothing tells whether compaction removed them."""
+    if not _was_written(settings, POLICIES) or not _was_written(settings, LEDGER):
+        return
+    try:
+        rows = glance.rows(settings, POLICIES, {"cluster": settings.cluster}, ["topic", "is_compacted"])
+        if not (unknown := {row["topic"] for row in rows if row["is_compacted"] is None}):
+            return
+        counted = "SELECT topic, count(*) AS row_count FROM rows WHERE outcome = 'ABSENT' GROUP BY topic"
+        found = glance.query(settings, LEDGER, counted, {"cluster": settings.cluster})
+    except Exception:  # a table that cannot be read, which is told above
+        return
+    if absent := Counter({row["topic"]: row["row_count"] for row in found if row["topic"] in unknown}):
+        yield Check(
+            "cleanup policies",
+            "mind",
+            f"{absent.total():,} acknowledged messages are absent from their logs (ABSENT), and nothing tells whether "
+            f"compaction removed them or they are lost: {_most(absent)}.",
+            "Name the cleanup.policy of these topics under [[segments.cleanup_policy]], or grant Afterlog "
+            "DescribeConfigs on them; the next `afterlog run` decides.",
+        )
+
+
+def _was_written(settings: Settings, table: str) -> bool:
+    """Tell whether a table of a local warehouse may hold rows; of one that is refused something else is told."""
+    with contextlib.suppress(UsageError):
+        return storage.is_local(settings.warehouse) and bool(lakehouse.local_version(settings, table))
+    return False
+
+
+def _quality(settings: Settings) -> Iterator[Check]:
+    if storage.is_local(settings.warehouse) and quality.waiting(settings):
+        yield Check("quality reports", "mind", "A run ended before it reported.", "The next `afterlog run` reports it.")
+
+
+def _airflow(settings: Settings) -> Iterator[Check]:
+    """Look at the project's own Airflow: prepared by this version, and answering where `make up` serves it."""
+    installed = version("apache-airflow")
+    try:
+        prepared = (AIRFLOW_HOME / ".prepared").read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        prepared = None
+    if prepared not in (None, installed):
+        finding = f"{AIRFLOW_HOME} was prepared by Airflow {prepared}, {installed} is installed."
+        yield Check("Airflow", "mind", finding, "`make up` or `make demo` migrates it.")
+    home = f"home {AIRFLOW_HOME}" if prepared else "no home yet (`make up` makes one)"
+    text = os.environ.get("AFTERLOG_PORT") or "8080"
+    port = int(text) if text.isascii() and text.isdigit() else 8080
+    address = f"http://127.0.0.1:{port}"
+    health = _health(address)
+    if health is None:
+        with socket.socket() as probe:
+            probe.settimeout(2)
+            taken = probe.connect_ex(("127.0.0.1", port)) == 0
+        if taken:
+            finding = f"What listens on port {port} is not an Airflow that answers."
+            yield Check("Airflow", "mind", finding, "Choose another port: AFTERLOG_PORT=8081 make up.")
+        else:
+            yield Check("Airflow", "well", f"Airflow {installed}, {home}; not serving (`make up` starts it).")
+        return
+    ill = [part for part in ("metadatabase", "scheduler", "dag_processor") if health.get(part) != "healthy"]
+    if ill:
+        remedy = f"Read {AIRFLOW_HOME / 'logs' / 'up'}, then restart `make up`."
+        yield Check("Airflow", "lacking", f"At {address}, not healthy: {', '.join(ill)}.", remedy)
+    else:
+        yield Check("Airflow", "well", f"Airflow {installed}, {home}; healthy at {address}.")
+
+
+def _health(address: str) -> dict[str, str | None] | None:
+    """Ask Airflow's API for the state of its components; None where none answers as Airflow does."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{address}/api/v2/monitor/health", timeout=2) as answer:
+            parts = json.load(answer)
+        return {name: (part or {}).get("status") for name, part in parts.items() if isinstance(part, dict | None)}
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _bytes(size: int) -> str:
+    amount = float(size)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"

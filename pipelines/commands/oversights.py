@@ -1,0 +1,120 @@
+"""Typing mistakes that would pass unnoticed: places that do not exist, variables and directories that nothing reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from pipelines.catalog import CATALOG
+from pipelines.errors import UsageError
+from pipelines.settings import Settings, located
+from pipelines.warehouse.storage import is_local
+
+PREFIX = "AFTERLOG_"
+# Variables that are no settings: of set-up, of the command line, of the DAGs.
+OTHER_VARIABLES = ("SETTINGS", "CACHE", "MAVEN", "DEBUG", "PORT", "COMMAND", "ON_FAILURE")
+MOST_NAMES = 5
+
+Place = Literal["warehouse", "landing"]
+
+
+def require_places(
+    settings: Settings, flags: dict[Place, str | None], *, creates: bool, lands: bool | None = None
+) -> None:
+    """Check that places which a flag, a variable or the settings file names are there.
+
+    The settings' own defaults need not be. A command that ``creates`` can make a warehouse where its parent is; the
+    landing directory is looked for by commands that create, and by those of which ``lands`` says so.
+
+    Raises UsageError: such a place does not exist, or is no directory.
+    """
+    for name, flag in flags.items():
+        if name == "landing" and not (creates if lands is None else lands):
+            continue
+        place = getattr(settings, name)
+        variable = f"{PREFIX}{name.upper()}"
+        default = str(located(Settings.model_fields[name].default))
+        explicit = flag is not None or variable in os.environ or place != default
+        if not is_local(place) or _is_directory(place):
+            continue
+        if _exists(place):
+            raise UsageError(f"The {name} {place} is not a directory.")
+        if not explicit:
+            continue
+        if name == "landing":
+            if any(settings.topics_of(stage.directory) for stage in CATALOG):
+                continue  # whoever reads topics may have no files
+            raise UsageError(
+                f"The landing directory {place} does not exist: create it, or name another with --landing."
+            )
+        if not creates:
+            raise UsageError(f"The warehouse {place} does not exist: `afterlog run` creates one.")
+        parent = Path(place).parent
+        if not _is_directory(parent):
+            why = "is not a directory" if _exists(parent) else "does not exist"
+            raise UsageError(f"The warehouse {place} cannot be created: {parent} {why}.")
+
+
+def _is_directory(place: str | Path) -> bool:
+    try:
+        return Path(place).is_dir()
+    except OSError as error:
+        raise UsageError(f"{place} cannot be looked at: {error.strerror}.") from None
+
+
+def _exists(place: str | Path) -> bool:
+    return os.path.lexists(place)
+
+
+def unknown_variables() -> Iterator[tuple[str, str]]:
+    """Yield each variable with our prefix that has no effect, and a sentence about it."""
+    known = [f"{PREFIX}{name.upper()}" for name in (*Settings.model_fields, *OTHER_VARIABLES)]
+    for variable in sorted(os.environ):
+        top = variable.removeprefix(PREFIX).partition("__")[0]
+        if not variable.startswith(PREFIX):
+            if variable.upper().startswith(PREFIX):
+                yield variable, f"{variable} has no effect: write {PREFIX} in capitals."
+            continue
+        if top in OTHER_VARIABLES:
+            continue
+        if top.lower() in ("gates", "spark"):
+            yield variable, f"{variable} has no effect: set it in the settings file."
+        elif top.lower() not in Settings.model_fields:
+            close = get_close_matches(f"{PREFIX}{top}", known, n=1)
+            meant = f"; did you mean {close[0]}?" if close else "."
+            yield variable, f"{variable} is not a setting and has no effect{meant}"
+
+
+def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield what lies in the landing directory where no feed reads it: its name, and a sentence about it.
+
+    Names that begin with ``.`` or ``_`` are left alone, as they are within the feeds' directories.
+    """
+    known = sorted({stage.directory for stage in CATALOG if stage.directory})
+    directories = ", ".join(f"{name}/" for name in known)
+    landing = Path(settings.landing)
+    try:
+        found = sorted(landing.iterdir())
+    except OSError:
+        return
+    for path in found:
+        if path.name.startswith((".", "_")) or path.name.endswith(".tmp"):
+            continue
+        if path.name in known:
+            if not path.is_dir():
+                yield path.name, f"{path.name!r} in {landing} is not a directory: files of the feed go into one."
+            continue
+        close = get_close_matches(path.name, known, n=1) if path.is_dir() else []
+        meant = f"; did you mean {close[0]}/?" if close else f". Feeds land in {directories}."
+        yield path.name, f"Nothing reads {path.name!r} in {landing}{meant}"
+
+
+def remarks(settings: Settings) -> list[str]:
+    """Return a sentence for each thing that nothing reads in the landing directory, a few by name."""
+    strays = [sentence for _, sentence in stray_places(settings)]
+    if len(strays) > MOST_NAMES:
+        strays[MOST_NAMES:] = [f"Nothing reads {len(strays) - MOST_NAMES:,} more entries of {settings.landing}."]
+    return strays

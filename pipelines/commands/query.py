@@ -1,0 +1,486 @@
+"""Spark SQL over the warehouse, reading only: one statement in, its rows out as a table, as JSON or as CSV."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import reduce
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from expectations.quality import QUALITY
+from pipelines.catalog import CATALOG
+from pipelines.commands import tabular
+from pipelines.errors import UsageError
+from pipelines.run import newest
+from pipelines.settings import ROOT, Settings
+from pipelines.stage import Stage
+from pipelines.steps.held import contract_of_held
+from pipelines.text import hint
+from pipelines.warehouse import lakehouse, progress
+
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+Parameter = str | int | bool | Decimal | date | datetime
+
+LAYERS = ("bronze", "silver", "gold", "quarantine", "held", "quality")
+FRESHNESS = "quality.freshness"
+TABLES = (
+    *(table for stage in CATALOG for table in (stage.table, stage.quarantine) if table),
+    *(contract.table for contract in map(contract_of_held, CATALOG) if contract),
+    *(contract.table for contract in QUALITY),
+    FRESHNESS,
+)
+QUESTIONS = ROOT / "sql" / "questions"
+READING_COMMANDS = ("Show", "Describe", "Explain")
+TIME_FORMATS = {"timestamp": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestamp_ntz": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
+JSON_OPTIONS = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": TIME_FORMATS["timestamp"],
+    "timestampNTZFormat": TIME_FORMATS["timestamp_ntz"],
+}
+
+ACTING_NODES = re.compile(
+    r"Call|InsertIntoDir|\w*ExecuteImmediate|\w+Statement"
+)  # what acts, but is no Command to Spark
+CLOCKS = ("now", "current_timestamp", "current_date", "curdate", "localtimestamp")  # functions of Spark's
+WINDOW = timedelta(hours=1)  # of a question about now that names no interval
+UNITS = {
+    "second": 1,
+    "minute": 60,
+    "hour": 3_600,
+    "day": 86_400,
+    "week": 604_800,
+    "month": 2_592_000,
+    "year": 31_536_000,
+}
+NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal")
+
+_HERE = "CurrentNamespace$"  # of a plan that names no namespace
+_TABLE = re.compile(r"[a-z]+\.[a-z_]+")
+_FEEDS = re.compile(r"^--[ ]Feeds:[ ]([a-z, -]+)\.?[ ]*$", re.MULTILINE)
+_INTERVAL = re.compile(rf"\bINTERVAL\s+'?([0-9]{{1,9}})'?\s+({'|'.join(UNITS)})s?\b", re.IGNORECASE)
+_TOKEN = re.compile(
+    r"""
+      (?P<skipped> \s+ | --[^\n]* )
+    | (?P<comment> /\* )
+    | (?P<literal> [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" )
+    | (?P<quoted> `(?:[^`]|``)*` )
+    | (?P<name> [^\W\d]\w* )
+    | (?P<other> . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def statement_tables(text: str) -> set[str]:
+    """Return the names in a statement that look like tables of a warehouse; literals and comments name none.
+
+    An alias that is called like a layer looks like one too: whoever registers them leaves out what does not exist.
+    """
+    tokens = list(_tokens(text))
+    tables = set()
+    for place, (layer, dot, name) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False)):
+        behind_dot = place > 0 and tokens[place - 1] == "."
+        in_catalog = behind_dot and place > 1 and tokens[place - 2].lower() == "spark_catalog"
+        if dot == "." and layer.lower() in LAYERS and (not behind_dot or in_catalog):
+            tables.add(f"{layer}.{name}".lower())
+    return tables
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """Yield names (unquoted) and single characters; string literals as one ``'``, which no name is."""
+    place = 0
+    while match := _TOKEN.match(text, place):
+        place = match.end()
+        kind, token = match.lastgroup, match[0]
+        if kind == "comment":
+            place = _end_of_comment(text, place)
+        elif kind == "quoted":
+            yield token[1:-1].replace("``", "`")
+        elif kind == "literal":
+            yield "'"
+        elif kind != "skipped":
+            yield token
+
+
+def _end_of_comment(text: str, place: int) -> int:
+    """Return where a bracketed comment ends; Spark's nest."""
+    depth = 1
+    while depth:
+        bracket = re.compile(r"/\*|\*/").search(text, place)
+        if bracket is None:
+            return len(text)
+        depth += 1 if bracket[0] == "/*" else -1
+        place = bracket.end()
+    return place
+
+
+def text_of(statement: str | None, file: Path | None) -> str:
+    """Return the statement given as an argument or as a file.
+
+    Raises UsageError: neither or both, or a file that cannot be read.
+    """
+    if (statement is None) == (file is None):
+        raise UsageError('Give one statement: afterlog sql "SELECT ..." or afterlog sql --file FILE.')
+    if file is None:
+        return statement or ""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        missing = isinstance(error, FileNotFoundError)
+        meant = hint(file.stem, [path.stem for path in questions()]) if missing else ""
+        if missing and file.stem in {path.stem for path in questions()}:
+            meant = f" That question is {QUESTIONS / file.stem}.sql."
+        raise UsageError(f"The file {_visible(str(file))} cannot be read: {reason}.{meant}") from None
+
+
+def questions() -> list[Path]:
+    """Return the files of the on-call questions."""
+    return sorted(QUESTIONS.glob("*.sql"))
+
+
+def parameters_of(given: Sequence[str]) -> dict[str, Parameter]:
+    """Return the values of ``name=value`` arguments, typed by their form; ``now`` is the present if not given.
+
+    Whole numbers, decimals, true and false, dates, timestamps with ``T`` (UTC unless they say otherwise); the rest is
+    text, and so is what stands in single quotes.
+
+    Raises UsageError: an argument without ``=``, or a ``now`` that is no timestamp.
+    """
+    values: dict[str, Parameter] = {"now": datetime.now(UTC)}
+    for argument in given:
+        name, equals, text = argument.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"--param {argument!r} cannot be used: write --param NAME=VALUE.")
+        values[name] = _typed(text)
+    now = values["now"]
+    if not isinstance(now, date):
+        raise UsageError(f"--param now={now} is no timestamp: write it like now=2026-11-21T02:00:00Z.")
+    if not isinstance(now, datetime):
+        values["now"] = datetime(now.year, now.month, now.day, tzinfo=UTC)
+    return values
+
+
+def _typed(text: str) -> Parameter:
+    if len(text) > 1 and text[0] == text[-1] == "'":
+        return text[1:-1]
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
+        return int(text)
+    if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text) and len(text) <= 38:
+        return Decimal(text)
+    if text in ("true", "false"):
+        return text == "true"
+    if re.match(r"\d{4}-\d\d-\d\d(T\d\d:\d\d|$)", text, re.ASCII):
+        try:
+            if "T" not in text:
+                return date.fromisoformat(text)
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return text
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return text
+
+
+def answer(
+    spark: SparkSession, settings: Settings, text: str, values: Mapping[str, Parameter], form: str = "table"
+) -> list[str]:
+    """Write the rows of one reading statement to standard output, and for people how many to standard error.
+
+    Return what explains that the answer is empty, or tells nothing of now: a sentence for each feed.
+    """
+    width = tabular.terminal_width(sys.stdout)
+    written = write(rows_of(spark, settings, text, values), form, sys.stdout, width=width)
+    if form == "table":
+        print(f"{written:,} row{'' if written == 1 else 's'}", file=sys.stderr)
+    try:
+        return remarks(settings, text, values, written, spark)
+    except Exception:  # whatever it is, the answer is given
+        return []
+
+
+def remarks(
+    settings: Settings,
+    text: str,
+    values: Mapping[str, Parameter],
+    written: int,
+    spark: SparkSession | None = None,
+) -> list[str]:
+    """Return a sentence for each feed that explains why an answer is empty, or why it tells nothing of now.
+
+    A feed that is not set up explains that there are no rows. One whose newest record is older than the shortest
+    interval of a statement about now explains what is not there; so do rows that are held.
+    """
+    named = [stage for stage in map(newest.source_of, sorted(statement_tables(text))) if stage]
+    feeds = list(dict.fromkeys(stage.directory for stage in named))
+    timed = set(feeds)
+    if said := _FEEDS.search(text):
+        stated = [name.strip() for name in said[1].split(",")]
+        known = {stage.directory for stage in CATALOG if stage.kind == "land"}
+        feeds = [name for name in stated if name in known]
+        timed = set(feeds[:1])
+    present = datetime.now(UTC)
+    asked = values.get("now") if _names_now(text) else present if _reads_a_clock(text) else None
+    now = min(asked, present) if isinstance(asked, datetime) else present
+    window = _shortest_interval(text)
+    found = []
+    for stage in (stage for stage in CATALOG if stage.kind == "land" and stage.directory in feeds):
+        one = newest.of_feed(settings, stage, now, spark)
+        if not one.is_readable:
+            continue
+        if not one.used:
+            if not written:
+                found.append(f"The feed {one.feed} is {one.in_words}.")
+            continue
+        stale = asked is not None and stage.directory in timed
+        stale = stale and (one.accepted_at is None or one.accepted_at < now - window)
+        as_of = "" if present - now < timedelta(minutes=1) else f", as of {newest.moment(now)}"
+        if stale and one.accepted_at and one.at and one.at >= now - window:
+            since = f"{newest.lasting(now - one.accepted_at)} old ({newest.moment(one.accepted_at)}){as_of}"
+            found.append(f"Of the feed {one.feed} the newest accepted record is {since}; newer ones were not accepted.")
+        elif stale:
+            found.append(f"Of the feed {one.feed} {one.in_words}{as_of}.")
+        if stale or not written:
+            found += _held_of(settings, stage)
+    return found
+
+
+def _held_of(settings: Settings, source: Stage) -> list[str]:
+    """Say what of a feed is held: answers do not see it."""
+    said = []
+    for stage in CATALOG:
+        known = progress.load(settings.warehouse, stage.table) if source.table in stage.inputs else None
+        if known and (rows := sum(one.rows for one in known.held.values())):
+            said.append(f"{rows:,} rows of {stage.table} are held, which answers do not see: see `afterlog doctor`.")
+    return said
+
+
+def _names_now(text: str) -> bool:
+    tokens = list(_tokens(text))
+    return any(pair == (":", "now") for pair in pairwise(tokens))
+
+
+def _reads_a_clock(text: str) -> bool:
+    tokens = [token.lower() for token in _tokens(text)]
+    called = {name for name, bracket in pairwise(tokens) if bracket == "("}
+    return bool(called.intersection(CLOCKS) or {"current_timestamp", "current_date"}.intersection(tokens))
+
+
+def _shortest_interval(text: str) -> timedelta:
+    """Return the shortest interval that a statement names: what is older than that explains a lack of rows."""
+    found = [int(number) * UNITS[unit.lower()] for number, unit in _INTERVAL.findall(text)]
+    return timedelta(seconds=min(min(found), 10**9)) if found else WINDOW
+
+
+def rows_of(spark: SparkSession, settings: Settings, text: str, values: Mapping[str, Parameter]) -> DataFrame:
+    """Return the rows of one reading statement over the warehouse's tables, each ``:name`` bound to its value.
+
+    Raises UsageError: a statement that writes, cannot be read, or names what is not there.
+    """
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        plan = _read_only(spark, text)
+        if str(plan.getClass().getSimpleName()).startswith("Show"):
+            there = {table for table in TABLES if table == FRESHNESS or lakehouse.exists(spark, settings, table)}
+            _register(spark, settings, there)
+            if pattern := _shows_all_tables(plan):
+                return _all_tables(spark, pattern)
+        else:
+            _register(spark, settings, statement_tables(text))
+        return spark.sql(text, args=dict(values))
+    except PySparkException as error:
+        raise UsageError(_sentence(error)) from None
+    except Py4JJavaError as error:  # Delta's own errors
+        text = str(error.java_exception.getMessage())
+        raise UsageError(f"The statement cannot be answered: {_visible(_plain(text))}") from None
+
+
+def _shows_all_tables(plan: Any) -> str | None:
+    """Return which tables a SHOW TABLES asks for that names no layer, as a pattern; None for any other statement."""
+    if plan.getClass().getSimpleName() != "ShowTables" or plan.namespace().getClass().getSimpleName() != _HERE:
+        return None
+    return str(plan.pattern().get()) if plan.pattern().isDefined() else "*"
+
+
+def _all_tables(spark: SparkSession, pattern: str) -> DataFrame:
+    """Return the tables of all layers as SHOW TABLES shows those of one."""
+    like = pattern.replace("\\", "\\\\").replace("'", "\\'")
+    shown = [
+        spark.sql(f"SHOW TABLES IN {layer} LIKE '{like}'") for layer in LAYERS if spark.catalog.databaseExists(layer)
+    ]
+    return reduce(lambda above, below: above.union(below), shown)
+
+
+def _read_only(spark: SparkSession, text: str) -> Any:
+    """Return the plan of a statement; refuse what Spark's own parser reads as more than a query."""
+    jvm: Any = spark.sparkContext._jvm
+    plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
+    command = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.plans.logical.Command")
+    nodes = [plan]
+    for node in nodes:
+        name = str(node.getClass().getSimpleName())
+        if ACTING_NODES.fullmatch(name) or (command.isInstance(node) and not name.startswith(READING_COMMANDS)):
+            raise UsageError(
+                "afterlog sql only reads (SELECT, WITH, VALUES, SHOW, DESCRIBE, EXPLAIN): tables are written by "
+                "`afterlog run` and `afterlog readmit`."
+            )
+        children = node.children()
+        nodes.extend(children.apply(place) for place in range(children.length()))
+    return plan
+
+
+def _register(spark: SparkSession, settings: Settings, named: set[str]) -> None:
+    """Make the tables known that are there; where one of the pipeline is not, register says what to do."""
+    tables = {table for table in named if _TABLE.fullmatch(table)}
+    if FRESHNESS in tables:
+        _register_freshness(spark, settings)
+    there = {table for table in tables - {FRESHNESS} if table in TABLES or lakehouse.exists(spark, settings, table)}
+    lakehouse.register(spark, settings, there)
+
+
+def _register_freshness(spark: SparkSession, settings: Settings) -> None:
+    """Put the present state in a table of the session's own catalog."""
+    from pyspark.sql import functions as F
+
+    from pipelines.run.freshness import FRESHNESS as CONTRACT
+    from pipelines.run.freshness import freshness
+
+    schema = ", ".join(f"`{c.name}` {'string' if c.type == 'timestamp' else c.type}" for c in CONTRACT.columns)
+    found = [tuple(getattr(one, column.name) for column in CONTRACT.columns) for one in freshness(settings, spark)]
+    rows = spark.createDataFrame(found, schema).coalesce(1)
+    typed = [F.col(column.name).cast(column.type) for column in CONTRACT.columns]
+    spark.sql("CREATE DATABASE IF NOT EXISTS quality")
+    rows.select(typed).write.format("parquet").mode("overwrite").saveAsTable(FRESHNESS)
+
+
+def _sentence(error: PySparkException) -> str:
+    """Say in one line what is wrong with a statement, without Spark's plans and its advice on settings."""
+    condition = error.getCondition() or ""
+    named = error.getMessageParameters() or {}
+    if condition == "TABLE_OR_VIEW_NOT_FOUND":
+        table = str(named.get("relationName", "")).replace("`", "")
+        return f"There is no table {_visible(table)}; there are {', '.join(TABLES)}.{hint(table, TABLES)}"
+    if condition == "UNBOUND_SQL_PARAMETER":
+        return f"The statement needs a value for :{named.get('name')}: give --param {named.get('name')}=VALUE."
+    return f"The statement cannot be answered: {_visible(_plain(str(error)))}"
+
+
+def _plain(text: str) -> str:
+    """Return the first line of Spark's message without its codes."""
+    text = re.sub(r"^\[[A-Z0-9_.]+\] ", "", text.strip()).partition("\n")[0]
+    return re.sub(r"\s*SQLSTATE: \w+(?:; ?)?", " ", text).strip(" ;")
+
+
+def write(rows: DataFrame, form: str, out: TextIO, *, width: int | None = None) -> int:
+    """Write rows as they arrive, never all at once in memory; return how many. ``width``: of a terminal, if it is one.
+
+    - ``table``: for people. Control and bidirectional characters are shown as escapes; see ``tabular`` for what a
+      terminal is too narrow for.
+    - ``json``: one object a line; numbers that JSON cannot write (NaN, Infinity) are text.
+    - ``csv``: RFC 4180 with a header line; null is an empty field, an empty string is ``""``. Values stand as they are:
+      a spreadsheet takes a cell that begins with ``=`` for a formula.
+
+    A reader that goes away (``| head``) ends it quietly.
+
+    Raises UsageError: the statement fails on a row; or as JSON, two columns have one name.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    written = 0
+    try:
+        for lines, count in _WRITERS[form](rows, width):
+            out.write(lines)
+            written += count
+        out.flush()
+    except BrokenPipeError:
+        if out is sys.stdout:  # else Python complains when it flushes at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (PySparkException, Py4JJavaError) as error:  # their texts may quote a value of a row
+        named = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", str(error))
+        condition = named[1] if named else "an error of Spark's"
+        raise UsageError(f"The statement fails on some row with {condition}: guard it, as try_cast does.") from None
+    return written
+
+
+def _json(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
+    from pyspark.sql import functions as F
+
+    if twice := [name for name in rows.columns if rows.columns.count(name) > 1]:
+        raise UsageError(f"Two columns are called {_visible(twice[0])}: give one of them another name with AS.")
+    named = [F.col(f"_{place}").alias(name) for place, name in enumerate(rows.columns)]
+    objects = _numbered(rows).select(F.to_json(F.struct(*named), JSON_OPTIONS))
+    for (line,) in objects.toLocalIterator():
+        yield f"{_visible(line, _json_escape)}\n", 1
+
+
+def _csv(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
+    def field(value: str | None) -> str:
+        if value is None:
+            return ""
+        return '"' + value.replace('"', '""') + '"' if not value or re.search('[",\r\n]', value) else value
+
+    yield ",".join(map(field, rows.columns)) + "\r\n", 0
+    for row in _texts(rows).toLocalIterator():
+        yield ",".join(map(field, row)) + "\r\n", 1
+
+
+def _table(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
+    """Yield lines of rows side by side, their widths taken from the first; as blocks where a terminal is too narrow."""
+    names = [_visible(name) for name in rows.columns]
+    to_the_right = [field.dataType.typeName() in NUMBERS for field in rows.schema.fields]
+    arriving = (
+        ["NULL" if value is None else _visible(value) for value in row] for row in _texts(rows).toLocalIterator()
+    )
+    return tabular.lines(names, arriving, width, to_the_right)
+
+
+_WRITERS = {"table": _table, "json": _json, "csv": _csv}
+
+
+def _numbered(rows: DataFrame) -> DataFrame:
+    """Name the columns by their place, as names may occur twice."""
+    return rows.toDF(*(f"_{place}" for place in range(len(rows.columns))))
+
+
+def _texts(rows: DataFrame) -> DataFrame:
+    """Return every column as text: binary in base64, timestamps in UTC, nested values in JSON, null as it is."""
+    columns = [_text(f"_{place}", field.dataType) for place, field in enumerate(rows.schema.fields)]
+    return _numbered(rows).select(columns)
+
+
+def _text(name: str, kind: DataType) -> Column:
+    from pyspark.sql import functions as F
+
+    column = F.col(name)
+    if kind.typeName() == "binary":
+        return F.base64(column)
+    if kind.typeName() in ("array", "map", "struct", "variant"):
+        return F.to_json(column, JSON_OPTIONS)
+    if kind.typeName() in TIME_FORMATS:
+        return F.date_format(column, TIME_FORMATS[kind.typeName()])
+    return column.cast("string")
+
+
+def _visible(text: str, escape: Callable[[str], str] = lambda c: c.encode("unicode_escape").decode()) -> str:
+    """Return text with what a terminal would obey or hide (controls, bidirectional marks) shown as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else escape(character) for character in text)
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1]

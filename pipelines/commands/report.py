@@ -1,0 +1,458 @@
+"""quality.*, quarantine, progress -> one static page, and Data Docs beside it: what a team opens in a browser."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from expectations.contract import contract_of
+from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
+from expectations.verdict import Outcome, share
+from pipelines.catalog import CATALOG
+from pipelines.errors import EnvironmentLacking
+from pipelines.run.freshness import Freshness, freshness
+from pipelines.run.newest import Newest, Silence, lasting, moment, of_feeds, silence, source_of
+from pipelines.run.runner import contracts
+from pipelines.settings import Settings
+from pipelines.stage import Stage
+from pipelines.steps.collapse import CONFLICT
+from pipelines.steps.held import contract_of_held
+from pipelines.text import visible
+from pipelines.warehouse import glance, lakehouse, storage
+from pipelines.warehouse.storage import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOST_RUNS = 60
+MOST_COORDINATES = 5
+DATA_DOCS = "data_docs"
+SHOWN = ".shown.json"
+NOT_A_RULE = {CONFLICT: "The table holds a row of the same grain with other content, which stands."}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A row of quality.stage_runs: what one run did to a table."""
+
+    run_id: str
+    started_at: datetime
+    seconds: float
+    status: str
+    read: int
+    accepted: int
+    quarantined: int
+    duplicates: int
+    skipped: int
+    message: str | None = None
+    written: int | None = None
+    held: int = 0
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A rule that rows in quarantine, or held ones, break; a row may break several. ``meaning`` says how."""
+
+    code: str
+    rows: int
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """What a table's quarantine holds now, or what is held of the table, worst rule first."""
+
+    rows: int
+    violations: tuple[Violation, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the page says of one table; runs are in order of time, ``gate`` is what the last gate found."""
+
+    name: str
+    description: str
+    runs: tuple[Run, ...]
+    gate: tuple[Outcome, ...]
+    quarantine: Quarantine | None
+    freshness: Freshness
+    held: Quarantine | None = None
+
+    @property
+    def blocked_since(self) -> datetime | None:
+        """Since when a broken gate holds up a batch."""
+        since = self.freshness.blocked_since
+        return datetime.fromisoformat(since).astimezone(UTC) if since else None
+
+    @property
+    def state(self) -> str:
+        """One word for the table: blocked, failed, behind, current or new."""
+        if self.freshness.blocked_since:
+            return "blocked"
+        if self.runs and self.runs[-1].status != "passed":
+            return "failed"
+        if self.freshness.behind:
+            return "behind"
+        return "current" if self.runs else "new"
+
+
+@dataclass(frozen=True)
+class LogGap:
+    """A row of quality.gaps: offsets of a topic that were gone before they were read."""
+
+    table: str
+    topic: str
+    topic_id: str
+    partition: int
+    from_offset: int
+    to_offset: int
+    found_at: datetime
+
+    @property
+    def offsets(self) -> int:
+        """How many there are."""
+        return self.to_offset - self.from_offset
+
+
+@dataclass(frozen=True)
+class Feed:
+    """How old a feed's newest record is, whether the feed is set up, and whether it fell silent."""
+
+    newest: Newest
+    silence: Silence | None = None
+
+    @property
+    def name(self) -> str:
+        """The feed's landing directory."""
+        return self.newest.feed
+
+    @property
+    def state(self) -> str:
+        """One word for the feed: silent, current or new."""
+        return "silent" if self.silence else "new" if self.newest.at is None else "current"
+
+    @property
+    def in_words(self) -> str:
+        """What there is to say of the feed in one sentence."""
+        silent = ""
+        if self.silence:
+            silent = f"; it fell silent: {lasting(self.silence.limit)} are more than it should take"
+        return f"{self.name}: {self.newest.in_words}{silent}."
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that the page says."""
+
+    cluster: str
+    warehouse: str
+    made_at: datetime
+    tables: tuple[Table, ...]
+    gaps: tuple[LogGap, ...] = ()
+    uncommitted: tuple[str, ...] = ()
+    feeds: tuple[Feed, ...] = ()
+
+    @property
+    def unused(self) -> frozenset[str]:
+        """The tables that no run ever filled, as the feed that they are made of was never set up."""
+        feeds = {feed.name for feed in self.feeds if not feed.newest.used}
+        stages = {stage.table: stage for stage in CATALOG}
+        landing = {stage.feed: set[str]() for stage in CATALOG}
+        for stage in CATALOG:
+            if stage.kind == "land":
+                landing[stage.feed].add(stage.directory)
+        found = set()
+        for table in self.tables:
+            source, one = source_of(table.name), stages.get(table.name)
+            if source and one and table.state in ("new", "behind") and not table.runs:
+                found |= {table.name} if source.directory in feeds or landing[one.feed] <= feeds else set()
+        return frozenset(found)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One run in the chart: stacked parts from the bottom, each (class, y, height) of 100, and words for it."""
+
+    x: float
+    width: float
+    parts: tuple[tuple[str, float, float], ...]
+    title: str
+
+
+def feeds_of(settings: Settings, spark: SparkSession | None = None) -> tuple[Feed, ...]:
+    """Return what there is to say of each feed; a session is needed only for a warehouse that is not local."""
+    now = datetime.now(UTC)
+    return tuple(Feed(one, silence(settings, one, spark)) for one in of_feeds(settings, now, spark))
+
+
+def current(settings: Settings, behind: Sequence[Freshness], feeds: Sequence[Feed] | None = None) -> Path | None:
+    """Return the page if it shows the present state already, which needs no session; None where it has to be built."""
+    page = settings.reports() / "index.html"
+    if not is_local(settings.warehouse) or not page.exists():
+        return None
+    try:
+        shown = (settings.reports() / SHOWN).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    return page if shown == _state(settings, behind, feeds_of(settings) if feeds is None else feeds) else None
+
+
+def build(
+    settings: Settings,
+    spark: SparkSession | None = None,
+    behind: Sequence[Freshness] | None = None,
+    feeds: Sequence[Feed] | None = None,
+) -> Path:
+    """Build the page and Data Docs in the reports' directory; return the page.
+
+    A session is needed only for a warehouse that is not local. How far tables are ``behind``, and how old what is
+    newest of ``feeds`` is, is asked if not given.
+
+    Raises EnvironmentLacking: the directory cannot be written.
+    """
+    from expectations import suite
+
+    directory = settings.reports()
+    try:
+        behind = freshness(settings, spark) if behind is None else behind
+        feeds = feeds_of(settings, spark) if feeds is None else feeds
+        state = _state(settings, behind, feeds)
+        suite.build_docs(directory / "gx", directory / DATA_DOCS, settings.report.keep_runs)
+        page = directory / "index.html"
+        storage.replace_text(page, render(gather(settings, spark, behind, feeds)))
+        storage.replace_text(directory / SHOWN, state)
+    except OSError as error:
+        raise EnvironmentLacking(
+            f"The reports cannot be written to {directory} ({error.strerror}): "
+            f"free some space, mend its permissions or set [report] directory."
+        ) from None
+    return page
+
+
+def _state(settings: Settings, behind: Sequence[Freshness], feeds: Sequence[Feed]) -> str:
+    """Return all that the page depends on: versions of tables, what is unread and blocked, how many runs are kept.
+
+    Of the age of feeds the hours: a page that says less than it should of them is built again.
+    """
+    if not is_local(settings.warehouse):
+        return ""
+    versions = {contract.table: lakehouse.local_version(settings, contract.table) for contract in contracts()}
+    ages = [[feed.name, feed.state, feed.newest.used, _hours(feed.newest.age)] for feed in feeds]
+    kept = settings.report.keep_runs
+    return json.dumps([versions, [asdict(one) for one in behind], settings.cluster, kept, uncommitted(settings), ages])
+
+
+def _hours(age: timedelta | None) -> int | None:
+    return None if age is None else age // timedelta(hours=1)
+
+
+def gather(
+    settings: Settings,
+    spark: SparkSession | None = None,
+    behind: Sequence[Freshness] | None = None,
+    feeds: Sequence[Feed] | None = None,
+) -> Report:
+    """Collect what the page says, in a few queries whatever the number of runs and rules."""
+    runs = _runs(settings, spark)
+    gates = _gates(settings, spark)
+    fresh = {entry.table: entry for entry in (freshness(settings, spark) if behind is None else behind)}
+    tables = tuple(
+        Table(
+            name=stage.table,
+            description=contract_of(stage.table).description,
+            runs=tuple(runs[stage.table]),
+            gate=tuple(gates[stage.table]),
+            quarantine=_broken(settings, spark, stage, stage.quarantine),
+            held=_broken(settings, spark, stage, held.table if (held := contract_of_held(stage)) else None),
+            freshness=fresh[stage.table],
+        )
+        for stage in CATALOG
+    )
+    gaps = _log_gaps(settings, spark)
+    feeds = feeds_of(settings, spark) if feeds is None else feeds
+    made_at = datetime.now(UTC)
+    return Report(settings.cluster, settings.warehouse, made_at, tables, gaps, uncommitted(settings), tuple(feeds))
+
+
+def uncommitted(settings: Settings) -> tuple[str, ...]:
+    """Return the tables that take what aborted transactions wrote, too: a setting that must not go unnoticed."""
+    read = ((stage.table, settings.topics_of(stage.directory)) for stage in CATALOG)
+    return tuple(table for table, topics in read if topics and topics.isolation_level == "read_uncommitted")
+
+
+def render(report: Report) -> str:
+    """Return the page as HTML that needs no script, no network and no other file."""
+    return _environment().get_template("report.html.j2").render(report=report, data_docs=f"{DATA_DOCS}/index.html")
+
+
+def bars(runs: tuple[Run, ...]) -> list[Bar]:
+    """Return the chart of acceptance over time: for each run the shares of the rows read, in a box 100 high."""
+    width = 100 / max(len(runs), 12)
+    chart = []
+    for place, run in enumerate(runs):
+        shares = {
+            "accepted": run.accepted,
+            "other": run.duplicates + run.skipped,
+            "quarantined": run.quarantined,
+            "broken": run.held,
+        }
+        parts, top = [], 100.0
+        if run.status != "passed" and not (run.held and run.accepted + run.quarantined):
+            parts.append((run.status, 0.0, 100.0))
+        elif run.read:
+            for part, rows in shares.items():
+                height = 100 * rows / run.read
+                top -= height
+                if rows:
+                    parts.append((part, round(top, 2), round(max(height, 1.5), 2)))
+        chart.append(Bar(round(place * width, 3), round(width * 0.8, 3), tuple(parts), _in_words(run)))
+    return chart
+
+
+def _shown(value: Any) -> Any:
+    """Return text with what cannot be seen, such as control and bidirectional characters, written out.
+
+    What a macro of the template returns was looked at, value by value.
+    """
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _in_words(run: Run) -> str:
+    said = f"{moment(run.started_at)}: {run.status}, read {run.read:,}"
+    if run.status != "passed" and not run.held:
+        return said
+    said = f"{said}, accepted {run.accepted:,}, quarantined {run.quarantined:,}, duplicates {run.duplicates:,}"
+    said += f", held {run.held:,}" if run.held else ""
+    return said if run.written is None else f"{said}, written {run.written:,}"
+
+
+def _runs(settings: Settings, spark: SparkSession | None) -> dict[str, list[Run]]:
+    """Return each table's last runs, in order of time."""
+    found: dict[str, list[Run]] = defaultdict(list)
+    last = f"""
+        SELECT *
+        FROM (SELECT *, row_number() OVER (PARTITION BY rows.table ORDER BY started_at DESC) AS place FROM rows)
+        WHERE place <= {MOST_RUNS}
+        ORDER BY started_at
+    """
+    names = [field.name for field in fields(Run)]
+    for row in _answer(settings, spark, STAGE_RUNS.table, last) or ():
+        # A warehouse of an earlier version lacks columns until the next run reports.
+        known = {name: row.get(name) for name in names}
+        found[row["table"]].append(Run(**known | {"held": known["held"] or 0}))
+    return found
+
+
+def _gates(settings: Settings, spark: SparkSession | None) -> dict[str, list[Outcome]]:
+    """Return what each table's last gate found, with the meanings of today's contract."""
+    found: dict[str, list[Outcome]] = defaultdict(list)
+    last = """
+        SELECT *
+        FROM (SELECT *, max(examined_at) OVER (PARTITION BY rows.table) AS last_examined_at FROM rows)
+        WHERE examined_at = last_examined_at
+        ORDER BY expectation
+    """
+    for row in _answer(settings, spark, EXPECTATION_RESULTS.table, last) or ():
+        rules = {rule.code: rule for rule in contract_of(row["table"]).rules}
+        rule = rules.get(row["expectation"])
+        found[row["table"]].append(
+            Outcome(
+                code=row["expectation"],
+                failing=row["failing"],
+                candidates=row["candidates"],
+                tolerance=row["tolerance"],
+                min_failures=row["min_failures"],
+                success=row["success"],
+                meaning=rule.meaning if rule else "",
+                hint=rule.hint if rule else "",
+                coordinates=tuple(row["coordinates"] or ()),
+                scope=row.get("scope"),
+                refuses=rule.refuses if rule else True,
+                failure=rule.failure if rule else "",
+                noun=rule.noun if rule else "row",
+                places=tuple(row.get("places") or ()),
+            )
+        )
+    for gate in found.values():
+        gate.sort(key=lambda outcome: (outcome.code, outcome.scope or ""))
+    return found
+
+
+def _log_gaps(settings: Settings, spark: SparkSession | None) -> tuple[LogGap, ...]:
+    """Return what was gone from topics before it was read, the last found first."""
+    ordered = "SELECT * FROM rows ORDER BY found_at DESC, topic, partition, from_offset"
+    names = [field.name for field in fields(LogGap)]
+    found = _answer(settings, spark, GAPS.table, ordered) or ()
+    return tuple(LogGap(**{name: row[name] for name in names}) for row in found)
+
+
+def _broken(settings: Settings, spark: SparkSession | None, stage: Stage, table: str | None) -> Quarantine | None:
+    """Return how many rows a table's quarantine, or that of its held rows, has and why; None where there is none."""
+    if not table:
+        return None
+    counted = "SELECT violations, count(*) AS row_count FROM rows GROUP BY violations"
+    found = _answer(settings, spark, table, counted)
+    if found is None:
+        return None
+    counts: Counter[str] = Counter()
+    for row in found:
+        counts.update(dict.fromkeys(row["violations"], row["row_count"]))
+    rules = {rule.code: rule for rule in contract_of(stage.table).rules}
+    worst = sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))
+    violations = tuple(
+        Violation(code, count, rules[code].told(count) if code in rules else NOT_A_RULE.get(code, ""))
+        for code, count in worst
+    )
+    return Quarantine(sum(row["row_count"] for row in found), violations)
+
+
+def _answer(settings: Settings, spark: SparkSession | None, table: str, text: str) -> list[dict[str, Any]] | None:
+    """Return what a query answers on the cluster's rows of a table, if it is there."""
+    if not lakehouse.exists(spark, settings, table):
+        return None
+    return glance.query(settings, table, text, {"cluster": settings.cluster}, spark)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    environment.filters |= {"moment": moment, "lasting": lasting, "size": _size, "share": share}
+    environment.globals |= {"bars": bars, "most_coordinates": MOST_COORDINATES, "unread": _unread}
+    return environment
+
+
+def _size(size: int) -> str:
+    amount, unit = float(size), "bytes"
+    for larger in ("KB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
+
+
+def _unread(fresh: Freshness) -> str:
+    waiting = []
+    if fresh.unread_files:
+        files = f"{fresh.unread_files:,} file{'' if fresh.unread_files == 1 else 's'}"
+        waiting.append(f"{files}, {_size(fresh.unread_bytes or 0)}")
+    if fresh.unread_offsets:
+        waiting.append(f"{fresh.unread_offsets:,} offset{'' if fresh.unread_offsets == 1 else 's'} of topics")
+    if waiting:
+        return " and ".join(waiting)
+    if fresh.unread_versions:
+        return f"{fresh.unread_versions:,} version{'' if fresh.unread_versions == 1 else 's'} of {fresh.input}"
+    return "nothing"

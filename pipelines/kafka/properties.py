@@ -1,0 +1,114 @@
+"""Settings -> the properties of Kafka's Java clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pipelines.errors import UsageError
+from pipelines.settings import Kafka, located
+
+if TYPE_CHECKING:
+    pass
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+def properties(kafka: Kafka) -> dict[str, str]:
+    """Return the properties of Kafka's clients, secrets and all: they must not be printed.
+
+    Raises UsageError: a file that cannot be read, or a secret that is missing.
+    """
+    millis = str(round(kafka.timeout_seconds * 1000))
+    found = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "security.protocol": kafka.security_protocol,
+        "default.api.timeout.ms": millis,
+        "request.timeout.ms": millis,
+    }
+    options = {name: value.get_secret_value() for name, value in kafka.options.items()}
+    if kafka.security_protocol.startswith("SASL_"):
+        if kafka.sasl_mechanism is not None:
+            found["sasl.mechanism"] = kafka.sasl_mechanism
+        if "sasl.jaas.config" not in options:
+            found |= _sasl(kafka, options)
+    if kafka.security_protocol.endswith("SSL"):
+        found |= _tls(kafka)
+    return found | options
+
+
+def _sasl(kafka: Kafka, options: Mapping[str, str]) -> dict[str, str]:
+    if kafka.sasl_mechanism is None:
+        if "sasl.mechanism" in options:
+            return {}
+        raise UsageError(f"security_protocol is {kafka.security_protocol}: set sasl_mechanism under [kafka].")
+    password = _password(kafka)
+    if kafka.username is None or password is None:
+        raise UsageError(
+            f"sasl_mechanism {kafka.sasl_mechanism} needs username and password: set them under [kafka], the password "
+            "in AFTERLOG_KAFKA__PASSWORD or in a file that password_file names."
+        )
+    return {"sasl.jaas.config": login(kafka.sasl_mechanism, kafka.username, password)}
+
+
+def login(mechanism: str, username: str, password: str) -> str:
+    """Return the entry of a login configuration (JAAS) that names a user; the password is in it."""
+    return f"{_LOGIN_MODULES[mechanism]} required username={_quoted(username)} password={_quoted(password)};"
+
+
+def _password(kafka: Kafka) -> str | None:
+    if kafka.password_file is not None:
+        return _text_of(kafka.password_file, "password_file").rstrip("\r\n")
+    return kafka.password.get_secret_value() if kafka.password is not None else None
+
+
+def _quoted(text: str) -> str:
+    """Return a value as Java's tokenizer of login configurations reads it, which knows the escapes of C."""
+    for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
+        text = text.replace(character, escape)
+    return f'"{text}"'
+
+
+def _tls(kafka: Kafka) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if kafka.ca_file is not None:
+        authorities = _text_of(kafka.ca_file, "ca_file")
+        if "-----BEGIN CERTIFICATE-----" not in authorities:
+            raise UsageError(f"ca_file of [kafka] cannot be used: there is no PEM certificate in {kafka.ca_file}.")
+        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authorities}
+    if kafka.certificate_file is not None and kafka.key_file is not None:
+        chain = _text_of(kafka.certificate_file, "certificate_file")
+        found |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": _key(kafka)}
+    return found
+
+
+def _key(kafka: Kafka) -> str:
+    """Return the private key in PKCS #8, the only form that Kafka reads, without a password."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
+    password = kafka.key_password.get_secret_value().encode() if kafka.key_password is not None else None
+    try:
+        key = load_pem_private_key(_text_of(kafka.key_file or "", "key_file").encode(), password)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise UsageError(
+            f"key_file of [kafka] cannot be used: {kafka.key_file} is no private key in PEM, or key_password is wrong."
+        ) from None
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def _text_of(path: str, setting: str) -> str:
+    try:
+        return located(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"{setting} of [kafka] cannot be read: {path}: {reason}.") from None

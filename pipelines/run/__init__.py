@@ -1,0 +1,1 @@
+"""Stages in order: once, again and again, until stopped."""

@@ -1,0 +1,403 @@
+"""Run stages again and again on what is new: one session, the writer's lock for a cycle at a time, a health file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy, readable
+from pipelines.jvm import session, small
+from pipelines.kafka.errors import NoTopics, Refused
+from pipelines.run import freshness, runner
+from pipelines.run.stop import Stop
+from pipelines.settings import ROOT, Lock, Settings
+from pipelines.stage import Stage
+from pipelines.steps import held
+from pipelines.steps.watch import NOBODY, Watch
+from pipelines.warehouse import lock, progress, storage
+from pipelines.warehouse.progress import Batch, Progress
+from pipelines.warehouse.quality import StageRun, now
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PURPOSE = "afterlog run --follow"
+BREATH_SECONDS = 0.5  # between cycles at least: others who wait for the lock look for it more often than that
+MOST_PATIENCE_SECONDS = 60.0
+
+Result = Literal["idle", "read", "broken", "failed", "skipped"]
+Sessions = Callable[[Settings], AbstractContextManager["SparkSession"]]
+
+log = logging.getLogger("afterlog")
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A stage of which something is held: since when, why, and which scopes; of a summary the batch that waits."""
+
+    table: str
+    since: str
+    message: str
+    batch: dict[str, Batch]
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One cycle, for the health file; ``rows_read`` by table."""
+
+    began_at: str
+    ended_at: str
+    result: Result
+    rows_read: dict[str, int]
+    message: str | None
+
+
+def health_file(settings: Settings) -> Path:
+    """Return where the health file is if the user names none: always on this machine."""
+    if storage.is_local(settings.warehouse):
+        return Path(settings.warehouse) / storage.STATE / "follow.json"
+    return ROOT / ".cache" / "follow.json"
+
+
+class Follower:
+    """Cycles over stages until it is asked to stop.
+
+    What a gate holds is left alone until it has new rows, or somebody accepts it. A summary whose facts broke rests,
+    and what depends on it, as long as its batch is the same: it would break again. What fails is tried again, with
+    longer and longer pauses; that it fails is said once.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        stages: Sequence[Stage],
+        *,
+        every_seconds: float,
+        health: Path,
+        sessions: Sessions,
+        stop: Stop,
+        say: Callable[[str], None],
+        report: Callable[[StageRun], None],
+        show: Callable[[Sequence[StageRun]], None],
+        watch: Watch = NOBODY,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take what to follow and whom to tell: ``say`` a sentence, ``report`` a stage, ``show`` a cycle that read.
+
+        ``watch`` looks on at each step.
+        """
+        self.settings = settings
+        self.stages = tuple(stages)
+        self.every_seconds = every_seconds
+        self.health = health
+        self.sessions = sessions
+        self.stop = stop
+        self.say = say
+        self.report = report
+        self.watch = watch
+        self.show = show
+        self.clock = clock
+        self.started_at = _text(now())
+        self.blocked: dict[str, Blocked] = {}
+        self.done: list[StageRun] = []
+        self.last: Cycle | None = None
+        self.began_at: str | None = None
+        self.failure: str | None = None  # what the last cycle failed with
+        self.failing_since: str | None = None
+        self.worked = False
+        self.patience = 0.0
+        self.spark: SparkSession | None = None
+        self.starting = False
+
+    @property
+    def exit_code(self) -> int:
+        """1 where something is held or a gate stands broken, of these stages or of what they are made from, else 0."""
+        return 1 if self.blocked or self._blocked_upstream() else 0
+
+    def follow(self) -> int:
+        """Go on until asked to stop; return the exit code.
+
+        Raises UsageError, EnvironmentLacking: settings that never worked, a health file that cannot be written, no
+        session, or its JVM's end.
+        """
+        self._write("working", must=True)
+        self.stop.last_words = self._last_words
+        kept = ExitStack()
+        with _once() as new_cycle:
+            try:
+                while not self.stop.asked():
+                    began = self.clock()
+                    self._cycle(kept)
+                    new_cycle()
+                    if not self.stop.asked():
+                        self.stop.wait(self._pause(began))
+            except KeyboardInterrupt:  # a session that is just starting takes SIGINT for itself
+                pass
+            except Exception:
+                if not self.stop.is_why():
+                    self._write("ended")
+                    raise
+            finally:
+                with contextlib.suppress(Exception):  # a JVM that has ended cannot be asked to
+                    kept.close()
+        return self._last_words()
+
+    def _cycle(self, kept: ExitStack) -> None:
+        """Run one cycle and tell how it came out; raise what ends following."""
+        began_at, self.done = now(), []
+        self.began_at = _text(began_at)
+        self._write("working")
+        result: Result
+        message = None
+        try:
+            with self._turn():
+                self._run(kept)
+        except runner.Stopped:
+            return
+        except WriterBusy as busy:
+            result, message = "skipped", str(busy)
+            self.say(f"This cycle is skipped. {busy}")
+        except Exception as error:
+            if self.stop.is_why():
+                return
+            self._tell_failure(error)
+            result, message = "failed", self.failure
+        else:
+            result = "idle"
+            self._tell_recovery()
+        read: dict[str, int] = {}
+        for one in self.done:
+            if one.read:
+                read[one.table] = read.get(one.table, 0) + one.read
+        if result == "idle" and read:
+            result = "broken" if any(one.status == "broken" for one in self.done) else "read"
+        self.watch.says("waiting for what lands", quiet=True)
+        self.last = Cycle(_text(began_at), _text(now()), result, read, message)
+        self.began_at = None
+        self._write("waiting")
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Hold the writer's lock, waiting for it as long as the settings say, but no longer than until a stop."""
+        at_once = self.settings.model_copy(update={"lock": Lock(wait_seconds=0)})
+        until = self.clock() + self.settings.lock.wait_seconds
+        with ExitStack() as held:
+            while True:
+                try:
+                    held.enter_context(lock.writer(at_once, PURPOSE))
+                    break
+                except WriterBusy:
+                    if self.stop.asked():
+                        raise runner.Stopped from None
+                    if self.clock() >= until:
+                        raise
+                    self.stop.wait(0.2)
+            yield
+
+    def _run(self, kept: ExitStack) -> None:
+        """Run the stages that do not rest, if anything is new for them."""
+        self._look_at_blocked()
+        stages = self._awake()
+        if runner.idle(self.settings, stages):
+            self._note_held(runner.at_rest(self.settings, stages, ""))
+            return
+        spark = self.spark or self._start(kept)
+        lock.name_jvm(self.settings, spark)
+        waiting = freshness.unread_bytes(self.settings, stages)
+        session.suit(spark, self.settings, brisk=waiting is not None and waiting < session.SHORT_WORK)
+        try:
+            again = self.failure is not None
+            runner.run(
+                spark,
+                self.settings,
+                stages,
+                self._take,
+                stopping=self.stop.asked,
+                note_failures=not again,
+                watch=self.watch,
+            )
+        finally:
+            if any(one.read for one in self.done):
+                self.show(self.done)
+        if any(one.verdict for one in self.done):
+            self._tidy()
+
+    def _start(self, kept: ExitStack) -> SparkSession:
+        """Start the session, which is kept until the end."""
+        self.starting = True
+        self.watch.says("Starting Spark.")
+        small.hang_up()  # the session's own JVM will ask from here on
+        session.quieten_py4j()
+        long_lived = self.settings.model_copy(update={"spark": {**session.LONG_LIVED, **self.settings.spark}})
+        try:
+            self.spark = kept.enter_context(self.sessions(long_lived))
+        finally:
+            self.stop.listen()
+        self.starting = False
+        return self.spark
+
+    def _take(self, stage_run: StageRun) -> None:
+        """Keep what a stage did, and tell it, unless it is nothing, or an error, which is told when it is raised."""
+        self.done.append(stage_run)
+        told_before = stage_run.status == "held" and stage_run.table in self.blocked
+        if stage_run.status in ("broken", "held"):
+            self._block(stage_run)
+        if stage_run.status not in ("idle", "failed") and not told_before:
+            self.report(stage_run)
+            self._write("working")
+
+    def _block(self, stage_run: StageRun) -> None:
+        known = progress.load(self.settings.warehouse, stage_run.table) or Progress()
+        since = held.since(known) or _text(stage_run.started_at)
+        message = held.message(stage_run.table, known) or stage_run.message or ""
+        self.blocked[stage_run.table] = Blocked(stage_run.table, since, message, known.pending, tuple(known.held))
+
+    def _note_held(self, at_rest: Sequence[StageRun]) -> None:
+        """Take in what was held before this process began, of which nothing is new."""
+        for stage_run in at_rest:
+            if stage_run.status == "held" and stage_run.table not in self.blocked:
+                self._block(stage_run)
+                self.report(stage_run)
+
+    def _look_at_blocked(self) -> None:
+        """Wake the stages whose batch is done with, and forget what is no longer held: another run accepted it, say."""
+        for table, blocked in list(self.blocked.items()):
+            known = progress.load(self.settings.warehouse, table)
+            left = (known and held.since(known)) is None
+            if blocked.scopes and known is not None and not left:
+                self.blocked[table] = replace(blocked, scopes=tuple(known.held), message=_message(table, known))
+            elif left or known is None or known.pending != blocked.batch:
+                del self.blocked[table]
+                self.say(f"{table}: the batch at which its gate broke is done with; it is followed again.")
+
+    def _awake(self) -> list[Stage]:
+        """Return the stages that neither rest nor depend on one that does; what is split does not rest."""
+        judged = {stage.table for stage in self.stages if stage.kind == "split"}
+        resting = (set(self.blocked) - judged) | self._blocked_upstream()
+        awake = []
+        for stage in self.stages:
+            if stage.table in resting or resting.intersection(stage.inputs):
+                resting.add(stage.table)
+            else:
+                awake.append(stage)
+        return awake
+
+    def _blocked_upstream(self) -> set[str]:
+        if not storage.is_local(self.settings.warehouse) and self.spark is None:
+            return set()  # the session of the first cycle will look
+        return runner.blocked_upstream(self.settings, self.stages)
+
+    def _tell_failure(self, error: Exception) -> None:
+        """Say what failed, unless the last cycle failed with the same; raise what another try cannot mend."""
+        settings_never_worked = isinstance(error, UsageError) and not isinstance(error, NoTopics | Refused)
+        if (settings_never_worked and not self.worked) or isinstance(error, BrokenPipeError):
+            raise error
+        if self.starting:
+            raise error
+        if session.jvm_ended():
+            raise EnvironmentLacking(
+                "The session's JVM has ended, perhaps for want of memory: start again, nothing is lost."
+            ) from None
+        sentence = str(readable(error))
+        if sentence != self.failure:
+            self.say(f"{sentence} It is tried again.")
+            if os.environ.get("AFTERLOG_DEBUG"):
+                log.warning("This is what failed:", exc_info=error)
+        self.failure = sentence
+        self.failing_since = self.failing_since or _text(now())
+        # What brokers refuse, they refuse at once: other topics need not wait for that one.
+        answered = isinstance(error, UsageError)
+        self.patience = 0.0 if answered else min(MOST_PATIENCE_SECONDS, 2 * self.patience or 1.0)
+
+    def _tell_recovery(self) -> None:
+        if self.failure is not None:
+            self.say(f"It works again, after it failed since {self.failing_since}.")
+        self.failure = self.failing_since = None
+        self.patience = 0.0
+        self.worked = True
+
+    def _pause(self, began: float) -> float:
+        """Return how long to wait after a cycle that began then."""
+        return self.patience or max(BREATH_SECONDS, began + self.every_seconds - self.clock())
+
+    def _tidy(self) -> None:
+        """Forget what gates found longer ago than Data Docs show: no report may ever be built."""
+        from expectations import suite
+
+        suite.forget(self.settings.reports() / "gx", self.settings.report.keep_runs)
+
+    def _last_words(self) -> int:
+        self._write("ended")
+        return self.exit_code
+
+    def _write(self, state: Literal["working", "waiting", "ended"], must: bool = False) -> None:
+        """Replace the health file; where it ``must`` be, raises EnvironmentLacking: it cannot be written."""
+        blocked = [{"table": one.table, "since": one.since, "message": one.message} for one in self.blocked.values()]
+        facts: dict[str, Any] = {
+            "pid": os.getpid(),
+            "state": state,
+            "started_at": self.started_at,
+            "updated_at": _text(now()),
+            "every_seconds": self.every_seconds,
+            "cycle_began_at": self.began_at,
+            "last_cycle": asdict(self.last) if self.last else None,
+            "failing_since": self.failing_since,
+            "blocked": blocked,
+        }
+        try:
+            self.health.parent.mkdir(parents=True, exist_ok=True)
+            storage.replace_text(self.health, json.dumps(facts) + "\n")
+        except OSError as error:
+            sentence = (
+                f"The health file {self.health} cannot be written ({error.strerror}): name another with --health."
+            )
+            if must:
+                raise EnvironmentLacking(sentence) from None
+            log.warning("%s", sentence)
+
+
+class _Once(logging.Filter):
+    """Lets a message of each cycle pass only where the cycle before did not have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: set[str] = set()
+        self.seen: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        known = message in self.before or message in self.seen
+        self.seen.add(message)
+        return not known
+
+    def new_cycle(self) -> None:
+        self.before, self.seen = self.seen, set()
+
+
+@contextlib.contextmanager
+def _once() -> Iterator[Callable[[], None]]:
+    """Say warnings once that each cycle would say again; yield what tells of a new cycle."""
+    found = _Once()
+    log.addFilter(found)
+    try:
+        yield found.new_cycle
+    finally:
+        log.removeFilter(found)
+
+
+def _message(table: str, known: Progress) -> str:
+    return held.message(table, known) or ""
+
+
+def _text(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds")

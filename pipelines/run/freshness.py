@@ -1,0 +1,121 @@
+"""How far each table is behind its input, and what blocks it, from progress, Delta logs, landing listings and Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from expectations.contract import Column, Contract
+from pipelines.catalog import CATALOG
+from pipelines.errors import AfterlogError, EnvironmentLacking
+from pipelines.settings import Settings
+from pipelines.stage import Stage
+from pipelines.steps import held
+from pipelines.steps.land import unread, waiting
+from pipelines.warehouse import lakehouse, progress
+from pipelines.warehouse.storage import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BYTES_OF_A_RECORD = 1_000  # of a topic, by rule of thumb
+
+FRESHNESS = Contract(
+    table="quality.freshness",
+    description="One row per table: how far it is behind its input, and what blocks it; as of the moment of asking.",
+    columns=(
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column("table", "string", "Table that the stage fills."),
+        Column("input", "string", "What it is filled from: a feed's landing directory and topics, or tables."),
+        Column("unread_files", "bigint", "Landed files that are new or changed; null where the input is a table."),
+        Column("unread_bytes", "bigint", "Their size in bytes."),
+        Column(
+            "unread_offsets", "bigint", "Offsets of topics not read, at least as many as records; null if not known."
+        ),
+        Column("unread_versions", "bigint", "Versions of the input table not read; null where the input is a landing."),
+        Column("blocked_since", "timestamp", "Since when what broke a gate is held; null where nothing is."),
+        Column("message", "string", "Why: the sentence of the gate that broke; or why topics cannot be looked at."),
+        Column("held_scopes", "array<string>", "Scopes, such as topics, that are held; empty where none is."),
+    ),
+    grain=("cluster", "table"),
+)
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """One row of quality.freshness; ``blocked_since`` is ISO-8601 text."""
+
+    cluster: str
+    table: str
+    input: str
+    unread_files: int | None = None
+    unread_bytes: int | None = None
+    unread_versions: int | None = None
+    blocked_since: str | None = None
+    message: str | None = None
+    unread_offsets: int | None = None
+    held_scopes: tuple[str, ...] = ()
+
+    @property
+    def behind(self) -> bool:
+        """True where there is input that the table has not taken in."""
+        return bool(self.unread_files or self.unread_versions or self.unread_offsets)
+
+
+def freshness(settings: Settings, spark: SparkSession | None = None) -> list[Freshness]:
+    """Return one entry per stage; a session is needed only for a warehouse that is not local."""
+    found = []
+    away: EnvironmentLacking | None = None
+    for stage in CATALOG:
+        known = progress.load(settings.warehouse, stage.table)
+        one = Freshness(settings.cluster, stage.table, stage.feed)
+        if known:
+            scopes = tuple(known.held)
+            one = replace(one, blocked_since=held.since(known), message=held.message(stage.table, known))
+            one = replace(one, held_scopes=scopes)
+        if stage.kind == "land":
+            files = unread(settings, stage, known).values()
+            one = replace(one, unread_files=len(files), unread_bytes=sum(file.size for file in files))
+            try:
+                if away and settings.topics_of(stage.directory):
+                    raise away  # a cluster that does not answer is asked once
+                one = replace(one, unread_offsets=waiting(settings, [(stage, known)]).get(stage.table))
+            except AfterlogError as error:
+                away = error if isinstance(error, EnvironmentLacking) else None
+                one = replace(one, message=str(error))
+        else:
+            read = {table: known.version_of(table) if known else None for table in stage.inputs}
+            if is_local(settings.warehouse):
+                behind = lakehouse.local_versions_after(settings, read)
+            else:
+                assert spark is not None
+                behind = lakehouse.versions_after(spark, settings, read)
+            one = replace(one, input=", ".join(stage.inputs), unread_versions=behind)
+        found.append(one)
+    return found
+
+
+def unread_bytes(settings: Settings, stages: Sequence[Stage]) -> int | None:
+    """Return roughly how many bytes wait for stages; None where only a session could tell."""
+    if not is_local(settings.warehouse):
+        return None
+    landing = [
+        (stage, progress.load(settings.warehouse, stage.table))
+        for stage in stages
+        if settings.topics_of(stage.directory)
+    ]
+    try:
+        size = BYTES_OF_A_RECORD * sum(waiting(settings, landing).values())
+    except AfterlogError:  # the run will say it
+        size = 0
+    for stage in stages:
+        known = progress.load(settings.warehouse, stage.table)
+        if stage.kind == "land":
+            size += sum(file.size for file in unread(settings, stage, known).values())
+        else:
+            size += sum(
+                lakehouse.local_bytes_after(settings, table, known.version_of(table) if known else None)
+                for table in stage.inputs
+            )
+    return size

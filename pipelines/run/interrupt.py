@@ -1,0 +1,84 @@
+"""Ctrl-C -> the process ends at once, with one sentence and exit code 130, whatever its main thread waits for.
+
+A run can be killed anywhere and loses nothing, so nothing needs to be unwound: unwinding through Py4J, Spark and
+imports is what made tracebacks. Only the standard library is imported, so that this is in force while packages load.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+
+EXIT_CODE = 130
+SENTENCE = "afterlog: stopped; nothing is lost, run the command again."
+
+_hearing = threading.Event()
+_unwinding = threading.Event()
+_leaving = threading.Event()
+
+
+@contextlib.contextmanager
+def heard() -> Iterator[None]:
+    """Listen to SIGINT from now on until the process ends; only the main thread can.
+
+    A main thread that fails because the process is ending waits at the context's end, and so changes no exit code.
+    """
+    told, tells = socket.socketpair()
+    tells.setblocking(False)
+    # The signal reaches a thread through the socket: a Python handler could find the main thread within a lock.
+    signal.set_wakeup_fd(tells.detach(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGINT, _nothing)
+    _hearing.set()
+    threading.Thread(target=_watch, args=(told,), daemon=True).start()
+    try:
+        yield
+    finally:
+        if _leaving.is_set():
+            threading.Event().wait()
+
+
+def unwind() -> None:
+    """Let SIGINT raise KeyboardInterrupt from now on: the command has something to undo, such as a broker it starts."""
+    if _hearing.is_set():
+        _unwinding.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def wipe(descriptor: int = 2) -> None:
+    """Clear the line that shows on a terminal what is being done, for a process that ends without unwinding."""
+    if (os.environ.get("TERM") or "dumb") != "dumb" and os.isatty(descriptor):
+        os.write(descriptor, b"\r\x1b[2K")
+
+
+def _watch(told: socket.socket) -> None:
+    with told:
+        while number := told.recv(1):
+            if number[0] == signal.SIGINT and not _unwinding.is_set():
+                _leave()
+
+
+def _leave() -> None:
+    """Say the sentence, silence whatever would speak after it, end the JVMs and the process."""
+    _leaving.set()
+    with contextlib.suppress(OSError):
+        said = os.dup(2)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        wipe(said)
+        os.write(said, f"{SENTENCE}\n".encode())
+    for name in ("pipelines.jvm.session", "pipelines.jvm.small"):
+        with contextlib.suppress(Exception):  # the module is not there, or only half of it yet
+            sys.modules[name].cut_off()
+    with contextlib.suppress(Exception):
+        sys.modules["pipelines.jvm.session"].clear_scratch()
+    os._exit(EXIT_CODE)
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    pass

@@ -1,0 +1,98 @@
+"""Quarantine -> silver: today's transform and contract, gate off, over the bronze rows of quarantined rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from expectations.contract import contract_of
+from pipelines.catalog import CATALOG
+from pipelines.errors import UsageError
+from pipelines.run.runner import contracts, new_run_id
+from pipelines.settings import Settings
+from pipelines.stage import Stage
+from pipelines.steps.split import Split, wanted
+from pipelines.text import hint
+from pipelines.warehouse import lakehouse, quality
+from pipelines.warehouse.quality import StageRun
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Readmitted:
+    """What a readmission did: rows found in quarantine, rows that left it, rows that stay with refreshed violations."""
+
+    found: int
+    readmitted: int
+    stage_run: StageRun | None
+
+
+def stage_with_quarantine(name: str) -> Stage:
+    """Return the stage of a table, named by itself or by its quarantine.
+
+    Raises UsageError: no such table has a quarantine.
+    """
+    stages = {name: stage for stage in CATALOG if stage.quarantine for name in (stage.table, stage.quarantine)}
+    if name not in stages:
+        known = ", ".join(stage.table for stage in CATALOG if stage.quarantine)
+        raise UsageError(f"{name!r} has no quarantine; tables with one: {known}.{hint(name, stages)}")
+    return stages[name]
+
+
+def readmit(spark: SparkSession, settings: Settings, stage: Stage) -> Readmitted:
+    """Insert what passes now, remove it from quarantine, then refresh the violations of the rest, in that order.
+
+    A crash between two steps leaves rows that the next readmission, or the next run that meets them, puts right. The
+    caller holds the writer's lock.
+    """
+
+    lakehouse.ensure_all(spark, settings, contracts())
+    started_at, run_id = quality.now(), new_run_id()
+    assert stage.quarantine is not None
+    quarantined = lakehouse.standing(spark, settings, stage.quarantine)
+    if quarantined is None:
+        return Readmitted(0, 0, None)
+    origin = ["_source", "_bronze_id"]
+    rows = lakehouse.read(spark, settings, stage.inputs[0]).join(quarantined.select(*origin), origin, how="left_semi")
+    row = contract_of(stage.table).row
+    with Split.of(settings, stage, rows, run_id, started_at, among=quarantined.select(*row)) as split:
+        if not split.census.rows:
+            return Readmitted(0, 0, None)
+        with split.decisions() as decisions:
+            readmitted = decisions.where("heals").count()
+            counts = split.write_decided(decisions)
+            _refresh(settings, stage, split, decisions.where("conflicts").select(*row))
+    stage_run = StageRun(
+        run_id,
+        stage.table,
+        "passed",
+        started_at,
+        quality.now(),
+        read=counts.read,
+        accepted=counts.accepted,
+        quarantined=counts.read - readmitted,
+        duplicates=readmitted - counts.accepted,
+        message="readmitted from quarantine",
+    )
+    quality.note(settings, stage_run)
+    quality.report(spark, settings)
+    return Readmitted(counts.read, readmitted, stage_run)
+
+
+def _refresh(settings: Settings, stage: Stage, split: Split, conflicts: DataFrame) -> None:
+    """Write today's violations, and what today's transform reads, over the rows that stay in quarantine."""
+    from pyspark.sql import functions as F
+
+    assert stage.quarantine is not None
+    row = split.contract.row
+    in_conflict = F.coalesce("_conflicts", F.lit(False))
+    why = (
+        wanted(split.judged)
+        .join(conflicts.withColumn("_conflicts", F.lit(True)), [*row], how="left")
+        .where(split.contract.refused(F.col("_broken_rules")) | in_conflict)
+        .select(*row, split.why(in_conflict).alias("violations"))
+    )
+    names = [column.name for column in split.contract.quarantine]
+    lakehouse.replace_matching(settings, stage.quarantine, split.among(why).select(names), row)

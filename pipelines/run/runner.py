@@ -1,0 +1,630 @@
+"""Run the stages once on what is new: land, transform, gate, split, collapse, summarise; in the order data flows."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from expectations.contract import Contract, contract_of
+from expectations.quality import QUALITY
+from expectations.verdict import MOST_NAMED, WHOLE, Outcome, Verdict, sentence_of, shown
+from pipelines.catalog import CATALOG
+from pipelines.errors import AfterlogError
+from pipelines.settings import Settings
+from pipelines.stage import Stage
+from pipelines.steps import held, scopes
+from pipelines.steps.held import NOTHING_ACCEPTED, Acceptance
+from pipelines.steps.land import land, unread, waiting
+from pipelines.steps.scopes import History
+from pipelines.steps.split import Split
+from pipelines.steps.summarise import Summary
+from pipelines.steps.watch import NOBODY, Watch
+from pipelines.warehouse import lakehouse, progress, quality
+from pipelines.warehouse.progress import Batch, Held, Progress, Reading
+from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.storage import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("afterlog")
+
+Reporter = Callable[[StageRun], None]
+LETTERS = "bcdfghjkmnpqrstvwxz"
+
+
+class Stopped(Exception):
+    """A run was asked to stop, and did; the next one goes on from there."""
+
+
+def new_run_id() -> str:
+    """Return an id that sorts by time and is unique.
+
+    It ends with letters: Great Expectations takes a run's name for a time, and digits there for its zone, if it can.
+    """
+    return f"{quality.now():%Y%m%dT%H%M%S.%fZ}-{''.join(secrets.choice(LETTERS) for _ in range(6))}"
+
+
+def idle(settings: Settings, stages: Sequence[Stage], accepted: Acceptance = NOTHING_ACCEPTED) -> bool:
+    """Tell, without a session, whether a run would find nothing to do; False where only a session can tell.
+
+    What is held is nothing to do as long as a gate would find the same.
+
+    Raises AfterlogError: nothing but topics may have news, and the cluster cannot be asked.
+    """
+    if not is_local(settings.warehouse) or quality.waiting(settings) or blocked_upstream(settings, stages):
+        return False
+    if any(lakehouse.local_version(settings, contract.table) is None for contract in contracts()):
+        return False
+    landing: list[tuple[Stage, Progress | None]] = []
+    asking: list[Stage] = []
+    for stage in stages:
+        known = progress.load(settings.warehouse, stage.table)
+        if known and stage.kind == "split" and held.again(known, settings, stage, accepted):
+            return False
+        if known and known.within_a_batch(settings.cluster) and not held.rests(known, settings, stage, accepted):
+            return False
+        if stage.kind == "land":
+            older = known is not None and known.is_ahead_of(lakehouse.local_version(settings, stage.table))
+            if older or unread(settings, stage, known):
+                return False
+            landing.append((stage, known))
+        elif any(
+            lakehouse.local_version(settings, table) != ((known.reached(table) if known else None) or 0)
+            for table in stage.inputs
+        ):
+            return False
+        elif stage.kind == "ask":
+            asking.append(stage)
+        kept = held.contract_of_held(stage) if known else None
+        if known and kept and (known.held_version or 0) > (lakehouse.local_version(settings, kept.table) or 0):
+            return False
+    # Last, as Kafka takes longer to ask than all else.
+    return not any(waiting(settings, landing).values()) and not any(_module(one).is_stale(settings) for one in asking)
+
+
+def blocked_upstream(settings: Settings, stages: Sequence[Stage]) -> set[str]:
+    """Return the summarised tables whose facts are broken, which stages are made from and which are none of theirs.
+
+    In their own run the stages after them would wait: a layer that is run by itself must do the same.
+    """
+    known = {stage.table: stage for stage in CATALOG}
+    own = {stage.table for stage in stages}
+    found, looked_at = set(), set(own)
+    look_at = [table for stage in stages for table in stage.inputs]
+    while look_at:
+        table = look_at.pop()
+        stage = known.get(table)
+        if stage is None or table in looked_at:
+            continue
+        looked_at.add(table)
+        look_at += stage.inputs
+        if stage.kind == "summarise":
+            reached = progress.load(settings.warehouse, table)
+            if (reached and reached.blocked_since) or blocked_upstream(settings, [stage]):
+                found.add(table)
+    return found
+
+
+def at_rest(settings: Settings, stages: Sequence[Stage], run_id: str) -> list[StageRun]:
+    """Return what a run with nothing to do did to each stage: nothing, but some hold rows as they did before."""
+    at = quality.now()
+    done = []
+    for stage in stages:
+        known = held.of_table(settings, stage) if stage.kind == "split" else None
+        done.append(_still_held(stage, known, run_id) if known else StageRun(run_id, stage.table, "idle", at, at))
+    return done
+
+
+def contracts() -> tuple[Contract, ...]:
+    """Return the contracts of all tables that exist from the first run on: catalog, quarantine, held and quality."""
+    tables = [contract_of(stage.table) for stage in CATALOG]
+    quarantines = [lakehouse.quarantine_contract(contract_of(stage.table)) for stage in CATALOG if stage.quarantine]
+    return (*tables, *quarantines, *filter(None, map(held.contract_of_held, CATALOG)), *QUALITY)
+
+
+def run(
+    spark: SparkSession,
+    settings: Settings,
+    stages: Sequence[Stage],
+    reporter: Reporter = lambda stage_run: None,
+    *,
+    stopping: Callable[[], bool] = lambda: False,
+    note_failures: bool = True,
+    accepted: Acceptance = NOTHING_ACCEPTED,
+    watch: Watch = NOBODY,
+) -> list[StageRun]:
+    """Run stages once; return what each did, in order. The caller holds the writer's lock.
+
+    What breaks a contract is held, unless it is ``accepted``, and the stages below go on with what is not. A summary
+    whose facts broke leaves its batch uncommitted, and stages that depend on it wait. An error that is not a
+    contract's is raised after the counts so far are reported; one that leaves topics unread, after all stages.
+    Without ``note_failures`` such errors are not reported. Where ``stopping`` becomes true no further stage begins, and
+    whoever makes it true may cancel Spark's jobs: what was done is reported by the next run.
+
+    Raises Stopped.
+    """
+    lakehouse.ensure_all(spark, settings, contracts())
+    quality.report(spark, settings)
+    run_id = new_run_id()
+    stage_runs: list[StageRun] = []
+    held_up = blocked_upstream(settings, stages)
+    left: list[AfterlogError] = []
+    try:
+        for number, stage in enumerate(stages, 1):
+            if stopping():
+                raise Stopped
+            watch.begins(stage.table, number, len(stages))
+            if held_up.intersection(stage.inputs):
+                held_up.add(stage.table)
+                at = quality.now()
+                done = [StageRun(run_id, stage.table, "waiting", at, at, message="An input's gate broke.")]
+            else:
+                done = _run_stage(spark, settings, stage, run_id, left, stopping, note_failures, accepted, watch)
+            if done[-1].status == "broken" and stage.kind == "summarise":
+                held_up.add(stage.table)
+            for stage_run in done:
+                stage_runs.append(stage_run)
+                reporter(stage_run)
+    finally:
+        if not stopping():
+            quality.report(spark, settings)
+    if left:
+        raise left[0]
+    return stage_runs
+
+
+def _run_stage(
+    spark: SparkSession,
+    settings: Settings,
+    stage: Stage,
+    run_id: str,
+    left: list[AfterlogError],
+    stopping: Callable[[], bool],
+    note_failures: bool,
+    accepted: Acceptance,
+    watch: Watch,
+) -> list[StageRun]:
+    """Run one stage on the batch that waits, if any, and then on what came after it; add why topics are left unread."""
+    started_at = quality.now()
+    stage_runs: list[StageRun] = []
+    try:
+        if stage.kind == "land":
+            landed = land(spark, settings, stage, run_id, started_at, watch)
+            stage_runs += [landed.stage_run] if landed.stage_run else []
+            if landed.left and not stopping():
+                at = quality.now()
+                failed = StageRun(run_id, stage.table, "failed", at, at, message=str(landed.left))
+                if note_failures:
+                    quality.note(settings, failed)
+                stage_runs.append(failed)
+                left.append(landed.left)
+        elif stage.kind == "ask":
+            asked = _ask(spark, settings, stage, run_id)
+            stage_runs += [asked] if asked else []
+        else:
+            if stage.kind == "split":
+                return _run_split(spark, settings, stage, run_id, stopping, accepted)
+            known = _known(spark, settings, stage)
+            while batch := known.pending or _news(spark, settings, known):
+                if stopping():  # a job that was cancelled may have looked like versions that are gone
+                    raise Stopped
+                known = replace(known, pending=batch)
+                progress.save(settings.warehouse, stage.table, known)
+                known, stage_run = _summarise(spark, settings, stage, batch, known, run_id)
+                stage_runs += [stage_run] if stage_run else []
+                if stage_run and stage_run.status == "broken":
+                    break
+    except Exception as error:
+        if stopping():
+            raise Stopped from None
+        failed = StageRun(run_id, stage.table, "failed", started_at, quality.now(), message=type(error).__name__)
+        if note_failures:
+            quality.note(settings, failed)
+        raise
+    at = quality.now()
+    return stage_runs or [StageRun(run_id, stage.table, "idle", started_at, at)]
+
+
+def _module(stage: Stage) -> ModuleType:
+    return import_module(f"pipelines.{stage.table}")
+
+
+def _ask(spark: SparkSession, settings: Settings, stage: Stage, run_id: str) -> StageRun | None:
+    """Bring a table up to date with what settings and cluster say, and with new rows of its input."""
+    started_at = quality.now()
+    known = _known(spark, settings, stage)
+    (table,) = stage.inputs
+    batch = known.pending or _news(spark, settings, known)
+    if batch:
+        known = replace(known, pending=batch)
+        progress.save(settings.warehouse, stage.table, known)
+    news = lakehouse.changes(spark, settings, table, batch[table]) if batch else None
+    refreshed = _module(stage).refresh(spark, settings, news.rows if news else None)
+    if news:
+        news.check()
+    stage_run = None
+    if refreshed:
+        stage_run = StageRun(
+            run_id,
+            stage.table,
+            "passed",
+            started_at,
+            quality.now(),
+            read=refreshed,
+            accepted=refreshed,
+            refreshed=refreshed,
+            input_from=batch[table].start if batch else None,
+            input_to=batch[table].end if batch else None,
+            message=f"{refreshed:,} rows refreshed",
+        )
+        quality.note(settings, stage_run)
+    if batch or refreshed:
+        _passed(spark, settings, stage, known)
+    return stage_run
+
+
+def _run_split(
+    spark: SparkSession,
+    settings: Settings,
+    stage: Stage,
+    run_id: str,
+    stopping: Callable[[], bool],
+    accepted: Acceptance,
+) -> list[StageRun]:
+    """Judge what is new, and what is held where that may come out differently; write what is not held."""
+    known = _known(spark, settings, stage)
+    stage_runs: list[StageRun] = []
+    while fixed := _next_batch(spark, settings, stage, known, accepted):
+        if stopping():  # a job that was cancelled may have looked like versions that are gone
+            raise Stopped
+        progress.save(settings.warehouse, stage.table, fixed)
+        known, stage_run = _split(spark, settings, stage, fixed, run_id, accepted)
+        stage_runs += [stage_run] if stage_run else []
+    if (known.held or known.blocked_since) and not (stage_runs and stage_runs[-1].status == "broken"):
+        stage_runs.append(_still_held(stage, known, run_id))
+    at = quality.now()
+    return stage_runs or [StageRun(run_id, stage.table, "idle", at, at)]
+
+
+def _still_held(stage: Stage, known: Progress, run_id: str) -> StageRun:
+    at = quality.now()
+    return StageRun(run_id, stage.table, "held", at, at, message=held.message(stage.table, known))
+
+
+def _next_batch(
+    spark: SparkSession, settings: Settings, stage: Stage, known: Progress, accepted: Acceptance
+) -> Progress | None:
+    """Return the progress with the next batch fixed: versions of the input, and held scopes that are judged again.
+
+    Those are scopes with new rows, those that were judged under another contract or other settings, and those that are
+    accepted. A batch that is held as a whole grows by what came after it. None where there is nothing to judge.
+    """
+    if known.decided is not None:
+        return known
+    is_blocked = known.blocked_since is not None
+    if known.pending and known.again is not None and not is_blocked:
+        return known
+    batch = known.pending if known.pending and not is_blocked else _news(spark, settings, known)
+    if is_blocked and batch == known.pending and held.rests(known, settings, stage, accepted):
+        return None
+    scopes_again = set(held.again(known, settings, stage, accepted))
+    if not batch and not scopes_again:
+        return None
+    (table,) = stage.inputs
+    if not batch:
+        read = known.inputs[table].version
+        batch = {table: Batch(read, read or 0)}
+    kept = held.contract_of_held(stage)
+    if kept and batch[table].start is None:  # progress was lost: what is held is read again, too
+        scopes_again |= set(held.names_in(spark, settings, kept))
+    elif kept and known.held:
+        scopes_again |= held.with_news(spark, settings, stage, batch[table], set(known.held) - scopes_again)
+    # A batch that was judged rests; this one was not, as long as nothing says under which circumstances.
+    return replace(known, pending=batch, again=tuple(sorted(scopes_again)), under=None)
+
+
+def _known(spark: SparkSession, settings: Settings, stage: Stage) -> Progress:
+    """Return a stage's progress, or none, announced, where it speaks of other tables or of versions that are gone."""
+    target_id, target_version = lakehouse.state(spark, settings, stage.table)
+    states = {table: lakehouse.state(spark, settings, table) for table in stage.inputs}
+    inputs = {table: Reading(table_id) for table, (table_id, _) in states.items()}
+    fresh = Progress(target_id=target_id, inputs=inputs)
+    known = progress.load(settings.warehouse, stage.table)
+    if known is None:
+        if target_version > 0:
+            log.warning("%s has no progress that can be read: reading all of its input again.", stage.table)
+        return fresh
+    if (
+        known.target_id != target_id
+        or known.is_ahead_of(target_version)
+        or {table: reading.table_id for table, reading in known.inputs.items()}
+        != {table: reading.table_id for table, reading in inputs.items()}
+        or not _holds(spark, settings, stage, known)
+        or not all(_is_there(spark, settings, known, table, latest) for table, (_, latest) in states.items())
+    ):
+        log.warning("The progress of %s speaks of a table or versions that are gone: reading all again.", stage.table)
+        return fresh
+    return known
+
+
+def _holds(spark: SparkSession, settings: Settings, stage: Stage, known: Progress) -> bool:
+    """Tell whether the table of held rows is the one that the progress speaks of."""
+    kept = held.contract_of_held(stage)
+    if kept is None or known.held_id is None:
+        return True
+    table_id, version = lakehouse.state(spark, settings, kept.table)
+    return table_id == known.held_id and version >= (known.held_version or 0)
+
+
+def _is_there(spark: SparkSession, settings: Settings, known: Progress, table: str, latest: int) -> bool:
+    """Tell whether the versions of an input that are to be read next are in its log, and those that were read."""
+    batch = known.pending.get(table) or Batch(known.inputs[table].version, latest)
+    if (known.reached(table) or 0) > latest:
+        return False
+    return (batch.start or 0) >= batch.end or lakehouse.can_read(spark, settings, table, batch)
+
+
+def _news(spark: SparkSession, settings: Settings, known: Progress) -> dict[str, Batch]:
+    """Return, for every input, the versions after those that are read; nothing where no input has any.
+
+    Version 0 creates a table and holds no rows.
+    """
+    latest = {table: lakehouse.state(spark, settings, table)[1] for table in known.inputs}
+    if all(latest[table] == (reading.version or 0) for table, reading in known.inputs.items()):
+        return {}
+    return {table: Batch(reading.version, latest[table]) for table, reading in known.inputs.items()}
+
+
+def _split(
+    spark: SparkSession, settings: Settings, stage: Stage, known: Progress, run_id: str, accepted: Acceptance
+) -> tuple[Progress, StageRun | None]:
+    """Judge a batch, hold the scopes that break the contract, take the rest into the table and its quarantine.
+
+    What the gate said is fixed before anything is written, so that a rerun writes the same.
+    """
+    started_at = quality.now()
+    (table,) = stage.inputs
+    versions, again = known.pending[table], known.again or ()
+    feed = held.feed_of(spark, settings, stage, versions)
+    rows = held.rows_of(spark, settings, stage, feed, again)
+    others = replace(known, held={name: one for name, one in known.held.items() if name not in again})
+    if rows is None:
+        return _passed(spark, settings, stage, others), None
+    with Split.of(settings, stage, rows, run_id, started_at) as split:
+        if feed:
+            feed.check()
+        if not split.census.rows:  # none is the table's business
+            held.release(spark, settings, stage, again)
+            return _passed(spark, settings, stage, others), None
+        verdict = None
+        if known.decided is None:
+            history = History.of_json(known.history) if known.contract == _mark(stage) else History()
+            lines = {name: one.others for name, one in known.held.items() if one.others}
+            counted = scopes.count(split.judged, split.contract, history, lines)
+            if unforeseen := (known.held.keys() & counted.scopes.keys()) - set(again):
+                return replace(known, again=tuple(sorted({*again, *unforeseen}))), None
+            verdict = split.gate(run_id, counted)
+            known = _decided(settings, stage, known, split.contract, counted, history, verdict, started_at, accepted)
+            progress.save(settings.warehouse, stage.table, known)
+        stage_run = StageRun(
+            run_id,
+            stage.table,
+            "broken" if known.decided is None or known.decided["held"] else "passed",
+            started_at,
+            quality.now(),
+            read=split.census.rows + split.census.skipped,
+            input_from=versions.start,
+            input_to=versions.end,
+            verdict=verdict,
+        )
+        if known.decided is None:
+            whole = replace(stage_run, skipped=split.census.skipped, held=split.census.rows, message=known.message)
+            quality.note(settings, whole)
+            return known, whole
+        said = known.decided
+        split = split.holding(frozenset(said["held"]))
+        counts = split.write(held.hold(split, stage) if split.held else 0)
+    held.release(spark, settings, stage, [name for name in again if name not in split.held])
+    stage_run = replace(
+        stage_run,
+        finished_at=quality.now(),
+        accepted=counts.accepted,
+        quarantined=counts.quarantined,
+        duplicates=counts.duplicates,
+        skipped=counts.skipped,
+        held=counts.held,
+        message=_told(stage, known, said),
+        verdict=stage_run.verdict or _verdict(said["verdict"]),
+    )
+    quality.note(settings, stage_run)
+    return _passed(spark, settings, stage, known), stage_run
+
+
+def rebuild(
+    spark: SparkSession,
+    settings: Settings,
+    stage: Stage,
+    *,
+    accept: bool = False,
+    say: Callable[[str], None] = lambda sentence: None,
+) -> StageRun:
+    """Compute a summarised table again from the whole of its inputs, whatever its progress says; tell what was done.
+
+    The batch is fixed first: a run after a crash anywhere ends what was begun. Where facts do not hold on all of the
+    inputs either nothing is written, unless the caller is to ``accept`` them. The caller holds the writer's lock.
+    """
+    lakehouse.ensure_all(spark, settings, contracts())
+    quality.report(spark, settings)
+    run_id, started_at = new_run_id(), quality.now()
+    before = progress.load(settings.warehouse, stage.table) or Progress()
+    target_id, _ = lakehouse.state(spark, settings, stage.table)
+    states = {table: lakehouse.state(spark, settings, table) for table in stage.inputs}
+    batch = {table: Batch(None, version) for table, (_, version) in states.items()}
+    known = Progress(
+        target_id=target_id,
+        inputs={table: Reading(table_id) for table, (table_id, _) in states.items()},
+        pending=batch,
+        blocked_since=before.blocked_since,
+        message=before.message,
+    )
+    size = sum(lakehouse.size(spark, settings, table) for table in stage.inputs)
+    say(f"{stage.table} is computed again from all of {', '.join(stage.inputs)}: {size / 1e6:,.1f} MB to read.")
+    progress.save(settings.warehouse, stage.table, known)
+    try:
+        known, stage_run = _summarise(spark, settings, stage, batch, known, run_id, accept=accept)
+    except Exception as error:
+        failed = StageRun(run_id, stage.table, "failed", started_at, quality.now(), message=type(error).__name__)
+        quality.note(settings, failed)
+        raise
+    finally:
+        quality.report(spark, settings)
+    if stage_run is None:
+        return StageRun(run_id, stage.table, "idle", started_at, quality.now())
+    if stage_run.status == "broken":
+        last_way_out = f"As this was all of them: `afterlog rebuild {stage.table} --accept` writes it as it is."
+        return replace(stage_run, message=f"{stage_run.message} {last_way_out}")
+    return stage_run
+
+
+def _decided(
+    settings: Settings,
+    stage: Stage,
+    known: Progress,
+    contract: Contract,
+    counted: scopes.Counted,
+    history: History,
+    verdict: Verdict,
+    at: datetime,
+    accepted: Acceptance,
+) -> Progress:
+    """Return the progress with what the gate's verdict means for each scope of a batch.
+
+    A table without scopes is held as a whole, by not going beyond its batch.
+    """
+    broken = verdict.broken(counted.scopes)
+    passes = {name for name in broken if accepted.has(stage.table, name)}
+    holds = {name: outcomes for name, outcomes in broken.items() if name not in passes}
+    since, under = at.isoformat(timespec="seconds"), held.circumstances(settings, stage)
+    if contract.scope is None and holds:
+        message = sentence_of(stage.table, WHOLE, holds[WHOLE])
+        return replace(known, blocked_since=known.blocked_since or since, message=message, under=under)
+    waiting = {name: one for name, one in known.held.items() if name not in (known.again or ()) or name in holds}
+    for name, outcomes in holds.items():
+        message = sentence_of(stage.table, name, outcomes)
+        before = known.held.get(name)
+        number = counted.scopes[name].rows
+        waiting[name] = Held(before.since if before else since, message, number, under, before.others if before else 0)
+    for name, lines in counted.others.items():
+        if name in waiting:
+            waiting[name] = replace(waiting[name], others=waiting[name].others + lines)
+    # What passes because other settings tolerate it is accepted, too.
+    passes |= {name for name, one in known.held.items() if name in counted.scopes and one.under != under} - holds.keys()
+    if contract.tolerance >= 1:
+        passes |= {name for name, one in counted.scopes.items() if any(found.failing for found in one.tallies.values())}
+    batch = {name: found for name, found in counted.batch(contract).items() if name not in passes | holds.keys()}
+    said = {"verdict": asdict(verdict), "held": sorted(holds), "accepted": sorted(passes & broken.keys())}
+    return replace(
+        known,
+        decided=said,
+        held=waiting,
+        history=history.after(batch, passes).as_json(),
+        contract=_mark(stage),
+        blocked_since=None,
+        message=None,
+    )
+
+
+def _mark(stage: Stage) -> str:
+    return held.mark_of(contract_of(stage.table))
+
+
+def _verdict(told: dict[str, Any]) -> Verdict:
+    """Return a verdict as it was, from progress."""
+    outcomes = (
+        Outcome(**{**one, **{name: tuple(one.get(name, ())) for name in ("coordinates", "places")}})
+        for one in told["outcomes"]
+    )
+    return Verdict(**{**told, "outcomes": tuple(outcomes)})
+
+
+def _told(stage: Stage, known: Progress, said: dict[str, Any]) -> str | None:
+    """Say what a batch holds, or that something was accepted."""
+    if said["held"]:
+        now = {name: known.held[name] for name in said["held"]}
+        return held.message(stage.table, replace(known, held=now))
+    if said["accepted"]:
+        names = said["accepted"]
+        more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+        return f"accepted once: {', '.join(map(shown, names[:MOST_NAMED]))}{more}"
+    return None
+
+
+def _summarise(
+    spark: SparkSession,
+    settings: Settings,
+    stage: Stage,
+    batch: dict[str, Batch],
+    known: Progress,
+    run_id: str,
+    accept: bool = False,
+) -> tuple[Progress, StageRun | None]:
+    """Refresh the groups that a batch touches, if the facts hold, or where they are accepted as they are."""
+    started_at = quality.now()
+    summary = Summary.of(spark, settings, stage, batch)
+    if summary is None:
+        return _passed(spark, settings, stage, known), None
+    try:
+        verdict, count = summary.gate(run_id)
+        stage_run = StageRun(
+            run_id,
+            stage.table,
+            "passed" if verdict.passed else "broken",
+            started_at,
+            quality.now(),
+            read=summary.read,
+            input_from=batch[stage.inputs[0]].start,
+            input_to=batch[stage.inputs[0]].end,
+            message=None if verdict.passed else verdict.sentence(),
+            verdict=verdict,
+        )
+        if not verdict.passed and not accept:
+            return _blocked(settings, stage, known, stage_run), stage_run
+        written = summary.write(count)
+    finally:
+        summary.rows.unpersist()
+    accepted = "" if verdict.passed else f", though {verdict.findings()}"
+    stage_run = replace(
+        stage_run,
+        status="passed",
+        finished_at=quality.now(),
+        accepted=summary.read,
+        refreshed=written,
+        message=f"{written:,} rows refreshed{accepted}",
+    )
+    quality.note(settings, stage_run)
+    return _passed(spark, settings, stage, known), stage_run
+
+
+def _passed(spark: SparkSession, settings: Settings, stage: Stage, known: Progress) -> Progress:
+    _, target_version = lakehouse.state(spark, settings, stage.table)
+    known = known.done(target_version=target_version)
+    if kept := held.contract_of_held(stage):
+        held_id, held_version = lakehouse.state(spark, settings, kept.table)
+        known = replace(known, held_id=held_id, held_version=held_version)
+    progress.save(settings.warehouse, stage.table, known)
+    return known
+
+
+def _blocked(settings: Settings, stage: Stage, known: Progress, stage_run: StageRun) -> Progress:
+    since = known.blocked_since or stage_run.started_at.isoformat(timespec="seconds")
+    known = replace(known, blocked_since=since, message=stage_run.message)
+    quality.note(settings, stage_run)
+    progress.save(settings.warehouse, stage.table, known)
+    return known

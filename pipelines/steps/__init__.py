@@ -1,0 +1,1 @@
+"""What a stage does: land, split, summarise."""

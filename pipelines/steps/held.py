@@ -1,0 +1,268 @@
+"""What is held: rows of scopes that broke the gate, kept as they landed until they are judged again or accepted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from expectations.contract import Column, Contract, contract_of
+from expectations.verdict import MOST_NAMED, WHOLE, shown, way_on
+from pipelines.catalog import CATALOG
+from pipelines.columns.contract import SCOPE
+from pipelines.errors import UsageError
+from pipelines.settings import Settings
+from pipelines.stage import Stage
+from pipelines.steps.scopes import scope_of
+from pipelines.steps.split import Split, contract_under
+from pipelines.text import hint
+from pipelines.warehouse import lakehouse, progress
+from pipelines.warehouse.lakehouse import Changes
+from pipelines.warehouse.progress import Batch, Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ORIGIN = ("_source", "_bronze_id")
+INPUT = "input"
+OF_THE_RUN = ("_ingested_at", "_run_id")  # which landed the row; each candidate gets those of its own
+# Where the warehouse is, how it is reached and what is shown of it: none of it changes what a gate finds.
+_OTHER_SETTINGS = {"warehouse", "landing", "kafka", "kafka_connection", "lock", "report", "spark", "gates"}
+
+
+def contract_of_held(stage: Stage) -> Contract | None:
+    """Return the columns of the rows that are held, and the row of bronze behind each; None for a table without scopes.
+
+    What is held is made from its row of bronze again when it is judged again: the transform may have changed.
+    """
+    contract = contract_of(stage.table) if stage.kind == "split" else None
+    if contract is None or contract.scope is None:
+        return None
+    name = contract.table.partition(".")[2]
+    fields = ", ".join(f"`{column.name}`: {column.type}" for column in _landed(stage))
+    return Contract(
+        table=f"held.{name}",
+        description=f"Rows of scopes that break the contract of {contract.table}: they wait until they are accepted.",
+        columns=(
+            Column("scope", "string", "What is held: a topic; file:<source> for lines of a file that name none."),
+            *contract.quarantine,
+            Column(INPUT, f"struct<{fields}>", f"Row of {stage.inputs[0]} that the row is made from."),
+        ),
+        grain=("scope", *contract.row),
+    )
+
+
+def _landed(stage: Stage) -> tuple[Column, ...]:
+    """Return the columns of bronze that are kept of a row that is held."""
+    return tuple(column for column in contract_of(stage.inputs[0]).stored if column.name not in OF_THE_RUN)
+
+
+def mark_of(contract: Contract) -> str:
+    """Return a short text that changes when the contract does."""
+    rules = [(rule.code, rule.kind, rule.arguments, rule.subject, rule.guard, rule.refuses) for rule in contract.rules]
+    return _digest([rules, contract.scope, contract.grain, contract.tolerance, contract.min_failures])
+
+
+def circumstances(settings: Settings, stage: Stage) -> str:
+    """Return a short text that changes when the contract or settings do: what was judged is then judged again."""
+    return _digest(
+        [mark_of(contract_under(settings, stage)), settings.model_dump(mode="json", exclude=_OTHER_SETTINGS)]
+    )
+
+
+def _digest(values: object) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """What a run is asked to accept once: scopes by table; ``WHOLE`` is all of a table."""
+
+    scopes: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, asked: Iterable[str], stages: Sequence[Stage]) -> Acceptance:
+        """Read TABLE[:SCOPE], with the scope as it is or as it is shown.
+
+        Raises UsageError: no gate before such a table lets rows be accepted, or this run does not fill it.
+        """
+        scopes: dict[str, frozenset[str]] = {}
+        judged = {stage.table for stage in CATALOG if stage.kind == "split"}
+        for one in asked:
+            table, colon, scope = one.partition(":")
+            if table not in judged:
+                tables = f"tables: {', '.join(sorted(judged))}.{hint(table, sorted(judged))}"
+                raise UsageError(f"Nothing can be accepted for {shown(table)!r}; {tables}")
+            if table not in {stage.table for stage in stages}:
+                raise UsageError(f"This run does not fill {table}, for which something is to be accepted.")
+            if colon and not scope:  # a variable of a script that is empty, say
+                raise UsageError(f"{shown(one)!r} names no scope behind the colon; all of the table is {table}.")
+            scopes[table] = scopes.get(table, frozenset()) | {scope if colon else WHOLE}
+        return cls(scopes)
+
+    def has(self, table: str, scope: str) -> bool:
+        """Tell whether a scope is to be accepted."""
+        asked = self.scopes.get(table, frozenset())
+        return WHOLE in asked or scope in asked or shown(scope) in asked
+
+    def remarks(self, settings: Settings) -> list[str]:
+        """Return a sentence for each scope that is to be accepted, and of which nothing is held now."""
+        said = []
+        for table, scopes in self.scopes.items():
+            known = progress.load(settings.warehouse, table) or Progress()
+            there = {*known.held, *map(shown, known.held)} | ({WHOLE} if known.held or known.blocked_since else set())
+            said += [
+                f"Nothing of {table} is held{'' if scope == WHOLE else f' as {shown(scope)!r}'}: "
+                f"it is accepted if this run finds that it breaks the contract."
+                f"{'' if scope == WHOLE else hint(scope, sorted(known.held))}"
+                for scope in sorted(scopes - there)
+            ]
+        return said
+
+
+NOTHING_ACCEPTED = Acceptance({})
+
+
+def again(known: Progress, settings: Settings, stage: Stage, accepted: Acceptance) -> list[str]:
+    """Return the held scopes that are judged again whether or not they have new rows."""
+    now = circumstances(settings, stage)
+    return [name for name, one in known.held.items() if one.under != now or accepted.has(stage.table, name)]
+
+
+def rests(known: Progress, settings: Settings, stage: Stage, accepted: Acceptance = NOTHING_ACCEPTED) -> bool:
+    """Tell whether a batch that is held as a whole would be judged as it was."""
+    if known.blocked_since is None or known.decided is not None:
+        return False
+    return known.under == circumstances(settings, stage) and not accepted.has(stage.table, WHOLE)
+
+
+def names_in(spark: SparkSession, settings: Settings, contract: Contract) -> list[str]:
+    """Return the scopes of which rows are held."""
+    standing = lakehouse.standing(spark, settings, contract.table)
+    if standing is None:
+        return []
+    return sorted(row["scope"] for row in standing.select("scope").distinct().collect())
+
+
+def with_news(spark: SparkSession, settings: Settings, stage: Stage, versions: Batch, scopes: set[str]) -> set[str]:
+    """Return which of some held scopes have new rows; only what names a row's scope is computed."""
+    from pyspark.sql import functions as F
+
+    feed = feed_of(spark, settings, stage, versions)
+    if feed is None or not scopes:
+        return set()
+    new = rows_of(spark, settings, stage, feed, ())
+    assert new is not None
+    candidates = import_module(f"pipelines.{stage.table}").transform(new, settings)
+    named = candidates.select(scope_of(contract_of(stage.table)).alias("scope")).distinct()
+    return {row["scope"] for row in named.where(F.col("scope").isin(sorted(scopes))).collect()}
+
+
+def feed_of(spark: SparkSession, settings: Settings, stage: Stage, versions: Batch) -> Changes | None:
+    """Return the changes of a stage's input in a batch; None where it has no new version."""
+    (table,) = stage.inputs
+    return lakehouse.changes(spark, settings, table, versions) if (versions.start or 0) < versions.end else None
+
+
+def rows_of(
+    spark: SparkSession, settings: Settings, stage: Stage, feed: Changes | None, scopes: Sequence[str]
+) -> DataFrame | None:
+    """Return the rows of bronze of a batch: new ones, and those of held scopes that are judged again; None for none."""
+    from pyspark.sql import functions as F
+
+    (table,) = stage.inputs
+    new = feed.rows.where("_change_type = 'insert'").drop("_change_type") if feed else None
+    held = contract_of_held(stage)
+    if held is None or not scopes:
+        return new
+    standing = lakehouse.standing(spark, settings, held.table, F.col("scope").isin(list(scopes)))
+    if standing is None:
+        return new
+    there = {field.name for field in standing.schema[INPUT].dataType.fields}  # type: ignore[attr-defined]
+    kept = standing.select(
+        *(
+            (F.col(INPUT)[column.name] if column.name in there else F.lit(None).cast(column.type)).alias(column.name)
+            for column in contract_of(table).stored
+        )
+    ).dropDuplicates([*ORIGIN])
+    if new is None:
+        return kept
+    # What this very batch held before it was killed, or all, where everything is read again.
+    return new.join(kept.select(*ORIGIN), [*ORIGIN], how="left_anti").unionByName(kept, allowMissingColumns=True)
+
+
+def hold(split: Split, stage: Stage) -> int:
+    """Keep the rows of the scopes that a batch holds; return how many are kept now, as the commit and the table say.
+
+    What an earlier, killed attempt kept is left alone.
+    """
+    from pyspark.sql import functions as F
+
+    held = contract_of_held(stage)
+    assert held is not None
+    spark = split.judged.sparkSession
+    row = [*split.contract.row]
+    mask = F.col("_broken_rules")
+    found = split.withheld().select(
+        *row, F.col(SCOPE).alias("scope"), split.contract.violations(mask).alias("violations")
+    )
+    standing = lakehouse.standing(spark, split.settings, held.table, F.col("scope").isin(sorted(split.held)))
+    there = 0
+    if standing is not None:
+        there = standing.count()
+        found = found.join(standing.select(*held.grain), [*held.grain], how="left_anti")
+    columns = [column.name for column in _landed(stage)]
+    landed = split.rows.select(*ORIGIN, F.struct(*columns).alias(INPUT))
+    rows = split.among(found).join(landed, [*ORIGIN])
+    return there + lakehouse.insert(split.settings, held.table, rows, held, None)
+
+
+def release(spark: SparkSession, settings: Settings, stage: Stage, scopes: Sequence[str]) -> None:
+    """Forget the held rows of scopes, which are in the table or its quarantine now."""
+    from pyspark.sql import functions as F
+
+    held = contract_of_held(stage)
+    if held is not None and scopes:
+        lakehouse.remove_where(spark, settings, held.table, F.col("scope").isin(list(scopes)))
+
+
+def since(known: Progress) -> str | None:
+    """Return since when something of a table is held."""
+    times = [one.since for one in known.held.values()]
+    return min([*times, *([known.blocked_since] if known.blocked_since else [])], default=None)
+
+
+def message(table: str, known: Progress) -> str | None:
+    """Say what is held, since when, why, and the way on."""
+    if not known.held:
+        return known.message
+    if len(known.held) == 1:
+        ((name, one),) = known.held.items()
+        return f"{one.rows:,} rows of {shown(name)} are held since {_moment(one.since)}. {one.message}"
+    first = [
+        f"{shown(name)} ({one.rows:,} rows since {_moment(one.since)})"
+        for name, one in list(known.held.items())[:MOST_NAMED]
+    ]
+    more = f" and {len(known.held) - MOST_NAMED:,} more" if len(known.held) > MOST_NAMED else ""
+    rows = sum(one.rows for one in known.held.values())
+    name, one = next(iter(known.held.items()))
+    said, end, proposal = one.message.partition("\n")
+    return (
+        f"{rows:,} rows of {len(known.held):,} scopes are held: {', '.join(first)}{more}. The same goes for all as for "
+        f"the first, and `{way_on(table, WHOLE)}` accepts all of them once. The first: {said}{end}{proposal}"
+    )
+
+
+def of_table(settings: Settings, stage: Stage) -> Progress | None:
+    """Return a stage's progress if something of it is held."""
+    known = progress.load(settings.warehouse, stage.table)
+    return known if known and (known.held or known.blocked_since) else None
+
+
+def _moment(text: str) -> str:
+    at = datetime.fromisoformat(text)
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

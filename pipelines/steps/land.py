@@ -1,0 +1,426 @@
+"""Landing directory, topics -> bronze: lines of new and changed files, new records, once on the contract's grain."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from expectations.contract import contract_of
+from pipelines.errors import AfterlogError, UsageError
+from pipelines.kafka import offsets
+from pipelines.kafka import records as kafka_records
+from pipelines.kafka.cluster import Cluster, Survey, connected
+from pipelines.kafka.errors import Changed, is_kafkas, sentence_of
+from pipelines.kafka.offsets import Gap, Log, Outlook, Reach, Span
+from pipelines.settings import Settings, Topics
+from pipelines.sources import landing
+from pipelines.sources.landing import LandedFile
+from pipelines.stage import Stage
+from pipelines.steps.watch import NOBODY, Watch
+from pipelines.text import files_of
+from pipelines.warehouse import lakehouse, progress, quality
+from pipelines.warehouse.progress import Progress
+from pipelines.warehouse.quality import StageRun
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+log = logging.getLogger("afterlog")
+
+MOST_NAMES = 200
+MOST_ATTEMPTS = 3
+MOST_TOPICS = 5  # that are named
+MOST_SKIPPED = 12  # APIs whose requests are skipped: that are named
+ROWS_OF_A_FILE = 100_000
+
+
+def unread(settings: Settings, stage: Stage, known: Progress | None) -> dict[str, LandedFile]:
+    """Return the feed's files that are new, or changed since they were read, by source."""
+    directory = settings.landing_of(stage.directory)
+    read = known.files if known and known.directory == str(directory) else {}
+    if stage.reader:
+        found: dict[str, LandedFile] = _reader(stage).unread(directory, read)
+        return found
+    listed = landing.listing(directory)
+    return {source: file for source, file in listed.items() if read.get(source) != file}
+
+
+def waiting(settings: Settings, stages: Sequence[tuple[Stage, Progress | None]]) -> dict[str, int]:
+    """Ask Kafka how many offsets wait for stages, by table; those that are gone count too.
+
+    Raises AfterlogError: what is wrong with the settings or the cluster, where nothing waits that could be read.
+    """
+    found: dict[str, int] = {}
+    wrong: list[AfterlogError] = []
+    asking = [(stage, known, topics) for stage, known in stages if (topics := settings.topics_of(stage.directory))]
+    if not asking:
+        return found
+    with connected(settings) as cluster:
+        for stage, known, topics in asking:
+            try:
+                survey, outlook = _look(cluster, topics, _reach(settings, known))
+            except UsageError as error:  # of this feed's topics; others may be well
+                wrong.append(error)
+                continue
+            late = (*offsets.unread(outlook.followed, survey.logs), *outlook.gaps)
+            found[stage.table] = sum(span.length for span in late)
+            wrong += [survey.complaint] if survey.complaint else []
+    if wrong and not any(found.values()):
+        raise wrong[0]
+    return found
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What a landing stage did, None where nothing was new; and the reason why it left topics unread, if it did."""
+
+    stage_run: StageRun | None
+    left: AfterlogError | None = None
+
+
+def land(
+    spark: SparkSession, settings: Settings, stage: Stage, run_id: str, started_at: datetime, watch: Watch = NOBODY
+) -> Landed:
+    """Read what is new in the landing directory, and then in the topics, into bronze."""
+    target_id, version = lakehouse.state(spark, settings, stage.table)
+    known = progress.load(settings.warehouse, stage.table)
+    if known and (known.target_id != target_id or known.is_ahead_of(version)):
+        log.warning("%s is not the table that its progress speaks of, or an older one: reading all again.", stage.table)
+        known = None
+    known = replace(known or Progress(), target_id=target_id)
+    if known.target_version != version:
+        before = known.target_version or 0
+        reaches = {}
+        for cluster, reach in known.topics.items():
+            mark = offsets.mark_of(cluster, reach.pending)
+            written = bool(reach.pending) and lakehouse.was_committed(spark, settings, stage.table, before, mark)
+            reaches[cluster] = offsets.doubted(reach, written)
+        known = replace(known, topics=reaches, target_version=version)
+    landing_ = _Landing(spark, settings, stage, run_id, started_at, known, watch)
+    landing_.read_files()
+    left = None
+    if topics := settings.topics_of(stage.directory):
+        try:
+            left = landing_.read_topics(topics)
+        except AfterlogError as error:
+            left = error
+    return Landed(landing_.stage_run, left)
+
+
+def _listed(counts: Counter[str]) -> str:
+    """Return counts in words, the greatest first."""
+    most = [f"{name} {times:,}" for name, times in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
+    more = len(most) - MOST_SKIPPED
+    return ", ".join(most[:MOST_SKIPPED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _reach(settings: Settings, known: Progress | None) -> Reach:
+    return known.topics.get(settings.cluster, Reach()) if known else Reach()
+
+
+def _look(cluster: Cluster, topics: Topics, reach: Reach) -> tuple[Survey, Outlook]:
+    """Return what the cluster holds now, and what that means for what is followed."""
+    survey = cluster.survey(topics, reach)
+    return survey, offsets.follow(reach, survey.logs, survey.present)
+
+
+def _reader(stage: Stage) -> ModuleType:
+    return import_module(f"pipelines.sources.{stage.reader}")
+
+
+class _Landing:
+    """What is new of a feed, on its way into bronze."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        stage: Stage,
+        run_id: str,
+        started_at: datetime,
+        known: Progress,
+        watch: Watch,
+    ) -> None:
+        self.watch = watch
+        self.spark = spark
+        self.settings = settings
+        self.stage = stage
+        self.run_id = run_id
+        self.started_at = started_at
+        self.known = known
+        self.contract = contract_of(stage.table)
+        self.module = import_module(f"pipelines.{stage.table}")
+        self.stage_run: StageRun | None = None
+        self.files = 0
+        self.records = 0
+        self.topics: set[str] = set()
+        self.skipped: Counter[str] = Counter()  # what it is that is skipped, where the table's module names it
+
+    def read_files(self) -> None:
+        """Read new and changed files."""
+        files = unread(self.settings, self.stage, self.known)
+        if not files:
+            return
+        self.watch.finds(files_of(len(files), sum(file.size for file in files.values())))
+        directory = self.settings.landing_of(self.stage.directory)
+        try:
+            counts = self.insert(tuple(files.values()), damaged={})
+        except AfterlogError:
+            raise
+        except Exception:
+            gone = files.keys() - landing.listing(directory).keys()
+            files = {source: file for source, file in files.items() if source not in gone}
+            damaged = landing.damaged(directory, tuple(files.values()))
+            if not damaged and not gone:
+                raise
+            for source in sorted(gone):
+                log.warning("%r was removed before it was read.", source)
+            for source, error in damaged.items():
+                log.warning("%r is damaged: %s The lines before the damage are read.", source, error)
+            if not files:
+                return
+            self.skipped.clear()
+            counts = self.insert(tuple(files.values()), damaged)
+        self.files = len(files)
+        self.count(*counts)
+        before = self.known.files if self.known.directory == str(directory) else {}
+        self.save(replace(self.known, directory=str(directory), files={**before, **files}))
+
+    def read_topics(self, topics: Topics) -> AfterlogError | None:
+        """Read what the topics hold now, batch by batch; return why some of them were left, if any was.
+
+        Raises AfterlogError: the cluster does not answer, or not to us.
+        """
+        self.record_gaps()  # those that an earlier run found, but did not live to record
+        with connected(self.settings) as cluster:
+            survey = self.look(cluster, topics)
+            ends = survey.logs
+            while batch := self.reach.pending or self.next_batch(topics, ends):
+                self.watch.finds(f"{sum(span.length for span in batch):,} offsets of topics")
+                self.remember(replace(self.reach, pending=batch))
+                ends = self.take(cluster, topics, ends)
+        return survey.complaint
+
+    def next_batch(self, topics: Topics, ends: Sequence[Log]) -> tuple[Span, ...]:
+        """Return the next offsets to be read."""
+        return offsets.batch(offsets.unread(self.reach.followed, ends), topics.most_records)
+
+    def take(self, cluster: Cluster, topics: Topics, ends: tuple[Log, ...]) -> tuple[Log, ...]:
+        """Read the pending batch; return up to where the topics are to be read in this run.
+
+        A read fails where retention, or someone, removed what it was to read: what is left is planned anew.
+        """
+        for left in reversed(range(MOST_ATTEMPTS)):
+            batch = self.reach.pending
+            try:
+                read, skipped, accepted = self.insert_records(cluster, topics, batch)
+            except Exception as error:
+                if not isinstance(error, Changed) and not is_kafkas(error):
+                    raise
+                survey = self.look(cluster, topics)
+                places = {(log.topic_id, log.partition) for log in ends}
+                ends = tuple(log for log in survey.logs if (log.topic_id, log.partition) in places)
+                if self.reach.pending and not left:
+                    raise sentence_of(error, self.settings.kafka) from None
+            else:
+                if read:
+                    self.records += read
+                    self.topics |= {span.topic for span in batch}
+                    self.count(read, skipped, accepted)
+                followed = offsets.passed(self.reach.followed, batch)
+                self.save(self._with(replace(self.reach, followed=followed, pending=())))
+            if not self.reach.pending:
+                break
+        return ends
+
+    @property
+    def reach(self) -> Reach:
+        """How far the topics are read."""
+        return _reach(self.settings, self.known)
+
+    def look(self, cluster: Cluster, topics: Topics) -> Survey:
+        """Look at the topics, keep what that tells, and record the gaps."""
+        survey, outlook = _look(cluster, topics, self.reach)
+        at = quality.now().isoformat()
+        gaps = tuple(Gap(span, self.run_id, at) for span in outlook.gaps)
+        for span in outlook.gaps:
+            log.warning("%s were gone before they were read: see quality.gaps.", span.in_words)
+        self.remember(Reach(outlook.followed, outlook.pending, (*self.reach.gaps, *gaps), survey.cluster_id))
+        self.record_gaps()
+        return survey
+
+    def record_gaps(self) -> None:
+        """Record the gaps that are not recorded yet; a crash in between records none of them twice."""
+        if self.reach.gaps:
+            quality.record_gaps(self.spark, self.settings, self.stage.table, self.reach.gaps)
+            self.remember(replace(self.reach, gaps=()))
+
+    def remember(self, reach: Reach) -> None:
+        """Save how far the topics are read, without saying that anything was written to the table."""
+        if reach != self.reach:
+            self.known = self._with(reach)
+            progress.save(self.settings.warehouse, self.stage.table, self.known)
+
+    def _with(self, reach: Reach) -> Progress:
+        return replace(self.known, topics=self.known.topics | {self.settings.cluster: reach})
+
+    def save(self, known: Progress) -> None:
+        """Save progress, and the version of the table that it speaks of."""
+        _, version = lakehouse.state(self.spark, self.settings, self.stage.table)
+        self.known = replace(known, target_version=version)
+        progress.save(self.settings.warehouse, self.stage.table, self.known)
+
+    def count(self, read: int, skipped: int, accepted: int) -> None:
+        """Add to what the stage did in this run, and note it."""
+        before = self.stage_run or StageRun(self.run_id, self.stage.table, "passed", self.started_at, quality.now())
+        said = [f"{self.files:,} new or changed files"] if self.files else []
+        said += [f"{self.records:,} records of {', '.join(sorted(self.topics)[:MOST_TOPICS])}"] if self.records else []
+        more = len(self.topics) - MOST_TOPICS
+        said[-1:] = [f"{said[-1]} and {more:,} more"] if more > 0 else said[-1:]
+        said += [f"skipped {_listed(self.skipped)}"] if self.skipped else []
+        self.stage_run = replace(
+            before,
+            finished_at=quality.now(),
+            read=before.read + read,
+            accepted=before.accepted + accepted,
+            duplicates=before.duplicates + read - skipped - accepted,
+            skipped=before.skipped + skipped,
+            message="; ".join(said),
+        )
+        quality.note(self.settings, self.stage_run)
+
+    def insert_records(self, cluster: Cluster, topics: Topics, batch: Sequence[Span]) -> tuple[int, int, int]:
+        """Insert the records that bronze does not hold; return how many were read, skipped and inserted.
+
+        They are held once they are read: that the topics are still the same must be known before any is written.
+        """
+        from pyspark.sql import functions as F
+
+        of_records = hasattr(self.module, "parse_records")
+        records = kafka_records.records(self.spark, self.settings, topics, batch)
+        held = (records if of_records else kafka_records.lines(records)).persist()
+        try:
+            unwanted = self.module.skipped(held) if hasattr(self.module, "skipped") else F.lit(False)
+            counted = held.agg(F.count("*").alias("read"), F.count_if(unwanted).alias("skipped")).collect()[0]
+            read, skipped = int(counted["read"]), int(counted["skipped"])
+            cluster.check(batch)
+            if skipped and hasattr(self.module, "skipped_as"):
+                names = held.where(unwanted).groupBy(self.module.skipped_as(held)).count()
+                self.skipped.update(dict(names.orderBy(F.desc("count")).limit(MOST_NAMES).collect()))
+            if read == skipped:
+                return read, skipped, 0
+            wanted = held.where(~unwanted) if skipped else held
+            parse = self.module.parse_records if of_records else self.module.parse
+            rows: DataFrame = parse(wanted, self.settings).withColumns(
+                {"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)}
+            )
+            rows = rows.coalesce(1 + (read - skipped) // ROWS_OF_A_FILE)
+            return read, skipped, self._insert_new(rows, batch)
+        finally:
+            held.unpersist()
+
+    def _insert_new(self, rows: DataFrame, batch: Sequence[Span]) -> int:
+        """Insert rows of a batch, without those that the table may hold: it is asked only where that is in doubt."""
+        from pyspark.sql import functions as F
+
+        bounds = self._of_sources([span.source for span in batch])
+        if any(column.name == "offset" for column in self.contract.columns):
+            first, last = min(span.start for span in batch), max(span.end for span in batch) - 1
+            bounds = bounds & F.col("offset").between(first, last)
+        if offsets.is_doubtful(self.reach.followed, batch):
+            grain = list(self.contract.grain)
+            standing = lakehouse.standing(self.spark, self.settings, self.stage.table, bounds)
+            if standing is not None:
+                rows = rows.join(standing.select(grain), grain, how="left_anti")
+        mark = offsets.mark_of(self.settings.cluster, batch)
+        return lakehouse.insert(self.settings, self.stage.table, rows, self.contract, bounds, mark)
+
+    def insert(self, files: Sequence[LandedFile], damaged: dict[str, str]) -> tuple[int, int, int]:
+        """Insert the lines that bronze does not hold; return how many were read, skipped and inserted."""
+        directory = self.settings.landing_of(self.stage.directory)
+        events = getattr(self.module, "events", None)
+        if not self.stage.reader and not events:
+            return self._insert(landing.lines(self.spark, directory, files, damaged), files)
+        decoded: DataFrame
+        if events:
+            decoded = events(landing.lines(self.spark, directory, files, damaged, in_order=True))
+        else:
+            from pyspark.sql import functions as F
+
+            landed = lakehouse.standing(self.spark, self.settings, self.stage.table, self._from(files))
+            if landed is not None:
+                landed = landed.where(F.col("cluster") == self.settings.cluster)
+            decoded = _reader(self.stage).read(self.spark, directory, files, landed)
+        decoded.persist()
+        try:
+            return self._insert(decoded, files)
+        finally:
+            decoded.unpersist()
+
+    def _insert(self, lines: DataFrame, files: Sequence[LandedFile]) -> tuple[int, int, int]:
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        unwanted = self.module.skipped(lines) if hasattr(self.module, "skipped") else F.lit(False)
+        read, skipped, repeats = self._census(lines, unwanted)
+        if skipped:
+            lines = lines.where(~unwanted)
+        if self.stage.numbered and "_occurrence" not in lines.columns:
+            equal = Window.partitionBy("_source", "line", "damage").orderBy(F.lit(0))
+            lines = lines.withColumn("_occurrence", F.row_number().over(equal) if repeats else F.lit(1))
+        rows: DataFrame = self.module.parse(lines, self.settings).withColumns(
+            {"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)}
+        )
+        grain = list(self.contract.grain)
+        if repeats and not self.stage.numbered:
+            rows = rows.dropDuplicates(grain)
+        standing = lakehouse.standing(self.spark, self.settings, self.stage.table, self._from(files))
+        if standing is not None:
+            rows = rows.join(standing.select(grain), grain, how="left_anti")
+        written = lakehouse.insert(self.settings, self.stage.table, rows, self.contract, self._from(files))
+        return read, skipped, written
+
+    def _census(self, lines: DataFrame, unwanted: Column) -> tuple[int, int, bool]:
+        """Count lines, all and skipped; tell whether a file may hold a wanted one twice, from their 64-bit hashes."""
+        from pyspark.sql import functions as F
+
+        content = [name for name in lines.columns if name != "_source"]
+        hashed = F.when(~unwanted, F.xxhash64(*content)).alias("hash")
+        named = self.module.skipped_as(lines) if hasattr(self.module, "skipped_as") else F.lit(None).cast("string")
+        counted = (
+            lines.groupBy("_source", hashed, F.when(unwanted, named).alias("name"))
+            .agg(F.count("*").alias("times"))
+            .groupBy("name")
+            .agg(
+                F.sum("times").alias("times"),
+                F.sum(F.when(F.col("hash").isNull(), F.col("times"))).alias("skipped"),
+                F.max(F.when(F.col("hash").isNotNull(), F.col("times"))).alias("most"),
+            )
+            .agg(
+                F.sum("times").alias("read"),
+                F.sum("skipped").alias("skipped"),
+                F.max("most").alias("most"),
+                F.slice(F.sort_array(F.collect_list(F.struct("times", "name")), False), 1, MOST_NAMES).alias("names"),
+            )
+            .collect()[0]
+        )
+        self.skipped.update({found["name"]: found["times"] for found in counted["names"] if found["name"] is not None})
+        return counted["read"] or 0, counted["skipped"] or 0, (counted["most"] or 0) > 1
+
+    def _from(self, files: Sequence[LandedFile]) -> Column:
+        """Return the predicate on bronze that rows of these files satisfy, in literals, so that Delta skips files."""
+        return self._of_sources([file.source for file in files])
+
+    def _of_sources(self, sources: Sequence[str]) -> Column:
+        from pyspark.sql import functions as F
+
+        if len(sources) <= MOST_NAMES:
+            return F.col("_source").isin(sources)
+        return F.col("_source").between(min(sources), max(sources))

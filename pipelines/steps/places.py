@@ -1,0 +1,255 @@
+"""Rows that break a gate -> which files and topics hold them, and where in these: lines, offsets or positions.
+
+Bronze keeps no numbers of lines. A line's ``_bronze_id`` is made of its bytes, so that the file, while it is there,
+still tells: it is read until the first lines that break each rule are found. No value of a record is part of this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from expectations.contract import Contract
+from expectations.rules import counted
+from expectations.verdict import OF_THE_ROW, Verdict, shown
+from pipelines.catalog import CATALOG
+from pipelines.columns.contract import SCOPE
+from pipelines.settings import Settings
+from pipelines.sources import landing
+from pipelines.stage import Stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Key = tuple[str | None, str]  # scope, or None for the whole batch, and the code of a rule
+
+MOST_COORDINATES = 20
+MOST_LOCATED = 50  # scopes whose failing rows are named
+MOST_FILES = 3
+MOST_PLACES = 3  # lines, offsets or positions that are named of a file
+MOST_IDS = 1_000  # rows of a file that are looked for in it
+MOST_BYTES = 256 << 20  # that are read of files for one gate
+MOST_CHARACTERS = 300  # of a file's name
+KAFKA = "kafka:"
+
+_ID = 16  # hexadecimal digits of a _bronze_id that tell lines apart
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file or a topic's partition that holds failing rows: how many, their ids and positions, in order."""
+
+    name: str
+    rows: int
+    ids: tuple[str, ...]
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What holds the rows that break a rule in a batch: the sources with most of them, and how many there are."""
+
+    sources: tuple[Source, ...]
+    source_count: int
+    rows: int
+
+
+def located(verdict: Verdict, judged: DataFrame, contract: Contract, settings: Settings) -> Verdict:
+    """Return the verdict with coordinates of failing rows, and with words for the files that hold them; one query."""
+    found, coordinates = _found(verdict, judged, contract)
+    stage = next((stage for stage in CATALOG if stage.table == contract.table), None)
+    landed = next((one for one in CATALOG if stage and one.table == stage.inputs[0]), None)
+    told = _lines(found, settings, landed)
+    unit = "position" if landed is not None and landed.reader else ""
+    return verdict.located(coordinates, {key: _words(one, key, told, unit) for key, one in found.items()})
+
+
+def _words(
+    found: Found, key: Key, told: Mapping[tuple[str, Key], _Told], unit: str
+) -> Callable[[int], tuple[str, ...]]:
+    def words(failing: int) -> tuple[str, ...]:
+        first = found.sources[:MOST_FILES]
+        said = [_place(source, told.get((source.name, key)), unit) for source in first]
+        if more := found.source_count - len(first):
+            rows = found.rows - sum(source.rows for source in first)
+            said.append(f"{counted(more, 'more file')} with {counted(rows, 'row')}")
+        if failing > found.rows:
+            said.append(f"{counted(failing - found.rows, 'row')} of earlier batches")
+        return tuple(said)
+
+    return words
+
+
+def _place(source: Source, told: _Told | None, unit: str) -> str:
+    """Return words for what one file or topic holds; names are shown so that a terminal can be trusted with them."""
+    name, numbers = source.name, list(told.lines if told else ())
+    if name.startswith(KAFKA) and name.count("/") >= 2:
+        topic, _, partition = name.removeprefix(KAFKA).rsplit("/", 2)
+        name, unit, numbers = f"{topic}-{partition}", "offset", list(source.positions)
+    elif unit:
+        numbers = list(source.positions)
+    else:
+        unit = "line"
+    if len(name) > MOST_CHARACTERS:
+        name = f"{name[: MOST_CHARACTERS // 2]}…{name[-MOST_CHARACTERS // 2 :]}"
+    said = f"{shown(name)} {counted(source.rows, 'row')}"
+    if numbers:
+        first = ", ".join(map(str, numbers[:MOST_PLACES]))
+        more = " ..." if source.rows > len(numbers[:MOST_PLACES]) else ""
+        said += f", {unit}{'' if source.rows == 1 and len(numbers) == 1 else 's'} {first}{more}"
+    if told and told.damage:
+        said += f", {told.damage[0].lower()}{told.damage[1:].rstrip('.')}"
+    return said
+
+
+def _found(
+    verdict: Verdict, judged: DataFrame, contract: Contract
+) -> tuple[dict[Key, Found], dict[Key, tuple[str, ...]]]:
+    """Ask which sources hold most of the rows that break each failing rule, in the batch and in its failing scopes."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    failed = sorted({outcome.code for outcome in verdict.failed})
+    scopes = list(dict.fromkeys(outcome.scope for outcome in verdict.failed if outcome.scope is not None))
+    *_, last = contract.grain
+    parts = [
+        F.concat(F.lit(f"{name}="), F.substring(F.col(name).cast("string"), 1, 250))
+        for name in contract.grain
+        if name != "cluster"
+    ]
+    line = F.concat(F.col("_source"), F.lit(" line "), F.substring("_bronze_id", 1, _ID))
+    position = F.col(contract.position) if contract.position else F.lit(None)
+    mask = F.col("_broken_rules")
+    refused = F.when(contract.refused(mask), F.array(F.lit(OF_THE_ROW))).otherwise(F.array())
+    rows = (
+        judged.where(mask != 0)
+        .select(
+            "_source",
+            F.substring("_bronze_id", 1, _ID).alias("id"),
+            position.cast("bigint").alias("position"),
+            F.when(F.col(SCOPE).isin(scopes[:MOST_LOCATED]), F.col(SCOPE)).alias("of"),
+            F.explode(F.concat(contract.violations(mask), refused)).alias("code"),
+            F.when(F.col(last).isNull(), line).otherwise(F.concat_ws(" ", *parts)).alias("coordinates"),
+        )
+        .where(F.col("code").isin(failed))
+        .withColumn("of", F.explode(F.array_distinct(F.array("of", F.lit(None)))))
+    )
+    of_a_source = Window.partitionBy("code", "of", "_source")
+    of_a_rule = Window.partitionBy("code", "of")
+    in_order = of_a_source.orderBy(F.asc_nulls_last("position"), "coordinates", "id")
+    sources = (
+        rows.select("*", F.row_number().over(in_order).alias("nth"), F.count("*").over(of_a_source).alias("rows"))
+        .where(F.col("nth") <= MOST_IDS)
+        .groupBy("code", "of", "_source")
+        .agg(
+            F.max("rows").alias("rows"),
+            F.sort_array(F.collect_list(F.struct("nth", "id", "position"))).alias("first"),
+            F.sort_array(F.collect_list(F.when(F.col("nth") <= MOST_COORDINATES, F.col("coordinates")))).alias("at"),
+        )
+        .select(
+            "*",
+            F.row_number().over(of_a_rule.orderBy(F.desc("rows"), "_source")).alias("place"),
+            F.count("*").over(of_a_rule).alias("sources"),
+            F.sum("rows").over(of_a_rule).alias("all_rows"),
+        )
+        .where(F.col("place") <= MOST_COORDINATES)
+        .withColumn("first", F.when(F.col("place") <= MOST_FILES, F.col("first")).otherwise(F.array()))
+    )
+    found: dict[Key, Found] = {}
+    coordinates: dict[Key, tuple[str, ...]] = {}
+    for row in sources.orderBy("code", "of", "place").collect():
+        key = (row["of"], row["code"])
+        source = Source(
+            row["_source"],
+            row["rows"],
+            tuple(one["id"] for one in row["first"]),
+            tuple(one["position"] for one in row["first"][:MOST_PLACES] if one["position"] is not None),
+        )
+        before = found[key].sources if key in found else ()
+        found[key] = Found((*before, source), row["sources"], row["all_rows"])
+        coordinates[key] = tuple(sorted((*coordinates.get(key, ()), *row["at"]))[:MOST_COORDINATES])
+    return found, coordinates
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a file tells of some of its rows: their first lines, and what is wrong with the file as a whole."""
+
+    lines: tuple[int, ...]
+    damage: str | None = None
+
+
+def _lines(found: Mapping[Key, Found], settings: Settings, landed: Stage | None) -> dict[tuple[str, Key], _Told]:
+    """Look for the rows in the files that they were read from, as far as these are there, and not too large."""
+    if landed is None or landed.reader:
+        return {}
+    wanted: dict[str, dict[Key, frozenset[str]]] = {}
+    for key, one in found.items():
+        for source in one.sources[:MOST_FILES]:
+            if not source.name.startswith(KAFKA):
+                wanted.setdefault(source.name, {})[key] = frozenset(source.ids)
+    root = os.path.realpath(settings.landing_of(landed.directory))
+    told: dict[tuple[str, Key], _Told] = {}
+    left = MOST_BYTES
+    for name, sought in wanted.items():
+        damages = {hashlib.sha256(f"{name}\n{one}".encode()).hexdigest()[:_ID]: one for one in landing.DAMAGES}
+        numbers, size = first_lines(landing.content(root, name), list(sought.values()), left)
+        left -= size
+        for (key, ids), lines in zip(sought.items(), numbers, strict=True):
+            damage = next((damages[one] for one in sorted(ids) if one in damages), None)
+            told[name, key] = _Told(tuple(lines), damage)
+    return told
+
+
+def first_lines(
+    blocks: Iterable[bytes], wanted: Sequence[frozenset[str]], most_bytes: int
+) -> tuple[list[list[int]], int]:
+    """Return the numbers of the first lines whose ids are in each set, and how many bytes were read to find them."""
+    numbers: list[list[int]] = [[] for _ in wanted]
+    size = 0
+    every = frozenset().union(*wanted)
+
+    def measured() -> Iterator[bytes]:
+        nonlocal size
+        for block in blocks:
+            yield block
+            size += len(block)
+            if size >= most_bytes:
+                return
+
+    if most_bytes <= 0 or not every:
+        return numbers, 0
+    with suppress(OSError):
+        for number, digest in _digests(measured()):
+            if digest in every:
+                for lines, ids in zip(numbers, wanted, strict=True):
+                    if digest in ids and len(lines) < MOST_PLACES:
+                        lines.append(number)
+                if all(len(lines) >= min(MOST_PLACES, len(ids)) for lines, ids in zip(numbers, wanted, strict=True)):
+                    break
+    return numbers, size
+
+
+def _digests(blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    """Yield each line's number, from 1, and the beginning of its SHA-256; lines may be longer than blocks."""
+    number, begun = 1, hashlib.sha256()
+    is_begun = False
+    for block in blocks:
+        *ended, rest = block.split(b"\n")
+        for line in ended:
+            if is_begun:
+                begun.update(line)
+                digest, begun, is_begun = begun, hashlib.sha256(), False
+            else:
+                digest = hashlib.sha256(line)
+            yield number, digest.hexdigest()[:_ID]
+            number += 1
+        if rest:
+            begun.update(rest)
+            is_begun = True
+    if is_begun:
+        yield number, begun.hexdigest()[:_ID]

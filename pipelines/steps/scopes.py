@@ -1,0 +1,213 @@
+"""Scopes: the parts of a batch, such as a topic's rows, that the gate judges apart; their counts, now and recently."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from expectations.contract import Contract
+from expectations.verdict import OF_THE_ROW, WHOLE, Scope, Tally
+from pipelines.columns.contract import SCOPE
+from pipelines.steps.collapse import SKIPPED
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+APPLYING = "_applying_rules"
+NO_VIOLATIONS = OF_THE_ROW
+FILE = "file:"  # no legal name of a topic has a colon
+OTHER_TOPIC = "topic:"
+MOST_CHARACTERS = 300  # of what a line says, which may be anything
+RECENT_ROWS = 1_000
+MERGED_ROWS = 20  # batches this small are remembered as one
+MOST_SCOPES = 2_000
+
+_LEGAL = r"\A(?!\.{1,2}\z)[a-zA-Z0-9._-]{1,249}\z"
+
+Counts = list[tuple[int, int]]  # failing and examined rows, newest batch first
+
+
+@dataclass(frozen=True)
+class History:
+    """What rules found in the small batches before, by scope and by the rule's place in the contract."""
+
+    scopes: dict[str, dict[int, Counts]] = field(default_factory=dict)
+
+    def recent(self, scope: str, place: int, examined: int) -> tuple[int, int]:
+        """Return what to add to a batch of so many rows: earlier ones, newest first, as long as all are few."""
+        failing, room = 0, RECENT_ROWS - examined
+        added = 0
+        for found, rows in self.scopes.get(scope, {}).get(place, ()):
+            if added + rows > room:
+                break
+            failing, added = failing + found, added + rows
+        return failing, added
+
+    def after(self, batch: Mapping[str, Mapping[int, tuple[int, int]]], forgotten: Iterable[str]) -> History:
+        """Return the history with a batch; scopes that were accepted begin anew."""
+        scopes = {name: places for name, places in self.scopes.items() if name not in set(forgotten)}
+        for name, found in batch.items():
+            places = dict(scopes.pop(name, {}))  # to the end, as the last one seen
+            for place, counts in found.items():
+                places[place] = _with(places.get(place, []), counts)
+            if places := {place: counts for place, counts in places.items() if counts}:
+                scopes[name] = places
+        return History(dict(list(scopes.items())[-MOST_SCOPES:]))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for a file; rules that speak about the same rows, and find the same, are written once."""
+        told = {}
+        for name, places in self.scopes.items():
+            alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
+            for place, counts in places.items():
+                alike[tuple(number for pair in counts for number in pair)].append(place)
+            told[name] = [[rules, list(numbers)] for numbers, rules in alike.items()]
+        return told
+
+    @classmethod
+    def of_json(cls, told: dict[str, Any]) -> History:
+        """Return what ``as_json`` gave."""
+        scopes: dict[str, dict[int, Counts]] = {}
+        for name, groups in told.items():
+            scopes[name] = {
+                place: list(zip(numbers[::2], numbers[1::2], strict=True))
+                for rules, numbers in groups
+                for place in rules
+            }
+        return cls(scopes)
+
+
+def _with(counts: Counts, newest: tuple[int, int]) -> Counts:
+    """Return counts with a batch before them, cut off where no later batch can reach."""
+    if counts and newest[1] + counts[0][1] <= MERGED_ROWS:
+        counts = [(newest[0] + counts[0][0], newest[1] + counts[0][1]), *counts[1:]]
+    elif newest[1]:
+        counts = [newest, *counts]
+    kept, rows = [], 0
+    for one in counts:
+        rows += one[1]
+        if rows >= RECENT_ROWS:
+            break
+        kept.append(one)
+    return kept
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A batch's counts: by scope; of how many rows each rule speaks, by code; ``others`` are a file's other lines.
+
+    A line without a topic is of the scope of its file, and its share is of all lines of that file.
+    """
+
+    scopes: dict[str, Scope]
+    examined_rows: dict[str, int]
+    others: dict[str, int]
+
+    def batch(self, contract: Contract) -> dict[str, dict[int, tuple[int, int]]]:
+        """Return the counts of the batch alone as a history keeps them."""
+        places = {code: place for place, code in enumerate(codes(contract))}
+        found = {
+            name: {places[code]: (tally.failing, tally.examined) for code, tally in scope.tallies.items()}
+            for name, scope in self.scopes.items()
+        }
+        for name, lines in self.others.items():  # a file that has good lines only
+            if name not in found:
+                found[name] = dict.fromkeys(places.values(), (0, lines))
+        return found
+
+
+def codes(contract: Contract) -> tuple[str, ...]:
+    """Return the codes of what the gate counts: the bit of a rule is its place."""
+    return (*(rule.code for rule in contract.rules), NO_VIOLATIONS)
+
+
+def scope_of(contract: Contract) -> Column:
+    """Return the scope of a candidate: its topic; of a line without one its file; or the batch.
+
+    A topic is named as it is where Kafka would allow its name.
+    """
+    from pyspark.sql import functions as F
+
+    if contract.scope is None:
+        return F.lit(WHOLE)
+    topic = F.nullif(F.col(contract.scope), F.lit(""))
+    other = F.concat(F.lit(OTHER_TOPIC), _short(topic))
+    return F.when(topic.isNull(), file_scope()).when(topic.rlike(_LEGAL), topic).otherwise(other)
+
+
+def file_scope() -> Column:
+    """Return the scope of the lines of a candidate's file that name no topic."""
+    from pyspark.sql import functions as F
+
+    return F.concat(F.lit(FILE), _short(F.col("_source")))
+
+
+def _short(name: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    digest = F.substring(F.sha2(name.cast("binary"), 256), 1, 16)
+    cut = F.concat(F.substring(name, 1, MOST_CHARACTERS), F.lit("~"), digest)
+    return F.when(F.length(name) > MOST_CHARACTERS, cut).otherwise(name)
+
+
+def count(
+    judged: DataFrame, contract: Contract, history: History | None = None, others: Mapping[str, int] | None = None
+) -> Counted:
+    """Count, in one aggregation, what each rule finds in each scope; once more for the lines of files without topics.
+
+    ``others`` are lines of files that were counted before, while what names no topic in them was held.
+    """
+    from pyspark.sql import functions as F
+
+    history, others = history or History(), others or {}
+    wanted = judged.where(~F.col(SKIPPED))
+    groups = wanted.groupBy(SCOPE, "_broken_rules", APPLYING).agg(F.count("*")).collect()
+    rows: dict[str, int] = defaultdict(int)
+    failing: dict[tuple[str, int], int] = defaultdict(int)
+    examined: dict[tuple[str, int], int] = defaultdict(int)
+    last = len(contract.rules)
+    refusing = sum(1 << bit for bit, rule in enumerate(contract.rules) if rule.refuses)
+    for scope, broken, applying, number in groups:
+        rows[scope] += number
+        examined[scope, last] += number
+        if broken & refusing:
+            failing[scope, last] += number
+        for bit in _bits(applying):
+            examined[scope, bit] += number
+        for bit in _bits(broken):
+            failing[scope, bit] += number
+    totals: dict[int, int] = defaultdict(int)
+    for (_, bit), number in examined.items():
+        totals[bit] += number
+    files = {name for name in (*rows, *history.scopes, *others) if name.startswith(FILE)}
+    lines = _lines(wanted, files) if files and contract.scope else {}
+    shares = {name: lines.get(name, 0) + others.get(name, 0) for name in files if name in rows}
+    before = sum(others.get(name, 0) for name in shares)
+    named = codes(contract)
+    scopes = {}
+    for name in sorted(rows):
+        tallies = {}
+        for bit, code in enumerate(named):
+            if number := shares.get(name, examined[name, bit]):
+                more_failing, more_rows = history.recent(name, bit, number)
+                found = failing[name, bit]
+                tallies[code] = Tally(found, number, found + more_failing, number + more_rows)
+        scopes[name] = Scope(rows[name], tallies)
+    left = {name: number - rows.get(name, 0) for name, number in lines.items()}
+    return Counted(scopes, {code: totals[bit] + before for bit, code in enumerate(named)}, left)
+
+
+def _lines(wanted: DataFrame, files: set[str]) -> dict[str, int]:
+    from pyspark.sql import functions as F
+
+    of_files = wanted.select(file_scope().alias("file")).where(F.col("file").isin(sorted(files)))
+    return {row["file"]: row["count"] for row in of_files.groupBy("file").count().collect()}
+
+
+def _bits(mask: int) -> Iterable[int]:
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest

@@ -1,0 +1,256 @@
+"""Bronze -> silver: transform, gate, split into table and quarantine, collapse on the grain, insert."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from expectations.contract import Contract, contract_of
+from expectations.verdict import Verdict
+from pipelines.columns.contract import SCOPE
+from pipelines.columns.once import computed_once
+from pipelines.settings import Settings
+from pipelines.stage import Stage
+from pipelines.steps import places
+from pipelines.steps.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, decided
+from pipelines.steps.scopes import APPLYING, Counted, count, scope_of
+from pipelines.warehouse import lakehouse
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import Column, DataFrame
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Where the rows of a batch went: read = accepted + quarantined + duplicates + skipped + held."""
+
+    read: int
+    accepted: int
+    quarantined: int
+    duplicates: int
+    skipped: int
+    held: int = 0
+
+
+@dataclass(frozen=True)
+class Split:
+    """A batch of candidates on its way into a table and its quarantine, but for those of the scopes that are ``held``.
+
+    ``rows`` become candidates by ``transform``. ``judged`` is what decides about them, cached and without payloads:
+    what names them, the grain, their scope, bitmasks of the rules that each breaks and of those that speak about it,
+    and what each rule examines. It is computed once; later passes over the candidates evaluate no rule. ``explain``
+    adds to the verdict of a broken gate what else the judged and the input rows tell about it.
+    """
+
+    settings: Settings
+    contract: Contract
+    rows: DataFrame
+    transform: Callable[[DataFrame], DataFrame]
+    judged: DataFrame
+    census: Census
+    held: frozenset[str] = frozenset()
+    explain: Callable[[DataFrame, DataFrame, Verdict], Verdict] | None = None
+
+    @classmethod
+    @contextmanager
+    def of(
+        cls,
+        settings: Settings,
+        stage: Stage,
+        rows: DataFrame,
+        run_id: str,
+        started_at: datetime,
+        among: DataFrame | None = None,
+    ) -> Iterator[Split]:
+        """Yield the batch of input rows, counted by grain; ``among`` names the candidates to take, if not all."""
+        from pyspark.sql import functions as F
+
+        contract = contract_under(settings, stage)
+        module = import_module(f"pipelines.{stage.table}")
+
+        def transform(rows: DataFrame) -> DataFrame:
+            candidates: DataFrame = module.transform(rows, settings)
+            candidates = candidates.withColumns({"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)})
+            return candidates if among is None else candidates.join(among, [*contract.row], how="left_semi")
+
+        with cls.between(settings, contract, rows, transform) as split:
+            yield replace(split, explain=getattr(module, "explain", None))
+
+    @classmethod
+    @contextmanager
+    def between(
+        cls, settings: Settings, contract: Contract, rows: DataFrame, transform: Callable[[DataFrame], DataFrame]
+    ) -> Iterator[Split]:
+        """Yield a batch of rows that a function makes candidates of; what is cached of it ends with the block."""
+        judged = judged_by(contract, transform(rows)).persist()
+        try:
+            yield cls(settings, contract, rows, transform, judged, census(judged, contract))
+        finally:
+            judged.unpersist()
+
+    @property
+    def candidates(self) -> DataFrame:
+        """The candidates that are not held, with payloads, computed whenever they are used."""
+        from pyspark.sql import functions as F
+
+        candidates = self.transform(self.rows)
+        if SKIPPED in candidates.columns:
+            candidates = candidates.where(~F.col(SKIPPED)).drop(SKIPPED)
+        if self.held:
+            candidates = candidates.where(~scope_of(self.contract).isin(sorted(self.held)))
+        return candidates
+
+    def flowing(self) -> DataFrame:
+        """Return the judged rows that are the table's business and are not held."""
+        from pyspark.sql import functions as F
+
+        rows = wanted(self.judged)
+        return rows.where(~F.col(SCOPE).isin(sorted(self.held))) if self.held else rows
+
+    def withheld(self) -> DataFrame:
+        """Return the judged rows that are held."""
+        from pyspark.sql import functions as F
+
+        return wanted(self.judged).where(F.col(SCOPE).isin(sorted(self.held)))
+
+    def holding(self, scopes: frozenset[str]) -> Split:
+        """Return the batch with the rows of scopes held."""
+        return replace(self, held=scopes)
+
+    def gate(self, run_id: str, counted: Counted | None = None) -> Verdict:
+        """Hold the candidates to the contract; of a broken gate the verdict says where failing rows are."""
+        from expectations import suite
+
+        counted = counted or count(self.judged, self.contract)
+        judged = wanted(self.judged)
+        verdict = suite.gate(
+            judged,
+            self.contract,
+            run_id=run_id,
+            store=self.settings.reports() / "gx",
+            scopes=counted.scopes,
+            examined_rows=counted.examined_rows,
+            locate=lambda verdict: places.located(verdict, judged, self.contract, self.settings),
+        )
+        return verdict if verdict.passed or self.explain is None else self.explain(judged, self.rows, verdict)
+
+    def write(self, held: int = 0) -> Counts:
+        """Insert new rows into quarantine, then into the table, then take healed rows out of quarantine.
+
+        Each step leaves alone what an earlier, killed attempt wrote, so that a rerun converges. ``held`` is how many
+        rows of the batch are held, as the table of held rows has it.
+
+        Raises RuntimeError: the rows written do not add up to the rows read, so that progress must not be recorded.
+        """
+        with self.decisions() as decisions:
+            return self.write_decided(decisions, held)
+
+    def write_decided(self, decisions: DataFrame, held: int = 0) -> Counts:
+        """Do what ``write`` does, by decisions that the caller holds."""
+        from pyspark.sql import functions as F
+
+        settings, contract, row = self.settings, self.contract, [*self.contract.row]
+        quarantine = lakehouse.quarantine_contract(contract)
+        tally = self._tally(decisions)
+        quarantined = 0
+        if tally["refused"] or tally["conflict"]:
+            why = decisions.where(F.col("outcome").isin("refused", "conflict")).select(
+                *row, self.why(F.col("outcome") == "conflict").alias("violations")
+            )
+            quarantined = lakehouse.insert(settings, quarantine.table, self.among(why), quarantine, None)
+        replaced = 0
+        if tally["supersede"] or tally["identify"]:  # before the rest is inserted: it may come where a row leaves
+            chosen = decisions.where(F.col("outcome").isin("supersede", "identify")).select(*row, "_replaces")
+            names = [column.name for column in contract.stored]
+            replacing = self.among(chosen).select(*names, "_replaces")
+            under = {contract.learned: "_replaces"} if contract.learned else {}
+            replaced = lakehouse.replace_matching(settings, contract.table, replacing, contract.grain, under)
+        new = self.candidates
+        if any(tally[outcome] for outcome in OUTCOMES):
+            new = new.join(decisions.where(F.col("outcome").isNotNull()).select(*row), row, how="left_anti")
+        accepted = lakehouse.insert(settings, contract.table, new, contract, self.census.bounds)
+        accepted += replaced - tally["identify"]
+        duplicates = tally["duplicate"] + tally["identify"]
+        if tally["heals"]:
+            healed = decisions.where("heals").select(*contract.identity).distinct()
+            lakehouse.remove_matching(settings, quarantine.table, healed, contract.identity)
+        skipped = self.census.skipped
+        counts = Counts(self.census.rows + skipped, accepted, quarantined, duplicates, skipped, held)
+        if counts.read != accepted + quarantined + counts.duplicates + skipped + held:
+            raise RuntimeError(f"the counts of {contract.table} do not add up: {counts}")
+        return counts
+
+    def among(self, chosen: DataFrame) -> DataFrame:
+        """Return the candidates that ``chosen`` names, with its columns; only their rows are transformed."""
+        origin = ["_source", "_bronze_id"]
+        rows = self.rows.join(chosen.select(*origin).distinct(), origin, how="left_semi")
+        return self.transform(rows).join(chosen, [*self.contract.row])
+
+    def why(self, conflict: Column) -> Column:
+        """Return the violations of a candidate that enters quarantine, or stays there, as array<string>."""
+        from pyspark.sql import functions as F
+
+        codes = self.contract.violations(F.col("_broken_rules"))
+        return F.when(conflict, F.array(F.lit(CONFLICT))).otherwise(codes)
+
+    @contextmanager
+    def decisions(self) -> Iterator[DataFrame]:
+        """Yield, cached, the candidates that are not simply accepted, and why; see ``collapse.decided``."""
+        spark = self.judged.sparkSession
+        standing = None
+        if self.census.bounds is not None:
+            standing = lakehouse.standing(spark, self.settings, self.contract.table, self.census.bounds)
+        quarantine = lakehouse.quarantine_contract(self.contract)
+        quarantined = lakehouse.standing(spark, self.settings, quarantine.table)
+        found = decided(self.flowing(), self.contract, self.census.repeats, standing, quarantined).persist()
+        try:
+            yield found
+        finally:
+            found.unpersist()
+
+    def _tally(self, decisions: DataFrame) -> dict[str, int]:
+        """Return how many rows have each outcome, and how many heal."""
+        from pyspark.sql import functions as F
+
+        tally = dict.fromkeys((*OUTCOMES, "heals"), 0)
+        for found in decisions.groupBy("outcome").agg(F.count("*"), F.count_if("heals")).collect():
+            if found[0] is not None:
+                tally[found[0]] = found[1]
+            tally["heals"] += found[2]
+        return tally
+
+
+def judged_by(contract: Contract, candidates: DataFrame) -> DataFrame:
+    """Return what decides about candidates: names, grain and scope, bits of broken rules, what rules examine."""
+    from pyspark.sql import functions as F
+
+    named = (*contract.row, *contract.grain, *filter(None, (contract.content, contract.lossy)))
+    names = [name for name in dict.fromkeys(named) if name in candidates.columns]
+    skipped = F.col(SKIPPED) if SKIPPED in candidates.columns else F.lit(False)
+    return candidates.select(
+        *names,
+        skipped.alias(SKIPPED),
+        computed_once(scope_of(contract)).alias(SCOPE),
+        computed_once(contract.applying_rules()).alias(APPLYING),
+        computed_once(contract.broken_rules()).alias("_broken_rules"),
+        *(rule.examined() for rule in contract.rules),
+    )
+
+
+def wanted(judged: DataFrame) -> DataFrame:
+    """Return the judged rows that are the table's business."""
+    from pyspark.sql import functions as F
+
+    return judged.where(~F.col(SKIPPED))
+
+
+def contract_under(settings: Settings, stage: Stage) -> Contract:
+    """Return a stage's contract with the thresholds that the settings give its gate."""
+    gate = settings.gates.get(stage.table)
+    tolerance = settings.tolerance if settings.tolerance is not None else gate.tolerance if gate else None
+    return contract_of(stage.table).with_gate(tolerance, gate.min_failures if gate else None)

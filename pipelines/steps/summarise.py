@@ -1,0 +1,282 @@
+"""Silver -> gold: compute again, with the table's SELECT, only the groups that new input touches."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from expectations.contract import contract_of
+from expectations.verdict import Verdict
+from pipelines.catalog import CATALOG
+from pipelines.settings import ROOT, Settings
+from pipelines.stage import Stage
+from pipelines.warehouse import lakehouse
+from pipelines.warehouse.groups import MOST_GROUPS, literal, predicate
+from pipelines.warehouse.lakehouse import Changes
+from pipelines.warehouse.progress import Batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+ROWS_OF_A_FILE = 250_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+REPEATED = "grain.repeated"
+_ROWS = "_rows"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Fresh rows of a table, the rows that they are made from, and the predicate on the table that they replace."""
+
+    settings: Settings
+    stage: Stage
+    inputs: dict[str, Any]
+    rows: DataFrame
+    replaces: str | None
+    read: int
+
+    @classmethod
+    def of(cls, spark: SparkSession, settings: Settings, stage: Stage, batch: dict[str, Batch]) -> Summary | None:
+        """Compute again the groups of the batch's rows, from the whole of the inputs, as of the batch, in these groups.
+
+        None where the batch changes nothing. ``rows`` are cached: the caller lets go of them.
+        """
+        from pyspark.sql import functions as F
+
+        assert stage.refresh_by is not None
+        refresh = stage.refresh_by
+        news = [table for table, versions in batch.items() if (versions.start or 0) < versions.end]
+        changes = {table: lakehouse.changes(spark, settings, table, batch[table]) for table in news}
+        changed = reduce(
+            lambda some, more: some.union(more),
+            (_touched(stage, feed) for feed in changes.values()),
+        )
+        touched = None  # every group
+        if any(versions.start is not None for versions in batch.values()):
+            counts = changed.groupBy("_group").agg(F.count_if("_is_first").alias("_rows"))
+            found = counts.limit(MOST_GROUPS + 1).select(_collectable(counts), "_rows").collect()
+            for feed in changes.values():
+                feed.check()
+            if not found:
+                return None
+            if len(found) <= MOST_GROUPS:
+                touched = [_collected(row["_group"]) for row in found]
+                read = sum(row["_rows"] for row in found)
+        if touched is None:
+            read = changed.where("_is_first").count()
+            if not read and not lakehouse.state(spark, settings, stage.table)[1]:
+                return None  # nothing to take in, and nothing to take out
+        inputs = {}
+        for table, versions in batch.items():
+            rows = lakehouse.read(spark, settings, table, versions.end)
+            group = refresh.group_of(table)
+            if touched is not None and isinstance(group, str):
+                rows = rows.where(_among(rows, group, touched, refresh.spans))
+            inputs[name_of(table)] = rows
+        fresh = _selected(spark, select_of(stage.table), inputs, _parameters(settings))
+        if touched is not None:  # a row of several groups gives rows of others too, which lack their other inputs
+            fresh = fresh.where(_is_one_of(F.col(refresh.column), touched))
+        replaces = None if touched is None else predicate(refresh.column, touched)
+        return cls(settings, stage, inputs, fresh.persist(), replaces, read)
+
+    def gate(self, run_id: str) -> tuple[Verdict, int]:
+        """Check facts: the fresh rows add up, their grain is unique, the contract's rules hold.
+
+        Return how many fresh rows there are, too: the same query counts them.
+        """
+        from pyspark.sql import functions as F
+
+        from expectations import suite
+
+        text = (ROOT / "sql" / "facts" / f"{self.stage.table.replace('.', '/')}.sql").read_text(encoding="utf-8")
+        facts = _selected(self.rows.sparkSession, text, {**self.inputs, "fresh": self.rows}, {})
+        contract = contract_of(self.stage.table)
+        broken = [_count_broken(rule.broken(), rule.code) for rule in contract.rules]
+        counted = self.rows.select(*broken, F.count(F.lit(1)).alias(_ROWS))
+        parts = (facts, _repeated(self.rows, contract.grain), counted)
+        found = {row["fact"]: row["count"] or 0 for row in reduce(_followed_by, map(_by_name, parts)).collect()}
+        count = found.pop(_ROWS)
+        store = self.settings.reports() / "gx"
+        return suite.gate_facts(found, self.stage.table, run_id=run_id, store=store), count
+
+    def write(self, count: int) -> int:
+        """Replace the touched groups by the ``count`` fresh rows in one commit; return how many rows they have now."""
+        assert self.stage.refresh_by is not None
+        contract = contract_of(self.stage.table)
+        rows = self.rows.select([column.name for column in contract.stored])
+        files = -(-count // ROWS_OF_A_FILE)
+        if files > 1:  # in order of the groups, so that a refresh of a few rewrites a few files
+            column = self.stage.refresh_by.column
+            rows = rows.repartitionByRange(files, column).sortWithinPartitions(column)
+        else:
+            rows = rows.coalesce(1)
+        return lakehouse.replace_groups(self.settings, self.stage.table, rows, self.replaces, contract)
+
+
+def select_of(table: str) -> str:
+    """Return the SELECT that makes a gold table."""
+    return (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
+
+
+def _repeated(rows: DataFrame, grain: Sequence[str]) -> DataFrame:
+    """Return one row: how many values of a grain several rows have, null being a value of its own.
+
+    Values are compared by 128 bits of hashes, which take less memory than long names; a hash passes over nulls.
+    """
+    from pyspark.sql import functions as F
+
+    columns = [F.col(f"`{name}`") for name in grain]
+    values = [*columns, *(column.isNull() for column in columns)]
+    hashes = [F.xxhash64(F.lit(seed), *values).alias(f"_hash_{seed}") for seed in (0, 1)]
+    repeated = rows.groupBy(*hashes).count().where(F.col("count") > 1)
+    return repeated.agg(F.count(F.lit(1)).alias(REPEATED))
+
+
+def _by_name(counts: DataFrame) -> DataFrame:
+    """Return one row of counts as a row for each of them, with its name."""
+    from pyspark.sql import functions as F
+
+    pairs = [
+        F.struct(F.lit(name).alias("fact"), F.col(f"`{name}`").cast("bigint").alias("count")) for name in counts.columns
+    ]
+    return counts.select(F.inline(F.array(*pairs)))
+
+
+def _followed_by(some: DataFrame, more: DataFrame) -> DataFrame:
+    return some.unionAll(more)
+
+
+def _count_broken(broken: Column, code: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.coalesce(F.count_if(broken), F.lit(0)).alias(code)
+
+
+def name_of(table: str) -> str:
+    """Return what a SELECT calls an input: ``x`` for ``silver.x``, ``quarantined_x`` and ``held_x`` for what is not."""
+    layer, _, name = table.partition(".")
+    return {"quarantine": f"quarantined_{name}", "held": f"held_{name}"}.get(layer, name)
+
+
+def _changed(feed: Changes) -> DataFrame:
+    """Return the changed rows of an input, as they were and as they are.
+
+    Of a table whose groups are replaced as a whole, the rows that came back as they were are left out.
+    """
+    from pyspark.sql import functions as F
+
+    changes = feed.rows
+    replaced = {stage.table for stage in CATALOG if stage.kind in ("summarise", "ask")}
+    if feed.batch.start is None or feed.table not in replaced:
+        return changes
+    sign = F.when(F.col("_change_type").isin("insert", "update_postimage"), 1).otherwise(-1)
+    names = [name for name in changes.columns if name != "_change_type"]
+    return changes.groupBy(*names).agg(F.sum(sign).alias("_times")).where("_times <> 0")
+
+
+def _collectable(counts: DataFrame) -> Column:
+    """Return the group in a form that Python takes whole: of times the microseconds, as its clock knows no year 1."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import TimestampType
+
+    is_time = isinstance(counts.schema["_group"].dataType, TimestampType)
+    return (F.unix_micros("_group") if is_time else F.col("_group")).alias("_group")
+
+
+def _collected(group: Any) -> Any:
+    return EPOCH + timedelta(microseconds=group) if isinstance(group, int) else group
+
+
+def _touched(stage: Stage, feed: Changes) -> DataFrame:
+    """Return a row per group that each changed row of an input touches, and whether it is the row's first.
+
+    Where the groups are found in the table itself, its rows are those that count.
+    """
+    from pyspark.sql import functions as F
+
+    assert stage.refresh_by is not None
+    changed = _changed(feed)
+    group = stage.refresh_by.group_of(feed.table)
+    if isinstance(group, str):
+        return _grouped(changed, group)
+    _, version = lakehouse.state(feed.spark, feed.settings, stage.table)
+    own = lakehouse.read(feed.spark, feed.settings, stage.table, version).where(group.where)
+    named = [row[0] for row in changed.select(F.expr(group.value)).distinct().limit(MOST_GROUPS + 1).collect()]
+    if len(named) <= MOST_GROUPS:  # in literals, so that Delta skips files; else all that meet the condition
+        own = own.where(_is_one_of(F.col(group.column), named))
+    return own.select(F.col(stage.refresh_by.column).alias("_group"), F.lit(True).alias("_is_first"))
+
+
+def _grouped(rows: DataFrame, group: str) -> DataFrame:
+    """Return a row per group of each row, and whether it is the row's first."""
+    from pyspark.sql import functions as F
+
+    if not _is_array(rows, group):
+        return rows.select(F.expr(group).alias("_group"), F.lit(True).alias("_is_first"))
+    exploded = rows.select(F.posexplode(F.expr(group)).alias("_place", "_group"))
+    return exploded.select("_group", (F.col("_place") == 0).alias("_is_first"))
+
+
+def _is_array(rows: DataFrame, group: str) -> bool:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType
+
+    return isinstance(rows.select(F.expr(group)).schema[0].dataType, ArrayType)
+
+
+def _parameters(settings: Settings) -> dict[str, Any]:
+    """Return the settings that SELECTs name, as ``:parameters``."""
+    return {"silent_after_seconds": settings.streams_requests.silent_after_seconds}
+
+
+def _selected(
+    spark: SparkSession, text: str, frames: Mapping[str, DataFrame], parameters: Mapping[str, Any]
+) -> DataFrame:
+    """Return what a query selects, which names DataFrames in braces.
+
+    As ``spark.sql(text, **frames)``, but that compares all that is cached, each snapshot of Delta's, with each of them
+    before it drops their views: a tenth of a small run.
+    """
+    views = {name: f"_{name}_{uuid4().hex}" for name in frames}
+    catalog = spark._jsparkSession.sessionState().catalog()
+    try:
+        for name, frame in frames.items():
+            frame.createTempView(views[name])
+        return spark.sql(text.format(**views), args=dict(parameters))
+    finally:
+        for view in views.values():
+            catalog.dropTempView(view)
+
+
+def _among(rows: DataFrame, group: str, touched: list[Any], spans: tuple[str, timedelta] | None) -> Column:
+    """Return the predicate on an input that holds in the touched groups, with bounds that let Delta skip files."""
+    from pyspark.sql import functions as F
+
+    if _is_array(rows, group):
+        return F.exists(F.expr(group), lambda one: _is_one_of(one, touched))
+    values = [value for value in touched if value is not None]
+    bounds = F.lit(True)
+    if values and spans is not None:
+        spanned = F.col(spans[0])
+        bounds = spanned >= F.expr(literal(min(values)))
+        with contextlib.suppress(OverflowError):  # the last hour of the year 9999 has no end in Python
+            bounds = bounds & (spanned < F.expr(literal(max(values) + spans[1])))
+    return _is_one_of(F.expr(group), touched, bounds)
+
+
+def _is_one_of(group: Column, touched: list[Any], bounds: Column | None = None) -> Column:
+    from pyspark.sql import functions as F
+
+    values = [value for value in touched if value is not None]
+    if values and isinstance(values[0], datetime):  # as a literal, a time before 1582 would be one of another calendar
+        among = F.unix_micros(group).isin([(value - EPOCH) // timedelta(microseconds=1) for value in values])
+    else:
+        among = group.isin(values) if values else F.lit(False)
+    if bounds is not None:
+        among = among & bounds
+    return among | group.isNull() if None in touched else among

@@ -1,0 +1,32 @@
+"""Who looks on while a command works: what hears of each step of a run, and tells nobody unless it is told how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipelines.warehouse.quality import StageRun
+
+
+class Watch:
+    """Hears of each step of a run; this one keeps it to itself."""
+
+    def says(self, doing: str, *, quiet: bool = False) -> None:
+        """Hear what is being done now, between stages; ``quiet`` is what needs no line of its own."""
+
+    def asks(self, spark: SparkSession | None) -> None:
+        """Take the session whose jobs tell how far a stage is; None where it is about to end."""
+
+    def begins(self, table: str, number: int, of: int) -> None:
+        """Hear that a stage begins, the how manieth of how many."""
+
+    def finds(self, what: str) -> None:
+        """Hear what the stage at work has to read."""
+
+    def ended(self, stage_run: StageRun) -> None:
+        """Hear what a stage did."""
+
+
+NOBODY = Watch()

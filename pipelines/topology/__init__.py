@@ -1,0 +1,1 @@
+"""Pushed topologies: the model, differences, drawings."""

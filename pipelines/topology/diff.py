@@ -1,0 +1,346 @@
+"""Topology, Topology -> Diff: what became of one topology in another, without loss.
+
+Order and repetition within lists are no difference (``Topology.canonical``); everything else is.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from itertools import groupby
+from typing import Any, TypeVar
+
+from pipelines.errors import UsageError
+from pipelines.text import visible
+from pipelines.topology.model import GlobalStore, Node, Subtopology, Topology
+
+T = TypeVar("T")
+Fact = tuple[str, str]  # what it is, in our words, and a name
+WIDTH = 80
+
+
+class NotApplicable(UsageError, ValueError):
+    """A difference that was not made from the topology that it is applied to."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A sub-topology: its id and, as ids can repeat, its number among those of the id, from 0."""
+
+    subtopology_id: str
+    number: int = 0
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """What orders places: ids that are numbers by these, before others."""
+        is_number = self.subtopology_id.isascii() and self.subtopology_id.isdecimal() and len(self.subtopology_id) < 10
+        return (not is_number, int(self.subtopology_id) if is_number else 0, self.subtopology_id, self.number)
+
+    def wire(self) -> dict[str, Any]:
+        """Return the id and, where ids repeat, the number."""
+        return {"subtopologyId": self.subtopology_id, **({"number": self.number} if self.number else {})}
+
+    def __str__(self) -> str:
+        """Return the heading of a sub-topology."""
+        return visible(self.subtopology_id) + (f" (number {self.number + 1} of this id)" if self.number else "")
+
+
+@dataclass(frozen=True)
+class PlacedNode:
+    """A canonical node and the sub-topology that it is in."""
+
+    place: Place
+    node: Node
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """What orders nodes: sub-topology, then name."""
+        return (self.place.rank, self.node.rank())
+
+    def wire(self) -> dict[str, Any]:
+        """Return the place and the wire schema's node."""
+        return {**self.place.wire(), "node": self.node.wire()}
+
+
+@dataclass(frozen=True)
+class NodeChange:
+    """A node that keeps its name: before and after."""
+
+    before: PlacedNode
+    after: PlacedNode
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """What orders changes: where the node is now."""
+        return self.after.rank
+
+    def wire(self) -> dict[str, Any]:
+        """Return the name and both sides."""
+        return {"name": self.after.node.name, "before": self.before.wire(), "after": self.after.wire()}
+
+
+@dataclass(frozen=True)
+class GlobalStoreChange:
+    """A global store that keeps the names of its nodes or its stores: before and after."""
+
+    before: GlobalStore
+    after: GlobalStore
+
+    def wire(self) -> dict[str, Any]:
+        """Return both sides."""
+        return {"before": self.before.wire(), "after": self.after.wire()}
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What was added, removed and changed, each in order.
+
+    Sub-topologies, nodes and global stores are the whole difference; edges (pairs of names, wherever the nodes are),
+    stores and topics say again what of it is new or gone in the topology as a whole.
+    """
+
+    subtopologies_added: tuple[Place, ...] = ()
+    subtopologies_removed: tuple[Place, ...] = ()
+    nodes_added: tuple[PlacedNode, ...] = ()
+    nodes_removed: tuple[PlacedNode, ...] = ()
+    nodes_changed: tuple[NodeChange, ...] = ()
+    global_stores_added: tuple[GlobalStore, ...] = ()
+    global_stores_removed: tuple[GlobalStore, ...] = ()
+    global_stores_changed: tuple[GlobalStoreChange, ...] = ()
+    edges_added: tuple[tuple[str, str], ...] = ()
+    edges_removed: tuple[tuple[str, str], ...] = ()
+    stores_added: tuple[str, ...] = ()
+    stores_removed: tuple[str, ...] = ()
+    topics_added: tuple[str, ...] = ()
+    topics_removed: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether the topologies are the same."""
+        return not any(getattr(self, one.name) for one in fields(self))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the difference as JSON knows it; nodes and global stores in the wire schema."""
+
+        def listed(*ends: Iterable[Any]) -> dict[str, Any]:
+            return dict(
+                zip(("added", "removed", "changed"), ([one.wire() for one in end] for end in ends), strict=False)
+            )
+
+        def edges(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+            return [{"from": start, "to": end} for start, end in pairs]
+
+        return {
+            "subtopologies": listed(self.subtopologies_added, self.subtopologies_removed),
+            "nodes": listed(self.nodes_added, self.nodes_removed, self.nodes_changed),
+            "globalStores": listed(self.global_stores_added, self.global_stores_removed, self.global_stores_changed),
+            "edges": {"added": edges(self.edges_added), "removed": edges(self.edges_removed)},
+            "stores": {"added": list(self.stores_added), "removed": list(self.stores_removed)},
+            "topics": {"added": list(self.topics_added), "removed": list(self.topics_removed)},
+        }
+
+    def as_text(self) -> str:
+        """Return lines for a terminal, each with its line end: ``+`` added, ``-`` removed, ``~`` changed.
+
+        Nodes stand under their sub-topology, what they gained and lost under them. Only names can be longer than 80
+        columns: they stay whole.
+        """
+        if self.empty:
+            return "There is no difference.\n"
+        return "".join(
+            f"{line}\n" for line in (*_summary(self), *_subtopologies(self), *_global_stores(self), *_uses(self))
+        )
+
+
+def diff(a: Topology, b: Topology) -> Diff:
+    """Return what became of ``a`` in ``b``.
+
+    A node is changed where its name is in both; with names that repeat, those of one sub-topology are paired first.
+    """
+    former, latter = _places(a), _places(b)
+    gone, new = _unequal(_nodes(former), _nodes(latter))
+    stayed, gone, new = _paired(gone, new, lambda one: (one.place, one.node.name))
+    moved, gone, new = _paired(gone, new, lambda one: one.node.name)
+    stores_gone, stores_new = _unequal(a.canonical().global_stores, b.canonical().global_stores)
+    kept, stores_gone, stores_new = _paired(stores_gone, stores_new, lambda one: (one.source.name, one.processor.name))
+    renamed, stores_gone, stores_new = _paired(stores_gone, stores_new, lambda one: one.processor.stores)
+    edges, stores, topics = (
+        (_sorted(found(b) - found(a)), _sorted(found(a) - found(b))) for found in (_edges, _stores, _topics)
+    )
+    return Diff(
+        tuple(sorted(latter.keys() - former.keys(), key=lambda one: one.rank)),
+        tuple(sorted(former.keys() - latter.keys(), key=lambda one: one.rank)),
+        tuple(sorted(new, key=lambda one: one.rank)),
+        tuple(sorted(gone, key=lambda one: one.rank)),
+        tuple(sorted((NodeChange(*pair) for pair in stayed + moved), key=lambda one: one.rank)),
+        tuple(stores_new),
+        tuple(stores_gone),
+        tuple(GlobalStoreChange(*pair) for pair in kept + renamed),
+        *edges,
+        *stores,
+        *topics,
+    )
+
+
+def apply(difference: Diff, a: Topology) -> Topology:
+    """Return what ``a`` became: ``apply(diff(a, b), a) == b.canonical()``. Raises NotApplicable."""
+    before = _places(a)
+    gone = [*difference.nodes_removed, *(one.before for one in difference.nodes_changed)]
+    new = [*difference.nodes_added, *(one.after for one in difference.nodes_changed)]
+    nodes = _replaced(_nodes(before), gone, new)
+    places = _replaced(list(before), difference.subtopologies_removed, difference.subtopologies_added)
+    stores = _replaced(
+        a.canonical().global_stores,
+        [*difference.global_stores_removed, *(one.before for one in difference.global_stores_changed)],
+        [*difference.global_stores_added, *(one.after for one in difference.global_stores_changed)],
+    )
+    found: dict[Place, list[Node]] = {place: [] for place in places}
+    for one in nodes:
+        if one.place not in found:
+            raise NotApplicable("This difference is not one to this topology: a sub-topology is missing.")
+        found[one.place].append(one.node)
+    subtopologies = (Subtopology(place.subtopology_id, tuple(nodes)) for place, nodes in found.items())
+    return Topology(tuple(subtopologies), tuple(stores)).canonical()
+
+
+def _places(topology: Topology) -> dict[Place, tuple[Node, ...]]:
+    seen: Counter[str] = Counter()
+    found: dict[Place, tuple[Node, ...]] = {}
+    for one in topology.canonical().subtopologies:
+        found[Place(one.subtopology_id, seen[one.subtopology_id])] = one.nodes
+        seen[one.subtopology_id] += 1
+    return found
+
+
+def _nodes(places: dict[Place, tuple[Node, ...]]) -> list[PlacedNode]:
+    return [PlacedNode(place, node) for place, nodes in places.items() for node in nodes]
+
+
+def _unequal(a: Iterable[T], b: Iterable[T]) -> tuple[list[T], list[T]]:
+    """Return what only one of them has, counting repetitions."""
+    former, latter = Counter(a), Counter(b)
+    return list((former - latter).elements()), list((latter - former).elements())
+
+
+def _paired(gone: list[T], new: list[T], key: Callable[[T], Any]) -> tuple[list[tuple[T, T]], list[T], list[T]]:
+    """Return pairs that agree in a key, then what is left of either."""
+    waiting: dict[Any, list[T]] = {}
+    for one in reversed(new):
+        waiting.setdefault(key(one), []).append(one)
+    pairs, left = [], []
+    for one in gone:
+        if candidates := waiting.get(key(one)):
+            pairs.append((one, candidates.pop()))
+        else:
+            left.append(one)
+    return pairs, left, [one for candidates in waiting.values() for one in reversed(candidates)]
+
+
+def _replaced(there: Iterable[T], gone: Iterable[T], new: Iterable[T]) -> list[T]:
+    counts = Counter(there)
+    counts.subtract(gone)
+    if any(count < 0 for count in counts.values()):
+        raise NotApplicable("This difference is not one to this topology: it removes what is not there.")
+    counts.update(new)
+    return list(counts.elements())
+
+
+def _edges(topology: Topology) -> set[tuple[str, str]]:
+    return {(node.name, successor) for node in topology.nodes for successor in node.successors}
+
+
+def _stores(topology: Topology) -> set[str]:
+    return {store for node in topology.nodes for store in node.stores}
+
+
+def _topics(topology: Topology) -> set[str]:
+    return {topic for node in topology.nodes for topic in node.topics}
+
+
+def _sorted(values: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(sorted(values))
+
+
+def _summary(difference: Diff) -> Iterator[str]:
+    signs = {"added": "+", "removed": "-", "changed": "~"}
+    counts: dict[str, list[str]] = {}
+    for name, items in difference.as_json().items():
+        counts[name] = [f"{signs[end]}{len(found)}" for end, found in items.items() if found]
+    words = {"subtopologies": "sub-topologies", "globalStores": "global stores"}
+    said = ", ".join(f"{words.get(name, name)} {' '.join(found)}" for name, found in counts.items() if found)
+    yield from textwrap.wrap(said[0].upper() + said[1:] + ".", WIDTH)
+
+
+def _subtopologies(difference: Diff) -> Iterator[str]:
+    """Write each sub-topology that has something to say, with a line of its own for each thing."""
+    blocks: list[tuple[tuple[Any, ...], Place, list[str]]] = []
+    for one in difference.nodes_added:
+        blocks.append((one.rank, one.place, list(_whole("+", one.node))))
+    for one in difference.nodes_removed:
+        blocks.append((one.rank, one.place, list(_whole("-", one.node))))
+    for change in difference.nodes_changed:
+        blocks.append((change.rank, change.after.place, list(_changed(change))))
+    for place in (*difference.subtopologies_added, *difference.subtopologies_removed):
+        blocks.append(((place.rank,), place, []))
+    signs = dict.fromkeys(difference.subtopologies_added, "+") | dict.fromkeys(difference.subtopologies_removed, "-")
+    blocks.sort(key=lambda block: block[0])
+    for place, found in groupby(blocks, key=lambda block: block[1]):
+        yield f"{signs.get(place, ' ')} Sub-topology: {place}"
+        yield from (line for _, _, lines in found for line in lines)
+
+
+def _global_stores(difference: Diff) -> Iterator[str]:
+    if difference.global_stores_added or difference.global_stores_removed or difference.global_stores_changed:
+        yield "  Global Stores:"
+    for sign, stores in (("-", difference.global_stores_removed), ("+", difference.global_stores_added)):
+        yield from (line for store in stores for node in store.nodes for line in _whole(sign, node))
+    for change in difference.global_stores_changed:
+        for before, after in zip(change.before.nodes, change.after.nodes, strict=True):
+            if before != after:
+                yield from _headed(before, after, _facts(before), _facts(after))
+
+
+def _uses(difference: Diff) -> Iterator[str]:
+    for heading, gone, new in (
+        ("Stores", difference.stores_removed, difference.stores_added),
+        ("Topics", difference.topics_removed, difference.topics_added),
+    ):
+        if gone or new:
+            yield f"  {heading}:"
+        yield from (f"-   {visible(name)}" for name in gone)
+        yield from (f"+   {visible(name)}" for name in new)
+
+
+def _whole(sign: str, node: Node) -> Iterator[str]:
+    yield f"{sign}   {node.kind}: {visible(node.name)}"
+    yield from (f"{sign}     {_fact(fact)}" for fact in _facts(node))
+
+
+def _changed(change: NodeChange) -> Iterator[str]:
+    places = [("sub-topology: ", str(one.place)) for one in (change.before, change.after)]
+    before, after = (_facts(one.node) for one in (change.before, change.after))
+    yield from _headed(change.before.node, change.after.node, [places[0], *before], [places[1], *after])
+
+
+def _headed(was: Node, now: Node, before: list[Fact], after: list[Fact]) -> Iterator[str]:
+    names = [[("name: ", one.name), ("type: ", one.kind)] for one in (was, now)]
+    former, latter = dict.fromkeys([*names[0], *before]), dict.fromkeys([*names[1], *after])
+    yield f"~   {now.kind}: {visible(now.name)}"
+    yield from (f"-     {_fact(fact)}" for fact in former if fact not in latter)
+    yield from (f"+     {_fact(fact)}" for fact in latter if fact not in former)
+
+
+def _facts(node: Node) -> list[Fact]:
+    """Return what a canonical node has, a line each."""
+    return [
+        *(("source topic: ", topic) for topic in node.source_topics),
+        *(("sink topic: ", topic) for topic in (node.sink_topic,) if topic is not None),
+        *(("store: ", store) for store in node.stores),
+        *(("--> ", successor) for successor in node.successors),
+    ]
+
+
+def _fact(fact: Fact) -> str:
+    return f"{fact[0]}{visible(fact[1])}"

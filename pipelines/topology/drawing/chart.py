@@ -1,0 +1,140 @@
+"""Topology -> shapes, frames and links: what a picture of it shows, wherever it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pipelines.topology.model import PROCESSOR, SINK, SOURCE, Node, Part, Subtopology
+
+ShapeKind = Literal["source", "processor", "sink", "unknown", "absent", "topic", "store", "empty"]
+LinkKind = Literal["flow", "topic", "store"]
+
+KINDS: dict[int, ShapeKind] = {SOURCE: "source", PROCESSOR: "processor", SINK: "sink"}
+AT_RUN_TIME = "topic chosen at run time"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A node, or a topic or store that nodes use; ``caption`` is ours, ``name`` is not."""
+
+    kind: ShapeKind
+    name: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A sub-topology or global store and the places of its shapes; topics are outside.
+
+    ``title`` is ours, ``name`` is not.
+    """
+
+    title: str
+    name: str
+    shapes: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A line from one shape to another, by their places; one to a store has no direction."""
+
+    tail: int
+    head: int
+    kind: LinkKind
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What a picture shows."""
+
+    shapes: list[Shape] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+
+
+def charted(parts: Sequence[Part]) -> Chart:
+    """Return the chart of parts, in which a topic that several use is one shape.
+
+    Where nodes of a part have one name, links to that name lead to the first of them; a successor that is no node
+    becomes a shape of its own.
+    """
+    chart = Chart()
+    topics: dict[str, int] = {}
+    uses: list[tuple[int, Node]] = []
+    for part in parts:
+        uses += _framed(chart, part)
+    for place, node in uses:
+        for topic in dict.fromkeys(node.source_topics):
+            chart.links.append(Link(_topic(chart, topics, topic), place, "topic"))
+        if node.sink_topic is not None:
+            chart.links.append(Link(place, _topic(chart, topics, node.sink_topic), "topic"))
+    return chart
+
+
+def joined(parts: Sequence[Part]) -> list[list[Part]]:
+    """Return the parts in groups that share no topic, in the order of the first of each group."""
+    first: dict[str, int] = {}
+    group = list(range(len(parts)))
+
+    def root(place: int) -> int:
+        while group[place] != place:
+            group[place] = group[group[place]]
+            place = group[place]
+        return place
+
+    for place, part in enumerate(parts):
+        for topic in (topic for node in part.nodes for topic in node.topics):
+            group[root(place)] = root(first.setdefault(topic, place))
+    groups: dict[int, list[Part]] = {}
+    for place, part in enumerate(parts):
+        groups.setdefault(root(place), []).append(part)
+    return list(groups.values())
+
+
+def _framed(chart: Chart, part: Part) -> list[tuple[int, Node]]:
+    """Add a part's frame, nodes and stores, and return where each node is."""
+    start = len(chart.shapes)
+    chart.shapes.extend(Shape(KINDS.get(node.node_type, "unknown"), node.name, _caption(node)) for node in part.nodes)
+    nodes = list(enumerate(part.nodes, start))
+    named: dict[str, int] = {}
+    for place, node in nodes:
+        named.setdefault(node.name, place)
+    stores: dict[str, int] = {}
+    for place, node in nodes:
+        for successor in dict.fromkeys(node.successors):
+            if successor not in named:
+                named[successor] = _added(chart, Shape("absent", successor, "no such node"))
+            chart.links.append(Link(place, named[successor], "flow"))
+        for store in dict.fromkeys(node.stores):
+            if store not in stores:
+                stores[store] = _added(chart, Shape("store", store, "store"))
+            chart.links.append(Link(place, stores[store], "store"))
+    if not nodes:
+        _added(chart, Shape("empty", "no nodes", ""))
+    places = range(start, len(chart.shapes))
+    if isinstance(part, Subtopology):
+        chart.frames.append(Frame("Sub-topology: ", part.subtopology_id, places))
+    else:
+        chart.frames.append(Frame("Global store", "", places))
+    return nodes
+
+
+def _topic(chart: Chart, topics: dict[str, int], name: str) -> int:
+    if name not in topics:
+        topics[name] = _added(chart, Shape("topic", name, "topic"))
+    return topics[name]
+
+
+def _added(chart: Chart, shape: Shape) -> int:
+    chart.shapes.append(shape)
+    return len(chart.shapes) - 1
+
+
+def _caption(node: Node) -> str:
+    if node.node_type == SOURCE and not node.source_topics:
+        return f"source, {AT_RUN_TIME.replace('topic', 'topics')}"
+    if node.node_type == SINK and node.sink_topic is None:
+        return f"sink, {AT_RUN_TIME}"
+    return node.kind.lower()

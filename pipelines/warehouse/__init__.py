@@ -1,0 +1,1 @@
+"""The tables and small state files of a warehouse."""

@@ -1,0 +1,215 @@
+"""A Delta table -> a few of its rows, read without a JVM: for answers that a person waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pipelines.settings import Settings
+from pipelines.warehouse import lakehouse
+from pipelines.warehouse.storage import is_local
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+def rows(
+    settings: Settings, table: str, equal: Mapping[str, str | int], columns: list[str] | None = None
+) -> list[dict[str, Any]]:
+    """Return the rows whose columns equal the given values, in no order; timestamps are aware of their zone.
+
+    Files and row groups that can hold none of them are left out by their statistics. Only a warehouse on a URI takes a
+    JVM, as Hadoop's settings say how to reach it.
+
+    Raises UsageError: the table is not there.
+    """
+    if not is_local(settings.warehouse):
+        from pipelines.jvm.session import spark_session
+
+        with spark_session(settings, brisk=True) as spark:
+            return rows_by_spark(spark, settings, table, equal, columns)
+    if lakehouse.local_version(settings, table) is None:
+        raise lakehouse.absent(settings, table)
+    predicate = _predicate(equal)
+    if predicate is None:
+        return []
+    return _listed(lakehouse.local_table(settings, table).scan(columns, predicate))
+
+
+def rows_by_spark(
+    spark: SparkSession,
+    settings: Settings,
+    table: str,
+    equal: Mapping[str, str | int],
+    columns: list[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the same rows through a session, wherever the warehouse is."""
+    if not lakehouse.exists(spark, settings, table):
+        raise lakehouse.absent(settings, table)
+    return _collected(_of_spark(spark, settings, table, equal).select(*(columns or ["*"])))
+
+
+def query(
+    settings: Settings, table: str, text: str, equal: Mapping[str, str | int], spark: SparkSession | None = None
+) -> list[dict[str, Any]]:
+    """Return what a SELECT answers on the rows of a table whose columns equal the given values.
+
+    The text calls the table ``rows`` and keeps to what Spark and the reader without a JVM both understand. A session is
+    needed only for a warehouse that is not local.
+    """
+    if is_local(settings.warehouse):
+        from deltalake import QueryBuilder
+
+        predicate = _predicate(equal)
+        if predicate is None:
+            return []
+        stored = QueryBuilder().register("stored", lakehouse.local_table(settings, table))
+        return _listed(stored.execute(f"WITH rows AS (SELECT * FROM stored WHERE {predicate}) {text}"))
+    assert spark is not None
+    _of_spark(spark, settings, table, equal).createOrReplaceTempView("rows")
+    try:
+        return _collected(spark.sql(text))
+    finally:
+        spark.catalog.dropTempView("rows")
+
+
+def greatest(
+    settings: Settings, table: str, column: str, until: datetime, spark: SparkSession | None = None
+) -> datetime | None:
+    """Return the greatest value, not after ``until``, that a column of times has in the rows of the settings' cluster.
+
+    None where there is none, or no table. Statistics of the table's files tell it; where they do not, or where a file
+    holds later times or rows of another cluster, the column is read.
+    """
+    if not lakehouse.exists(spark, settings, table):
+        return None
+    if not is_local(settings.warehouse):
+        assert spark is not None
+        from pyspark.sql import functions as F
+
+        rows = _of_spark(spark, settings, table, {"cluster": settings.cluster})
+        micros = F.max(F.unix_micros(column)).alias("micros")
+        return _moment(rows.where(F.unix_micros(column) <= _micros(until)).select(micros).collect()[0][0])
+    found = lakehouse.local_table(settings, table)
+    if column not in {field.name for field in found.schema().fields}:  # a table of an earlier version
+        return None
+    told, known = _of_statistics(found, column, settings.cluster, _micros(until))
+    if known:
+        return _moment(told)
+    answered = _times(found, settings, column, f'"{column}" <= {_time(until)}', f'max("{column}")')
+    return _moment(answered[0])
+
+
+def minutes(
+    settings: Settings,
+    table: str,
+    column: str,
+    after: datetime,
+    until: datetime,
+    spark: SparkSession | None = None,
+) -> list[datetime]:
+    """Return the minutes of a span of time, in order, in which a column of times has a value."""
+    if not lakehouse.exists(spark, settings, table):
+        return []
+    if not is_local(settings.warehouse):
+        assert spark is not None
+        from pyspark.sql import functions as F
+
+        rows = _of_spark(spark, settings, table, {"cluster": settings.cluster})
+        rows = rows.where(F.unix_micros(column).between(_micros(after), _micros(until)))
+        found = [row[0] for row in rows.select(F.unix_micros(F.date_trunc("MINUTE", column))).distinct().collect()]
+    else:
+        span = f'"{column}" >= {_time(after)} AND "{column}" <= {_time(until)}'
+        stored = lakehouse.local_table(settings, table)
+        found = _times(stored, settings, column, span, f"DISTINCT date_trunc('minute', \"{column}\")")
+    return [EPOCH + micros * MICROSECOND for micros in sorted(micros for micros in found if micros is not None)]
+
+
+def _of_statistics(table: DeltaTable, column: str, cluster: str, until: int) -> tuple[int | None, bool]:
+    """Return the greatest value by the statistics of a table's files, and whether they are enough to know it."""
+    from arro3.core import DataType
+
+    files = table.get_add_actions(flatten=True)
+    needed = ("num_records", f"null_count.{column}", f"max.{column}", "min.cluster", "max.cluster")
+    if not files.num_rows:
+        return None, True
+    if not set(needed) <= set(files.schema.names):
+        return None, False
+    listed = [files[name] for name in needed]
+    listed[2] = listed[2].cast(DataType.timestamp("us", tz="UTC")).cast(DataType.int64())
+    found: int | None = None
+    for records, nulls, most, first, last in zip(*(values.to_pylist() for values in listed), strict=True):
+        if records is not None and nulls is not None and (not records or nulls == records):
+            continue
+        if most is None or most > until or not first == last == cluster:
+            return None, False
+        found = most if found is None else max(found, most)
+    return found, True
+
+
+def _times(table: DeltaTable, settings: Settings, column: str, where: str, selected: str) -> list[int | None]:
+    """Return what a query answers, one column of times, in microseconds: Python's clock knows no year 10000."""
+    from deltalake import QueryBuilder
+
+    cluster = _predicate({"cluster": settings.cluster})
+    if cluster is None:
+        return [None]
+    times = f"SELECT {selected} AS time FROM stored WHERE {cluster} AND {where}"
+    text = f"SELECT arrow_cast(time, 'Int64') AS time FROM ({times})"
+    return [row["time"] for row in _listed(QueryBuilder().register("stored", table).execute(text))]
+
+
+def _time(at: datetime) -> str:
+    """Write a time for the reader's engine, whose literals of times end with the year 2262."""
+    return f"arrow_cast({_micros(at)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def _micros(at: datetime) -> int:
+    return (at - EPOCH) // MICROSECOND
+
+
+def _moment(micros: int | None) -> datetime | None:
+    """Return a time; None also where Python's clock does not know it."""
+    try:
+        return None if micros is None else EPOCH + micros * MICROSECOND
+    except OverflowError:
+        return None
+
+
+def _predicate(equal: Mapping[str, str | int]) -> str | None:
+    """Return the condition as the reader's engine writes it; None where no row can meet it."""
+    try:
+        return " AND ".join(f'"{name}" = {_literal(value)}' for name, value in equal.items())
+    except UnicodeEncodeError:  # half a surrogate pair, from a byte on the command line that is not UTF-8
+        return None
+
+
+def _literal(value: str | int) -> str:
+    """Write a value for the reader's engine, which binds no parameters: of text nothing but hexadecimal digits."""
+    return str(int(value)) if isinstance(value, int) else f"CAST(X'{value.encode().hex()}' AS VARCHAR)"
+
+
+def _listed(batches: Iterable[Any]) -> list[dict[str, Any]]:
+    return [row for batch in batches for row in batch.to_struct_array().to_pylist()]
+
+
+def _of_spark(spark: SparkSession, settings: Settings, table: str, equal: Mapping[str, str | int]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    found = lakehouse.read(spark, settings, table)
+    for name, value in equal.items():
+        found = found.where(F.col(name) == F.lit(value))
+    return found
+
+
+def _collected(found: DataFrame) -> list[dict[str, Any]]:
+    return [{name: _aware(value) for name, value in row.asDict(recursive=True).items()} for row in found.collect()]
+
+
+def _aware(value: Any) -> Any:
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value  # sessions run in UTC

@@ -1,0 +1,154 @@
+"""One writer at a time: a lock on a file system of this machine, elsewhere a store that arbitrates, or a refusal."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
+from pipelines.jvm import properties
+from pipelines.settings import Settings
+from pipelines.warehouse.storage import directory_of, scheme_of, unsafe_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME = ".lock"
+
+
+@contextlib.contextmanager
+def writer(settings: Settings, purpose: str) -> Iterator[None]:
+    """Hold the warehouse's lock, waiting up to ``lock.wait_seconds`` for it; the kernel frees it if the process dies.
+
+    Delta's local log store is safe within one JVM only. Elsewhere nothing is locked: the log store arbitrates between
+    writers, and where it cannot, the settings must promise that there is but one.
+
+    Raises WriterBusy: another process holds it. EnvironmentLacking: the warehouse cannot be created or written.
+    UsageError: writers could lose each other's commits there.
+    """
+    directory = directory_of(settings.warehouse)
+    if directory is None:
+        refuse_unsafe(settings)
+        yield
+        return
+    path = directory / NAME
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise EnvironmentLacking(
+            f"The warehouse {settings.warehouse} cannot be written ({error.strerror}): "
+            f"mend its permissions or name another with --warehouse."
+        ) from None
+    try:
+        _acquire(descriptor, path, settings.lock.wait_seconds)
+        _outlive(path, settings.lock.wait_seconds)
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": purpose, "since": _now()}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+        yield
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def refuse_unsafe(settings: Settings) -> None:
+    """Raise UsageError where two writers could lose each other's commits, and nothing promises that there is one."""
+    why = unsafe_store(settings.warehouse, {**properties.defaults(), **settings.spark})
+    if why and not settings.single_writer:
+        raise UsageError(
+            f"Nothing is written to {scheme_of(settings.warehouse)}://, as two writers could lose each other's commits "
+            f"({why}): name another warehouse, or set single_writer = true if no two processes ever write to this one."
+        )
+
+
+def name_jvm(settings: Settings, spark: SparkSession) -> None:
+    """Note this process's JVM beside its name, if it holds the lock: it can outlive a killed process for a moment."""
+    directory = directory_of(settings.warehouse)
+    if directory is None:
+        return
+    path = directory / NAME
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        if facts["pid"] == os.getpid():
+            gateway: Any = spark.sparkContext._gateway
+            facts["jvm"] = gateway.proc.pid
+            path.write_text(json.dumps(facts), encoding="utf-8")
+
+
+def holder(warehouse: str) -> str | None:
+    """Say who holds the lock of a warehouse on this machine, or None where nobody does."""
+    directory = directory_of(warehouse)
+    if directory is None:
+        return None
+    path = directory / NAME
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        return _described(path)
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, path: Path, wait_seconds: float) -> None:
+    deadline = time.monotonic() + wait_seconds
+    announced = False
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise WriterBusy(
+                    f"Another writer is at work on {path.parent}: {_described(path)}; try again when it is done."
+                ) from None
+            if not announced:
+                print(f"Waiting up to {wait_seconds:.0f} s for another writer: {_described(path)}.", file=sys.stderr)
+                announced = True
+            time.sleep(min(0.2, left))
+
+
+def _outlive(path: Path, wait_seconds: float) -> None:
+    """Wait for the JVM of a holder that was killed: until it has noticed, it may still commit.
+
+    A holder that failed in this very process left its JVM's name, too: that JVM is the one to go on with.
+    """
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, psutil.NoSuchProcess):
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        jvm = psutil.Process(facts["jvm"])
+        if "java" in jvm.name() and (facts["pid"], jvm.ppid()) != (os.getpid(), os.getpid()):
+            try:
+                jvm.wait(wait_seconds)
+            except psutil.TimeoutExpired:
+                raise WriterBusy(
+                    f"A killed writer's JVM, process {jvm.pid}, is still at work on {path.parent}: try again later."
+                ) from None
+
+
+def _described(path: Path) -> str:
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {facts['pid']} on {facts['host']} ({facts['command']}), since {facts['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "a process that has not said its name yet"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

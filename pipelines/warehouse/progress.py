@@ -1,0 +1,147 @@
+"""How far each stage has read: one small state file a table, written after the data that it speaks of.
+
+A batch is fixed (``pending``) before anything of it is written, so that a rerun after a crash, or after a broken gate,
+takes exactly the same rows. The file only saves work: whatever it says, rows go through the same insert on the grain.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from pipelines.kafka.offsets import Followed, Gap, Reach, Span
+from pipelines.sources.landing import LandedFile
+from pipelines.warehouse import storage
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A range of an input table's versions: after ``start`` (None: from the beginning) up to and with ``end``."""
+
+    start: int | None
+    end: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How far an input table is read: its Delta id, and its last version read (None: nothing yet)."""
+
+    table_id: str
+    version: int | None = None
+
+
+@dataclass(frozen=True)
+class Held:
+    """A scope whose rows are held: since when, why, how many, and under which contract and settings they were judged.
+
+    ``others`` are, for lines of a file that name no topic, the other lines of that file.
+    """
+
+    since: str
+    message: str
+    rows: int
+    under: str
+    others: int = 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a stage has read of its inputs.
+
+    ``target_id`` and the readings' are Delta table ids: another id means another table, hence a full re-read.
+    ``target_version`` is the version of the stage's own table after its last write; ``pending`` the batch that is
+    fixed, by input; ``files`` what the landing ``directory`` held, by source; ``topics`` how far topics are read, by
+    the setting ``cluster``.
+
+    ``again`` names the held scopes that the fixed batch judges again (None: not fixed yet), and ``decided`` is what its
+    gate said, fixed before anything is written: ``held`` and ``history`` are as of that decision. A batch that is held
+    as a whole was judged ``under`` a contract and settings. ``contract`` is that of the history; ``held_id`` and
+    ``held_version`` are of the table of held rows.
+    """
+
+    target_id: str | None = None
+    target_version: int | None = None
+    inputs: dict[str, Reading] = field(default_factory=dict)
+    pending: dict[str, Batch] = field(default_factory=dict)
+    blocked_since: str | None = None
+    message: str | None = None
+    directory: str | None = None
+    files: dict[str, LandedFile] = field(default_factory=dict)
+    topics: dict[str, Reach] = field(default_factory=dict)
+    again: tuple[str, ...] | None = None
+    decided: dict[str, Any] | None = None
+    held: dict[str, Held] = field(default_factory=dict)
+    history: dict[str, Any] = field(default_factory=dict)
+    contract: str | None = None
+    under: str | None = None
+    held_id: str | None = None
+    held_version: int | None = None
+
+    def within_a_batch(self, cluster: str) -> bool:
+        """Tell whether a run, of topics one of that cluster, ended before its batch was done with."""
+        reach = self.topics.get(cluster, Reach())
+        return bool(self.pending or reach.pending or reach.gaps)
+
+    def is_ahead_of(self, version: int | None) -> bool:
+        """Tell whether it speaks of a later version of the stage's own table than that which is there."""
+        return (self.target_version or 0) > (version or 0)
+
+    def done(self, target_version: int) -> Progress:
+        """Return the progress with the pending batch behind it."""
+        read = {table: replace(self.inputs[table], version=batch.end) for table, batch in self.pending.items()}
+        inputs = self.inputs | read
+        past = replace(self, pending={}, blocked_since=None, message=None, under=None, again=None, decided=None)
+        return replace(past, inputs=inputs, target_version=target_version)
+
+    def version_of(self, table: str) -> int | None:
+        """Return the last version of an input that is read and done with."""
+        reading = self.inputs.get(table)
+        return reading.version if reading else None
+
+    def reached(self, table: str) -> int | None:
+        """Return the last version of an input that is read, or fixed to be read; None where there is none."""
+        batch = self.pending.get(table)
+        return batch.end if batch else self.version_of(table)
+
+
+def load(warehouse: str, table: str) -> Progress | None:
+    """Return a stage's progress; None where there is none or where the file cannot be understood."""
+    text = storage.read_text(warehouse, f"{table}.json")
+    if text is None:
+        return None
+    try:
+        values = json.loads(text)
+        pending = {table: Batch(**batch) for table, batch in values.pop("pending").items()}
+        inputs = {table: Reading(**reading) for table, reading in values.pop("inputs").items()}
+        files = {source: LandedFile(source, *facts) for source, facts in values.pop("files").items()}
+        topics = {cluster: _reach(reach) for cluster, reach in values.pop("topics", {}).items()}
+        held = {scope: Held(**one) for scope, one in values.pop("held", {}).items()}
+        again = values.pop("again", None)
+        again = None if again is None else tuple(again)
+        return Progress(inputs=inputs, pending=pending, files=files, topics=topics, held=held, again=again, **values)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def save(warehouse: str, table: str, progress: Progress) -> None:
+    """Replace a stage's progress in one step."""
+    values = asdict(replace(progress, files={}, history={}))  # which would copy each number of it
+    values["history"] = progress.history
+    values["files"] = {source: (file.size, file.modified_ns) for source, file in progress.files.items()}
+    storage.write_text(warehouse, f"{table}.json", json.dumps(values, ensure_ascii=True))
+
+
+def _reach(values: dict[str, Any]) -> Reach:
+    """Return what JSON made of a reach: its objects' names are text, partitions are numbers."""
+
+    def offsets(found: dict[str, int]) -> dict[int, int]:
+        return {int(partition): int(offset) for partition, offset in found.items()}
+
+    followed = {
+        topic_id: Followed(topic["name"], *(offsets(topic[name]) for name in ("next", "doubtful", "written")))
+        for topic_id, topic in values["followed"].items()
+    }
+    gaps = (Gap(Span(**gap["span"]), gap["run_id"], gap["found_at"]) for gap in values["gaps"])
+    pending = tuple(Span(**span) for span in values["pending"])
+    return Reach(followed, pending, tuple(gaps), values.get("cluster_id", ""))

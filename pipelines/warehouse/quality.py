@@ -1,0 +1,159 @@
+"""What runs leave behind in quality.*: counts per stage, results per expectation, gaps in topics.
+
+Rows of the first two go to a small state file first, at once, and to the Delta tables in one commit a table when the
+run ends: a run that is killed loses none of them, since the next one reports what it finds there. Gaps wait in the
+progress of the stage that found them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
+from expectations.verdict import Verdict
+from pipelines.errors import EnvironmentLacking
+from pipelines.kafka.offsets import Gap
+from pipelines.settings import Settings
+from pipelines.warehouse import lakehouse, storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UNREPORTED = "unreported.json"
+NOTED = (STAGE_RUNS, EXPECTATION_RESULTS)
+Status = Literal["passed", "broken", "failed", "idle", "waiting", "held"]
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What one run did to one table; of an ``idle`` (no new input) or ``waiting`` stage nothing is reported.
+
+    Nor of one that is ``held``: rows wait as they did before, and were not judged again. ``refreshed`` are the rows of
+    the groups that a summarised table computed again; of other tables, None.
+    """
+
+    run_id: str
+    table: str
+    status: Status
+    started_at: datetime
+    finished_at: datetime
+    read: int = 0
+    accepted: int = 0
+    quarantined: int = 0
+    duplicates: int = 0
+    skipped: int = 0
+    held: int = 0
+    input_from: int | None = None
+    input_to: int | None = None
+    message: str | None = None
+    verdict: Verdict | None = None
+    refreshed: int | None = None
+
+    @property
+    def written(self) -> int:
+        """Rows written to the table."""
+        return self.accepted if self.refreshed is None else self.refreshed
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock seconds."""
+        return (self.finished_at - self.started_at).total_seconds()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the command line and Airflow show of it."""
+        counts = ("read", "accepted", "quarantined", "duplicates", "skipped", "held", "written")
+        shown: dict[str, Any] = {name: getattr(self, name) for name in ("table", "status", *counts, "message")}
+        shown["seconds"] = round(self.seconds, 3)
+        shown["verdict"] = self.verdict.summary() if self.verdict else None
+        return shown
+
+
+def now() -> datetime:
+    """Return the present, in UTC."""
+    return datetime.now(UTC)
+
+
+def note(settings: Settings, stage_run: StageRun) -> None:
+    """Keep a stage's counts and its gate's results until the run reports them."""
+    ran = asdict(stage_run) | {"cluster": settings.cluster, "seconds": round(stage_run.seconds, 3)}
+    ran["written"] = stage_run.written
+    results = [
+        asdict(outcome)
+        | {
+            "run_id": stage_run.run_id,
+            "cluster": settings.cluster,
+            "table": stage_run.table,
+            "expectation": outcome.code,
+            "observed": outcome.failing / outcome.candidates if outcome.candidates else 0.0,
+            "examined_at": stage_run.finished_at,
+        }
+        for outcome in (stage_run.verdict.outcomes if stage_run.verdict else ())
+    ]
+    unreported = _unreported(settings)
+    if stage_run.status == "passed":  # a landing stage notes what it has done so far, again and again
+        noted = unreported[STAGE_RUNS.table]
+        unreported[STAGE_RUNS.table] = [one for one in noted if not _speaks_of(one, stage_run)]
+    for contract, objects in ((STAGE_RUNS, [ran]), (EXPECTATION_RESULTS, results)):
+        names = [column.name for column in contract.columns]
+        unreported[contract.table] += [{name: one[name] for name in names} for one in objects]
+    storage.write_text(settings.warehouse, UNREPORTED, json.dumps(unreported, default=datetime.isoformat))
+
+
+def _speaks_of(noted: dict[str, Any], stage_run: StageRun) -> bool:
+    same = (stage_run.run_id, stage_run.table, stage_run.status, stage_run.started_at.isoformat())
+    return (noted["run_id"], noted["table"], noted["status"], noted["started_at"]) == same
+
+
+def record_gaps(spark: SparkSession, settings: Settings, table: str, gaps: Sequence[Gap]) -> None:
+    """Insert the gaps that quality.gaps does not hold."""
+    objects = [
+        {
+            "run_id": gap.run_id,
+            "cluster": settings.cluster,
+            "table": table,
+            "topic": gap.span.topic,
+            "topic_id": gap.span.topic_id,
+            "partition": gap.span.partition,
+            "from_offset": gap.span.start,
+            "to_offset": gap.span.end,
+            "found_at": gap.found_at,
+        }
+        for gap in gaps
+    ]
+    rows = lakehouse.rows_of_objects(spark, GAPS, objects)
+    standing = lakehouse.standing(spark, settings, GAPS.table)
+    if standing is not None:
+        rows = rows.join(standing.select(*GAPS.grain), [*GAPS.grain], how="left_anti")
+    lakehouse.insert(settings, GAPS.table, rows, GAPS, None)
+
+
+def report(spark: SparkSession, settings: Settings) -> None:
+    """Append what is unreported to the quality tables."""
+    unreported = _unreported(settings)
+    if not any(unreported.values()):
+        return
+    for contract in NOTED:
+        if objects := unreported[contract.table]:
+            lakehouse.append_objects(spark, settings, contract, objects)
+    storage.write_text(settings.warehouse, UNREPORTED, "{}")
+
+
+def waiting(settings: Settings) -> bool:
+    """Tell whether an earlier run was killed before it reported."""
+    return any(_unreported(settings).values())
+
+
+def _unreported(settings: Settings) -> dict[str, list[dict[str, Any]]]:
+    text = storage.read_text(settings.warehouse, UNREPORTED)
+    try:
+        noted: dict[str, list[dict[str, Any]]] = json.loads(text) if text else {}
+        return {contract.table: noted.get(contract.table, []) for contract in NOTED}
+    except (ValueError, AttributeError):
+        raise EnvironmentLacking(
+            f"The file _progress/{UNREPORTED} in {settings.warehouse} is damaged: move it away and run again; "
+            f"only the counts of the last run are in it."
+        ) from None

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local import install
+from pipelines.errors import EnvironmentLacking
+from pipelines.jvm import jars
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "the project"
+    (root / "conf").mkdir(parents=True)
+    (root / "pyproject.toml").write_text("[project]")
+    (root / "uv.lock").write_text("version = 1")
+    (root / "conf" / "ivy.xml").write_text("<ivy-module/>")
+    return root
+
+
+@pytest.fixture
+def _offline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Package registries on a port where nothing listens."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{closed.getsockname()[1]}/simple")
+        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+        monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+        for variable in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
+            monkeypatch.delenv(variable, raising=False)
+        yield
+
+
+def set_up(project: Path) -> None:
+    """Leave what a complete set-up leaves."""
+    (project / ".venv" / "bin").mkdir(parents=True)
+    (project / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    (project / ".venv" / install._STAMP).write_text(install._packages_wanted(project))
+
+
+@pytest.mark.usefixtures("_offline")
+def test_missing_network_is_one_sentence_and_leaves_no_stamp(project: Path) -> None:
+    with pytest.raises(EnvironmentLacking) as caught:
+        install.install(project)
+    assert str(caught.value) == (
+        "The Python packages cannot be fetched; check network and proxy, then run `make setup` again."
+    )
+    assert install._packages_there(project / ".venv") is None
+
+
+def test_other_python_is_one_sentence(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 12, 1))
+    with pytest.raises(EnvironmentLacking, match=r"^Afterlog runs on Python 3\.11, this is 3\.11"):
+        install.install(project)
+
+
+def test_too_little_space_is_said_before_anything_is_written(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
+    monkeypatch.setattr(install, "NEEDED_BYTES", 10**18)
+    with pytest.raises(
+        EnvironmentLacking, match=r"^Set-up takes about 1\.5 GB and .*the project has \d+ MB; free some"
+    ):
+        install.install(project)
+    assert not (project / ".venv").exists()
+
+
+def test_complete_setup_starts_nothing(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
+    set_up(project)
+    monkeypatch.setattr(jars, "lacking", lambda *_: None)
+    monkeypatch.setattr(install.subprocess, "run", lambda *_, **__: pytest.fail("a process was started"))
+    install.install(project)
+
+
+@pytest.mark.parametrize("change", ["pyproject.toml", "uv.lock", "python", "moved"])
+def test_change_asks_for_another_installation(project: Path, change: str) -> None:
+    set_up(project)
+    assert install._packages_there(project / ".venv") == install._packages_wanted(project)
+    match change:
+        case "python":
+            (project / ".venv" / "bin" / "python").unlink()
+        case "moved":
+            project = project.rename(project.with_name("moved"))
+        case _:
+            with (project / change).open("a") as file:
+                file.write("\n# changed")
+    assert install._packages_there(project / ".venv") != install._packages_wanted(project)
+
+
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        ("error: failed to write\n  Caused by: No space left on device (os error 28)", "The disk is full; "),
+        (
+            "error: Failed to fetch: `x`\n  Caused by: tcp connect error: refused",
+            "The Python packages cannot be fetched; ",
+        ),
+        ("Error: Command '[...]-m', 'ensurepip'' returned non-zero exit status 1.", "This Python cannot make "),
+        ("Using CPython\nerror: No `project` table found.\n", "The Python packages cannot be installed: No `project`"),
+        ("", "The Python packages cannot be installed: "),
+    ],
+    ids=["disk", "network", "no venv package", "other", "silent"],
+)
+def test_what_tools_say_becomes_one_sentence(told: str, sentence: str) -> None:
+    assert install._reason(told).startswith(sentence)
+    assert "\n" not in install._reason(told)

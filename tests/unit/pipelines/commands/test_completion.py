@@ -1,0 +1,89 @@
+"""What a shell is told when it completes a line: names that mean nothing to it, and nothing where anything fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines.catalog import CATALOG
+from pipelines.commands import describe
+from pipelines.settings import ROOT, Settings
+from tests.deliveries import store
+
+
+def completed(line: str, shell: str = "bash", cwd: Path = ROOT, **variables: str) -> list[str]:
+    """What the command tells a shell that completes the last word of a line."""
+    words = line.split(" ")
+    asked = {
+        "bash": {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)},
+        "zsh": {"_TYPER_COMPLETE_ARGS": line},
+        "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }[shell]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pipelines.start"],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "_AFTERLOG_COMPLETE": f"complete_{shell}"} | asked | variables,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stderr == ""
+    return ran.stdout.split()
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A warehouse that knows groups, some of which mean something to a shell."""
+    directory = tmp_path_factory.mktemp("completion")
+    settings = Settings(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"))
+    for group in ("orders-app", "orders$(touch broken)", "orders`id`", "orders app", "orders*", "billing"):
+        store(settings, describe.CURRENT, {"cluster": "default", "group_id": group})
+    store(settings, describe.CURRENT, {"cluster": "other", "group_id": "orders-elsewhere"})
+    return settings
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_completes_commands(shell: str) -> None:
+    assert [name for name in ("describe", "doctor") if any(name in one for one in completed("afterlog d", shell))]
+    assert not any("run" in one for one in completed("afterlog d", shell))
+
+
+def test_tables_feeds_and_layers() -> None:
+    assert completed("afterlog run --only gold.dlq") == ["gold.dlq_summary"]
+    assert completed("afterlog run --feed d") == ["delivery", "dlq"]
+    assert completed("afterlog run --layer s") == ["silver"]
+    assert completed("afterlog run --accept silver.t") == ["silver.topology_pushes", "silver.topology_statuses"]
+    computed = [stage.table for stage in CATALOG if stage.kind == "summarise"]
+    assert completed("afterlog rebuild ") == sorted(computed)
+
+
+def test_questions(tmp_path: Path) -> None:
+    assert completed("afterlog sql --file sql/questions/top_") == ["sql/questions/top_groups.sql"]
+    assert completed("afterlog sql --file ", cwd=tmp_path)[0] == f"{ROOT}/sql/questions/absent_messages.sql"
+    assert completed("afterlog sql --file elsewhere/") == []  # the shell completes files then
+
+
+def test_groups_of_the_warehouse_that_is_named(warehouse: Settings) -> None:
+    place = {"AFTERLOG_WAREHOUSE": warehouse.warehouse}
+    assert completed("afterlog describe o", **place) == ["orders-app"]
+    assert completed(f"afterlog describe --warehouse {warehouse.warehouse} o") == ["orders-app"]
+    assert not any("billing" in one for one in completed("afterlog describe o", "zsh", **place))
+
+
+@pytest.mark.parametrize(
+    ("line", "variables"),
+    [
+        pytest.param("afterlog describe o", {"AFTERLOG_WAREHOUSE": "/nowhere"}, id="no warehouse"),
+        pytest.param("afterlog describe o", {"AFTERLOG_WAREHOUSE": "s3://bucket/w"}, id="a JVM would be needed"),
+        pytest.param("afterlog describe o", {"AFTERLOG_SETTINGS": "/nowhere.toml"}, id="no settings"),
+        pytest.param("afterlog describe 'o", {}, id="an open quote"),
+        pytest.param("afterlog nothing o", {}, id="no such command"),
+        pytest.param("afterlog describe o", {"COMP_CWORD": "many"}, id="a shell in disorder"),
+    ],
+)
+def test_where_nothing_can_be_known_nothing_is_said(line: str, variables: dict[str, str]) -> None:
+    assert [one for one in completed(line, **variables) if one.startswith("o")] == []

@@ -1,0 +1,438 @@
+"""Every finding of `afterlog doctor`, on warehouses that real runs made."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from pipelines.commands import doctor
+from pipelines.commands.doctor import Check, _log_store, diagnose, exit_code
+from pipelines.jvm import jars, java
+from pipelines.settings import LANDING_DIRECTORIES, Settings, load
+from pipelines.warehouse import lock, quality
+from tests.builders import land, line, run
+
+BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A warehouse whose second run broke a gate; `good` beside it is a copy from before that run."""
+    top = tmp_path_factory.mktemp("made")
+    settings = load(warehouse=str(top / "blocked"), landing=str(top / "landing"))
+    land(settings, {"a.jsonl": [line(1), line(2)]})
+    run(spark, settings)
+    shutil.copytree(top / "blocked", top / "good")
+    elsewhere = settings.model_copy(update={"landing": str(top / "landing of blocked")})
+    land(elsewhere, {"b.jsonl": [line(offset, headers=[("trace", b"1")]) for offset in range(10, 30)]})
+    run(spark, elsewhere)
+    return settings
+
+
+@pytest.fixture
+def after_runs(made: Settings, tmp_path: Path) -> Settings:
+    shutil.copytree(Path(made.warehouse).with_name("good"), tmp_path / "warehouse")
+    return load(warehouse=str(tmp_path / "warehouse"), landing=made.landing)
+
+
+@pytest.fixture(autouse=True)
+def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No Airflow of this project, no listener on its port, no variables of the person who runs the tests."""
+    monkeypatch.setattr(doctor, "AIRFLOW_HOME", tmp_path / "airflow")
+    for name in [name for name in os.environ if name.startswith("AFTERLOG_")]:
+        monkeypatch.delenv(name)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AFTERLOG_PORT", str(free.getsockname()[1]))
+
+
+def found(settings: Settings, name: str) -> Check:
+    """The one finding of that name."""
+    (check,) = [check for check in diagnose(settings) if check.name == name]
+    return check
+
+
+def change_progress(settings: Settings, table: str, **values: object) -> None:
+    file = Path(settings.warehouse) / "_progress" / f"{table}.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def test_after_runs_all_is_well(after_runs: Settings) -> None:
+    checks = diagnose(after_runs)
+    unused = {f"landing {feed}" for feed in LANDING_DIRECTORIES if feed != "dlq"}
+    assert {check.name: check.state for check in checks if check.state != "well"} == dict.fromkeys(unused, "unused")
+    assert exit_code(checks) == 0
+    assert doctor.summary(checks) == "All is well."
+    names = ["Java", "Python packages", "JVM jars", "settings", "disk", "landing dlq", "landing streams-requests"]
+    names += [f"landing {feed}" for feed in ("acknowledgements", "producers", "broker-logs", "segments")]
+    names += ["writer's lock", "tables", "bronze.dlq_records", SILVER, "gold.dlq_summary", "Airflow"]
+    assert [check.name for check in checks] == names
+    assert found(after_runs, SILVER).finding == "Version 1, bronze.dlq_records is read up to version 1."
+
+
+def test_before_the_first_run_all_is_well(settings: Settings) -> None:
+    checks = diagnose(settings)
+    assert exit_code(checks) == 0
+    assert "`afterlog run` creates them" in found(settings, "tables").finding
+    check = found(settings, "landing dlq")
+    assert check.state == "unused"
+    assert check.finding.startswith("not set up: put files of dead-letter records into ")
+
+
+def test_no_java(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.setattr(java, "SUPPORTED", (99,))
+    check = found(settings, "Java")
+    assert (check.state, check.finding) == (
+        "lacking",
+        "There is no Java 17 or 21; run `make setup`, which installs one, or set JAVA_HOME to one of your own.",
+    )
+    assert exit_code(diagnose(settings)) == 3
+
+
+def test_package_of_another_version(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.setattr(doctor, "requires", lambda _: ["pyspark==9.9.9", "rich>=14"])
+    check = found(settings, "Python packages")
+    assert (check.state, check.remedy) == ("lacking", "Run `make setup`.")
+    assert check.finding.startswith("pyspark is 4.")
+    assert check.finding.endswith("not 9.9.9.")
+
+
+def test_missing_jars(monkeypatch: pytest.MonkeyPatch, settings: Settings, tmp_path: Path) -> None:
+    lacking = jars.lacking
+    monkeypatch.setattr(jars, "lacking", lambda: lacking(tmp_path))
+    assert found(settings, "JVM jars") == Check(
+        "JVM jars", "lacking", f"The JVM jars are not in {tmp_path}.", "Run `make setup`."
+    )
+
+
+def test_variable_that_is_no_setting(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.setenv("AFTERLOG_TOLERENCE", "0.5")
+    check = found(settings, "settings")
+    assert (check.state, check.ok) == ("mind", True)
+    assert check.finding == "AFTERLOG_TOLERENCE is not a setting and has no effect; did you mean AFTERLOG_TOLERANCE?"
+
+
+def test_variables_that_are_settings_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERLOG_LOCK__WAIT_SECONDS", "5")
+    assert "AFTERLOG_LOCK__WAIT_SECONDS from the environment" in found(load(), "settings").finding
+
+
+def test_gate_of_a_table_without_one() -> None:
+    check = found(load(gates={"bronze.dlq_records": {"tolerance": 0.1}}), "settings")
+    assert check.state == "mind"
+    assert check.finding.startswith('[gates."bronze.dlq_records"] has no effect')
+    assert found(load(gates={SILVER: {"tolerance": 0.1}}), "settings").state == "well"
+
+
+@pytest.mark.parametrize(("free", "state"), [(3 << 30, "well"), (1 << 30, "mind"), (1 << 20, "lacking")])
+def test_disk_space(monkeypatch: pytest.MonkeyPatch, settings: Settings, free: int, state: str) -> None:
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(free, 0, free))
+    assert found(settings, "disk").state == state
+
+
+def test_warehouse_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "warehouse").write_text("")
+    settings = load(warehouse=str(tmp_path / "warehouse" / "below"), landing=str(tmp_path))
+    assert found(settings, "disk").finding == f"{tmp_path / 'warehouse'} is not a directory."
+
+
+def test_landed_files_that_wait(after_runs: Settings, tmp_path: Path) -> None:
+    settings = after_runs.model_copy(update={"landing": str(tmp_path / "landing")})
+    land(settings, {"new.jsonl": [line(9)], ".hidden": ["x"]})
+    assert "1 files, " in found(settings, "landing dlq").finding
+    assert found(after_runs, "landing dlq").finding.endswith("all files are read.")
+
+
+def test_landing_that_cannot_be_read(settings: Settings) -> None:
+    directory = settings.landing_of("dlq")
+    directory.mkdir(parents=True)
+    for name in (b"\\xe9.jsonl", b"\xe9.jsonl"):
+        Path(os.fsdecode(os.fsencode(directory) + b"/" + name)).write_bytes(b"{}")
+    check = found(settings, "landing")
+    assert (check.state, exit_code([check])) == ("lacking", 3)
+    assert "rename one" in check.finding
+
+
+def test_lock_says_who_holds_it(after_runs: Settings) -> None:
+    assert found(after_runs, "writer's lock").finding == "Free."
+    with lock.writer(after_runs, "a test"):
+        assert found(after_runs, "writer's lock").finding.startswith(f"Held by process {os.getpid()} on ")
+
+
+def test_missing_table(after_runs: Settings) -> None:
+    shutil.rmtree(Path(after_runs.warehouse) / "quarantine" / "dlq_records")
+    check = found(after_runs, "tables")
+    assert (check.state, check.finding) == ("mind", "quarantine.dlq_records missing.")
+
+
+def test_blocked_batch(made: Settings) -> None:
+    check = found(made, SILVER)
+    assert check.state == "blocked"
+    assert check.finding.startswith("20 rows of dlq.orders are held since 2")
+    assert "afterlog run --accept silver.dlq_records:dlq.orders" in (check.remedy or "")
+    assert "header_profile" in check.finding
+    assert exit_code(diagnose(made)) == 1
+
+
+def test_gap_in_a_log(after_runs: Settings) -> None:
+    (Path(after_runs.warehouse) / "silver" / "dlq_records" / "_delta_log" / f"{0:020}.json").unlink()
+    checks = [check for check in diagnose(after_runs) if check.name == SILVER]
+    assert [(check.state, check.finding.partition(" in ")[0]) for check in checks] == [
+        ("blocked", "Commit 0 is missing"),
+        ("well", "Version 1, bronze.dlq_records is read up to version 1."),
+    ]
+    assert exit_code(checks) == 1
+
+
+def test_gap_before_a_checkpoint_is_no_fault(after_runs: Settings) -> None:
+    table = Path(after_runs.warehouse) / "silver" / "dlq_records"
+    DeltaTable(table).create_checkpoint()
+    (table / "_delta_log" / f"{0:020}.json").unlink()
+    assert found(after_runs, SILVER).state == "well"
+
+
+@pytest.mark.parametrize(
+    ("values", "finding"),
+    [
+        (
+            {"inputs": {BRONZE: {"table_id": None, "version": 7}}},
+            "Its progress speaks of version 7 of bronze.dlq_records, which ends at 1.",
+        ),
+        ({"target_version": 5}, "Its progress speaks of version 5 of the table, which ends at 1."),
+        ({"target_id": "other"}, "Its progress speaks of another table than the table that is there now."),
+        (
+            {"inputs": {BRONZE: {"table_id": "other", "version": 1}}},
+            "Its progress speaks of another table than bronze.dlq_records that is there now.",
+        ),
+        (
+            {"pending": {BRONZE: {"start": 1, "end": 9}}},
+            "Its progress speaks of version 9 of bronze.dlq_records, which ends at 1.",
+        ),
+        ({"pending": {BRONZE: {"start": 0, "end": 1}}}, "A run ended within a batch."),
+        ({"pending": 5}, "Its progress cannot be understood."),
+    ],
+    ids=["version", "target version", "target", "input", "pending that is gone", "pending", "unreadable"],
+)
+def test_progress_that_disagrees_with_its_tables(after_runs: Settings, values: dict[str, object], finding: str) -> None:
+    change_progress(after_runs, SILVER, **values)
+    check = found(after_runs, SILVER)
+    assert (check.state, check.finding) == ("mind", finding)
+    assert "next `afterlog run`" in (check.remedy or "")
+
+
+def test_progress_without_table_and_table_without_progress(after_runs: Settings) -> None:
+    shutil.rmtree(Path(after_runs.warehouse) / "silver")
+    assert found(after_runs, SILVER).finding == "It has progress, but the table is gone."
+    (Path(after_runs.warehouse) / "_progress" / "gold.dlq_summary.json").unlink()
+    check = found(after_runs, "gold.dlq_summary")
+    assert (check.state, check.finding) == ("mind", "Its progress is gone.")
+
+
+def test_versions_that_wait(after_runs: Settings) -> None:
+    change_progress(after_runs, SILVER, inputs={BRONZE: {"table_id": None, "version": 0}})
+    assert found(after_runs, SILVER).finding.endswith("read up to version 0, 1 versions wait.")
+
+
+def test_run_that_did_not_report(after_runs: Settings) -> None:
+    at = quality.now()
+    quality.note(after_runs, quality.StageRun("a run", SILVER, "failed", at, at))
+    assert found(after_runs, "quality reports").state == "mind"
+
+
+@pytest.mark.parametrize("text", ["[{", "[1]"], ids=["no JSON", "other JSON"])
+def test_state_file_that_is_damaged_is_a_finding(after_runs: Settings, text: str) -> None:
+    (Path(after_runs.warehouse) / "_progress" / "unreported.json").write_text(text)
+    assert found(after_runs, "quality reports").state == "lacking"
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "properties", "states"),
+    [
+        ("s3a://b/w", {}, ["lacking", "mind"]),
+        ("s3a://b/w", {"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.2"}, ["lacking"]),
+        (
+            "S3://b/w",
+            {"spark.delta.logStore.s3.impl": "io.delta.storage.S3DynamoDBLogStore", "spark.jars": "hadoop-aws.jar"},
+            ["lacking"],
+        ),
+        ("abfss://b@c/w", {"spark.jars": "hadoop-azure.jar"}, ["well"]),
+        (
+            "abfss://b@c/w",
+            {
+                "spark.delta.logStore.class": "org.apache.spark.sql.delta.storage.S3SingleDriverLogStore",
+                "spark.jars": "hadoop-azure.jar",
+            },
+            ["lacking"],
+        ),
+        ("gs://b/w", {}, ["well", "mind"]),
+        ("hdfs://name/w", {}, ["well"]),
+        ("swift://b/w", {}, ["lacking"]),
+    ],
+    ids=[
+        "s3a",
+        "s3a with its connector",
+        "s3",
+        "azure",
+        "azure by S3's store",
+        "gs without connector",
+        "hdfs",
+        "swift",
+    ],
+)
+def test_log_store_of_an_object_store(warehouse: str, properties: dict[str, str], states: list[str]) -> None:
+    checks = diagnose(load(warehouse=warehouse, spark=properties))
+    assert [check.state for check in checks if check.name == "log store"] == states
+    assert [check.state for check in checks if check.name == "tables"] == ["mind"]
+
+
+def test_promise_of_a_single_writer_is_to_be_minded() -> None:
+    settings = load(
+        warehouse="s3a://b/w", single_writer=True, spark={"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.2"}
+    )
+    check = found(settings, "log store")
+    assert (check.state, "promise a single one" in check.finding) == ("mind", True)
+
+
+def _of_settings(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    return {"spark.hadoop.fs.s3a.performance.flags": value}
+
+
+def _of_one_bucket(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    return {"spark.hadoop.fs.s3a.bucket.b.performance.flags": value}
+
+
+def _of_a_file_of_spark(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "spark-defaults.conf").write_text(f"# all\nspark.hadoop.fs.s3a.performance.flags = {value}\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    return {}
+
+
+def _of_the_submit_arguments(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    argument = f"--conf 'spark.hadoop.fs.s3a.performance.flags={value}' pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", argument)
+    return {}
+
+
+def _of_hadoop(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+    entry = f"<property><name>fs.s3a.performance.flags</name><value>{value}</value></property>"
+    (tmp_path / "core-site.xml").write_text(f"<configuration>{entry}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    return {}
+
+
+@pytest.mark.parametrize(
+    "said", [_of_settings, _of_one_bucket, _of_a_file_of_spark, _of_the_submit_arguments, _of_hadoop]
+)
+@pytest.mark.parametrize(
+    ("value", "is_flagged"),
+    [("create", True), ("*", True), ("delete, Create", True), ("delete,mkdir", False), ("", False)],
+)
+def test_flag_that_drops_s3as_look_for_what_is_there(
+    said: Any, value: str, is_flagged: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    settings = load(warehouse="s3a://b/w", single_writer=True, spark=said(value, monkeypatch, tmp_path))
+    flagged = [check for check in _log_store(settings) if "without looking" in check.finding]
+    assert [check.state for check in flagged] == ["mind"] * is_flagged
+    refused = settings.model_copy(update={"single_writer": False})
+    flagged = [check for check in _log_store(refused) if "without looking" in check.finding]
+    assert [check.state for check in flagged] == ["lacking"] * is_flagged
+
+
+class Api(http.server.BaseHTTPRequestHandler):
+    answer = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.answer)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Api]]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Answering", (Api,), {}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("AFTERLOG_PORT", str(server.server_port))
+    yield server.RequestHandlerClass  # type: ignore[misc]
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "state"), [({"status": "healthy"}, "well"), ({"status": "unhealthy"}, "lacking"), (None, "lacking")]
+)
+def test_airflow_that_serves(settings: Settings, api: type[Api], scheduler: dict[str, str] | None, state: str) -> None:
+    healthy = {"status": "healthy"}
+    api.answer = json.dumps({"metadatabase": healthy, "dag_processor": healthy, "scheduler": scheduler}).encode()
+    check = found(settings, "Airflow")
+    assert check.state == state
+    assert ("healthy at http://127.0.0.1:" if state == "well" else "not healthy: scheduler.") in check.finding
+
+
+def test_port_of_airflow_in_use_by_another(settings: Settings, api: type[Api]) -> None:
+    api.answer = b"<html>"
+    check = found(settings, "Airflow")
+    assert (check.state, check.remedy) == ("mind", "Choose another port: AFTERLOG_PORT=8081 make up.")
+
+
+def test_airflow_home_of_another_version(settings: Settings) -> None:
+    doctor.AIRFLOW_HOME.mkdir()
+    (doctor.AIRFLOW_HOME / ".prepared").write_text("2.9.0")
+    checks = [check for check in diagnose(settings) if check.name == "Airflow"]
+    assert [check.state for check in checks] == ["mind", "well"]
+    assert "was prepared by Airflow 2.9.0" in checks[0].finding
+
+
+def test_json_is_one_object_a_check(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor.show([Check("disk", "well", "9 GB"), Check("Java", "lacking", "none", "get one")], as_json=True)
+    assert [json.loads(text) for text in capsys.readouterr().out.splitlines()] == [
+        {"name": "disk", "state": "well", "finding": "9 GB", "remedy": None},
+        {"name": "Java", "state": "lacking", "finding": "none", "remedy": "get one"},
+    ]
+
+
+def test_table_shows_hostile_names_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor.show([Check("landing", "lacking", "a\x1b[2Jb [red]c\u202e", "mend")])
+    out = capsys.readouterr().out
+    assert "a\\x1b[2Jb [red]c\\u202e" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        (["well", "unused", "mind"], 0),
+        (["well", "attention"], 1),
+        (["well", "blocked"], 1),
+        (["blocked", "attention", "lacking"], 3),
+    ],
+)
+def test_exit_code(states: list[doctor.State], code: int) -> None:
+    assert exit_code([Check("x", state, "") for state in states]) == code
+
+
+def test_diagnosis_needs_neither_spark_nor_great_expectations(after_runs: Settings) -> None:
+    script = (
+        "import sys; from pipelines import doctor, settings\n"
+        f"checks = doctor.diagnose(settings.load(warehouse={after_runs.warehouse!r}))\n"
+        "print(sorted({'pyspark', 'py4j', 'great_expectations', 'airflow', 'pandas'} & set(sys.modules)))"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout == "[]\n"

@@ -1,0 +1,275 @@
+"""What `afterlog doctor` and `afterlog report` find in the data: real Delta tables, written without Spark."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pipelines import cli
+from pipelines.commands import doctor, report
+from pipelines.commands.doctor import Check
+from pipelines.run import newest
+from pipelines.settings import Settings, load
+from pipelines.warehouse import progress
+from pipelines.warehouse.progress import Held, Progress
+from tests.deliveries import store
+
+BRONZE, SILVER, QUARANTINE = "bronze.dlq_records", "silver.dlq_records", "quarantine.dlq_records"
+NOW = datetime.now(UTC)
+HOUR = timedelta(hours=1)
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Said]
+
+
+@pytest.fixture(autouse=True)
+def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No Airflow of this project, no variables of the person who runs the tests; ages count from the test's start."""
+    monkeypatch.setitem(globals(), "NOW", datetime.now(UTC))
+    monkeypatch.setattr(doctor, "AIRFLOW_HOME", tmp_path / "airflow")
+    for name in [name for name in os.environ if name.startswith("AFTERLOG_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(doctor, "_airflow", lambda _: ())
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    for place in (settings.warehouse, settings.landing):
+        Path(place).mkdir(exist_ok=True)
+    return settings
+
+
+@pytest.fixture
+def afterlog(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run a command in this process."""
+
+    def run(*words: str) -> Said:
+        places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
+        monkeypatch.setattr("sys.argv", ["afterlog", *words, *places])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert isinstance(ended.value.code, int | None)
+        return Said(ended.value.code or 0, *capsys.readouterr())
+
+    return run
+
+
+def checks(afterlog: Command) -> tuple[int, dict[str, Check]]:
+    """The exit code of the doctor and its findings about data, by name."""
+    said = afterlog("doctor", "--format", "json")
+    found = [Check(**json.loads(text)) for text in said.out.splitlines()]
+    named = {one.name: one for one in found if re.match(r"landing |files of |quarantine|cleanup|silver", one.name)}
+    return said.code, named
+
+
+def written(settings: Settings, table: str, *rows: dict[str, Any]) -> None:
+    """Append rows to a table that was created before, as runs do."""
+    store(settings, table)
+    layer = table.partition(".")[0]
+    known = {"cluster": settings.cluster} | ({"_ingested_at": NOW} if layer == "bronze" else {})
+    store(settings, table, *(known | row for row in rows))
+
+
+def dead_letters(settings: Settings, *ages: timedelta) -> None:
+    written(settings, BRONZE, *({"timestamp": NOW - age} for age in ages))
+    written(settings, SILVER, *({"routed_at": NOW - age} for age in ages))
+
+
+def file(settings: Settings, feed: str, name: str, content: bytes) -> Path:
+    path = settings.landing_of(feed) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def test_feeds_that_nobody_set_up_are_a_grey_line_each_and_all_is_well(
+    settings: Settings, afterlog: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = afterlog("doctor")
+    code, found = checks(afterlog)
+
+    assert (said.code, code) == (0, 0)
+    assert {one.state for name, one in found.items() if name.startswith("landing ")} == {"unused"}
+    assert all(one.finding.startswith("not set up: put files of ") for one in found.values())
+    assert re.search(r"^All is well(, with \d+ to mind)?\.$", said.out, re.MULTILINE)
+
+
+def test_the_age_of_each_feed_in_use_is_told(settings: Settings, afterlog: Command) -> None:
+    dead_letters(settings, 33 * HOUR, 32 * HOUR)
+    file(settings, "broker-logs", "server.log", b"x")
+
+    code, found = checks(afterlog)
+
+    assert code == 0
+    assert (found["landing dlq"].state, found["landing broker-logs"].state) == ("well", "well")
+    at = newest.moment(NOW - 32 * HOUR)
+    assert found["landing dlq"].finding.startswith(f"The newest record is 32 hours old ({at}); ")
+    assert "No failed DLQ write yet; " in found["landing broker-logs"].finding
+    assert "1 files, 1 B, to be read." in found["landing broker-logs"].finding
+    assert found["landing segments"].state == "unused"
+
+
+def test_a_feed_that_fell_silent_needs_a_look(settings: Settings, afterlog: Command) -> None:
+    dead_letters(settings, *(32 * HOUR + timedelta(minutes=10 * place) for place in range(40)))
+
+    code, found = checks(afterlog)
+    said = afterlog("doctor")
+
+    check = found["landing dlq"]
+    assert (code, check.state) == (1, "attention")
+    assert "It fell silent, and it never paused longer than 10 minutes before: the newest record" in check.finding
+    assert "[silence] after_hours, such as dlq = 64." in (check.remedy or "")
+    assert "Not all is well: landing dlq." in said.out
+    told = load(warehouse=settings.warehouse, landing=settings.landing, silence={"after_hours": {"dlq": 64}})
+    assert doctor._feed(told, next(one for one in doctor.CATALOG if one.table == BRONZE)).state == "well"
+
+
+def test_quarantined_rows_need_a_look(settings: Settings, afterlog: Command) -> None:
+    dead_letters(settings, HOUR)
+    rules = ["error.readable", "disposition.one_of"]
+    rows = [{"violations": rules[: 1 + place % 2], "_source": f"f{place % 5}\x1b[2J.jsonl"} for place in range(11)]
+    written(settings, QUARANTINE, *rows, {"violations": rules, "cluster": "elsewhere", "_source": "x"})
+
+    code, found = checks(afterlog)
+    said = afterlog("doctor")
+
+    check = found[QUARANTINE]
+    assert (code, check.state) == (1, "attention")
+    assert check.finding.startswith(
+        "11 rows in quarantine. By rule: error.readable 11, disposition.one_of 5. By source: "
+    )
+    assert check.finding.endswith(" and 2 more.")
+    assert f"afterlog readmit {SILVER}" in (check.remedy or "")
+    assert "\x1b" not in said.out
+    assert f"Not all is well: {QUARANTINE}." in said.out
+
+
+def test_a_truncated_file_needs_a_look_until_it_landed_whole(settings: Settings, afterlog: Command) -> None:
+    whole = gzip.compress(b"".join(os.urandom(64).hex().encode() + b"\n" for _ in range(200)))
+    torn = file(settings, "dlq", "torn.jsonl.gz", whole[: len(whole) // 2])
+    file(settings, "dlq", "whole.jsonl.gz", whole)
+    file(settings, "acknowledgements", "packed.bz2", b"BZ")
+    damage = "The gzip file ends too early: land it again from its source."
+    gone = {"_source": "gone.gz", "error": damage, "timestamp": NOW}
+    unreadable = {"_source": "whole.jsonl.gz", "raw": b"secret", "error": "It is no JSON object."}
+    written(settings, BRONZE, {"_source": "torn.jsonl.gz", "error": damage}, gone, unreadable)
+    written(settings, "bronze.acknowledgements", {"_source": "packed.bz2", "error": "The file is compressed."})
+
+    code, found = checks(afterlog)
+
+    check = found["files of dlq"]
+    assert (code, check.state) == (1, "attention")
+    assert check.finding == f"1 file is incomplete or damaged. torn.jsonl.gz: {damage}"
+    assert str(settings.landing_of("dlq")) in (check.remedy or "")
+    assert "packed.bz2: The file is compressed." in found["files of acknowledgements"].finding
+
+    torn.write_bytes(whole)
+    code, found = checks(afterlog)
+    assert (code, "files of dlq" in found) == (1, False)
+    (settings.landing_of("acknowledgements") / "packed.bz2").unlink()
+    assert checks(afterlog)[0] == 0
+
+
+def test_a_held_scope_and_what_waits_for_a_broken_table_need_a_look(settings: Settings, afterlog: Command) -> None:
+    dead_letters(settings, HOUR)
+    written(settings, "gold.message_ledger")
+    written(settings, "gold.reconciliation")
+    held = Held(NOW.isoformat(), "disposition.not_null fails.", 20, "")
+    progress.save(settings.warehouse, SILVER, Progress(held={"dlq.orders": held}))
+    blocked = Progress(blocked_since=NOW.isoformat(), message="It broke.")
+    progress.save(settings.warehouse, "gold.message_ledger", blocked)
+
+    said = afterlog("doctor")
+
+    assert said.code == 1
+    assert "20 rows of dlq.orders are held" in " ".join(said.out.split())
+    assert "Waits for gold.message_ledger" in " ".join(said.out.split())
+    (summary,) = [text for text in said.out.splitlines() if text.startswith("Not all is well: ")]
+    assert {SILVER, "gold.message_ledger", "gold.reconciliation"} <= set(summary[17:-1].split(", "))
+
+
+@pytest.mark.parametrize("is_compacted", [None, False])
+def test_topics_of_unknown_policy_are_named_while_messages_are_absent(
+    is_compacted: bool | None, settings: Settings, afterlog: Command
+) -> None:
+    written(settings, "silver.topic_policies", {"topic": "checkout", "is_compacted": is_compacted})
+    absent = [{"topic": "checkout", "outcome": "ABSENT"}] * 2
+    written(settings, "gold.message_ledger", *absent)
+
+    code, found = checks(afterlog)
+
+    assert code == 0
+    assert ("cleanup policies" in found) == (is_compacted is None)
+    if is_compacted is None:
+        check = found["cleanup policies"]
+        assert check.state == "mind"
+        assert "2 acknowledged messages are absent" in check.finding
+        assert "checkout 2" in check.finding
+        assert "[[segments.cleanup_policy]]" in (check.remedy or "")
+
+
+def test_a_damaged_table_does_not_end_the_examination(settings: Settings, afterlog: Command) -> None:
+    dead_letters(settings, HOUR)
+    for log in (Path(settings.warehouse) / "bronze" / "dlq_records" / "_delta_log").glob("*.json"):
+        log.write_text("{")
+    code, found = checks(afterlog)
+    assert code in (1, 3)
+    assert found["landing dlq"].finding.startswith("Its tables cannot be read: see `afterlog doctor`; ")
+    assert found["landing segments"].state == "unused"
+    assert "dlq: its tables cannot be read" in afterlog("report").err
+
+
+# --- the report ------------------------------------------------------------------------------------------------------
+
+
+def test_the_report_tells_how_old_each_feed_is(settings: Settings, afterlog: Command) -> None:
+    dead_letters(settings, *(32 * HOUR + timedelta(minutes=10 * place) for place in range(40)))
+
+    said = afterlog("report")
+
+    page = Path(said.out.strip()).read_text(encoding="utf-8")
+    words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
+    at = newest.moment(NOW - 32 * HOUR)
+    assert f"dlq silent the newest record is 32 hours old ({at}), it fell silent" in words
+    assert f"dlq: the newest record is 32 hours old ({at}); it fell silent" in said.err
+    for feed in ("segments", "producers"):
+        assert words.count(f"{feed}: not set up: put files of") == 1
+        assert f"{feed}: not set up: put files of" in said.err
+    overview = words[words.index("Last run with new input") :]
+    assert "silver.dlq_records" in overview
+    for table in ("gold.topology_current", "bronze.record_batches", "gold.message_ledger", "silver.acknowledgements"):
+        assert table not in overview
+    assert "tables of feeds that are not set up." in overview
+
+
+def test_a_page_that_says_less_of_the_age_than_it_should_is_built_again(settings: Settings) -> None:
+    dead_letters(settings, 5 * HOUR)
+    feeds = report.feeds_of(settings)
+    report.build(settings, feeds=feeds)
+    behind = report.freshness(settings)
+    assert report.current(settings, behind, feeds)
+    (dlq, *others) = feeds
+    at = dlq.newest.at
+    assert at is not None
+    later = report.Feed(newest.Newest("dlq", True, "", at + 9 * HOUR, at, at, at))
+    assert report.current(settings, behind, [later, *others]) is None
+
+
+def test_a_table_that_was_only_created_is_not_behind(settings: Settings) -> None:
+    for table in ("silver.producers", "silver.log_batches", "bronze.producers"):
+        store(settings, table)
+    assert {one.table for one in report.freshness(settings) if one.behind} == set()

@@ -1,0 +1,273 @@
+"""Topics into bronze against a model of a cluster and a table: whatever happens, each record once, each gap once."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from pipelines.catalog import stage_of
+from pipelines.errors import AfterlogError
+from pipelines.kafka import offsets
+from pipelines.kafka.cluster import Survey
+from pipelines.kafka.errors import Changed
+from pipelines.kafka.offsets import Gap, Log, Reach, Span
+from pipelines.settings import Settings, Topics, load
+from pipelines.steps import land
+from pipelines.warehouse import lakehouse, progress, quality
+
+STAGE = stage_of("bronze.dlq_records")
+NAMES = ("dlq.a", "dlq.b")
+Place = tuple[str, int, int]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@dataclass
+class Partition:
+    start: int = 0
+    records: list[int] = field(default_factory=list)  # of each offset from 0 on, what tells it from any other
+
+    @property
+    def end(self) -> int:
+        return len(self.records)
+
+
+@dataclass
+class World:
+    """A cluster, a table and the luck of the process that reads the one into the other."""
+
+    chance: random.Random
+    topics: dict[str, tuple[str, list[Partition]]] = field(default_factory=dict)
+    leaderless: set[tuple[str, int]] = field(default_factory=set)
+    table: list[tuple[Place, int]] = field(default_factory=list)
+    gaps: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    written: dict[Place, set[int]] = field(default_factory=dict)
+    version: int = 1
+    added: list[tuple[int, str]] = field(default_factory=list)
+    hidden: set[str] = field(default_factory=set)
+    made: int = 0
+    deadly: float = 0.0
+    restless: float = 0.2
+
+    def number(self) -> int:
+        self.made += 1
+        return self.made
+
+    def perhaps_die(self) -> None:
+        if self.chance.random() < self.deadly:
+            raise Killed
+
+    def create(self, name: str) -> None:
+        self.topics[name] = (f"{name}#{self.number()}", [Partition() for _ in range(self.chance.randint(1, 2))])
+
+    def produce(self, name: str) -> None:
+        topic_id, partitions = self.topics[name]
+        at = self.chance.randrange(len(partitions))
+        for _ in range(self.chance.randint(1, 9)):
+            stamp = self.number()
+            self.written.setdefault((topic_id, at, partitions[at].end), set()).add(stamp)
+            partitions[at].records.append(stamp)
+
+    def remove(self, name: str) -> None:
+        partition = self.chance.choice(self.topics[name][1])
+        partition.start = self.chance.randint(partition.start, partition.end)
+
+    def happen(self) -> None:
+        """Let something happen to a topic."""
+        name = self.chance.choice(NAMES)
+        if name not in self.topics:
+            self.create(name)
+            return
+        what = self.chance.random()
+        if what < 0.05:
+            self.hidden ^= {name}
+        elif what < 0.6:
+            self.produce(name)
+        elif what < 0.8:
+            self.remove(name)
+        elif what < 0.87:
+            self.topics[name][1].append(Partition())
+        elif what < 0.94:
+            topic_id, partitions = self.topics[name]
+            self.leaderless ^= {(topic_id, self.chance.randrange(len(partitions)))}
+        else:
+            del self.topics[name]
+
+    # What a cluster says
+
+    def survey(self, topics: Topics, reach: Reach) -> Survey:
+        logs = []
+        shown = {name: topic for name, topic in self.topics.items() if name not in self.hidden}
+        for name, (topic_id, partitions) in shown.items():
+            away = {at for id_, at in self.leaderless if id_ == topic_id}
+            if away and topic_id not in reach.followed:
+                continue
+            logs += [Log(name, topic_id, at, one.start, one.end) for at, one in enumerate(partitions) if at not in away]
+        return Survey(tuple(logs), {name: topic_id for name, (topic_id, _) in shown.items()})
+
+    # What a table does
+
+    def insert(self, landing: Any, batch: Sequence[Span]) -> tuple[int, int, int]:
+        if self.chance.random() < self.restless:
+            self.happen()  # between the plan and the read
+        self.perhaps_die()
+        rows = []
+        for span in batch:
+            topic_id, partitions = self.topics.get(span.topic, ("", []))
+            if topic_id != span.topic_id:
+                raise Changed
+            partition = partitions[span.partition]
+            if span.start < partition.start or span.end > partition.end:
+                raise RuntimeError("org.apache.kafka.clients.consumer.OffsetOutOfRangeException")
+            rows += [((topic_id, span.partition, at), partition.records[at]) for at in range(span.start, span.end)]
+        read = len(rows)
+        if offsets.is_doubtful(landing.reach.followed, batch):
+            rows = [row for row in rows if row not in set(self.table)]
+        if rows:
+            self.table += rows
+            self.version += 1
+            self.added.append((self.version, offsets.mark_of(landing.settings.cluster, batch)))
+        self.perhaps_die()
+        return read, 0, len(rows)
+
+    def record(self, gaps: Sequence[Gap]) -> None:
+        self.perhaps_die()
+        for gap in gaps:
+            self.gaps.setdefault((gap.span.topic_id, gap.span.partition, gap.span.start), gap.span.end)
+        self.perhaps_die()
+
+    def missing(self) -> set[Place]:
+        return {
+            (topic_id, at, offset) for (topic_id, at, start), end in self.gaps.items() for offset in range(start, end)
+        }
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World(random.Random(0))
+
+    @contextlib.contextmanager
+    def connected(settings: Settings) -> Iterator[World]:
+        yield made
+
+    save = progress.save
+
+    def saving(*arguments: Any) -> None:
+        made.perhaps_die()
+        save(*arguments)
+        made.perhaps_die()
+
+    monkeypatch.setattr(land, "connected", connected)
+    monkeypatch.setattr(progress, "save", saving)
+    monkeypatch.setattr(lakehouse, "state", lambda *_: ("the table", made.version))
+    monkeypatch.setattr(
+        lakehouse,
+        "was_committed",
+        lambda *given: any(version > given[-2] and mark == given[-1] for version, mark in made.added),
+    )
+    monkeypatch.setattr(quality, "record_gaps", lambda spark, settings, table, gaps: made.record(gaps))
+    monkeypatch.setattr(quality, "note", lambda *_: None)
+    monkeypatch.setattr(
+        land._Landing, "insert_records", lambda landing, cluster, topics, batch: made.insert(landing, batch)
+    )
+    return made
+
+
+def following(settings: Settings) -> Settings:
+    kafka_settings = {"bootstrap_servers": "127.0.0.1:1"}
+    where = {"warehouse": settings.warehouse, "landing": settings.landing}
+    return load(kafka=kafka_settings, dlq={"source": "kafka", "most_records": 5}, **where)
+
+
+def run(settings: Settings) -> AfterlogError | None:
+    spark: Any = None
+    return land.land(spark, settings, STAGE, "a run", quality.now()).left
+
+
+def test_every_record_lands_once_and_every_gap_is_recorded_once(world: World, settings: Settings) -> None:
+    settings = following(settings)
+    for seed in range(150):
+        world.__init__(random.Random(seed))  # type: ignore[misc]
+        progress.save(settings.warehouse, STAGE.table, progress.Progress(target_id="the table", target_version=1))
+        for _ in range(world.chance.randint(1, 12)):
+            for _ in range(world.chance.randint(0, 4)):
+                world.happen()
+            world.deadly = world.chance.choice((0.0, 0.15))
+            with contextlib.suppress(Killed):
+                run(settings)
+            world.deadly = 0.0
+            if world.chance.random() < 0.1:
+                world.version += 1  # files landed, or someone tidied up the table
+                world.added.append((world.version, ""))
+        world.leaderless.clear()
+        world.hidden.clear()
+        world.restless = 0.0
+        for _ in range(2):
+            assert run(settings) is None
+
+        assert len(world.table) == len(set(world.table)), seed
+        rows = {place for place, _ in world.table}
+        there = {
+            (topic_id, at, offset)
+            for topic_id, partitions in world.topics.values()
+            for at, one in enumerate(partitions)
+            for offset in range(one.start, one.end)
+        }
+        assert there <= rows, seed
+        gone = [
+            (topic_id, at, offset) for (topic_id, at, start), end in world.gaps.items() for offset in range(start, end)
+        ]
+        assert len(gone) == len(set(gone)), seed
+        assert not rows & set(gone), seed
+        assert set(gone) <= world.written.keys(), seed
+        for topic_id, partitions in world.topics.values():
+            for at, one in enumerate(partitions):
+                known = {offset for id_, number, offset in rows | set(gone) if (id_, number) == (topic_id, at)}
+                if known:  # from the first that was met to the end nothing is passed over
+                    assert known >= set(range(min(known), one.end)), (seed, topic_id, at)
+
+
+def test_a_table_that_is_older_than_its_progress_is_filled_again(world: World, settings: Settings) -> None:
+    settings = following(settings)
+    world.restless = 0.0
+    world.create("dlq.a")
+    world.produce("dlq.a")
+    run(settings)
+    old = list(world.table), world.version
+    for _ in range(3):
+        world.produce("dlq.a")
+    run(settings)
+    whole = sorted(world.table)
+    world.table, world.version = old  # someone put a backup back
+    run(settings)
+    assert sorted(world.table) == whole
+
+
+def test_a_commit_of_files_says_nothing_of_a_batch_of_topics(world: World, settings: Settings) -> None:
+    settings = following(settings)
+    world.restless = 0.0
+    world.create("dlq.a")
+    topic_id, partitions = world.topics["dlq.a"]
+    del partitions[1:]
+    world.produce("dlq.a")
+    run(settings)
+    begin = partitions[0].end
+    for _ in range(3):
+        world.produce("dlq.a")
+    known = progress.load(settings.warehouse, STAGE.table)
+    assert known is not None
+    pending = (Span("dlq.a", topic_id, 0, begin, begin + 3),)  # a run ended before it wrote this
+    reach = replace(known.topics[settings.cluster], pending=pending)
+    progress.save(settings.warehouse, STAGE.table, replace(known, topics={settings.cluster: reach}))
+    world.version += 1
+    world.added.append((world.version, ""))
+    partitions[0].start = begin + 2
+    run(settings)
+    assert world.gaps == {(topic_id, 0, begin): begin + 2}

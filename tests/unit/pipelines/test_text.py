@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from pipelines import text
+
+TABLES = ("bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary", "gold.message_ledger")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        pytest.param("gold.dlq_sumary", " Did you mean 'gold.dlq_summary'?", id="a letter"),
+        pytest.param("Gold.Message_Ledger", " Did you mean 'gold.message_ledger'?", id="case"),
+        pytest.param("message_ledger", " Did you mean 'gold.message_ledger'?", id="no layer"),
+        pytest.param("gold.message_ledger", "", id="the name itself"),
+        pytest.param("weather", "", id="nothing like it"),
+        pytest.param("", "", id="no name"),
+        pytest.param("gold.dlq_summary" * 1000, "", id="longer than any name"),
+    ],
+)
+def test_a_name_that_is_not_there_is_told_what_may_be_meant(name: str, said: str) -> None:
+    assert text.hint(name, TABLES) == said
+
+
+def test_several_may_be_meant_and_names_obey_no_terminal() -> None:
+    assert text.close("dlq_records", TABLES)[:2] == ["bronze.dlq_records", "silver.dlq_records"]
+    assert text.hint("orders\x1b[1m", ["orders\x1b[2m"]) == " Did you mean 'orders\\u001b[2m'?"
+    assert len(text.hint("a" * 200, ["a" * 199 + "b"])) < 120

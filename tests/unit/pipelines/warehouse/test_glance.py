@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from arro3.core import Array, DataType, Table
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.errors import UsageError
+from pipelines.settings import Settings, load
+from pipelines.warehouse import glance, lakehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLE = "gold.letters"
+
+
+def append(settings: Settings, *rows: tuple[str | None, int | None]) -> None:
+    letters = Array([letter for letter, _ in rows], DataType.string())
+    numbers = Array([number for _, number in rows], DataType.int32())
+    write_deltalake(
+        lakehouse.location(settings, TABLE), Table.from_pydict({"letter": letters, "number": numbers}), mode="append"
+    )
+
+
+@pytest.mark.parametrize(
+    ("equal", "found"),
+    [
+        pytest.param({"letter": "a"}, [("a", 1), ("a", 2)], id="text"),
+        pytest.param({"letter": "a", "number": 2}, [("a", 2)], id="text and number"),
+        pytest.param({"number": 2}, [("a", 2), ("b", 2)], id="number"),
+        pytest.param({"letter": "A"}, [], id="another case"),
+        pytest.param({"letter": "a", "number": 3}, [], id="no row"),
+        pytest.param({"letter": "x' OR 'a' = 'a"}, [], id="no part of a statement"),
+        pytest.param({"letter": "\udcff"}, [], id="what UTF-8 cannot write"),
+        pytest.param({"letter": "\0"}, [("\0", None)], id="a null character"),
+        pytest.param({"letter": ""}, [("", 4)], id="empty text is not null"),
+    ],
+)
+def test_rows_are_those_that_equal(
+    settings: Settings, equal: dict[str, str | int], found: list[tuple[str, int | None]]
+) -> None:
+    append(settings, ("a", 1), ("b", 2), (None, None), ("", 4))
+    append(settings, ("a", 2), ("\0", None))
+
+    assert sorted((row["letter"], row["number"]) for row in glance.rows(settings, TABLE, equal)) == found
+    assert all(list(row) == ["number"] for row in glance.rows(settings, TABLE, equal, ["number"]))
+
+
+def test_files_that_can_hold_none_of_them_are_not_opened(settings: Settings) -> None:
+    append(settings, ("a", 1), ("c", 1))
+    (first,) = DeltaTable(lakehouse.location(settings, TABLE)).file_uris()
+    append(settings, ("m", 2), ("o", 2))
+    Path(first).unlink()
+
+    assert glance.rows(settings, TABLE, {"letter": "m"}) == [{"letter": "m", "number": 2}]
+
+
+def test_a_table_that_is_not_there(settings: Settings) -> None:
+    with pytest.raises(UsageError, match=r"no table gold\.letters in .* land files in .* run `afterlog run`"):
+        glance.rows(settings, TABLE, {"letter": "a"})
+
+
+def test_what_spark_wrote_and_replaced_is_seen(spark: SparkSession, settings: Settings) -> None:
+    """Both ways to read agree on a table with a change feed, a checkpoint, and every type that is glanced at."""
+    schema = "group_id string, revision int, pushes bigint, at timestamp, gone_at timestamp, defects array<string>"
+    at = datetime(2026, 11, 21, 2, 30, 0, 123456)  # as sessions give and take it: UTC
+
+    def row(group: str, revision: int) -> tuple[Any, ...]:
+        return group, revision, 2**40, at, None, ["dangling", "größe"]
+
+    from delta.tables import DeltaTable as SparkTable
+
+    empty = spark.createDataFrame([], schema)
+    builder = SparkTable.createIfNotExists(spark).location(lakehouse.location(settings, TABLE)).addColumns(empty.schema)
+    for name, value in lakehouse.PROPERTIES.items():
+        builder = builder.property(name, value)
+    builder.execute()
+    groups = ["orders", "o'brien", "two\nlines"]
+    lakehouse.replace_groups(settings, TABLE, spark.createDataFrame([row(one, 1) for one in groups], schema), None)
+    for revision in range(2, 13):
+        one = spark.createDataFrame([row("orders", revision)], schema)
+        lakehouse.replace_groups(settings, TABLE, one, "group_id = 'orders'")
+    log = Path(lakehouse.location(settings, TABLE)) / "_delta_log"
+    assert list(log.glob("*.checkpoint*.parquet"))
+
+    for group, revision in (("orders", 12), ("o'brien", 1), ("two\nlines", 1)):
+        expected = {
+            "group_id": group,
+            "revision": revision,
+            "pushes": 2**40,
+            "at": at.replace(tzinfo=UTC),
+            "gone_at": None,
+            "defects": ["dangling", "größe"],
+        }
+        assert glance.rows(settings, TABLE, {"group_id": group}) == [expected]
+        assert glance.rows_by_spark(spark, settings, TABLE, {"group_id": group}) == [expected]
+    key: dict[str, str | int] = {"group_id": "orders", "revision": 1}
+    assert glance.rows(settings, TABLE, key) == glance.rows_by_spark(spark, settings, TABLE, key) == []
+
+
+def test_a_warehouse_on_a_uri_is_read_by_a_session(spark: SparkSession, settings: Settings) -> None:
+    append(settings, ("a", 1), ("b", 2))
+    elsewhere = load(warehouse=Path(settings.warehouse).as_uri(), landing=settings.landing)
+
+    assert glance.rows_by_spark(spark, elsewhere, TABLE, {"letter": "b"}, ["number"]) == [{"number": 2}]
+    with pytest.raises(UsageError, match=r"no table gold\.words"):
+        glance.rows_by_spark(spark, elsewhere, "gold.words", {"letter": "b"})
+
+
+def test_spark_tells_the_same_times(spark: SparkSession, settings: Settings) -> None:
+    start = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
+    moments = [start + timedelta(seconds=40 * place) for place in range(9)]
+    values = ", ".join(f"('{name}', timestamp_micros({glance._micros(at)}))" for at in moments for name in "ab")
+    rows = spark.sql(
+        f"SELECT * FROM VALUES {values}, ('a', timestamp '9999-12-31 23:59:59'), ('a', null) AS (cluster, at)"
+    )
+    for part in (rows.where("at < '2026-11-21 02:33'"), rows.where("at IS NULL OR at >= '2026-11-21 02:33'")):
+        part.coalesce(1).write.format("delta").mode("append").save(lakehouse.location(settings, TABLE))
+    ours = settings.model_copy(update={"cluster": "a"})
+    by_uri = ours.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
+
+    for until in (start - timedelta(1), start + timedelta(seconds=100), start + timedelta(1)):
+        told = [glance.greatest(one, TABLE, "at", until, spark) for one in (ours, by_uri)]
+        assert told == [max((at for at in moments if at <= until), default=None)] * 2
+        minutes = [
+            glance.minutes(one, TABLE, "at", start + timedelta(seconds=30), until, spark) for one in (ours, by_uri)
+        ]
+        assert minutes[0] == minutes[1]
+    assert minutes[0] == [start + timedelta(minutes=place) for place in range(6)]
+    assert glance.greatest(by_uri, "gold.none", "at", start, spark) is None

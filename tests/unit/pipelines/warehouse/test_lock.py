@@ -1,0 +1,72 @@
+"""Who may write to a warehouse: one at a time on this machine, nobody where commits could be lost."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines import cli
+from pipelines.errors import UsageError, WriterBusy
+from pipelines.jvm import session
+from pipelines.settings import Lock, load
+from pipelines.warehouse import lock
+
+
+def no_session(*_: object) -> None:
+    raise AssertionError("a session was started")
+
+
+@pytest.mark.parametrize("warehouse", ["s3://b/w", "s3a://b/w", "s3n://b/w", "S3A://b/w", "oss://b/w", "cosn://b/w"])
+@pytest.mark.parametrize(
+    "command", [["run"], ["run", "--only", "gold.dlq_summary"], ["run", "--follow"], ["readmit", "silver.dlq_records"]]
+)
+def test_commands_that_write_refuse_a_store_that_loses_commits(
+    warehouse: str,
+    command: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(session, "start", no_session)
+    health = ["--health", str(tmp_path / "health.json")] if "--follow" in command else []
+    monkeypatch.setattr(sys, "argv", ["afterlog", *command, *health, "--warehouse", warehouse])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (2, "")
+    assert said.err.count("\n") == 1
+    assert f"{warehouse.partition(':')[0].lower()}://" in said.err
+    assert "single_writer = true" in said.err
+
+
+@pytest.mark.parametrize("warehouse", ["hdfs://name/w", "abfss://b@c/w", "gs://b/w"])
+def test_stores_that_arbitrate_between_writers_are_written_to(warehouse: str) -> None:
+    with lock.writer(load(warehouse=warehouse), "the test"):
+        pass
+
+
+def test_promise_of_a_single_writer_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERLOG_SINGLE_WRITER", "true")
+    with lock.writer(load(warehouse="s3a://b/w"), "the test"):
+        pass
+
+
+def test_store_of_one_process_is_refused_wherever_it_is_configured() -> None:
+    of_one = {"spark.delta.logStore.class": "org.apache.spark.sql.delta.storage.S3SingleDriverLogStore"}
+    with (
+        pytest.raises(UsageError, match="S3SingleDriverLogStore"),
+        lock.writer(load(warehouse="hdfs://name/w", spark=of_one), "the test"),
+    ):
+        pass
+
+
+def test_uri_of_this_machine_shares_the_lock_of_its_directory(tmp_path: Path) -> None:
+    impatient = Lock(wait_seconds=0)
+    directory, uri = load(warehouse=str(tmp_path), lock=impatient), load(warehouse=tmp_path.as_uri(), lock=impatient)
+    for first, second in ((directory, uri), (uri, directory)):
+        with lock.writer(first, "the first one"):
+            assert "the first one" in (lock.holder(second.warehouse) or "")
+            with pytest.raises(WriterBusy, match="the first one"), lock.writer(second, "the second one"):
+                pass

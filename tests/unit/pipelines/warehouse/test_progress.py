@@ -1,0 +1,73 @@
+"""Progress, as it is written and read again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pipelines.kafka.offsets import Followed, Gap, Reach, Span
+from pipelines.settings import Settings
+from pipelines.sources.landing import LandedFile
+from pipelines.warehouse import progress
+from pipelines.warehouse.progress import Batch, Held, Progress, Reading
+
+TABLE = "bronze.dlq_records"
+SPAN = Span("dlq.orders", "bvpWvblvQLKULzhDKq4URw", 3, 40, 60)
+
+
+def test_progress_is_read_as_it_was_written(settings: Settings) -> None:
+    saved = Progress(
+        target_id="a table",
+        target_version=7,
+        inputs={"bronze.x": Reading("its id", 5)},
+        pending={"bronze.x": Batch(5, 9)},
+        directory="/landing/dlq",
+        files={"a.jsonl": LandedFile("a.jsonl", 10, 20)},
+        topics={
+            "default": Reach(
+                followed={SPAN.topic_id: Followed("dlq.orders", {0: 1, 3: 2**62}, {3: 2**63 - 1}, {3: 9})},
+                pending=(SPAN,),
+                gaps=(Gap(SPAN, "a run", "2026-11-21T02:00:00+00:00"),),
+                cluster_id="AEkPlvTSRzGNyA9TcOw1Gg",
+            )
+        },
+        again=("dlq.a",),
+        decided={"held": ["dlq.a"], "accepted": []},
+        held={"dlq.a": Held("2026-11-21T02:00:00+00:00", "It broke.", 30, "as it was", 3)},
+        history={"dlq.b": [[[0, 3], [9, 9, 0, 20]]]},
+        contract="a mark",
+    )
+    progress.save(settings.warehouse, TABLE, saved)
+    assert progress.load(settings.warehouse, TABLE) == saved
+    assert saved.within_a_batch("default")
+
+
+def test_progress_without_topics_is_read_too(settings: Settings) -> None:
+    saved = Progress(target_id="a table", files={"a.jsonl": LandedFile("a.jsonl", 10, 20)})
+    progress.save(settings.warehouse, TABLE, saved)
+    file = Path(settings.warehouse) / "_progress" / f"{TABLE}.json"
+    values = json.loads(file.read_text())
+    del values["topics"]
+    file.write_text(json.dumps(values))
+    assert progress.load(settings.warehouse, TABLE) == saved
+    assert not saved.within_a_batch("default")
+
+
+def test_a_batch_of_another_cluster_waits_for_that_cluster() -> None:
+    saved = Progress(topics={"east": Reach(pending=(SPAN,)), "west": Reach()})
+    assert saved.within_a_batch("east")
+    assert not saved.within_a_batch("west")
+
+
+def test_topics_that_cannot_be_understood_are_no_progress(settings: Settings) -> None:
+    progress.save(settings.warehouse, TABLE, Progress())
+    file = Path(settings.warehouse) / "_progress" / f"{TABLE}.json"
+    wrong: tuple[object, ...] = (
+        {"default": {"followed": {}}},
+        {"default": 5},
+        [],
+        {"default": {"followed": {"id": 1}}},
+    )
+    for topics in wrong:
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"topics": topics}))
+        assert progress.load(settings.warehouse, TABLE) is None
