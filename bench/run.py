@@ -45,7 +45,8 @@ from pipelines.settings import ROOT, Settings, load
 from pipelines.steps import scopes
 from pipelines.steps.split import Split
 from pipelines.steps.summarise import Summary
-from pipelines.warehouse import glance, lakehouse, lock
+from pipelines.warehouse import jvmless, lock
+from pipelines.warehouse.tables import Warehouse, quarantine_contract
 from tests import requests
 from tests import segments as log
 from tests.builders import kip_1191
@@ -96,7 +97,7 @@ class Bench:
         """Run a feed's stages once; return the seconds, locks included."""
         began = time.perf_counter()
         with lock.writer(settings, "bench"):
-            done = runner.run(self.spark, settings, stages(feed))
+            done = runner.run(Warehouse(settings, self.spark), stages(feed))
         seconds = time.perf_counter() - began
         if any(stage_run.status == "broken" for stage_run in done):
             raise RuntimeError("a gate broke: the benchmark measures nothing")
@@ -177,14 +178,14 @@ def split(bench: Bench) -> None:
     """Split and gate candidates by 12 rules, against a two-pass split by hand."""
     count, settings = bench.records(2_000_000), bench.settings("split")
     candidates = candidates_of(bench.spark, count, bench.scratch / "candidates")
-    lakehouse.ensure(bench.spark, settings, CANDIDATES)
-    lakehouse.ensure(bench.spark, settings, lakehouse.quarantine_contract(CANDIDATES))
+    Warehouse(settings, bench.spark).ensure(CANDIDATES)
+    Warehouse(settings, bench.spark).ensure(quarantine_contract(CANDIDATES))
     checks = [(rule.code, rule.broken()) for rule in CANDIDATES.rules]
     contract = CANDIDATES.with_gate(1.0, None)
     ours, theirs, gates = [], [], []
     for attempt in range(3):
         began = time.perf_counter()
-        with Split.between(settings, contract, candidates, lambda rows: rows) as batch:
+        with Split.between(Warehouse(settings, bench.spark), contract, candidates, lambda rows: rows) as batch:
             gate_began = time.perf_counter()
             batch.gate("bench")
             gates.append(time.perf_counter() - gate_began)
@@ -194,9 +195,9 @@ def split(bench: Bench) -> None:
         peers.two_pass_split(candidates, checks, bench.scratch / f"two-pass-{attempt}")
         theirs.append(time.perf_counter() - began)
         for table in (CANDIDATES.table, "quarantine.bench"):
-            shutil.rmtree(lakehouse.location(settings, table))
-        lakehouse.ensure(bench.spark, settings, CANDIDATES)
-        lakehouse.ensure(bench.spark, settings, lakehouse.quarantine_contract(CANDIDATES))
+            shutil.rmtree(Warehouse(settings).location(table))
+        Warehouse(settings, bench.spark).ensure(CANDIDATES)
+        Warehouse(settings, bench.spark).ensure(quarantine_contract(CANDIDATES))
     ratios = [mine / peer for mine, peer in zip(ours[1:], theirs[1:], strict=True)]
     parts = {"candidates": count, "rules": len(checks), "seconds": ours[1:], "by_hand_seconds": theirs[1:]}
     bench.found("split and gate / two-pass split by hand", median(ratios), "x", 1.1, **parts, gate_seconds=gates[1:])
@@ -241,7 +242,7 @@ def increment(bench: Bench) -> None:
         many.append(bench.run(large))
         small = bench.settings(f"onto-none-{batch}")
         generate(1_000, 5 + batch, Path(small.landing))
-        lakehouse.ensure_all(bench.spark, small, runner.contracts())
+        Warehouse(small, bench.spark).ensure_all(runner.contracts())
         none.append(bench.run(small))
     parts = {"onto": onto, "seconds": many, "onto_none_seconds": none}
     bench.found("1,000 records onto many / onto none", median(many) / median(none), "x", 2.0, **parts)
@@ -281,12 +282,12 @@ def pushed(group: int, epoch: int, nodes: int) -> Iterator[str]:
 def ledger(bench: Bench) -> None:
     """Acknowledgements against dead letters, a partition's offsets each in order; then a thousand of them more."""
     settings, told, dead = bench.settings("ledger"), bench.records(5_000_000), bench.records(100_000)
-    lakehouse.ensure_all(bench.spark, settings, runner.contracts())
+    Warehouse(settings, bench.spark).ensure_all(runner.contracts())
     land_lines(acknowledgements(bench.spark, 0, told), settings.landing_of("acknowledgements") / "first")
     land_lines(dead_letters(bench.spark, dead, told // dead), settings.landing_of("dlq") / "first")
     bench.run(settings, "dlq")
     seconds = bench.run(settings, "delivery")
-    found = lakehouse.read(bench.spark, settings, "gold.message_ledger").groupBy("outcome").count().collect()
+    found = Warehouse(settings, bench.spark).read("gold.message_ledger").groupBy("outcome").count().collect()
     outcomes = {row["outcome"]: row["count"] for row in found}
     if outcomes != {"ACKNOWLEDGED": told - dead, "DEAD_LETTERED": dead}:
         raise RuntimeError(f"the ledger is wrong: {outcomes}")
@@ -363,10 +364,10 @@ def segments(bench: Bench) -> None:
     with segment.open("wb") as out:
         for number in range(batches):  # the checksum of a batch does not cover its base offset
             out.write((number * len(records)).to_bytes(8, "big") + body[8:])
-    lakehouse.ensure_all(bench.spark, settings, runner.contracts())
+    Warehouse(settings, bench.spark).ensure_all(runner.contracts())
     began = time.perf_counter()
     with lock.writer(settings, "bench"):
-        runner.run(bench.spark, settings, stages(only="bronze.record_batches"))
+        runner.run(Warehouse(settings, bench.spark), stages(only="bronze.record_batches"))
     bronze = time.perf_counter() - began
     delivery = bench.run(settings, "delivery")
     mebibytes = segment.stat().st_size / 2**20
@@ -449,9 +450,9 @@ def paced(count: int, written: list[float], per_second: float = PER_SECOND) -> I
 
 def counted(settings: Settings) -> list[tuple[float, int]]:
     """Return when each version of gold.dlq_summary was committed, and how many records it counts, in order."""
-    place = Path(lakehouse.location(settings, "gold.dlq_summary"))
+    place = Path(Warehouse(settings).location("gold.dlq_summary"))
     found = []
-    for version in range((lakehouse.local_version(settings, "gold.dlq_summary") or 0) + 1):
+    for version in range((Warehouse(settings).local_version("gold.dlq_summary") or 0) + 1):
         rows = DeltaTable(place, version=version).scan(["record_count"])
         total = sum(row["record_count"] for batch in rows for row in batch.to_struct_array().to_pylist())
         found.append(((place / "_delta_log" / f"{version:020}.json").stat().st_mtime, total))
@@ -464,8 +465,10 @@ def await_gold(settings: Settings, count: int, process: psutil.Popen) -> None:
     while True:
         if process.poll() is not None or time.monotonic() > until:
             raise RuntimeError("afterlog run --follow does not bring the records to gold")
-        if lakehouse.local_version(settings, "gold.dlq_summary") is not None:
-            rows = glance.rows(settings, "gold.dlq_summary", {"cluster": settings.cluster}, ["record_count"])
+        if Warehouse(settings).local_version("gold.dlq_summary") is not None:
+            rows = jvmless.rows(
+                Warehouse(settings), "gold.dlq_summary", {"cluster": settings.cluster}, ["record_count"]
+            )
             if sum(row["record_count"] for row in rows) >= count:
                 return
         time.sleep(0.5)
@@ -489,7 +492,7 @@ def soak(bench: Bench) -> None:
             ends = time.monotonic() + 7_200 * bench.scale
             while time.monotonic() < ends:
                 client.produce("dlq.soak", paced(60 * per_second, [], per_second))
-                cycle = json.loads(health_file(settings).read_text(encoding="utf-8"))["last_cycle"]
+                cycle = json.loads(health_file(Warehouse(settings)).read_text(encoding="utf-8"))["last_cycle"]
                 took = datetime.fromisoformat(cycle["ended_at"]) - datetime.fromisoformat(cycle["began_at"])
                 facts = {"at": cycle["ended_at"], "seconds": took.total_seconds(), "resident_mib": resident(process)}
                 samples.append(facts)
@@ -527,10 +530,10 @@ def catch_up(bench: Bench) -> None:
         for attempt in range(2):
             for name, given in (("files", files), ("topics", topics)):
                 settings = given.model_copy(update={"warehouse": str(bench.scratch / f"catch-up-{name}-{attempt}")})
-                lakehouse.ensure_all(bench.spark, settings, runner.contracts())
+                Warehouse(settings, bench.spark).ensure_all(runner.contracts())
                 began = time.perf_counter()
                 with lock.writer(settings, "bench"):
-                    (landed,) = runner.run(bench.spark, settings, stages("dlq", layer="bronze"))
+                    (landed,) = runner.run(Warehouse(settings, bench.spark), stages("dlq", layer="bronze"))
                 bronze = time.perf_counter() - began
                 if landed.accepted != count:
                     raise RuntimeError(f"{landed.accepted:,} of {count:,} records landed from {name}")
@@ -552,7 +555,7 @@ def jobs(bench: Bench) -> None:
     with lock.writer(settings, "bench"):
         for stage in stages("dlq"):
             bench.spark.sparkContext.setJobGroup(stage.table, stage.table)
-            runner.run(bench.spark, settings, [stage])
+            runner.run(Warehouse(settings, bench.spark), [stage])
             bench.found(f"Spark jobs, {stage.table}", len(tracker.getJobIdsForGroup(stage.table)), "jobs")
     from expectations import suite
 
@@ -588,10 +591,10 @@ def bulkheads(bench: Bench) -> None:
                 land_lines(records, settings.landing_of("dlq") / "a")
                 group = f"{kind}, {topics} topics, {attempt}"
                 with lock.writer(settings, "bench"):
-                    runner.run(bench.spark, settings, stages(only="bronze.dlq_records"))
+                    runner.run(Warehouse(settings, bench.spark), stages(only="bronze.dlq_records"))
                     bench.spark.sparkContext.setJobGroup(group, group)
                     began = time.perf_counter()
-                    (done,) = runner.run(bench.spark, settings, stages(only="silver.dlq_records"))
+                    (done,) = runner.run(Warehouse(settings, bench.spark), stages(only="silver.dlq_records"))
                     seconds[topics].append(time.perf_counter() - began)
                     bench.spark.sparkContext.setJobGroup("bench", "bench")
                 if (done.held, done.accepted) != ((count, 0) if kind == "held" else (0, count)):

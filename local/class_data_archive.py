@@ -20,6 +20,7 @@ from pipelines.jvm.class_data_archive import place
 from pipelines.run import runner
 from pipelines.settings import load
 from pipelines.warehouse import lock
+from pipelines.warehouse.tables import Warehouse
 
 RECORDS = 100
 MOST_SECONDS = 60
@@ -40,10 +41,13 @@ def make() -> None:
         generate(RECORDS, 1, Path(settings.landing))
         spark = session.start(settings, brisk=True)
         with lock.writer(settings, "set-up"):
-            runner.run(spark, settings, stages("dlq"))
+            runner.run(Warehouse(settings, spark), stages("dlq"))
         with contextlib.redirect_stdout(io.StringIO()):
             query.answer(
-                spark, settings, "SELECT disposition, count(*) FROM silver.dlq_records GROUP BY ALL", {}, "json"
+                Warehouse(settings, spark),
+                "SELECT disposition, count(*) FROM silver.dlq_records GROUP BY ALL",
+                {},
+                "json",
             )
         gateway = spark.sparkContext._gateway
         assert gateway is not None

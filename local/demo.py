@@ -36,7 +36,8 @@ from pipelines.settings import AIRFLOW_HOME, ROOT, Settings, load
 from pipelines.sources.segments import TOPIC_PROPERTIES
 from pipelines.steps import held
 from pipelines.text import visible
-from pipelines.warehouse import glance, lakehouse, progress
+from pipelines.warehouse import jvmless, progress
+from pipelines.warehouse.tables import Warehouse
 
 CAPTURED = ROOT / "tests" / "data"
 PLANTED = ROOT / "demo"
@@ -268,7 +269,7 @@ def _check(settings: Settings) -> None:
     landed = any(
         any(settings.landing_of(name).glob(f"{PREFIX}*")) for directories in BUNDLED.values() for name in directories
     )
-    filled = any(lakehouse.local_version(settings, stage.table) for stage in stages(layer="bronze"))
+    filled = any(Warehouse(settings).local_version(stage.table) for stage in stages(layer="bronze"))
     if filled and not landed:
         raise UsageError(
             f"The warehouse {settings.warehouse} holds records that are not the demo's; name another one: "
@@ -365,7 +366,9 @@ def _show_live(settings: Settings, happened: Happened, console: Console) -> None
     expected = Counter(live.group_of(letter) for letter in happened.letters)
     if found != expected:
         raise ContractBroken("Silver does not hold each dead letter once: see quarantine.dlq_records.")
-    rows = glance.rows(settings, "gold.topology_current", {"cluster": settings.cluster}, ["group_id", "health"])
+    rows = jvmless.rows(
+        Warehouse(settings), "gold.topology_current", {"cluster": settings.cluster}, ["group_id", "health"]
+    )
     health = {row["group_id"]: row["health"] for row in rows if row["group_id"] in happened.health}
     if health != happened.health:
         raise ContractBroken(f"By the broker's answers the health of these topologies is {dict(happened.health)}.")
@@ -389,10 +392,10 @@ def _findings(settings: Settings) -> Iterator[_Finding]:
     """Yield what needs a look, the worst first."""
 
     def rows(table: str, *columns: str) -> list[dict[str, Any]]:
-        return glance.rows(settings, table, {"cluster": settings.cluster}, list(columns))
+        return jvmless.rows(Warehouse(settings), table, {"cluster": settings.cluster}, list(columns))
 
     for stage in (stage for feed in BUNDLED for stage in stages(feed) if stage.kind != "land"):
-        known = progress.load(settings.warehouse, stage.table)
+        known = progress.load(Warehouse(settings), stage.table)
         if known and (since := held.since(known)):
             yield _Finding(
                 max(len(known.held), 1), f"held by the gate of {stage.table} since {since}", "blocked_tables"

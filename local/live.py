@@ -14,7 +14,8 @@ from local.broker import Broker
 from local.kafka_client import Action, KafkaClient, KafkaFailure, Message, Record
 from local.kafka_requests import Connection
 from pipelines.settings import ROOT, Settings
-from pipelines.warehouse import glance
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
 
 DIRECTORY = OTHER_BROKER.with_name("demo-broker")
 PATTERN = r"dlq\.live-.*"
@@ -198,7 +199,7 @@ def _create(create: Callable[[str, int, Mapping[str, str]], None], topic: str, p
 def landed(settings: Settings, happened: Happened) -> Iterator[Record]:
     """Yield the rows of bronze of what happened, as a plain consumer shows their records."""
     for topic_id in happened.topic_ids.values():
-        for row in glance.rows(settings, "bronze.dlq_records", {"topic_id": topic_id}):
+        for row in jvmless.rows(Warehouse(settings), "bronze.dlq_records", {"topic_id": topic_id}):
             yield consumed(row)
 
 
@@ -206,7 +207,7 @@ def accepted(settings: Settings, happened: Happened) -> Iterator[tuple[str, str,
     """Yield of each row of silver of what happened the group, the disposition and whether the payload was copied."""
     names = ["consumer_group", "disposition", "payload_copied"]
     for topic_id in happened.topic_ids.values():
-        for row in glance.rows(settings, "silver.dlq_records", {"dlq_topic_id": topic_id}, names):
+        for row in jvmless.rows(Warehouse(settings), "silver.dlq_records", {"dlq_topic_id": topic_id}, names):
             yield row["consumer_group"], row["disposition"], row["payload_copied"]
 
 

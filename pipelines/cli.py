@@ -32,6 +32,7 @@ from pipelines.stage import Stage
 from pipelines.text import hint
 from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from pipelines.commands.display import Display
@@ -56,11 +57,11 @@ def _verbose(is_wanted: bool) -> bool:
 EVERY_SECONDS = 10.0
 STARTING = "Starting Spark."
 
-Warehouse = Annotated[str | None, typer.Option(help="Directory or URI of the warehouse.", show_default=False)]
+WarehouseOption = Annotated[str | None, typer.Option(help="Directory or URI of the warehouse.", show_default=False)]
 BrokerPlace = Annotated[
     Path | None, typer.Option("--directory", help="Where it keeps its data and logs.", show_default=".cache/broker")
 ]
-Landing = Annotated[str | None, typer.Option(help="Directory that feeds land in.", show_default=False)]
+LandingOption = Annotated[str | None, typer.Option(help="Directory that feeds land in.", show_default=False)]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show what Spark logs.", show_default=False, callback=_verbose)
 ]
@@ -147,8 +148,8 @@ def run(
             autocompletion=completion.judged_tables,
         ),
     ] = None,
-    warehouse: Warehouse = None,
-    landing: Landing = None,
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Run all stages on what is new, once or, with --follow, again and again."""
@@ -199,8 +200,8 @@ def sql(
     ] = None,
     param: Annotated[list[str] | None, typer.Option(help="name=value for :name.", show_default=False)] = None,
     format: Annotated[Format, typer.Option(help="How to print the rows.")] = Format.table,
-    warehouse: Warehouse = None,
-    landing: Landing = None,
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Query the warehouse with Spark SQL."""
@@ -212,7 +213,7 @@ def sql(
     with contextlib.ExitStack() as kept:
         with _starting() as watch:
             spark = kept.enter_context(_session(settings, watch))
-        for remark in queries.answer(spark, settings, text, parameters, format.value):
+        for remark in queries.answer(Warehouse(settings, spark), text, parameters, format.value):
             _say(remark)
 
 
@@ -234,8 +235,8 @@ def describe(
         tuple[int, int] | None, typer.Option(metavar="N M", help="How revision M differs from N.", show_default=False)
     ] = None,
     format: Annotated[Drawn, typer.Option(help="How to print it.")] = Drawn.text,
-    warehouse: Warehouse = None,
-    landing: Landing = None,
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Show the topology of a Kafka Streams group, as it is or as it was."""
@@ -245,8 +246,8 @@ def describe(
         raise UsageError("Give one group: afterlog describe GROUP.")
     group = group if group is not None else option
     assert group is not None
-    settings = _settings(warehouse, landing)
-    answer = descriptions.answer(settings, group, format.value, revision=revision, epoch=epoch, at=at, diff=diff)
+    tables = Warehouse(_settings(warehouse, landing))
+    answer = descriptions.answer(tables, group, format.value, revision=revision, epoch=epoch, at=at, diff=diff)
     if answer.result:
         print(answer.result.removesuffix("\n"), flush=True)
     for remark in answer.remarks:
@@ -260,14 +261,14 @@ def trace(
         str, typer.Argument(metavar="ID|TOPIC:PARTITION:OFFSET", help="A trace, or a record.", show_default=False)
     ],
     format: Annotated[Told, typer.Option(help="json: one object a message.")] = Told.text,
-    warehouse: Warehouse = None,
-    landing: Landing = None,
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Tell the story of one message: produced, acknowledged, committed, dead-lettered, lost."""
     from pipelines.commands import trace as stories
 
-    answer = stories.answer(_settings(warehouse, landing), wanted, format.value)
+    answer = stories.answer(Warehouse(_settings(warehouse, landing)), wanted, format.value)
     print(answer.result, flush=True)
     for remark in answer.remarks:
         _say(remark)
@@ -283,8 +284,8 @@ def readmit(
         ),
     ],
     format: Annotated[Shown, typer.Option(help="json: the last line is the counts.")] = Shown.table,
-    warehouse: Warehouse = None,
-    landing: Landing = None,
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Take what passes today's contract out of quarantine into its table."""
@@ -299,7 +300,7 @@ def readmit(
         _session(settings, watch) as spark,
     ):
         watch.begins(stage.table, 1, 1)
-        done = readmissions.readmit(spark, settings, stage)
+        done = readmissions.readmit(Warehouse(settings, spark), stage)
     stay = done.found - done.readmitted
     if format is Shown.json:
         print(json.dumps({"table": stage.table, "found": done.found, "readmitted": done.readmitted, "stay": stay}))
@@ -322,8 +323,8 @@ def rebuild(
     ],
     accept: Annotated[bool, typer.Option("--accept", help="Write it also where its facts do not hold.")] = False,
     format: Annotated[Shown, typer.Option(help="json: the last line is the counts.")] = Shown.table,
-    warehouse: Warehouse = None,
-    landing: Landing = None,
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Compute a table again from the whole of its inputs: the way out where a defect broke its facts."""
@@ -338,7 +339,7 @@ def rebuild(
         _session(settings, watch, gates=True) as spark,
     ):
         watch.begins(stage.table, 1, 1)
-        done = runner.rebuild(spark, settings, stage, accept=accept, say=_say)
+        done = runner.rebuild(Warehouse(settings, spark), stage, accept=accept, say=_say)
     if format is Shown.json:
         print(json.dumps({"run_id": done.run_id, "tables": [done.as_json()]}))
     else:
@@ -349,21 +350,21 @@ def rebuild(
 
 
 @app.command()
-def report(warehouse: Warehouse = None, landing: Landing = None, verbose: Verbose = False) -> None:
+def report(warehouse: WarehouseOption = None, landing: LandingOption = None, verbose: Verbose = False) -> None:
     """Build the quality page and Data Docs."""
     from pipelines.commands import report as reports
     from pipelines.run.freshness import freshness
-    from pipelines.warehouse.storage import is_local
 
-    settings = _settings(warehouse, landing, lands=True)
-    if is_local(settings.warehouse):
-        behind = freshness(settings)
-        feeds = reports.feeds_of(settings)
-        page = reports.current(settings, behind, feeds) or reports.build(settings, behind=behind, feeds=feeds)
+    tables = Warehouse(_settings(warehouse, landing, lands=True))
+    if tables.is_local:
+        behind = freshness(tables)
+        feeds = reports.feeds_of(tables)
+        page = reports.current(tables, behind, feeds) or reports.build(tables, behind, feeds)
     else:
-        with _starting() as watch, _session(settings, watch, gates=True) as spark:
-            feeds = reports.feeds_of(settings, spark)
-            page = reports.build(settings, spark, feeds=feeds)
+        with _starting() as watch, _session(tables.settings, watch, gates=True) as spark:
+            tables = Warehouse(tables.settings, spark)
+            feeds = reports.feeds_of(tables)
+            page = reports.build(tables, feeds=feeds)
     for feed in feeds:
         _say(feed.in_words)
     print(page)
@@ -387,8 +388,8 @@ def generate(
 @app.command()
 def doctor(
     format: Annotated[Shown, typer.Option(help="json: one object a check.")] = Shown.table,
-    warehouse: Warehouse = None,
-    landing: Landing = None,
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
     verbose: Verbose = False,
 ) -> None:
     """Say what is wrong with this machine, the settings and the warehouse, and how to mend it."""
@@ -512,7 +513,7 @@ def _follow(
             settings,
             chosen,
             every_seconds=every_seconds,
-            health=health.expanduser().absolute() if health else health_file(settings),
+            health=health.expanduser().absolute() if health else health_file(Warehouse(settings)),
             sessions=lambda given: _session(given, watch, gates=gates, brisk=False),
             stop=stop,
             say=_say,
@@ -573,7 +574,6 @@ def _run_once(
     from pipelines.jvm.session import SHORT_WORK
     from pipelines.run import freshness, runner
     from pipelines.text import size_of
-    from pipelines.warehouse.storage import is_local
 
     done: list[StageRun] = []
 
@@ -581,22 +581,23 @@ def _run_once(
         done.append(stage_run)
         watch.ended(stage_run)
 
+    warehouse = Warehouse(settings)
     with lock.writer(settings, "afterlog run"):
-        if is_local(settings.warehouse):
-            for remark in accepted.remarks(settings):
+        if warehouse.is_local:
+            for remark in accepted.remarks(warehouse):
                 _say(remark)
-        if runner.idle(settings, chosen, accepted):
-            done = runner.at_rest(settings, chosen, runner.new_run_id())
+        if runner.idle(warehouse, chosen, accepted):
+            done = runner.at_rest(warehouse, chosen, runner.new_run_id())
             for stage_run in done:
                 watch.ended(stage_run)
             return done, None
-        waiting = freshness.unread_bytes(settings, chosen)
+        waiting = freshness.unread_bytes(warehouse, chosen)
         brisk = waiting is not None and waiting < SHORT_WORK
         watch.says(f"Starting Spark: {size_of(waiting)} wait." if waiting else STARTING)
         small.hang_up()  # the session's own JVM will ask from here on
         with _session(settings, watch, gates=any(stage.kind != "land" for stage in chosen), brisk=brisk) as spark:
             try:
-                runner.run(spark, settings, chosen, take, accepted=accepted, watch=watch)
+                runner.run(Warehouse(settings, spark), chosen, take, accepted=accepted, watch=watch)
             except AfterlogError as error:
                 if {stage.table for stage in chosen} != {stage_run.table for stage_run in done}:
                     raise
@@ -614,7 +615,7 @@ def _session(settings: Settings, watch: Watch, gates: bool = False, brisk: bool 
 
         threading.Thread(target=importlib.import_module, args=("expectations.suite",), daemon=True).start()
     with spark_session(settings, brisk) as spark:
-        lock.name_jvm(settings, spark)
+        lock.name_jvm(Warehouse(settings, spark))
         watch.asks(spark)
         try:
             yield spark

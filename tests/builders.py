@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 from pipelines.catalog import stages
 from pipelines.run import runner
 from pipelines.settings import Settings, load
-from pipelines.warehouse import glance, lakehouse, lock
+from pipelines.warehouse import jvmless, lock
 from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.tables import Warehouse
 
 Headers = Iterable[tuple[str, bytes | None]]
 
@@ -115,12 +116,12 @@ def run(
 ) -> dict[str, StageRun]:
     """Run a feed's stages once, as the command line does; return what each table's last batch did."""
     with lock.writer(settings, "test"):
-        return {one.table: one for one in runner.run(spark, settings, stages(feed, only))}
+        return {one.table: one for one in runner.run(Warehouse(settings, spark), stages(feed, only))}
 
 
 def rows(spark: SparkSession, settings: Settings, table: str) -> list[dict[str, Any]]:
     """All rows of a table, ordered, without what differs from run to run."""
-    found = lakehouse.read(spark, settings, table).collect()
+    found = Warehouse(settings, spark).read(table).collect()
     return sorted((without_the_run(row.asDict(recursive=True)) for row in found), key=repr)
 
 
@@ -132,7 +133,8 @@ def tables(settings: Settings) -> dict[str, list[dict[str, Any]]]:
     """All rows of all tables but quality's, to compare two warehouses; read without Spark, which would take seconds."""
     return {
         contract.table: sorted(
-            map(without_the_run, glance.rows(settings, contract.table, {"cluster": settings.cluster})), key=repr
+            map(without_the_run, jvmless.rows(Warehouse(settings), contract.table, {"cluster": settings.cluster})),
+            key=repr,
         )
         for contract in runner.contracts()
         if not contract.table.startswith("quality.")

@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.run import runner
 from pipelines.settings import Settings, load
-from pipelines.warehouse import lakehouse
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ def spark() -> Iterator[SparkSession]:
 def empty_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse whose tables are there, made once, for tests that are not about creating them: to be copied."""
     directory = tmp_path_factory.mktemp("empty") / "warehouse"
-    lakehouse.ensure_all(spark, load(warehouse=str(directory)), runner.contracts())
+    Warehouse(load(warehouse=str(directory)), spark).ensure_all(runner.contracts())
     return directory
 
 

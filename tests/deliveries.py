@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 
 from expectations.contract import contract_of
 from pipelines.settings import Settings
-from pipelines.warehouse import lakehouse
+from pipelines.warehouse.tables import Warehouse, quarantine_contract
 
 BEGIN = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -115,12 +115,12 @@ def store(settings: Settings, table: str, *rows: Mapping[str, Any]) -> None:
     """Append rows to a table in its contract's columns; what a row does not say is null."""
     layer, _, name = table.partition(".")
     contract = contract_of(f"silver.{name}" if layer == "quarantine" else table)
-    contract = lakehouse.quarantine_contract(contract) if layer == "quarantine" else contract
+    contract = quarantine_contract(contract) if layer == "quarantine" else contract
     names = {column.name: column.type for column in contract.stored}
     for row in rows:
         assert set(row) <= set(names), set(row) - set(names)
     made = Table.from_pydict({name: _column([row.get(name) for row in rows], kind) for name, kind in names.items()})
-    place = lakehouse.location(settings, table)
+    place = Warehouse(settings).location(table)
     write_deltalake(place, made, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from pipelines.run.follow import health_file
 from pipelines.settings import ROOT, Settings
-from pipelines.warehouse import glance
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
 
 START_SECONDS = 180.0
 STOP_SECONDS = 10.0
@@ -42,7 +43,7 @@ class Following:
 
     def health(self) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = json.loads(health_file(self.settings).read_text())
+            found: dict[str, Any] = json.loads(health_file(Warehouse(self.settings)).read_text())
         except FileNotFoundError:
             return {}
         return found if found["pid"] == self.process.pid else {}
@@ -81,4 +82,4 @@ class Following:
 
 
 def found(settings: Settings, table: str) -> list[dict[str, Any]]:
-    return glance.rows(settings, table, {"cluster": settings.cluster})
+    return jvmless.rows(Warehouse(settings), table, {"cluster": settings.cluster})

@@ -72,9 +72,10 @@ def groups(context: typer.Context) -> Iterable[str]:
     """Complete a Kafka Streams group whose topology is known in the warehouse."""
     from pipelines.commands import describe
     from pipelines.settings import load
+    from pipelines.warehouse.tables import Warehouse
 
     given: dict[str, Any] = context.params
-    return describe.groups(load(warehouse=given.get("warehouse")))
+    return describe.groups(Warehouse(load(warehouse=given.get("warehouse"))))
 
 
 @_cautious

@@ -9,13 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pipelines.errors import UsageError
-from pipelines.settings import Settings
 from pipelines.text import hint, visible
 from pipelines.topology import diff as topology_diff
 from pipelines.topology import drawing
 from pipelines.topology.model import NoTopology, Topology
-from pipelines.warehouse.glance import rows
-from pipelines.warehouse.storage import is_local
+from pipelines.warehouse.jvmless import rows
+from pipelines.warehouse.tables import Warehouse
 
 CURRENT, REVISIONS = "gold.topology_current", "gold.topology_revisions"
 NOT_STORED, ERROR, AVAILABLE = 1, 2, 3  # TopologyDescriptionStatus of KIP-1331
@@ -55,7 +54,7 @@ class _NothingToShow(Exception):
 
 
 def answer(
-    settings: Settings,
+    warehouse: Warehouse,
     group: str,
     form: str = "text",
     *,
@@ -81,23 +80,23 @@ def answer(
     moment = None if at is None else _moment(at)
     try:
         if diff is not None:
-            return _difference(settings, group, diff, form)
+            return _difference(warehouse, group, diff, form)
         if revision is not None:
-            found = _revision(settings, group, revision)
+            found = _revision(warehouse, group, revision)
         elif epoch is not None:
-            found = _under_epoch(settings, group, epoch)
+            found = _under_epoch(warehouse, group, epoch)
         elif moment is not None:
-            found = _accepted_at(settings, group, moment)
+            found = _accepted_at(warehouse, group, moment)
         else:
-            found = _latest(settings, group)
+            found = _latest(warehouse, group)
         return Answer(_printed(group, found, form), found.remarks)
     except _NothingToShow as nothing:
         return _refusal(group, nothing, form)
 
 
-def _latest(settings: Settings, group: str) -> _Described:
+def _latest(warehouse: Warehouse, group: str) -> _Described:
     """Return what the broker would answer now: its status decides (KIP-1331), unless the group or its data are gone."""
-    now = _current(settings, group)
+    now = _current(warehouse, group)
     name = visible(group)
     if now["health"] == "DELETED":
         raise _gone(group, now)
@@ -119,12 +118,12 @@ def _latest(settings: Settings, group: str) -> _Described:
     return _Described(now["description"], now["topology_epoch"], now["revision"], remarks)
 
 
-def _revision(settings: Settings, group: str, revision: int) -> _Described:
-    return _described(settings, group, _numbered(group, _history(settings, group), revision))
+def _revision(warehouse: Warehouse, group: str, revision: int) -> _Described:
+    return _described(warehouse, group, _numbered(group, _history(warehouse, group), revision))
 
 
-def _under_epoch(settings: Settings, group: str, epoch: int) -> _Described:
-    history = _history(settings, group)
+def _under_epoch(warehouse: Warehouse, group: str, epoch: int) -> _Described:
+    history = _history(warehouse, group)
     under = [one for one in history if epoch in one["topology_epochs"]]
     if not under:
         epochs = sorted({known for one in history for known in one["topology_epochs"]})
@@ -133,12 +132,12 @@ def _under_epoch(settings: Settings, group: str, epoch: int) -> _Described:
             f"there {'is epoch' if len(epochs) == 1 else 'are epochs'} {', '.join(map(str, epochs))}.",
             revision=history[-1]["revision"],
         )
-    return _described(settings, group, {**under[-1], "topology_epoch": epoch})
+    return _described(warehouse, group, {**under[-1], "topology_epoch": epoch})
 
 
-def _accepted_at(settings: Settings, group: str, moment: datetime) -> _Described:
+def _accepted_at(warehouse: Warehouse, group: str, moment: datetime) -> _Described:
     """Return the revision that was the accepted one at a moment: after a deletion there was none."""
-    history = _history(settings, group)
+    history = _history(warehouse, group)
     before = [one for one in history if one["accepted_at"] <= moment]
     if not before:
         first = history[0]
@@ -147,49 +146,49 @@ def _accepted_at(settings: Settings, group: str, moment: datetime) -> _Described
             f"the first, revision {first['revision']}, was at {_time(first['accepted_at'])}.",
             revision=history[-1]["revision"],
         )
-    now = _current(settings, group)
+    now = _current(warehouse, group)
     if now["health"] == "DELETED" and moment >= now["deleted_at"]:
         raise _gone(group, now)
-    return _described(settings, group, before[-1])
+    return _described(warehouse, group, before[-1])
 
 
-def _difference(settings: Settings, group: str, pair: tuple[int, int], form: str) -> Answer:
-    history = _history(settings, group)
+def _difference(warehouse: Warehouse, group: str, pair: tuple[int, int], form: str) -> Answer:
+    history = _history(warehouse, group)
     former, latter = (_numbered(group, history, number) for number in pair)
     found = topology_diff.diff(
-        _topology(_described(settings, group, former)), _topology(_described(settings, group, latter))
+        _topology(_described(warehouse, group, former)), _topology(_described(warehouse, group, latter))
     )
     return Answer(json.dumps(found.as_json()) if form == "json" else found.as_text())
 
 
-def _current(settings: Settings, group: str) -> dict[str, Any]:
-    found = rows(settings, CURRENT, {"cluster": settings.cluster, "group_id": group})
+def _current(warehouse: Warehouse, group: str) -> dict[str, Any]:
+    found = rows(warehouse, CURRENT, {"cluster": warehouse.cluster, "group_id": group})
     if not found:
         raise _NothingToShow(
-            f"Nothing is known of group '{visible(group)}' in cluster '{visible(settings.cluster)}': land the request "
-            f"log of its brokers in {settings.landing_of(DIRECTORY)}/ and run `afterlog run --feed {FEED}`."
-            f"{hint(group, groups(settings))}"
+            f"Nothing is known of group '{visible(group)}' in cluster '{visible(warehouse.cluster)}': land the request "
+            f"log of its brokers in {warehouse.settings.landing_of(DIRECTORY)}/ and run `afterlog run --feed {FEED}`."
+            f"{hint(group, groups(warehouse))}"
         )
     return found[0]
 
 
-def groups(settings: Settings) -> list[str]:
+def groups(warehouse: Warehouse) -> list[str]:
     """Return the groups of which anything is known; none where only a JVM could tell.
 
     Raises UsageError: the table is not there.
     """
-    if not is_local(settings.warehouse):
+    if not warehouse.is_local:
         return []
-    found = rows(settings, CURRENT, {"cluster": settings.cluster}, ["group_id"])
+    found = rows(warehouse, CURRENT, {"cluster": warehouse.cluster}, ["group_id"])
     return sorted({row["group_id"] for row in found if row["group_id"]})
 
 
-def _history(settings: Settings, group: str) -> list[dict[str, Any]]:
+def _history(warehouse: Warehouse, group: str) -> list[dict[str, Any]]:
     """Return the facts of a group's revisions, the first one first, of which there is at least one."""
-    found = rows(settings, REVISIONS, {"cluster": settings.cluster, "group_id": group}, FACTS)
+    found = rows(warehouse, REVISIONS, {"cluster": warehouse.cluster, "group_id": group}, FACTS)
     if not found:
         message = f"No topology description of group '{visible(group)}' was ever accepted."
-        raise _nothing(_current(settings, group), message)
+        raise _nothing(_current(warehouse, group), message)
     return sorted(found, key=lambda one: one["revision"])
 
 
@@ -202,9 +201,9 @@ def _numbered(group: str, history: Sequence[dict[str, Any]], revision: int) -> d
     raise _NothingToShow(f"Group '{visible(group)}' has no revision {revision}: {there}.", revision=last)
 
 
-def _described(settings: Settings, group: str, facts: dict[str, Any]) -> _Described:
-    key = {"cluster": settings.cluster, "group_id": group, "revision": facts["revision"]}
-    ((description,),) = (one.values() for one in rows(settings, REVISIONS, key, ["description"]))
+def _described(warehouse: Warehouse, group: str, facts: dict[str, Any]) -> _Described:
+    key = {"cluster": warehouse.cluster, "group_id": group, "revision": facts["revision"]}
+    ((description,),) = (one.values() for one in rows(warehouse, REVISIONS, key, ["description"]))
     until = f", replaced at {_time(facts['replaced_at'])}" if facts["replaced_at"] else ""
     seen = "accepted" if facts["source"] == "pushed" else "first shown by a describe"
     under = "" if facts["topology_epoch"] is None else f" under epoch {facts['topology_epoch']}"

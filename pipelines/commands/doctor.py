@@ -30,8 +30,9 @@ from pipelines.settings import AIRFLOW_HOME, ROOT, Settings
 from pipelines.sources import landing
 from pipelines.stage import Stage
 from pipelines.steps.land import unread, waiting
-from pipelines.warehouse import delta_log, glance, lakehouse, lock, progress, quality, storage
+from pipelines.warehouse import delta_log, jvmless, lock, progress, quality, storage
 from pipelines.warehouse.progress import Progress
+from pipelines.warehouse.tables import Warehouse
 
 State = Literal["well", "unused", "mind", "attention", "blocked", "lacking"]
 
@@ -90,7 +91,8 @@ class Check:
 def diagnose(settings: Settings) -> list[Check]:
     """Return every finding, from the machine to the tables; a check that itself fails is a finding."""
     checks: list[Check] = []
-    examinations: tuple[tuple[str, Callable[[Settings], Iterable[Check]]], ...] = (
+    warehouse = Warehouse(settings)
+    examinations: tuple[tuple[str, Callable[[Warehouse], Iterable[Check]]], ...] = (
         ("Java", _java),
         ("Python packages", _packages),
         ("JVM jars", _jars),
@@ -111,7 +113,7 @@ def diagnose(settings: Settings) -> list[Check]:
     )
     for name, examine in examinations:
         try:
-            checks += examine(settings)
+            checks += examine(warehouse)
         except AfterlogError as error:
             checks.append(Check(name, "lacking", str(error)))
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged state file
@@ -152,12 +154,12 @@ def show(checks: Sequence[Check], as_json: bool = False) -> None:
     print(verdict.shown(summary(checks)))
 
 
-def _java(settings: Settings) -> Iterator[Check]:
+def _java(warehouse: Warehouse) -> Iterator[Check]:
     found = java.find()
     yield Check("Java", "well", f"Java {found.version}, from {found.source}: {found.home}")
 
 
-def _packages(settings: Settings) -> Iterator[Check]:
+def _packages(warehouse: Warehouse) -> Iterator[Check]:
     try:
         pinned = [re.match(r"([\w.-]+)==([^;\s]+)", line) for line in requires("afterlog") or ()]
     except PackageNotFoundError:
@@ -176,7 +178,7 @@ def _packages(settings: Settings) -> Iterator[Check]:
         yield Check("Python packages", "well", ", ".join(f"{name} {number}" for name, number in sorted(found.items())))
 
 
-def _jars(settings: Settings) -> Iterator[Check]:
+def _jars(warehouse: Warehouse) -> Iterator[Check]:
     if reason := jars.lacking():
         yield Check("JVM jars", "lacking", f"{reason}.", "Run `make setup`.")
         return
@@ -188,14 +190,14 @@ def _jars(settings: Settings) -> Iterator[Check]:
     yield Check("JVM jars", "well", f"As conf/ivy.xml names them, each of its size: {'; '.join(parts)}.")
 
 
-def _settings(settings: Settings) -> Iterator[Check]:
+def _settings(warehouse: Warehouse) -> Iterator[Check]:
     without_effect = dict(oversights.unknown_variables())
     for name, sentence in without_effect.items():
         yield Check("settings", "mind", sentence, f"Unset {name}.")
     unknown = bool(without_effect)
     used = [name for name in sorted(os.environ) if _is_used(name) and name not in without_effect]
     gated = [stage.table for stage in CATALOG if stage.kind in ("split", "summarise")]
-    for table in settings.gates.keys() - set(gated):
+    for table in warehouse.settings.gates.keys() - set(gated):
         unknown = True
         finding = f'[gates."{table}"] has no effect: no gate stands before such a table.'
         yield Check("settings", "mind", finding, f"Tables with a gate: {', '.join(gated)}.")
@@ -203,7 +205,7 @@ def _settings(settings: Settings) -> Iterator[Check]:
         file = Path(os.environ.get("AFTERLOG_SETTINGS") or ROOT / "conf" / "afterlog.toml")
         overridden = f", {', '.join(used)} from the environment" if used else ""
         source = str(file) if file.exists() else "defaults, no settings file"
-        yield Check("settings", "well", f"{source}{overridden}; warehouse {settings.warehouse}.")
+        yield Check("settings", "well", f"{source}{overridden}; warehouse {warehouse.root}.")
 
 
 def _is_used(variable: str) -> bool:
@@ -211,11 +213,11 @@ def _is_used(variable: str) -> bool:
     return variable.startswith(oversights.PREFIX) and top in Settings.model_fields
 
 
-def _disk(settings: Settings) -> Iterator[Check]:
-    if not storage.is_local(settings.warehouse):
+def _disk(warehouse: Warehouse) -> Iterator[Check]:
+    if not warehouse.is_local:
         return
-    warehouse = Path(settings.warehouse)
-    place = next(part for part in (warehouse, *warehouse.parents) if part.exists())
+    root = Path(warehouse.root)
+    place = next(part for part in (root, *root.parents) if part.exists())
     if not place.is_dir():
         yield Check("disk", "lacking", f"{place} is not a directory.", "Name another warehouse with --warehouse.")
         return
@@ -230,25 +232,25 @@ def _disk(settings: Settings) -> Iterator[Check]:
         yield Check("disk", "lacking" if free < LEAST_BYTES else "mind", finding, "Free some space: 2 GB or more.")
 
 
-def _landing(settings: Settings) -> Iterator[Check]:
-    for name, sentence in oversights.stray_places(settings):
+def _landing(warehouse: Warehouse) -> Iterator[Check]:
+    for name, sentence in oversights.stray_places(warehouse.settings):
         yield Check("landing", "mind", sentence, f"Move {name!r} to where it belongs.")
     for stage in CATALOG:
         if stage.kind == "land":
-            yield _feed(settings, stage)
+            yield _feed(warehouse, stage)
 
 
-def _feed(settings: Settings, stage: Stage) -> Check:
+def _feed(warehouse: Warehouse, stage: Stage) -> Check:
     """Say of a feed what waits to be read, how old its newest record is, and whether it fell silent."""
     name = f"landing {stage.directory}"
-    directory = settings.landing_of(stage.directory)
-    known = progress.load(settings.warehouse, stage.table) if storage.is_local(settings.warehouse) else None
-    files = unread(settings, stage, known).values()
+    directory = warehouse.settings.landing_of(stage.directory)
+    known = progress.load(warehouse, stage.table) if warehouse.is_local else None
+    files = unread(warehouse.settings, stage, known).values()
     size = _bytes(sum(file.size for file in files))
     finding = f"{len(files):,} files, {size}, to be read" if files else "all files are read"
     finding = f"{directory}: {finding}" if directory.is_dir() else f"{directory} does not exist: no files"
-    one = newest.of_feed(settings, stage)
-    silence = newest.silence(settings, one)
+    one = newest.of_feed(warehouse, stage)
+    silence = newest.silence(warehouse, one)
     if not one.used:
         return Check(name, "unused", f"{one.in_words}.")
     finding = f"{one.in_words}; {finding}."
@@ -267,20 +269,20 @@ def _feed(settings: Settings, stage: Stage) -> Check:
     )
 
 
-def _kafka(settings: Settings) -> Iterator[Check]:
+def _kafka(warehouse: Warehouse) -> Iterator[Check]:
     """Ask the cluster for the topics of each feed that reads any."""
     for stage in CATALOG:
-        topics = settings.topics_of(stage.directory)
+        topics = warehouse.settings.topics_of(stage.directory)
         if topics is None:
             continue
         name = f"topics of {stage.feed}"
-        known = progress.load(settings.warehouse, stage.table) if storage.is_local(settings.warehouse) else None
+        known = progress.load(warehouse, stage.table) if warehouse.is_local else None
         try:
-            late = waiting(settings, [(stage, known)])[stage.table]
+            late = waiting(warehouse.settings, [(stage, known)])[stage.table]
         except AfterlogError as error:
             yield Check(name, "lacking", str(error))
             continue
-        said = f"{topics.wanted} at {settings.kafka.bootstrap_servers}"
+        said = f"{topics.wanted} at {warehouse.settings.kafka.bootstrap_servers}"
         finding = f"{late:,} offsets to be read" if late else "all is read"
         if topics.isolation_level == "read_uncommitted":
             remedy = 'Set isolation_level = "read_committed" unless that is wanted.'
@@ -289,10 +291,10 @@ def _kafka(settings: Settings) -> Iterator[Check]:
             yield Check(name, "well", f"{said}: {finding}.")
 
 
-def _gaps(settings: Settings) -> Iterator[Check]:
-    if not storage.is_local(settings.warehouse) or lakehouse.local_version(settings, GAPS.table) is None:
+def _gaps(warehouse: Warehouse) -> Iterator[Check]:
+    if not warehouse.is_local or warehouse.local_version(GAPS.table) is None:
         return
-    gaps = glance.rows(settings, GAPS.table, {"cluster": settings.cluster})
+    gaps = jvmless.rows(warehouse, GAPS.table, {"cluster": warehouse.cluster})
     if gaps:
         gone = sum(gap["to_offset"] - gap["from_offset"] for gap in gaps)
         last = max(gaps, key=lambda gap: (gap["found_at"], gap["topic"], gap["partition"]))
@@ -306,21 +308,21 @@ def _gaps(settings: Settings) -> Iterator[Check]:
         )
 
 
-def _lock(settings: Settings) -> Iterator[Check]:
-    if storage.directory_of(settings.warehouse):
-        holder = lock.holder(settings.warehouse)
+def _lock(warehouse: Warehouse) -> Iterator[Check]:
+    if storage.directory_of(warehouse.root):
+        holder = lock.holder(warehouse.root)
         yield Check("writer's lock", "well", f"Held by {holder}." if holder else "Free.")
 
 
-def _log_store(settings: Settings) -> Iterator[Check]:
+def _log_store(warehouse: Warehouse) -> Iterator[Check]:
     """Examine what a warehouse on an object store needs: Delta's log store for it, and Hadoop's file system."""
-    if storage.is_local(settings.warehouse):
+    if warehouse.is_local:
         return
-    scheme = storage.scheme_of(settings.warehouse) or ""
-    properties = {**defaults(), **settings.spark}
-    if why := storage.unsafe_store(settings.warehouse, properties):
+    scheme = storage.scheme_of(warehouse.root) or ""
+    properties = {**defaults(), **warehouse.settings.spark}
+    if why := storage.unsafe_store(warehouse.root, properties):
         danger = f"Two writers on {scheme}:// could lose each other's commits: {why}"
-        if settings.single_writer:
+        if warehouse.settings.single_writer:
             remedy = "See to it that no DAG, command or other tool writes to it at the same time."
             yield Check("log store", "mind", f"{danger}; the settings promise a single one.", remedy)
         else:
@@ -329,15 +331,15 @@ def _log_store(settings: Settings) -> Iterator[Check]:
                 "or set single_writer = true if no two processes ever write to this one."
             )
             yield Check("log store", "lacking", f"{danger}.", remedy)
-    elif storage.directory_of(settings.warehouse):
+    elif storage.directory_of(warehouse.root):
         yield Check("log store", "well", f"{scheme}:// is on this machine: the writer's lock lets one at a time write.")
     else:
         yield Check("log store", "well", f"Delta's own log store for {scheme}:// is safe with several writers.")
     if scheme in ("s3", "s3a", "s3n"):
-        for source, name in unchecked_creation(settings):
+        for source, name in unchecked_creation(warehouse.settings):
             yield Check(
                 "log store",
-                "mind" if settings.single_writer else "lacking",
+                "mind" if warehouse.settings.single_writer else "lacking",
                 f"{name} in {source} lets S3A create objects without looking whether they exist: "
                 f"a second writer would replace commits in silence.",
                 "Take `create` (or `*`) out of it.",
@@ -353,15 +355,15 @@ def _log_store(settings: Settings) -> Iterator[Check]:
         )
 
 
-def _tables(settings: Settings) -> Iterator[Check]:
-    if not storage.is_local(settings.warehouse):
+def _tables(warehouse: Warehouse) -> Iterator[Check]:
+    if not warehouse.is_local:
         remedy = '`afterlog sql "SELECT * FROM quality.freshness"` says how far each table is.'
-        yield Check("tables", "mind", f"{settings.warehouse} is not on this machine: its tables are not read.", remedy)
+        yield Check("tables", "mind", f"{warehouse.root} is not on this machine: its tables are not read.", remedy)
         return
     names = [contract.table for contract in runner.contracts()]
-    missing = [name for name in names if lakehouse.local_version(settings, name) is None]
+    missing = [name for name in names if warehouse.local_version(name) is None]
     if len(missing) == len(names):
-        yield Check("tables", "well", f"None yet in {settings.warehouse}: `afterlog run` creates them.")
+        yield Check("tables", "well", f"None yet in {warehouse.root}: `afterlog run` creates them.")
     elif missing:
         yield Check("tables", "mind", f"{', '.join(missing)} missing.", "`afterlog run` creates them, empty.")
     else:
@@ -369,23 +371,23 @@ def _tables(settings: Settings) -> Iterator[Check]:
     for name in names:
         if name in missing:
             continue
-        if fault := delta_log.fault(Path(lakehouse.location(settings, name))):
+        if fault := delta_log.fault(Path(warehouse.location(name))):
             yield Check(name, "blocked", fault.finding, fault.remedy)
             continue
         try:
-            lakehouse.local_table(settings, name)
+            warehouse.local_table(name)
         except UsageError as error:
             yield Check(name, "blocked", str(error))
         except EnvironmentLacking:
-            fault = delta_log.fault(Path(lakehouse.location(settings, name)), refused=True)
-            if fault and lakehouse.local_gap(settings, name) is None:
+            fault = delta_log.fault(Path(warehouse.location(name)), refused=True)
+            if fault and warehouse.local_gap(name) is None:
                 yield Check(name, "blocked", fault.finding, fault.remedy)
         except Exception as error:  # a reader's own, of any kind; a commit that is missing is told below
-            if lakehouse.local_gap(settings, name) is None:
+            if warehouse.local_gap(name) is None:
                 remedy = "Restore its log from a backup, or move the table away: `afterlog run` then fills it again."
                 yield Check(name, "blocked", f"Its log cannot be read ({type(error).__name__}).", remedy)
-        if (gap := lakehouse.local_gap(settings, name)) is not None:
-            directory = lakehouse.location(settings, name)
+        if (gap := warehouse.local_gap(name)) is not None:
+            directory = warehouse.location(name)
             yield Check(
                 name,
                 "blocked",
@@ -393,13 +395,13 @@ def _tables(settings: Settings) -> Iterator[Check]:
                 f"Restore it, or move {directory} away: `afterlog run` then fills it again from its input.",
             )
     for stage in CATALOG:
-        yield from _progress(settings, stage)
+        yield from _progress(warehouse, stage)
 
 
-def _progress(settings: Settings, stage: Stage) -> Iterator[Check]:
+def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
     """Compare what a stage says it has read with the tables that it speaks of, as the next run will."""
-    known = progress.load(settings.warehouse, stage.table)
-    if known is None and not _stated(settings, stage) and not lakehouse.local_version(settings, stage.table):
+    known = progress.load(warehouse, stage.table)
+    if known is None and not _stated(warehouse, stage) and not warehouse.local_version(stage.table):
         return
     if known and known.held:
         yield from _held(stage, known)
@@ -417,21 +419,21 @@ def _progress(settings: Settings, stage: Stage) -> Iterator[Check]:
         finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"
         yield Check(stage.table, "blocked", finding, remedy)
         return
-    if causes := sorted(runner.blocked_upstream(settings, [stage])):
+    if causes := sorted(runner.blocked_upstream(warehouse, [stage])):
         first = next(one.table for one in CATALOG if one.table in causes)
         finding = f"Waits for {', '.join(causes)}: facts of {first} are broken."
         yield Check(stage.table, "blocked", finding, f"`afterlog rebuild {first}`, then `afterlog run`.")
         return
-    if reason := _disagreement(settings, stage, known):
+    if reason := _disagreement(warehouse, stage, known):
         read = "all landed files" if stage.kind == "land" else f"all of {' and '.join(stage.inputs)}"
         yield Check(stage.table, "mind", f"{reason}.", f"The next `afterlog run` reads {read} again, without harm.")
-    elif known and known.within_a_batch(settings.cluster):
+    elif known and known.within_a_batch(warehouse.cluster):
         yield Check(stage.table, "mind", "A run ended within a batch.", "The next `afterlog run` takes it again.")
     else:
-        table = lakehouse.local_version(settings, stage.table)
+        table = warehouse.local_version(stage.table)
         versions = {name: known.version_of(name) if known else None for name in stage.inputs}
         read = "".join(f", {name} is read up to version {version}" for name, version in versions.items())
-        behind = lakehouse.local_versions_after(settings, versions)
+        behind = warehouse.versions_after(versions)
         waits = f", {behind} versions wait" if behind else ""
         yield Check(stage.table, "well", f"Version {table}{read}{waits}.")
 
@@ -447,15 +449,15 @@ def _held(stage: Stage, known: Progress) -> Iterator[Check]:
         yield Check(stage.table, "blocked", finding, f"{_accept(stage, WHOLE)} accepts all of them.")
 
 
-def _header_profiles(settings: Settings) -> Iterator[Check]:
+def _header_profiles(warehouse: Warehouse) -> Iterator[Check]:
     """Name the headers of rows that no profile knows, in quarantine or held, and propose a profile that reads them."""
-    if not storage.is_local(settings.warehouse):
+    if not warehouse.is_local:
         return
     rows, names = 0, dict[str, int]()
     for table in ("quarantine.dlq_records", "held.dlq_records"):
-        if not lakehouse.local_version(settings, table):  # not there, or never written
+        if not warehouse.local_version(table):  # not there, or never written
             continue
-        for found in glance.query(settings, table, _UNKNOWN_HEADERS, {"cluster": settings.cluster}):
+        for found in jvmless.query(warehouse, table, _UNKNOWN_HEADERS, {"cluster": warehouse.cluster}):
             if found["name"] is None:
                 rows += found["rows"]
             elif found["name"]:
@@ -463,7 +465,7 @@ def _header_profiles(settings: Settings) -> Iterator[Check]:
     if not rows:
         return
     finding = f"{unknown_headers.sentence(names, rows)} They are in quarantine or held."
-    known = [mapped.name for profile in settings.dlq.profile for mapped in profile.headers if mapped.name]
+    known = [mapped.name for profile in warehouse.settings.dlq.profile for mapped in profile.headers if mapped.name]
     if any(name.startswith(one[:-1]) if one.endswith("*") else name == one for name in names for one in known):
         remedy = "[[dlq.profile]] names some of them: `afterlog run` judges what is held again, "
         yield Check("header profiles", "mind", finding, f"{remedy}`afterlog readmit silver.dlq_records` the others.")
@@ -480,18 +482,18 @@ def _accept(stage: Stage, scope: str) -> str:
     return f"`{way_on(stage.table, scope)}` or AFTERLOG_TOLERANCE=1.0"
 
 
-def _disagreement(settings: Settings, stage: Stage, known: Progress | None) -> str | None:
-    latest = lakehouse.local_version(settings, stage.table)
+def _disagreement(warehouse: Warehouse, stage: Stage, known: Progress | None) -> str | None:
+    latest = warehouse.local_version(stage.table)
     if known is None:
-        return f"Its progress {'cannot be understood' if _stated(settings, stage) else 'is gone'}"
+        return f"Its progress {'cannot be understood' if _stated(warehouse, stage) else 'is gone'}"
     if latest is None:
         return "It has progress, but the table is gone"
     sides = [("the table", stage.table, known.target_id, latest, known.target_version)]
     for table, reading in known.inputs.items():
-        ends_at = lakehouse.local_version(settings, table)
+        ends_at = warehouse.local_version(table)
         sides.append((table, table, reading.table_id, -1 if ends_at is None else ends_at, known.reached(table)))
     for shown, table, stated_id, version_there, version_stated in sides:
-        actual_id = lakehouse.local_id(settings, table)
+        actual_id = warehouse.local_id(table)
         if actual_id and stated_id and actual_id != stated_id:
             return f"Its progress speaks of another table than {shown} that is there now"
         if version_there < (version_stated or 0):
@@ -499,20 +501,20 @@ def _disagreement(settings: Settings, stage: Stage, known: Progress | None) -> s
     return None
 
 
-def _stated(settings: Settings, stage: Stage) -> bool:
-    return storage.read_text(settings.warehouse, f"{stage.table}.json") is not None
+def _stated(warehouse: Warehouse, stage: Stage) -> bool:
+    return storage.read_text(warehouse.root, f"{stage.table}.json") is not None
 
 
-def _quarantines(settings: Settings) -> Iterator[Check]:
+def _quarantines(warehouse: Warehouse) -> Iterator[Check]:
     """Name what is in quarantine, by rule and by file."""
     for stage in CATALOG:
-        if stage.quarantine is None or not _was_written(settings, stage.quarantine):
+        if stage.quarantine is None or not _was_written(warehouse, stage.quarantine):
             continue
         counted = (
             'SELECT violations, "_source" AS source, count(*) AS row_count FROM rows GROUP BY violations, "_source"'
         )
         try:
-            found = glance.query(settings, stage.quarantine, counted, {"cluster": settings.cluster})
+            found = jvmless.query(warehouse, stage.quarantine, counted, {"cluster": warehouse.cluster})
         except Exception:  # a table that cannot be read, which is told above
             continue
         rules: Counter[str] = Counter()
@@ -540,20 +542,20 @@ def _most(counts: Counter[str]) -> str:
     return f"{said} and {more:,} more" if more > 0 else said
 
 
-def _damaged_files(settings: Settings) -> Iterator[Check]:
+def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
     """Name landed files that could not be read to their end, and still cannot."""
     for stage in CATALOG:
-        if stage.kind != "land" or not _was_written(settings, stage.table):
+        if stage.kind != "land" or not _was_written(warehouse, stage.table):
             continue
         try:
-            found = _damages(settings, stage)
+            found = _damages(warehouse, stage)
         except Exception:  # a table that cannot be read, which is told above
             continue
         if found:
             told = [f"{source}: {error}" for source, error in found[:MOST_NAMED]]
             more = len(found) - MOST_NAMED
             told += [f"And {more:,} more."] if more > 0 else []
-            directory = settings.landing_of(stage.directory)
+            directory = warehouse.settings.landing_of(stage.directory)
             yield Check(
                 f"files of {stage.directory}",
                 "attention",
@@ -562,37 +564,37 @@ def _damaged_files(settings: Settings) -> Iterator[Check]:
             )
 
 
-def _damages(settings: Settings, stage: Stage) -> list[tuple[str, str]]:
+def _damages(warehouse: Warehouse, stage: Stage) -> list[tuple[str, str]]:
     """Return the files of a feed that bronze says to be damaged, each with why, without those that are whole by now."""
-    directory = settings.landing_of(stage.directory)
+    directory = warehouse.settings.landing_of(stage.directory)
     there = landing.listing(directory)
     if stage.reader:
         versions = 'SELECT "_source", version, error FROM rows WHERE error IS NOT NULL'
-        rows = glance.query(settings, stage.table, versions, {"cluster": settings.cluster})
+        rows = jvmless.query(warehouse, stage.table, versions, {"cluster": warehouse.cluster})
         latest = 'SELECT "_source", max(version) AS version FROM rows GROUP BY "_source"' if rows else ""
-        last = glance.query(settings, stage.table, latest, {"cluster": settings.cluster}) if rows else []
+        last = jvmless.query(warehouse, stage.table, latest, {"cluster": warehouse.cluster}) if rows else []
         version = {row["_source"]: row["version"] for row in last}
         told = {row["_source"]: f"{row['error']}." for row in rows if row["version"] in (None, version[row["_source"]])}
         return sorted((source, error) for source, error in told.items() if source in there)
     content = "raw" if stage.directory == "dlq" else "line"
     damages = f'SELECT DISTINCT "_source", error FROM rows WHERE error IS NOT NULL AND "{content}" IS NULL'
-    rows = glance.query(settings, stage.table, damages, {"cluster": settings.cluster})
+    rows = jvmless.query(warehouse, stage.table, damages, {"cluster": warehouse.cluster})
     told = {row["_source"]: row["error"] for row in rows if row["_source"] in there}
     packed = tuple(there[source] for source in told if source.lower().endswith(landing.GZIP))
     still = landing.damaged(directory, packed)
     return sorted((source, error) for source, error in told.items() if there[source] not in packed or source in still)
 
 
-def _policies(settings: Settings) -> Iterator[Check]:
+def _policies(warehouse: Warehouse) -> Iterator[Check]:
     """Name the topics whose messages are ABSENT, as nothing tells whether compaction removed them."""
-    if not _was_written(settings, POLICIES) or not _was_written(settings, LEDGER):
+    if not _was_written(warehouse, POLICIES) or not _was_written(warehouse, LEDGER):
         return
     try:
-        rows = glance.rows(settings, POLICIES, {"cluster": settings.cluster}, ["topic", "is_compacted"])
+        rows = jvmless.rows(warehouse, POLICIES, {"cluster": warehouse.cluster}, ["topic", "is_compacted"])
         if not (unknown := {row["topic"] for row in rows if row["is_compacted"] is None}):
             return
         counted = "SELECT topic, count(*) AS row_count FROM rows WHERE outcome = 'ABSENT' GROUP BY topic"
-        found = glance.query(settings, LEDGER, counted, {"cluster": settings.cluster})
+        found = jvmless.query(warehouse, LEDGER, counted, {"cluster": warehouse.cluster})
     except Exception:  # a table that cannot be read, which is told above
         return
     if absent := Counter({row["topic"]: row["row_count"] for row in found if row["topic"] in unknown}):
@@ -606,19 +608,19 @@ def _policies(settings: Settings) -> Iterator[Check]:
         )
 
 
-def _was_written(settings: Settings, table: str) -> bool:
+def _was_written(warehouse: Warehouse, table: str) -> bool:
     """Tell whether a table of a local warehouse may hold rows; of one that is refused something else is told."""
     with contextlib.suppress(UsageError):
-        return storage.is_local(settings.warehouse) and bool(lakehouse.local_version(settings, table))
+        return warehouse.is_local and bool(warehouse.local_version(table))
     return False
 
 
-def _quality(settings: Settings) -> Iterator[Check]:
-    if storage.is_local(settings.warehouse) and quality.waiting(settings):
+def _quality(warehouse: Warehouse) -> Iterator[Check]:
+    if warehouse.is_local and quality.waiting(warehouse):
         yield Check("quality reports", "mind", "A run ended before it reported.", "The next `afterlog run` reports it.")
 
 
-def _airflow(settings: Settings) -> Iterator[Check]:
+def _airflow(warehouse: Warehouse) -> Iterator[Check]:
     """Look at the project's own Airflow: prepared by this version, and answering where `make up` serves it."""
     installed = version("apache-airflow")
     try:

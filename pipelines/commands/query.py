@@ -19,11 +19,12 @@ from pipelines.catalog import CATALOG
 from pipelines.commands import tabular
 from pipelines.errors import UsageError
 from pipelines.run import newest
-from pipelines.settings import ROOT, Settings
+from pipelines.settings import ROOT
 from pipelines.stage import Stage
 from pipelines.steps.held import contract_of_held
 from pipelines.text import hint
-from pipelines.warehouse import lakehouse, progress
+from pipelines.warehouse import progress
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
@@ -193,30 +194,22 @@ def _typed(text: str) -> Parameter:
     return text
 
 
-def answer(
-    spark: SparkSession, settings: Settings, text: str, values: Mapping[str, Parameter], form: str = "table"
-) -> list[str]:
+def answer(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], form: str = "table") -> list[str]:
     """Write the rows of one reading statement to standard output, and for people how many to standard error.
 
     Return what explains that the answer is empty, or tells nothing of now: a sentence for each feed.
     """
     width = tabular.terminal_width(sys.stdout)
-    written = write(rows_of(spark, settings, text, values), form, sys.stdout, width=width)
+    written = write(rows_of(warehouse, text, values), form, sys.stdout, width=width)
     if form == "table":
         print(f"{written:,} row{'' if written == 1 else 's'}", file=sys.stderr)
     try:
-        return remarks(settings, text, values, written, spark)
+        return remarks(warehouse, text, values, written)
     except Exception:  # whatever it is, the answer is given
         return []
 
 
-def remarks(
-    settings: Settings,
-    text: str,
-    values: Mapping[str, Parameter],
-    written: int,
-    spark: SparkSession | None = None,
-) -> list[str]:
+def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], written: int) -> list[str]:
     """Return a sentence for each feed that explains why an answer is empty, or why it tells nothing of now.
 
     A feed that is not set up explains that there are no rows. One whose newest record is older than the shortest
@@ -236,7 +229,7 @@ def remarks(
     window = _shortest_interval(text)
     found = []
     for stage in (stage for stage in CATALOG if stage.kind == "land" and stage.directory in feeds):
-        one = newest.of_feed(settings, stage, now, spark)
+        one = newest.of_feed(warehouse, stage, now)
         if not one.is_readable:
             continue
         if not one.used:
@@ -252,15 +245,15 @@ def remarks(
         elif stale:
             found.append(f"Of the feed {one.feed} {one.in_words}{as_of}.")
         if stale or not written:
-            found += _held_of(settings, stage)
+            found += _held_of(warehouse, stage)
     return found
 
 
-def _held_of(settings: Settings, source: Stage) -> list[str]:
+def _held_of(warehouse: Warehouse, source: Stage) -> list[str]:
     """Say what of a feed is held: answers do not see it."""
     said = []
     for stage in CATALOG:
-        known = progress.load(settings.warehouse, stage.table) if source.table in stage.inputs else None
+        known = progress.load(warehouse, stage.table) if source.table in stage.inputs else None
         if known and (rows := sum(one.rows for one in known.held.values())):
             said.append(f"{rows:,} rows of {stage.table} are held, which answers do not see: see `afterlog doctor`.")
     return said
@@ -283,7 +276,7 @@ def _shortest_interval(text: str) -> timedelta:
     return timedelta(seconds=min(min(found), 10**9)) if found else WINDOW
 
 
-def rows_of(spark: SparkSession, settings: Settings, text: str, values: Mapping[str, Parameter]) -> DataFrame:
+def rows_of(warehouse: Warehouse, text: str, values: Mapping[str, Parameter]) -> DataFrame:
     """Return the rows of one reading statement over the warehouse's tables, each ``:name`` bound to its value.
 
     Raises UsageError: a statement that writes, cannot be read, or names what is not there.
@@ -292,15 +285,15 @@ def rows_of(spark: SparkSession, settings: Settings, text: str, values: Mapping[
     from pyspark.errors import PySparkException
 
     try:
-        plan = _read_only(spark, text)
+        plan = _read_only(warehouse.spark, text)
         if str(plan.getClass().getSimpleName()).startswith("Show"):
-            there = {table for table in TABLES if table == FRESHNESS or lakehouse.exists(spark, settings, table)}
-            _register(spark, settings, there)
+            there = {table for table in TABLES if table == FRESHNESS or warehouse.exists(table)}
+            _register(warehouse, there)
             if pattern := _shows_all_tables(plan):
-                return _all_tables(spark, pattern)
+                return _all_tables(warehouse.spark, pattern)
         else:
-            _register(spark, settings, statement_tables(text))
-        return spark.sql(text, args=dict(values))
+            _register(warehouse, statement_tables(text))
+        return warehouse.spark.sql(text, args=dict(values))
     except PySparkException as error:
         raise UsageError(_sentence(error)) from None
     except Py4JJavaError as error:  # Delta's own errors
@@ -342,16 +335,16 @@ def _read_only(spark: SparkSession, text: str) -> Any:
     return plan
 
 
-def _register(spark: SparkSession, settings: Settings, named: set[str]) -> None:
+def _register(warehouse: Warehouse, named: set[str]) -> None:
     """Make the tables known that are there; where one of the pipeline is not, register says what to do."""
     tables = {table for table in named if _TABLE.fullmatch(table)}
     if FRESHNESS in tables:
-        _register_freshness(spark, settings)
-    there = {table for table in tables - {FRESHNESS} if table in TABLES or lakehouse.exists(spark, settings, table)}
-    lakehouse.register(spark, settings, there)
+        _register_freshness(warehouse)
+    there = {table for table in tables - {FRESHNESS} if table in TABLES or warehouse.exists(table)}
+    warehouse.register(there)
 
 
-def _register_freshness(spark: SparkSession, settings: Settings) -> None:
+def _register_freshness(warehouse: Warehouse) -> None:
     """Put the present state in a table of the session's own catalog."""
     from pyspark.sql import functions as F
 
@@ -359,10 +352,10 @@ def _register_freshness(spark: SparkSession, settings: Settings) -> None:
     from pipelines.run.freshness import freshness
 
     schema = ", ".join(f"`{c.name}` {'string' if c.type == 'timestamp' else c.type}" for c in CONTRACT.columns)
-    found = [tuple(getattr(one, column.name) for column in CONTRACT.columns) for one in freshness(settings, spark)]
-    rows = spark.createDataFrame(found, schema).coalesce(1)
+    found = [tuple(getattr(one, column.name) for column in CONTRACT.columns) for one in freshness(warehouse)]
+    rows = warehouse.spark.createDataFrame(found, schema).coalesce(1)
     typed = [F.col(column.name).cast(column.type) for column in CONTRACT.columns]
-    spark.sql("CREATE DATABASE IF NOT EXISTS quality")
+    warehouse.spark.sql("CREATE DATABASE IF NOT EXISTS quality")
     rows.select(typed).write.format("parquet").mode("overwrite").saveAsTable(FRESHNESS)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -26,11 +26,8 @@ from pipelines.stage import Stage
 from pipelines.steps.collapse import CONFLICT
 from pipelines.steps.held import contract_of_held
 from pipelines.text import visible
-from pipelines.warehouse import glance, lakehouse, storage
-from pipelines.warehouse.storage import is_local
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipelines.warehouse import jvmless, storage
+from pipelines.warehouse.tables import Warehouse
 
 MOST_RUNS = 60
 MOST_COORDINATES = 5
@@ -187,30 +184,25 @@ class Bar:
     title: str
 
 
-def feeds_of(settings: Settings, spark: SparkSession | None = None) -> tuple[Feed, ...]:
+def feeds_of(warehouse: Warehouse) -> tuple[Feed, ...]:
     """Return what there is to say of each feed; a session is needed only for a warehouse that is not local."""
     now = datetime.now(UTC)
-    return tuple(Feed(one, silence(settings, one, spark)) for one in of_feeds(settings, now, spark))
+    return tuple(Feed(one, silence(warehouse, one)) for one in of_feeds(warehouse, now))
 
 
-def current(settings: Settings, behind: Sequence[Freshness], feeds: Sequence[Feed] | None = None) -> Path | None:
+def current(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed] | None = None) -> Path | None:
     """Return the page if it shows the present state already, which needs no session; None where it has to be built."""
-    page = settings.reports() / "index.html"
-    if not is_local(settings.warehouse) or not page.exists():
+    page = warehouse.settings.reports() / "index.html"
+    if not warehouse.is_local or not page.exists():
         return None
     try:
-        shown = (settings.reports() / SHOWN).read_text(encoding="utf-8")
+        shown = (warehouse.settings.reports() / SHOWN).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    return page if shown == _state(settings, behind, feeds_of(settings) if feeds is None else feeds) else None
+    return page if shown == _state(warehouse, behind, feeds_of(warehouse) if feeds is None else feeds) else None
 
 
-def build(
-    settings: Settings,
-    spark: SparkSession | None = None,
-    behind: Sequence[Freshness] | None = None,
-    feeds: Sequence[Feed] | None = None,
-) -> Path:
+def build(warehouse: Warehouse, behind: Sequence[Freshness] | None = None, feeds: Sequence[Feed] | None = None) -> Path:
     """Build the page and Data Docs in the reports' directory; return the page.
 
     A session is needed only for a warehouse that is not local. How far tables are ``behind``, and how old what is
@@ -220,14 +212,14 @@ def build(
     """
     from expectations import suite
 
-    directory = settings.reports()
+    directory = warehouse.settings.reports()
     try:
-        behind = freshness(settings, spark) if behind is None else behind
-        feeds = feeds_of(settings, spark) if feeds is None else feeds
-        state = _state(settings, behind, feeds)
-        suite.build_docs(directory / "gx", directory / DATA_DOCS, settings.report.keep_runs)
+        behind = freshness(warehouse) if behind is None else behind
+        feeds = feeds_of(warehouse) if feeds is None else feeds
+        state = _state(warehouse, behind, feeds)
+        suite.build_docs(directory / "gx", directory / DATA_DOCS, warehouse.settings.report.keep_runs)
         page = directory / "index.html"
-        storage.replace_text(page, render(gather(settings, spark, behind, feeds)))
+        storage.replace_text(page, render(gather(warehouse, behind, feeds)))
         storage.replace_text(directory / SHOWN, state)
     except OSError as error:
         raise EnvironmentLacking(
@@ -237,17 +229,19 @@ def build(
     return page
 
 
-def _state(settings: Settings, behind: Sequence[Freshness], feeds: Sequence[Feed]) -> str:
+def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed]) -> str:
     """Return all that the page depends on: versions of tables, what is unread and blocked, how many runs are kept.
 
     Of the age of feeds the hours: a page that says less than it should of them is built again.
     """
-    if not is_local(settings.warehouse):
+    if not warehouse.is_local:
         return ""
-    versions = {contract.table: lakehouse.local_version(settings, contract.table) for contract in contracts()}
+    versions = {contract.table: warehouse.local_version(contract.table) for contract in contracts()}
     ages = [[feed.name, feed.state, feed.newest.used, _hours(feed.newest.age)] for feed in feeds]
-    kept = settings.report.keep_runs
-    return json.dumps([versions, [asdict(one) for one in behind], settings.cluster, kept, uncommitted(settings), ages])
+    kept = warehouse.settings.report.keep_runs
+    return json.dumps(
+        [versions, [asdict(one) for one in behind], warehouse.cluster, kept, uncommitted(warehouse.settings), ages]
+    )
 
 
 def _hours(age: timedelta | None) -> int | None:
@@ -255,31 +249,30 @@ def _hours(age: timedelta | None) -> int | None:
 
 
 def gather(
-    settings: Settings,
-    spark: SparkSession | None = None,
-    behind: Sequence[Freshness] | None = None,
-    feeds: Sequence[Feed] | None = None,
+    warehouse: Warehouse, behind: Sequence[Freshness] | None = None, feeds: Sequence[Feed] | None = None
 ) -> Report:
     """Collect what the page says, in a few queries whatever the number of runs and rules."""
-    runs = _runs(settings, spark)
-    gates = _gates(settings, spark)
-    fresh = {entry.table: entry for entry in (freshness(settings, spark) if behind is None else behind)}
+    runs = _runs(warehouse)
+    gates = _gates(warehouse)
+    fresh = {entry.table: entry for entry in (freshness(warehouse) if behind is None else behind)}
     tables = tuple(
         Table(
             name=stage.table,
             description=contract_of(stage.table).description,
             runs=tuple(runs[stage.table]),
             gate=tuple(gates[stage.table]),
-            quarantine=_broken(settings, spark, stage, stage.quarantine),
-            held=_broken(settings, spark, stage, held.table if (held := contract_of_held(stage)) else None),
+            quarantine=_broken(warehouse, stage, stage.quarantine),
+            held=_broken(warehouse, stage, held.table if (held := contract_of_held(stage)) else None),
             freshness=fresh[stage.table],
         )
         for stage in CATALOG
     )
-    gaps = _log_gaps(settings, spark)
-    feeds = feeds_of(settings, spark) if feeds is None else feeds
+    gaps = _log_gaps(warehouse)
+    feeds = feeds_of(warehouse) if feeds is None else feeds
     made_at = datetime.now(UTC)
-    return Report(settings.cluster, settings.warehouse, made_at, tables, gaps, uncommitted(settings), tuple(feeds))
+    return Report(
+        warehouse.cluster, warehouse.root, made_at, tables, gaps, uncommitted(warehouse.settings), tuple(feeds)
+    )
 
 
 def uncommitted(settings: Settings) -> tuple[str, ...]:
@@ -334,7 +327,7 @@ def _in_words(run: Run) -> str:
     return said if run.written is None else f"{said}, written {run.written:,}"
 
 
-def _runs(settings: Settings, spark: SparkSession | None) -> dict[str, list[Run]]:
+def _runs(warehouse: Warehouse) -> dict[str, list[Run]]:
     """Return each table's last runs, in order of time."""
     found: dict[str, list[Run]] = defaultdict(list)
     last = f"""
@@ -344,14 +337,14 @@ def _runs(settings: Settings, spark: SparkSession | None) -> dict[str, list[Run]
         ORDER BY started_at
     """
     names = [field.name for field in fields(Run)]
-    for row in _answer(settings, spark, STAGE_RUNS.table, last) or ():
+    for row in _answer(warehouse, STAGE_RUNS.table, last) or ():
         # A warehouse of an earlier version lacks columns until the next run reports.
         known = {name: row.get(name) for name in names}
         found[row["table"]].append(Run(**known | {"held": known["held"] or 0}))
     return found
 
 
-def _gates(settings: Settings, spark: SparkSession | None) -> dict[str, list[Outcome]]:
+def _gates(warehouse: Warehouse) -> dict[str, list[Outcome]]:
     """Return what each table's last gate found, with the meanings of today's contract."""
     found: dict[str, list[Outcome]] = defaultdict(list)
     last = """
@@ -360,7 +353,7 @@ def _gates(settings: Settings, spark: SparkSession | None) -> dict[str, list[Out
         WHERE examined_at = last_examined_at
         ORDER BY expectation
     """
-    for row in _answer(settings, spark, EXPECTATION_RESULTS.table, last) or ():
+    for row in _answer(warehouse, EXPECTATION_RESULTS.table, last) or ():
         rules = {rule.code: rule for rule in contract_of(row["table"]).rules}
         rule = rules.get(row["expectation"])
         found[row["table"]].append(
@@ -386,20 +379,20 @@ def _gates(settings: Settings, spark: SparkSession | None) -> dict[str, list[Out
     return found
 
 
-def _log_gaps(settings: Settings, spark: SparkSession | None) -> tuple[LogGap, ...]:
+def _log_gaps(warehouse: Warehouse) -> tuple[LogGap, ...]:
     """Return what was gone from topics before it was read, the last found first."""
     ordered = "SELECT * FROM rows ORDER BY found_at DESC, topic, partition, from_offset"
     names = [field.name for field in fields(LogGap)]
-    found = _answer(settings, spark, GAPS.table, ordered) or ()
+    found = _answer(warehouse, GAPS.table, ordered) or ()
     return tuple(LogGap(**{name: row[name] for name in names}) for row in found)
 
 
-def _broken(settings: Settings, spark: SparkSession | None, stage: Stage, table: str | None) -> Quarantine | None:
+def _broken(warehouse: Warehouse, stage: Stage, table: str | None) -> Quarantine | None:
     """Return how many rows a table's quarantine, or that of its held rows, has and why; None where there is none."""
     if not table:
         return None
     counted = "SELECT violations, count(*) AS row_count FROM rows GROUP BY violations"
-    found = _answer(settings, spark, table, counted)
+    found = _answer(warehouse, table, counted)
     if found is None:
         return None
     counts: Counter[str] = Counter()
@@ -414,11 +407,11 @@ def _broken(settings: Settings, spark: SparkSession | None, stage: Stage, table:
     return Quarantine(sum(row["row_count"] for row in found), violations)
 
 
-def _answer(settings: Settings, spark: SparkSession | None, table: str, text: str) -> list[dict[str, Any]] | None:
+def _answer(warehouse: Warehouse, table: str, text: str) -> list[dict[str, Any]] | None:
     """Return what a query answers on the cluster's rows of a table, if it is there."""
-    if not lakehouse.exists(spark, settings, table):
+    if not warehouse.exists(table):
         return None
-    return glance.query(settings, table, text, {"cluster": settings.cluster}, spark)
+    return jvmless.query(warehouse, table, text, {"cluster": warehouse.cluster})
 
 
 def _environment() -> Environment:

@@ -12,11 +12,9 @@ from typing import Any, NamedTuple
 from pipelines.columns import slices
 from pipelines.commands.describe import Answer
 from pipelines.errors import UsageError
-from pipelines.settings import Settings
 from pipelines.text import elided, hint, visible
-from pipelines.warehouse import lakehouse
-from pipelines.warehouse.glance import query, rows
-from pipelines.warehouse.storage import is_local
+from pipelines.warehouse.jvmless import query, rows
+from pipelines.warehouse.tables import Warehouse
 
 LEDGER = "gold.message_ledger"
 ACKNOWLEDGEMENTS = "silver.acknowledgements"
@@ -145,7 +143,7 @@ class Story:
         return json.dumps(facts, default=_time)
 
 
-def answer(settings: Settings, wanted: str, form: str = "text") -> Answer:
+def answer(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     """Tell the story of the message at TOPIC:PARTITION:OFFSET, or of each message of a trace (``text`` or ``json``).
 
     A trace is given by its id, or by the whole header of W3C. JSON is one object a message. The exit code is 1 where
@@ -155,26 +153,26 @@ def answer(settings: Settings, wanted: str, form: str = "text") -> Answer:
     """
     place = Place.of(wanted)
     remarks: tuple[str, ...] = ()
-    story = _of_place(settings, place) if place else None
+    story = _of_place(warehouse, place) if place else None
     stories = [story] if story else []
     if place is None or (not stories and ":" in place.topic):  # no topic has a colon, but a trace's id may
-        found = sorted(_of_trace(settings, wanted), key=_in_time)
-        stories = [_of_row(settings, row) for row in found[:MOST_MESSAGES]]
+        found = sorted(_of_trace(warehouse, wanted), key=_in_time)
+        stories = [_of_row(warehouse, row) for row in found[:MOST_MESSAGES]]
         if len(found) > MOST_MESSAGES:
             first = f"The first {MOST_MESSAGES} of {len(found):,} messages of the trace"
             remarks = (f"{first}: ask for one by TOPIC:PARTITION:OFFSET.",)
     if not stories:
-        return _nothing(settings, wanted, place, form)
+        return _nothing(warehouse, wanted, place, form)
     if form == "json":
         return Answer("\n".join(story.as_json() for story in stories), remarks)
     return Answer("\n\n".join(story.as_text() for story in stories), remarks)
 
 
-def _of_trace(settings: Settings, wanted: str) -> list[dict[str, Any]]:
+def _of_trace(warehouse: Warehouse, wanted: str) -> list[dict[str, Any]]:
     """Return the ledger's rows of a trace; raises UsageError where none is known of what seems meant for a place."""
     mistake = _mistake(wanted)
     try:
-        found = rows(settings, LEDGER, {"cluster": settings.cluster, "trace_id": _trace_id(wanted)})
+        found = rows(warehouse, LEDGER, {"cluster": warehouse.cluster, "trace_id": _trace_id(wanted)})
     except UsageError as absent:
         raise mistake or absent from None
     if mistake and not found:
@@ -206,32 +204,32 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def topics(settings: Settings) -> list[str]:
+def topics(warehouse: Warehouse) -> list[str]:
     """Return the topics of which messages are known, as such or as dead letters."""
     found: set[str] = set()
     for table, column in ((LEDGER, "topic"), (DEAD_LETTERS, "dlq_topic")):
-        known = query(settings, table, f"SELECT DISTINCT {column} AS topic FROM rows", {"cluster": settings.cluster})
+        known = query(warehouse, table, f"SELECT DISTINCT {column} AS topic FROM rows", {"cluster": warehouse.cluster})
         found |= {row["topic"] for row in known if row["topic"]}
     return sorted(found)
 
 
-def _meant(settings: Settings, wanted: str, place: Place | None) -> str:
+def _meant(warehouse: Warehouse, wanted: str, place: Place | None) -> str:
     """Return which topic may be meant where that of a place is not known, or where only a topic is given."""
-    if not is_local(settings.warehouse):
+    if not warehouse.is_local:
         return ""
-    known = topics(settings)
+    known = topics(warehouse)
     if place is not None:
         return "" if place.topic in known else hint(place.topic, known)
     name = wanted if wanted in known else None
     return f" A message of topic '{visible(name)}' is written {visible(name)}:PARTITION:OFFSET." if name else ""
 
 
-def _nothing(settings: Settings, wanted: str, place: Place | None, form: str) -> Answer:
+def _nothing(warehouse: Warehouse, wanted: str, place: Place | None, form: str) -> Answer:
     what = f"message {place}" if place else f"a message of trace '{visible(wanted)}'"
-    landed = ", ".join(f"{settings.landing_of(feed)}/" for feed in FEEDS)
+    landed = ", ".join(f"{warehouse.settings.landing_of(feed)}/" for feed in FEEDS)
     message = (
-        f"Nothing is known of {what} in cluster '{visible(settings.cluster)}': what lands in {landed} can be traced "
-        f"once `afterlog run` has taken it in.{_meant(settings, wanted, place)}"
+        f"Nothing is known of {what} in cluster '{visible(warehouse.cluster)}': what lands in {landed} can be traced "
+        f"once `afterlog run` has taken it in.{_meant(warehouse, wanted, place)}"
     )
     if form == "json":
         return Answer(json.dumps({"wanted": wanted, "message": message}), (), 1)
@@ -250,18 +248,18 @@ def _in_time(row: dict[str, Any]) -> tuple[Any, ...]:
     return (at is None, at or datetime.min.replace(tzinfo=UTC), row["topic"], *place, row["acknowledgement_id"] or "")
 
 
-def _of_row(settings: Settings, row: dict[str, Any]) -> Story:
+def _of_row(warehouse: Warehouse, row: dict[str, Any]) -> Story:
     if row["offset"] is not None:
         place = Place(row["topic"], row["partition"], row["offset"])
-        return Story(place, row, _in_order(_events(settings, place, row)))
-    key = {"cluster": settings.cluster, "topic": row["topic"], "_bronze_id": row["acknowledgement_id"]}
-    return Story(None, row, _in_order(_told(settings, key)))
+        return Story(place, row, _in_order(_events(warehouse, place, row)))
+    key = {"cluster": warehouse.cluster, "topic": row["topic"], "_bronze_id": row["acknowledgement_id"]}
+    return Story(None, row, _in_order(_told(warehouse, key)))
 
 
-def _of_place(settings: Settings, place: Place) -> Story | None:
-    found = rows(settings, LEDGER, {"cluster": settings.cluster, "slice": place.slice, **place._asdict()})
+def _of_place(warehouse: Warehouse, place: Place) -> Story | None:
+    found = rows(warehouse, LEDGER, {"cluster": warehouse.cluster, "slice": place.slice, **place._asdict()})
     ledger = found[0] if found else {}
-    events = _in_order(_events(settings, place, ledger))
+    events = _in_order(_events(warehouse, place, ledger))
     return Story(place, ledger, events) if events or ledger else None
 
 
@@ -270,41 +268,41 @@ def _in_order(events: Iterator[Event]) -> tuple[Event, ...]:
     return tuple(sorted(events, key=lambda event: (event.at is None, event.at or datetime.min.replace(tzinfo=UTC))))
 
 
-def _events(settings: Settings, place: Place, ledger: dict[str, Any]) -> Iterator[Event]:
-    yield from _origin(settings, place)
-    yield from _told(settings, {"cluster": settings.cluster, **place._asdict()})
-    yield from _transaction(settings, place, ledger)
-    yield from _dead_letters(settings, place, frozenset())
-    yield from _write_failures(settings, place)
-    yield from _log(settings, place)
-    yield from _held(settings, place)
+def _events(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> Iterator[Event]:
+    yield from _origin(warehouse, place)
+    yield from _told(warehouse, {"cluster": warehouse.cluster, **place._asdict()})
+    yield from _transaction(warehouse, place, ledger)
+    yield from _dead_letters(warehouse, place, frozenset())
+    yield from _write_failures(warehouse, place)
+    yield from _log(warehouse, place)
+    yield from _held(warehouse, place)
 
 
-def _held(settings: Settings, place: Place) -> Iterator[Event]:
+def _held(warehouse: Warehouse, place: Place) -> Iterator[Event]:
     """What is held of the message's topic: it landed, but the topic broke a contract, and nothing is made of it yet."""
     waits = "is held, as its topic broke the contract of"
-    for one in _there(settings, HELD_ACKNOWLEDGEMENTS, {"cluster": settings.cluster, **place._asdict()}):
+    for one in _there(warehouse, HELD_ACKNOWLEDGEMENTS, {"cluster": warehouse.cluster, **place._asdict()}):
         facts = {"table": HELD_ACKNOWLEDGEMENTS, "scope": one["scope"]}
         yield Event(one["acknowledged_at"], "held", f"an acknowledgement {waits} silver.acknowledgements", facts)
-    key: Key = {"cluster": settings.cluster, "topic": place.topic, "partition": place.partition}
+    key: Key = {"cluster": warehouse.cluster, "topic": place.topic, "partition": place.partition}
     columns = ["scope", "base_offset", "last_offset"]
-    for one in _there(settings, HELD_BATCHES, key, columns):
+    for one in _there(warehouse, HELD_BATCHES, key, columns):
         bounds = (one["base_offset"], one["last_offset"])
         if None not in bounds and bounds[0] <= place.offset <= bounds[1]:
             facts = {"table": HELD_BATCHES, "scope": one["scope"]}
             yield Event(None, "held", f"a record batch that holds it {waits} silver.record_batches", facts)
 
 
-def _there(settings: Settings, table: str, key: Key, columns: list[str] | None = None) -> list[dict[str, Any]]:
+def _there(warehouse: Warehouse, table: str, key: Key, columns: list[str] | None = None) -> list[dict[str, Any]]:
     """Return rows of a table of held rows, which an older warehouse does not have."""
-    if is_local(settings.warehouse) and lakehouse.local_version(settings, table) is None:
+    if warehouse.is_local and warehouse.local_version(table) is None:
         return []
-    return rows(settings, table, key, columns)
+    return rows(warehouse, table, key, columns)
 
 
-def _told(settings: Settings, key: Key) -> Iterator[Event]:
+def _told(warehouse: Warehouse, key: Key) -> Iterator[Event]:
     """What producers were told of the message."""
-    for one in rows(settings, ACKNOWLEDGEMENTS, key):
+    for one in rows(warehouse, ACKNOWLEDGEMENTS, key):
         sender = f"to {visible(one['client_id'])}" if one["client_id"] else ""
         facts = {
             name: one[name] for name in ("outcome", "client_id", "trace_id", "error", "timestamp", "acknowledged_at")
@@ -317,11 +315,11 @@ def _told(settings: Settings, key: Key) -> Iterator[Event]:
             yield Event(at, "acknowledged" if one["outcome"] == "ACKNOWLEDGED" else "sent with acks=0", sender, facts)
 
 
-def _transaction(settings: Settings, place: Place, ledger: dict[str, Any]) -> Iterator[Event]:
-    key: Key = {"cluster": settings.cluster, "topic": place.topic, "partition": place.partition}
+def _transaction(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> Iterator[Event]:
+    key: Key = {"cluster": warehouse.cluster, "topic": place.topic, "partition": place.partition}
     if ledger.get("producer_id") is not None:
         key |= {name: ledger[name] for name in ("producer_id", "producer_epoch")}
-    for one in rows(settings, TRANSACTIONS, key):
+    for one in rows(warehouse, TRANSACTIONS, key):
         if any(span["first_offset"] <= place.offset <= span["last_offset"] for span in one["ranges"]):
             names = ("producer_id", "producer_epoch", "first_offset", "last_offset", "marker_offset")
             marker = f", marker at offset {one['marker_offset']}" if one["marker_offset"] is not None else ""
@@ -330,16 +328,16 @@ def _transaction(settings: Settings, place: Place, ledger: dict[str, Any]) -> It
             yield Event(one["ended_at"] or one["last_written_at"], STATES[one["state"]], sentence, facts)
 
 
-def _dead_letters(settings: Settings, place: Place, passed: frozenset[Place]) -> Iterator[Event]:
+def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) -> Iterator[Event]:
     """Each time that the message was dead-lettered, and what became of the dead letters, hop by hop."""
     key: Key = {
-        "cluster": settings.cluster,
+        "cluster": warehouse.cluster,
         "source_slice": place.slice,
         "original_topic": place.topic,
         "original_partition": place.partition,
         "original_offset": place.offset,
     }
-    for one in rows(settings, DEAD_LETTERS, key):
+    for one in rows(warehouse, DEAD_LETTERS, key):
         letter = Place(one["dlq_topic"], one["dlq_partition"], one["dlq_offset"])
         if one.get("is_held"):
             yield _held_letter(one, f"its dead letter {letter}")
@@ -352,7 +350,7 @@ def _dead_letters(settings: Settings, place: Place, passed: frozenset[Place]) ->
             _facts(one),
         )
         if letter not in passed and len(passed) < MOST_HOPS:
-            yield from _dead_letters(settings, letter, passed | {place, letter})
+            yield from _dead_letters(warehouse, letter, passed | {place, letter})
 
 
 def _lettered(one: dict[str, Any], passed: frozenset[Place]) -> str:
@@ -383,16 +381,16 @@ def _facts(one: dict[str, Any]) -> dict[str, Any]:
     return {name: one[name] for name in (*places, *reasons, *markers)}
 
 
-def _origin(settings: Settings, place: Place) -> Iterator[Event]:
+def _origin(warehouse: Warehouse, place: Place) -> Iterator[Event]:
     """What the message is a dead letter of, if it stands in a DLQ topic."""
     key: Key = {
-        "cluster": settings.cluster,
+        "cluster": warehouse.cluster,
         "slice": place.slice,
         "dlq_topic": place.topic,
         "dlq_partition": place.partition,
         "dlq_offset": place.offset,
     }
-    for one in rows(settings, DEAD_LETTERS, key):
+    for one in rows(warehouse, DEAD_LETTERS, key):
         if one["is_accepted"]:
             origin = _source(one)
             group = f" by {visible(one['consumer_group'])}" if one["consumer_group"] is not None else ""
@@ -416,9 +414,9 @@ def _held_letter(one: dict[str, Any], what: str) -> Event:
     return Event(at, "held", sentence, {"table": "held.dlq_records", **_facts(one)})
 
 
-def _write_failures(settings: Settings, place: Place) -> Iterator[Event]:
-    key: Key = {"cluster": settings.cluster, "original_topic": place.topic, "original_partition": place.partition}
-    for one in rows(settings, WRITE_FAILURES, key):
+def _write_failures(warehouse: Warehouse, place: Place) -> Iterator[Event]:
+    key: Key = {"cluster": warehouse.cluster, "original_topic": place.topic, "original_partition": place.partition}
+    for one in rows(warehouse, WRITE_FAILURES, key):
         if None not in (one["first_offset"], one["last_offset"]) and (
             one["first_offset"] <= place.offset <= one["last_offset"]
         ):
@@ -430,11 +428,11 @@ def _write_failures(settings: Settings, place: Place) -> Iterator[Event]:
             yield Event(one["failed_at"], "dead-lettering failed", sentence, {name: one[name] for name in names})
 
 
-def _log(settings: Settings, place: Place) -> Iterator[Event]:
+def _log(warehouse: Warehouse, place: Place) -> Iterator[Event]:
     """Whether landed segments hold the offset, or prove that it is absent."""
     here = [
         one
-        for one in rows(settings, LOG_RANGES, {"cluster": settings.cluster, "slice": place.slice})
+        for one in rows(warehouse, LOG_RANGES, {"cluster": warehouse.cluster, "slice": place.slice})
         if one["first_offset"] <= place.offset <= one["last_offset"]
     ]
     for one in sorted(here, key=lambda one: (not one["is_present"], not one["is_compacted"]))[:1]:
@@ -442,7 +440,7 @@ def _log(settings: Settings, place: Place) -> Iterator[Event]:
         what = "in the log" if one["is_present"] else "absent from the log"
         facts = {name: one[name] for name in ("segment", "is_present", "is_compacted")}
         if not one["is_present"]:
-            for known in rows(settings, POLICIES, {"cluster": settings.cluster, "topic": place.topic}):
+            for known in rows(warehouse, POLICIES, {"cluster": warehouse.cluster, "topic": place.topic}):
                 policy, source = (known[name] for name in ("cleanup_policy", "source"))
                 facts |= {"cleanup_policy": policy, "cleanup_policy_source": source}
                 if policy is not None:

@@ -26,6 +26,7 @@ from pipelines.steps.watch import NOBODY, Watch
 from pipelines.warehouse import lock, progress, storage
 from pipelines.warehouse.progress import Batch, Progress
 from pipelines.warehouse.quality import StageRun, now
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,10 +63,10 @@ class Cycle:
     message: str | None
 
 
-def health_file(settings: Settings) -> Path:
+def health_file(warehouse: Warehouse) -> Path:
     """Return where the health file is if the user names none: always on this machine."""
-    if storage.is_local(settings.warehouse):
-        return Path(settings.warehouse) / storage.STATE / "follow.json"
+    if warehouse.is_local:
+        return Path(warehouse.root) / storage.STATE / "follow.json"
     return ROOT / ".cache" / "follow.json"
 
 
@@ -97,6 +98,7 @@ class Follower:
         ``watch`` looks on at each step.
         """
         self.settings = settings
+        self.warehouse = Warehouse(settings)  # without a session until there is work
         self.stages = tuple(stages)
         self.every_seconds = every_seconds
         self.health = health
@@ -116,7 +118,6 @@ class Follower:
         self.failing_since: str | None = None
         self.worked = False
         self.patience = 0.0
-        self.spark: SparkSession | None = None
         self.starting = False
 
     @property
@@ -208,18 +209,18 @@ class Follower:
         """Run the stages that do not rest, if anything is new for them."""
         self._look_at_blocked()
         stages = self._awake()
-        if runner.idle(self.settings, stages):
-            self._note_held(runner.at_rest(self.settings, stages, ""))
+        if runner.idle(self.warehouse, stages):
+            self._note_held(runner.at_rest(self.warehouse, stages, ""))
             return
-        spark = self.spark or self._start(kept)
-        lock.name_jvm(self.settings, spark)
-        waiting = freshness.unread_bytes(self.settings, stages)
-        session.suit(spark, self.settings, brisk=waiting is not None and waiting < session.SHORT_WORK)
+        if self.warehouse.session is None:
+            self._start(kept)
+        lock.name_jvm(self.warehouse)
+        waiting = freshness.unread_bytes(self.warehouse, stages)
+        session.suit(self.warehouse.spark, self.settings, brisk=waiting is not None and waiting < session.SHORT_WORK)
         try:
             again = self.failure is not None
             runner.run(
-                spark,
-                self.settings,
+                self.warehouse,
                 stages,
                 self._take,
                 stopping=self.stop.asked,
@@ -232,7 +233,7 @@ class Follower:
         if any(one.verdict for one in self.done):
             self._tidy()
 
-    def _start(self, kept: ExitStack) -> SparkSession:
+    def _start(self, kept: ExitStack) -> None:
         """Start the session, which is kept until the end."""
         self.starting = True
         self.watch.says("Starting Spark.")
@@ -240,11 +241,10 @@ class Follower:
         session.quieten_py4j()
         long_lived = self.settings.model_copy(update={"spark": {**session.LONG_LIVED, **self.settings.spark}})
         try:
-            self.spark = kept.enter_context(self.sessions(long_lived))
+            self.warehouse = Warehouse(self.settings, kept.enter_context(self.sessions(long_lived)))
         finally:
             self.stop.listen()
         self.starting = False
-        return self.spark
 
     def _take(self, stage_run: StageRun) -> None:
         """Keep what a stage did, and tell it, unless it is nothing, or an error, which is told when it is raised."""
@@ -257,7 +257,7 @@ class Follower:
             self._write("working")
 
     def _block(self, stage_run: StageRun) -> None:
-        known = progress.load(self.settings.warehouse, stage_run.table) or Progress()
+        known = progress.load(self.warehouse, stage_run.table) or Progress()
         since = held.since(known) or _text(stage_run.started_at)
         message = held.message(stage_run.table, known) or stage_run.message or ""
         self.blocked[stage_run.table] = Blocked(stage_run.table, since, message, known.pending, tuple(known.held))
@@ -272,7 +272,7 @@ class Follower:
     def _look_at_blocked(self) -> None:
         """Wake the stages whose batch is done with, and forget what is no longer held: another run accepted it, say."""
         for table, blocked in list(self.blocked.items()):
-            known = progress.load(self.settings.warehouse, table)
+            known = progress.load(self.warehouse, table)
             left = (known and held.since(known)) is None
             if blocked.scopes and known is not None and not left:
                 self.blocked[table] = replace(blocked, scopes=tuple(known.held), message=_message(table, known))
@@ -293,9 +293,9 @@ class Follower:
         return awake
 
     def _blocked_upstream(self) -> set[str]:
-        if not storage.is_local(self.settings.warehouse) and self.spark is None:
+        if not self.warehouse.is_local and self.warehouse.session is None:
             return set()  # the session of the first cycle will look
-        return runner.blocked_upstream(self.settings, self.stages)
+        return runner.blocked_upstream(self.warehouse, self.stages)
 
     def _tell_failure(self, error: Exception) -> None:
         """Say what failed, unless the last cycle failed with the same; raise what another try cannot mend."""

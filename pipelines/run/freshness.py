@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from expectations.contract import Column, Contract
 from pipelines.catalog import CATALOG
 from pipelines.errors import AfterlogError, EnvironmentLacking
-from pipelines.settings import Settings
 from pipelines.stage import Stage
 from pipelines.steps import held
 from pipelines.steps.land import unread, waiting
-from pipelines.warehouse import lakehouse, progress
-from pipelines.warehouse.storage import is_local
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipelines.warehouse import progress
+from pipelines.warehouse.tables import Warehouse
 
 BYTES_OF_A_RECORD = 1_000  # of a topic, by rule of thumb
 
@@ -63,59 +58,54 @@ class Freshness:
         return bool(self.unread_files or self.unread_versions or self.unread_offsets)
 
 
-def freshness(settings: Settings, spark: SparkSession | None = None) -> list[Freshness]:
+def freshness(warehouse: Warehouse) -> list[Freshness]:
     """Return one entry per stage; a session is needed only for a warehouse that is not local."""
     found = []
     away: EnvironmentLacking | None = None
     for stage in CATALOG:
-        known = progress.load(settings.warehouse, stage.table)
-        one = Freshness(settings.cluster, stage.table, stage.feed)
+        known = progress.load(warehouse, stage.table)
+        one = Freshness(warehouse.cluster, stage.table, stage.feed)
         if known:
             scopes = tuple(known.held)
             one = replace(one, blocked_since=held.since(known), message=held.message(stage.table, known))
             one = replace(one, held_scopes=scopes)
         if stage.kind == "land":
-            files = unread(settings, stage, known).values()
+            files = unread(warehouse.settings, stage, known).values()
             one = replace(one, unread_files=len(files), unread_bytes=sum(file.size for file in files))
             try:
-                if away and settings.topics_of(stage.directory):
+                if away and warehouse.settings.topics_of(stage.directory):
                     raise away  # a cluster that does not answer is asked once
-                one = replace(one, unread_offsets=waiting(settings, [(stage, known)]).get(stage.table))
+                one = replace(one, unread_offsets=waiting(warehouse.settings, [(stage, known)]).get(stage.table))
             except AfterlogError as error:
                 away = error if isinstance(error, EnvironmentLacking) else None
                 one = replace(one, message=str(error))
         else:
             read = {table: known.version_of(table) if known else None for table in stage.inputs}
-            if is_local(settings.warehouse):
-                behind = lakehouse.local_versions_after(settings, read)
-            else:
-                assert spark is not None
-                behind = lakehouse.versions_after(spark, settings, read)
+            behind = warehouse.versions_after(read)
             one = replace(one, input=", ".join(stage.inputs), unread_versions=behind)
         found.append(one)
     return found
 
 
-def unread_bytes(settings: Settings, stages: Sequence[Stage]) -> int | None:
+def unread_bytes(warehouse: Warehouse, stages: Sequence[Stage]) -> int | None:
     """Return roughly how many bytes wait for stages; None where only a session could tell."""
-    if not is_local(settings.warehouse):
+    if not warehouse.is_local:
         return None
     landing = [
-        (stage, progress.load(settings.warehouse, stage.table))
+        (stage, progress.load(warehouse, stage.table))
         for stage in stages
-        if settings.topics_of(stage.directory)
+        if warehouse.settings.topics_of(stage.directory)
     ]
     try:
-        size = BYTES_OF_A_RECORD * sum(waiting(settings, landing).values())
+        size = BYTES_OF_A_RECORD * sum(waiting(warehouse.settings, landing).values())
     except AfterlogError:  # the run will say it
         size = 0
     for stage in stages:
-        known = progress.load(settings.warehouse, stage.table)
+        known = progress.load(warehouse, stage.table)
         if stage.kind == "land":
-            size += sum(file.size for file in unread(settings, stage, known).values())
+            size += sum(file.size for file in unread(warehouse.settings, stage, known).values())
         else:
             size += sum(
-                lakehouse.local_bytes_after(settings, table, known.version_of(table) if known else None)
-                for table in stage.inputs
+                warehouse.local_bytes_after(table, known.version_of(table) if known else None) for table in stage.inputs
             )
     return size

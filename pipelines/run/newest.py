@@ -8,18 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from pipelines.catalog import CATALOG
 from pipelines.settings import Settings
 from pipelines.stage import Stage
 from pipelines.steps.land import unread
-from pipelines.warehouse import glance, progress
+from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.progress import Progress
-from pipelines.warehouse.storage import is_local
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipelines.warehouse.tables import Warehouse
 
 # By landing directory: the columns that tell the time of a record. The first are of what landed, the last is of what
 # was accepted, which is what questions ask.
@@ -100,31 +96,31 @@ class Silence:
     pause: timedelta | None = None
 
 
-def of_feeds(settings: Settings, now: datetime | None = None, spark: SparkSession | None = None) -> list[Newest]:
+def of_feeds(warehouse: Warehouse, now: datetime | None = None) -> list[Newest]:
     """Return what is newest of each feed, in the order of the catalog.
 
     Without a session nothing is known of the tables of a warehouse that is not local.
     """
-    return [of_feed(settings, stage, now, spark) for stage in CATALOG if stage.kind == "land"]
+    return [of_feed(warehouse, stage, now) for stage in CATALOG if stage.kind == "land"]
 
 
-def of_feed(settings: Settings, stage: Stage, now: datetime | None = None, spark: SparkSession | None = None) -> Newest:
+def of_feed(warehouse: Warehouse, stage: Stage, now: datetime | None = None) -> Newest:
     """Return what is newest of the feed that a landing stage reads."""
     now = now or datetime.now(UTC)
-    if not is_local(settings.warehouse) and spark is None:
-        used = bool(settings.topics_of(stage.directory) or unread(settings, stage, None))
-        return Newest(stage.directory, used, how(settings, stage), now)
-    known = progress.load(settings.warehouse, stage.table)
-    waits = unread(settings, stage, known)
+    if not warehouse.is_local and warehouse.session is None:
+        used = bool(warehouse.settings.topics_of(stage.directory) or unread(warehouse.settings, stage, None))
+        return Newest(stage.directory, used, how(warehouse.settings, stage), now)
+    known = progress.load(warehouse, stage.table)
+    waits = unread(warehouse.settings, stage, known)
     try:
-        landed_at = glance.greatest(settings, stage.table, "_ingested_at", EVER, spark)
-        times = [glance.greatest(settings, table, column, now, spark) for table, column in TIMES[stage.directory]]
+        landed_at = jvmless.greatest(warehouse, stage.table, "_ingested_at", EVER)
+        times = [jvmless.greatest(warehouse, table, column, now) for table, column in TIMES[stage.directory]]
     except Exception:  # a reader's own, of any kind: the doctor tells what is wrong with a table
-        return Newest(stage.directory, True, how(settings, stage), now, is_readable=False)
-    used = landed_at is not None or _was_read(known) or settings.topics_of(stage.directory) is not None
+        return Newest(stage.directory, True, how(warehouse.settings, stage), now, is_readable=False)
+    used = landed_at is not None or _was_read(known) or warehouse.settings.topics_of(stage.directory) is not None
     used = used or bool(waits)
     at = max((time for time in times if time is not None), default=None)
-    return Newest(stage.directory, used, how(settings, stage), now, at, times[-1], landed_at)
+    return Newest(stage.directory, used, how(warehouse.settings, stage), now, at, times[-1], landed_at)
 
 
 def how(settings: Settings, stage: Stage) -> str:
@@ -134,23 +130,23 @@ def how(settings: Settings, stage: Stage) -> str:
     return said + (f', or set source = "kafka" under [{part}]' if part else "")
 
 
-def silence(settings: Settings, newest: Newest, spark: SparkSession | None = None) -> Silence | None:
+def silence(warehouse: Warehouse, newest: Newest) -> Silence | None:
     """Return since how long a feed should have had a record, if it fell silent; None where it did not.
 
     A setting says how long a feed may pause. Where none does, a steady feed is silent once it pauses some times as long
     as it ever did in the two weeks before its newest record.
     """
-    rule = settings.silence
+    rule = warehouse.settings.silence
     if newest.age is None or newest.at is None:
         return None
     if newest.feed in rule.after_hours:
         limit = timedelta(hours=rule.after_hours[newest.feed])
         return Silence(limit) if newest.age > limit else None
     least = timedelta(hours=rule.least_hours)
-    if newest.feed not in STEADY or newest.age <= least or newest.at < glance.EPOCH + HISTORY:
+    if newest.feed not in STEADY or newest.age <= least or newest.at < jvmless.EPOCH + HISTORY:
         return None
     for table, column in TIMES[newest.feed]:
-        minutes = glance.minutes(settings, table, column, newest.at - HISTORY, newest.at, spark)
+        minutes = jvmless.minutes(warehouse, table, column, newest.at - HISTORY, newest.at)
         pauses = [later - earlier for earlier, later in pairwise(minutes)]
         if len(pauses) < LEAST_PAUSES or minutes[-1] - minutes[0] < LEAST_TIME:
             continue

@@ -9,15 +9,15 @@ from expectations.contract import contract_of
 from pipelines.catalog import CATALOG
 from pipelines.errors import UsageError
 from pipelines.run.runner import contracts, new_run_id
-from pipelines.settings import Settings
 from pipelines.stage import Stage
 from pipelines.steps.split import Split, wanted
 from pipelines.text import hint
-from pipelines.warehouse import lakehouse, quality
+from pipelines.warehouse import quality
 from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
@@ -41,29 +41,29 @@ def stage_with_quarantine(name: str) -> Stage:
     return stages[name]
 
 
-def readmit(spark: SparkSession, settings: Settings, stage: Stage) -> Readmitted:
+def readmit(warehouse: Warehouse, stage: Stage) -> Readmitted:
     """Insert what passes now, remove it from quarantine, then refresh the violations of the rest, in that order.
 
     A crash between two steps leaves rows that the next readmission, or the next run that meets them, puts right. The
     caller holds the writer's lock.
     """
 
-    lakehouse.ensure_all(spark, settings, contracts())
+    warehouse.ensure_all(contracts())
     started_at, run_id = quality.now(), new_run_id()
     assert stage.quarantine is not None
-    quarantined = lakehouse.standing(spark, settings, stage.quarantine)
+    quarantined = warehouse.existing_rows(stage.quarantine)
     if quarantined is None:
         return Readmitted(0, 0, None)
     origin = ["_source", "_bronze_id"]
-    rows = lakehouse.read(spark, settings, stage.inputs[0]).join(quarantined.select(*origin), origin, how="left_semi")
+    rows = warehouse.read(stage.inputs[0]).join(quarantined.select(*origin), origin, how="left_semi")
     row = contract_of(stage.table).row
-    with Split.of(settings, stage, rows, run_id, started_at, among=quarantined.select(*row)) as split:
+    with Split.of(warehouse, stage, rows, run_id, started_at, among=quarantined.select(*row)) as split:
         if not split.census.rows:
             return Readmitted(0, 0, None)
         with split.decisions() as decisions:
             readmitted = decisions.where("heals").count()
             counts = split.write_decided(decisions)
-            _refresh(settings, stage, split, decisions.where("conflicts").select(*row))
+            _refresh(warehouse, stage, split, decisions.where("conflicts").select(*row))
     stage_run = StageRun(
         run_id,
         stage.table,
@@ -76,12 +76,12 @@ def readmit(spark: SparkSession, settings: Settings, stage: Stage) -> Readmitted
         duplicates=readmitted - counts.accepted,
         message="readmitted from quarantine",
     )
-    quality.note(settings, stage_run)
-    quality.report(spark, settings)
+    quality.note(warehouse, stage_run)
+    quality.report(warehouse)
     return Readmitted(counts.read, readmitted, stage_run)
 
 
-def _refresh(settings: Settings, stage: Stage, split: Split, conflicts: DataFrame) -> None:
+def _refresh(warehouse: Warehouse, stage: Stage, split: Split, conflicts: DataFrame) -> None:
     """Write today's violations, and what today's transform reads, over the rows that stay in quarantine."""
     from pyspark.sql import functions as F
 
@@ -95,4 +95,4 @@ def _refresh(settings: Settings, stage: Stage, split: Split, conflicts: DataFram
         .select(*row, split.why(in_conflict).alias("violations"))
     )
     names = [column.name for column in split.contract.quarantine]
-    lakehouse.replace_matching(settings, stage.quarantine, split.among(why).select(names), row)
+    warehouse.replace_matching(stage.quarantine, split.among(why).select(names), row)

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from expectations.contract import Contract, contract_of
 from expectations.quality import QUALITY
@@ -25,13 +25,10 @@ from pipelines.steps.scopes import History
 from pipelines.steps.split import Split
 from pipelines.steps.summarise import Summary
 from pipelines.steps.watch import NOBODY, Watch
-from pipelines.warehouse import lakehouse, progress, quality
+from pipelines.warehouse import change_feed, progress, quality
 from pipelines.warehouse.progress import Batch, Held, Progress, Reading
 from pipelines.warehouse.quality import StageRun
-from pipelines.warehouse.storage import is_local
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipelines.warehouse.tables import Warehouse, quarantine_contract
 
 log = logging.getLogger("afterlog")
 
@@ -51,45 +48,50 @@ def new_run_id() -> str:
     return f"{quality.now():%Y%m%dT%H%M%S.%fZ}-{''.join(secrets.choice(LETTERS) for _ in range(6))}"
 
 
-def idle(settings: Settings, stages: Sequence[Stage], accepted: Acceptance = NOTHING_ACCEPTED) -> bool:
+def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = NOTHING_ACCEPTED) -> bool:
     """Tell, without a session, whether a run would find nothing to do; False where only a session can tell.
 
     What is held is nothing to do as long as a gate would find the same.
 
     Raises AfterlogError: nothing but topics may have news, and the cluster cannot be asked.
     """
-    if not is_local(settings.warehouse) or quality.waiting(settings) or blocked_upstream(settings, stages):
+    if not warehouse.is_local or quality.waiting(warehouse) or blocked_upstream(warehouse, stages):
         return False
-    if any(lakehouse.local_version(settings, contract.table) is None for contract in contracts()):
+    if any(warehouse.local_version(contract.table) is None for contract in contracts()):
         return False
     landing: list[tuple[Stage, Progress | None]] = []
     asking: list[Stage] = []
     for stage in stages:
-        known = progress.load(settings.warehouse, stage.table)
-        if known and stage.kind == "split" and held.again(known, settings, stage, accepted):
+        known = progress.load(warehouse, stage.table)
+        if known and stage.kind == "split" and held.again(known, warehouse.settings, stage, accepted):
             return False
-        if known and known.within_a_batch(settings.cluster) and not held.rests(known, settings, stage, accepted):
+        if (
+            known
+            and known.within_a_batch(warehouse.cluster)
+            and not held.rests(known, warehouse.settings, stage, accepted)
+        ):
             return False
         if stage.kind == "land":
-            older = known is not None and known.is_ahead_of(lakehouse.local_version(settings, stage.table))
-            if older or unread(settings, stage, known):
+            older = known is not None and known.is_ahead_of(warehouse.local_version(stage.table))
+            if older or unread(warehouse.settings, stage, known):
                 return False
             landing.append((stage, known))
         elif any(
-            lakehouse.local_version(settings, table) != ((known.reached(table) if known else None) or 0)
-            for table in stage.inputs
+            warehouse.local_version(table) != ((known.reached(table) if known else None) or 0) for table in stage.inputs
         ):
             return False
         elif stage.kind == "ask":
             asking.append(stage)
         kept = held.contract_of_held(stage) if known else None
-        if known and kept and (known.held_version or 0) > (lakehouse.local_version(settings, kept.table) or 0):
+        if known and kept and (known.held_version or 0) > (warehouse.local_version(kept.table) or 0):
             return False
     # Last, as Kafka takes longer to ask than all else.
-    return not any(waiting(settings, landing).values()) and not any(_module(one).is_stale(settings) for one in asking)
+    return not any(waiting(warehouse.settings, landing).values()) and not any(
+        _module(one).is_stale(warehouse) for one in asking
+    )
 
 
-def blocked_upstream(settings: Settings, stages: Sequence[Stage]) -> set[str]:
+def blocked_upstream(warehouse: Warehouse, stages: Sequence[Stage]) -> set[str]:
     """Return the summarised tables whose facts are broken, which stages are made from and which are none of theirs.
 
     In their own run the stages after them would wait: a layer that is run by itself must do the same.
@@ -106,18 +108,18 @@ def blocked_upstream(settings: Settings, stages: Sequence[Stage]) -> set[str]:
         looked_at.add(table)
         look_at += stage.inputs
         if stage.kind == "summarise":
-            reached = progress.load(settings.warehouse, table)
-            if (reached and reached.blocked_since) or blocked_upstream(settings, [stage]):
+            reached = progress.load(warehouse, table)
+            if (reached and reached.blocked_since) or blocked_upstream(warehouse, [stage]):
                 found.add(table)
     return found
 
 
-def at_rest(settings: Settings, stages: Sequence[Stage], run_id: str) -> list[StageRun]:
+def at_rest(warehouse: Warehouse, stages: Sequence[Stage], run_id: str) -> list[StageRun]:
     """Return what a run with nothing to do did to each stage: nothing, but some hold rows as they did before."""
     at = quality.now()
     done = []
     for stage in stages:
-        known = held.of_table(settings, stage) if stage.kind == "split" else None
+        known = held.of_table(warehouse, stage) if stage.kind == "split" else None
         done.append(_still_held(stage, known, run_id) if known else StageRun(run_id, stage.table, "idle", at, at))
     return done
 
@@ -125,13 +127,12 @@ def at_rest(settings: Settings, stages: Sequence[Stage], run_id: str) -> list[St
 def contracts() -> tuple[Contract, ...]:
     """Return the contracts of all tables that exist from the first run on: catalog, quarantine, held and quality."""
     tables = [contract_of(stage.table) for stage in CATALOG]
-    quarantines = [lakehouse.quarantine_contract(contract_of(stage.table)) for stage in CATALOG if stage.quarantine]
+    quarantines = [quarantine_contract(contract_of(stage.table)) for stage in CATALOG if stage.quarantine]
     return (*tables, *quarantines, *filter(None, map(held.contract_of_held, CATALOG)), *QUALITY)
 
 
 def run(
-    spark: SparkSession,
-    settings: Settings,
+    warehouse: Warehouse,
     stages: Sequence[Stage],
     reporter: Reporter = lambda stage_run: None,
     *,
@@ -150,11 +151,11 @@ def run(
 
     Raises Stopped.
     """
-    lakehouse.ensure_all(spark, settings, contracts())
-    quality.report(spark, settings)
+    warehouse.ensure_all(contracts())
+    quality.report(warehouse)
     run_id = new_run_id()
     stage_runs: list[StageRun] = []
-    held_up = blocked_upstream(settings, stages)
+    held_up = blocked_upstream(warehouse, stages)
     left: list[AfterlogError] = []
     try:
         for number, stage in enumerate(stages, 1):
@@ -166,7 +167,7 @@ def run(
                 at = quality.now()
                 done = [StageRun(run_id, stage.table, "waiting", at, at, message="An input's gate broke.")]
             else:
-                done = _run_stage(spark, settings, stage, run_id, left, stopping, note_failures, accepted, watch)
+                done = _run_stage(warehouse, stage, run_id, left, stopping, note_failures, accepted, watch)
             if done[-1].status == "broken" and stage.kind == "summarise":
                 held_up.add(stage.table)
             for stage_run in done:
@@ -174,15 +175,14 @@ def run(
                 reporter(stage_run)
     finally:
         if not stopping():
-            quality.report(spark, settings)
+            quality.report(warehouse)
     if left:
         raise left[0]
     return stage_runs
 
 
 def _run_stage(
-    spark: SparkSession,
-    settings: Settings,
+    warehouse: Warehouse,
     stage: Stage,
     run_id: str,
     left: list[AfterlogError],
@@ -196,28 +196,28 @@ def _run_stage(
     stage_runs: list[StageRun] = []
     try:
         if stage.kind == "land":
-            landed = land(spark, settings, stage, run_id, started_at, watch)
+            landed = land(warehouse, stage, run_id, started_at, watch)
             stage_runs += [landed.stage_run] if landed.stage_run else []
             if landed.left and not stopping():
                 at = quality.now()
                 failed = StageRun(run_id, stage.table, "failed", at, at, message=str(landed.left))
                 if note_failures:
-                    quality.note(settings, failed)
+                    quality.note(warehouse, failed)
                 stage_runs.append(failed)
                 left.append(landed.left)
         elif stage.kind == "ask":
-            asked = _ask(spark, settings, stage, run_id)
+            asked = _ask(warehouse, stage, run_id)
             stage_runs += [asked] if asked else []
         else:
             if stage.kind == "split":
-                return _run_split(spark, settings, stage, run_id, stopping, accepted)
-            known = _known(spark, settings, stage)
-            while batch := known.pending or _news(spark, settings, known):
+                return _run_split(warehouse, stage, run_id, stopping, accepted)
+            known = _known(warehouse, stage)
+            while batch := known.pending or _news(warehouse, known):
                 if stopping():  # a job that was cancelled may have looked like versions that are gone
                     raise Stopped
                 known = replace(known, pending=batch)
-                progress.save(settings.warehouse, stage.table, known)
-                known, stage_run = _summarise(spark, settings, stage, batch, known, run_id)
+                progress.save(warehouse, stage.table, known)
+                known, stage_run = _summarise(warehouse, stage, batch, known, run_id)
                 stage_runs += [stage_run] if stage_run else []
                 if stage_run and stage_run.status == "broken":
                     break
@@ -226,7 +226,7 @@ def _run_stage(
             raise Stopped from None
         failed = StageRun(run_id, stage.table, "failed", started_at, quality.now(), message=type(error).__name__)
         if note_failures:
-            quality.note(settings, failed)
+            quality.note(warehouse, failed)
         raise
     at = quality.now()
     return stage_runs or [StageRun(run_id, stage.table, "idle", started_at, at)]
@@ -236,17 +236,17 @@ def _module(stage: Stage) -> ModuleType:
     return import_module(f"pipelines.{stage.table}")
 
 
-def _ask(spark: SparkSession, settings: Settings, stage: Stage, run_id: str) -> StageRun | None:
+def _ask(warehouse: Warehouse, stage: Stage, run_id: str) -> StageRun | None:
     """Bring a table up to date with what settings and cluster say, and with new rows of its input."""
     started_at = quality.now()
-    known = _known(spark, settings, stage)
+    known = _known(warehouse, stage)
     (table,) = stage.inputs
-    batch = known.pending or _news(spark, settings, known)
+    batch = known.pending or _news(warehouse, known)
     if batch:
         known = replace(known, pending=batch)
-        progress.save(settings.warehouse, stage.table, known)
-    news = lakehouse.changes(spark, settings, table, batch[table]) if batch else None
-    refreshed = _module(stage).refresh(spark, settings, news.rows if news else None)
+        progress.save(warehouse, stage.table, known)
+    news = change_feed.changes(warehouse, table, batch[table]) if batch else None
+    refreshed = _module(stage).refresh(warehouse, news.rows if news else None)
     if news:
         news.check()
     stage_run = None
@@ -264,28 +264,23 @@ def _ask(spark: SparkSession, settings: Settings, stage: Stage, run_id: str) -> 
             input_to=batch[table].end if batch else None,
             message=f"{refreshed:,} rows refreshed",
         )
-        quality.note(settings, stage_run)
+        quality.note(warehouse, stage_run)
     if batch or refreshed:
-        _passed(spark, settings, stage, known)
+        _passed(warehouse, stage, known)
     return stage_run
 
 
 def _run_split(
-    spark: SparkSession,
-    settings: Settings,
-    stage: Stage,
-    run_id: str,
-    stopping: Callable[[], bool],
-    accepted: Acceptance,
+    warehouse: Warehouse, stage: Stage, run_id: str, stopping: Callable[[], bool], accepted: Acceptance
 ) -> list[StageRun]:
     """Judge what is new, and what is held where that may come out differently; write what is not held."""
-    known = _known(spark, settings, stage)
+    known = _known(warehouse, stage)
     stage_runs: list[StageRun] = []
-    while fixed := _next_batch(spark, settings, stage, known, accepted):
+    while fixed := _next_batch(warehouse, stage, known, accepted):
         if stopping():  # a job that was cancelled may have looked like versions that are gone
             raise Stopped
-        progress.save(settings.warehouse, stage.table, fixed)
-        known, stage_run = _split(spark, settings, stage, fixed, run_id, accepted)
+        progress.save(warehouse, stage.table, fixed)
+        known, stage_run = _split(warehouse, stage, fixed, run_id, accepted)
         stage_runs += [stage_run] if stage_run else []
     if (known.held or known.blocked_since) and not (stage_runs and stage_runs[-1].status == "broken"):
         stage_runs.append(_still_held(stage, known, run_id))
@@ -298,9 +293,7 @@ def _still_held(stage: Stage, known: Progress, run_id: str) -> StageRun:
     return StageRun(run_id, stage.table, "held", at, at, message=held.message(stage.table, known))
 
 
-def _next_batch(
-    spark: SparkSession, settings: Settings, stage: Stage, known: Progress, accepted: Acceptance
-) -> Progress | None:
+def _next_batch(warehouse: Warehouse, stage: Stage, known: Progress, accepted: Acceptance) -> Progress | None:
     """Return the progress with the next batch fixed: versions of the input, and held scopes that are judged again.
 
     Those are scopes with new rows, those that were judged under another contract or other settings, and those that are
@@ -311,10 +304,10 @@ def _next_batch(
     is_blocked = known.blocked_since is not None
     if known.pending and known.again is not None and not is_blocked:
         return known
-    batch = known.pending if known.pending and not is_blocked else _news(spark, settings, known)
-    if is_blocked and batch == known.pending and held.rests(known, settings, stage, accepted):
+    batch = known.pending if known.pending and not is_blocked else _news(warehouse, known)
+    if is_blocked and batch == known.pending and held.rests(known, warehouse.settings, stage, accepted):
         return None
-    scopes_again = set(held.again(known, settings, stage, accepted))
+    scopes_again = set(held.again(known, warehouse.settings, stage, accepted))
     if not batch and not scopes_again:
         return None
     (table,) = stage.inputs
@@ -323,20 +316,20 @@ def _next_batch(
         batch = {table: Batch(read, read or 0)}
     kept = held.contract_of_held(stage)
     if kept and batch[table].start is None:  # progress was lost: what is held is read again, too
-        scopes_again |= set(held.names_in(spark, settings, kept))
+        scopes_again |= set(held.names_in(warehouse, kept))
     elif kept and known.held:
-        scopes_again |= held.with_news(spark, settings, stage, batch[table], set(known.held) - scopes_again)
+        scopes_again |= held.with_news(warehouse, stage, batch[table], set(known.held) - scopes_again)
     # A batch that was judged rests; this one was not, as long as nothing says under which circumstances.
     return replace(known, pending=batch, again=tuple(sorted(scopes_again)), under=None)
 
 
-def _known(spark: SparkSession, settings: Settings, stage: Stage) -> Progress:
+def _known(warehouse: Warehouse, stage: Stage) -> Progress:
     """Return a stage's progress, or none, announced, where it speaks of other tables or of versions that are gone."""
-    target_id, target_version = lakehouse.state(spark, settings, stage.table)
-    states = {table: lakehouse.state(spark, settings, table) for table in stage.inputs}
+    target_id, target_version = warehouse.state(stage.table)
+    states = {table: warehouse.state(table) for table in stage.inputs}
     inputs = {table: Reading(table_id) for table, (table_id, _) in states.items()}
     fresh = Progress(target_id=target_id, inputs=inputs)
-    known = progress.load(settings.warehouse, stage.table)
+    known = progress.load(warehouse, stage.table)
     if known is None:
         if target_version > 0:
             log.warning("%s has no progress that can be read: reading all of its input again.", stage.table)
@@ -346,44 +339,44 @@ def _known(spark: SparkSession, settings: Settings, stage: Stage) -> Progress:
         or known.is_ahead_of(target_version)
         or {table: reading.table_id for table, reading in known.inputs.items()}
         != {table: reading.table_id for table, reading in inputs.items()}
-        or not _holds(spark, settings, stage, known)
-        or not all(_is_there(spark, settings, known, table, latest) for table, (_, latest) in states.items())
+        or not _holds(warehouse, stage, known)
+        or not all(_is_there(warehouse, known, table, latest) for table, (_, latest) in states.items())
     ):
         log.warning("The progress of %s speaks of a table or versions that are gone: reading all again.", stage.table)
         return fresh
     return known
 
 
-def _holds(spark: SparkSession, settings: Settings, stage: Stage, known: Progress) -> bool:
+def _holds(warehouse: Warehouse, stage: Stage, known: Progress) -> bool:
     """Tell whether the table of held rows is the one that the progress speaks of."""
     kept = held.contract_of_held(stage)
     if kept is None or known.held_id is None:
         return True
-    table_id, version = lakehouse.state(spark, settings, kept.table)
+    table_id, version = warehouse.state(kept.table)
     return table_id == known.held_id and version >= (known.held_version or 0)
 
 
-def _is_there(spark: SparkSession, settings: Settings, known: Progress, table: str, latest: int) -> bool:
+def _is_there(warehouse: Warehouse, known: Progress, table: str, latest: int) -> bool:
     """Tell whether the versions of an input that are to be read next are in its log, and those that were read."""
     batch = known.pending.get(table) or Batch(known.inputs[table].version, latest)
     if (known.reached(table) or 0) > latest:
         return False
-    return (batch.start or 0) >= batch.end or lakehouse.can_read(spark, settings, table, batch)
+    return (batch.start or 0) >= batch.end or change_feed.can_read(warehouse, table, batch)
 
 
-def _news(spark: SparkSession, settings: Settings, known: Progress) -> dict[str, Batch]:
+def _news(warehouse: Warehouse, known: Progress) -> dict[str, Batch]:
     """Return, for every input, the versions after those that are read; nothing where no input has any.
 
     Version 0 creates a table and holds no rows.
     """
-    latest = {table: lakehouse.state(spark, settings, table)[1] for table in known.inputs}
+    latest = {table: warehouse.state(table)[1] for table in known.inputs}
     if all(latest[table] == (reading.version or 0) for table, reading in known.inputs.items()):
         return {}
     return {table: Batch(reading.version, latest[table]) for table, reading in known.inputs.items()}
 
 
 def _split(
-    spark: SparkSession, settings: Settings, stage: Stage, known: Progress, run_id: str, accepted: Acceptance
+    warehouse: Warehouse, stage: Stage, known: Progress, run_id: str, accepted: Acceptance
 ) -> tuple[Progress, StageRun | None]:
     """Judge a batch, hold the scopes that break the contract, take the rest into the table and its quarantine.
 
@@ -392,17 +385,17 @@ def _split(
     started_at = quality.now()
     (table,) = stage.inputs
     versions, again = known.pending[table], known.again or ()
-    feed = held.feed_of(spark, settings, stage, versions)
-    rows = held.rows_of(spark, settings, stage, feed, again)
+    feed = held.feed_of(warehouse, stage, versions)
+    rows = held.rows_of(warehouse, stage, feed, again)
     others = replace(known, held={name: one for name, one in known.held.items() if name not in again})
     if rows is None:
-        return _passed(spark, settings, stage, others), None
-    with Split.of(settings, stage, rows, run_id, started_at) as split:
+        return _passed(warehouse, stage, others), None
+    with Split.of(warehouse, stage, rows, run_id, started_at) as split:
         if feed:
             feed.check()
         if not split.census.rows:  # none is the table's business
-            held.release(spark, settings, stage, again)
-            return _passed(spark, settings, stage, others), None
+            held.release(warehouse, stage, again)
+            return _passed(warehouse, stage, others), None
         verdict = None
         if known.decided is None:
             history = History.of_json(known.history) if known.contract == _mark(stage) else History()
@@ -411,8 +404,10 @@ def _split(
             if unforeseen := (known.held.keys() & counted.scopes.keys()) - set(again):
                 return replace(known, again=tuple(sorted({*again, *unforeseen}))), None
             verdict = split.gate(run_id, counted)
-            known = _decided(settings, stage, known, split.contract, counted, history, verdict, started_at, accepted)
-            progress.save(settings.warehouse, stage.table, known)
+            known = _decided(
+                warehouse.settings, stage, known, split.contract, counted, history, verdict, started_at, accepted
+            )
+            progress.save(warehouse, stage.table, known)
         stage_run = StageRun(
             run_id,
             stage.table,
@@ -426,12 +421,12 @@ def _split(
         )
         if known.decided is None:
             whole = replace(stage_run, skipped=split.census.skipped, held=split.census.rows, message=known.message)
-            quality.note(settings, whole)
+            quality.note(warehouse, whole)
             return known, whole
         said = known.decided
         split = split.holding(frozenset(said["held"]))
         counts = split.write(held.hold(split, stage) if split.held else 0)
-    held.release(spark, settings, stage, [name for name in again if name not in split.held])
+    held.release(warehouse, stage, [name for name in again if name not in split.held])
     stage_run = replace(
         stage_run,
         finished_at=quality.now(),
@@ -443,13 +438,12 @@ def _split(
         message=_told(stage, known, said),
         verdict=stage_run.verdict or _verdict(said["verdict"]),
     )
-    quality.note(settings, stage_run)
-    return _passed(spark, settings, stage, known), stage_run
+    quality.note(warehouse, stage_run)
+    return _passed(warehouse, stage, known), stage_run
 
 
 def rebuild(
-    spark: SparkSession,
-    settings: Settings,
+    warehouse: Warehouse,
     stage: Stage,
     *,
     accept: bool = False,
@@ -460,12 +454,12 @@ def rebuild(
     The batch is fixed first: a run after a crash anywhere ends what was begun. Where facts do not hold on all of the
     inputs either nothing is written, unless the caller is to ``accept`` them. The caller holds the writer's lock.
     """
-    lakehouse.ensure_all(spark, settings, contracts())
-    quality.report(spark, settings)
+    warehouse.ensure_all(contracts())
+    quality.report(warehouse)
     run_id, started_at = new_run_id(), quality.now()
-    before = progress.load(settings.warehouse, stage.table) or Progress()
-    target_id, _ = lakehouse.state(spark, settings, stage.table)
-    states = {table: lakehouse.state(spark, settings, table) for table in stage.inputs}
+    before = progress.load(warehouse, stage.table) or Progress()
+    target_id, _ = warehouse.state(stage.table)
+    states = {table: warehouse.state(table) for table in stage.inputs}
     batch = {table: Batch(None, version) for table, (_, version) in states.items()}
     known = Progress(
         target_id=target_id,
@@ -474,17 +468,17 @@ def rebuild(
         blocked_since=before.blocked_since,
         message=before.message,
     )
-    size = sum(lakehouse.size(spark, settings, table) for table in stage.inputs)
+    size = sum(warehouse.size(table) for table in stage.inputs)
     say(f"{stage.table} is computed again from all of {', '.join(stage.inputs)}: {size / 1e6:,.1f} MB to read.")
-    progress.save(settings.warehouse, stage.table, known)
+    progress.save(warehouse, stage.table, known)
     try:
-        known, stage_run = _summarise(spark, settings, stage, batch, known, run_id, accept=accept)
+        known, stage_run = _summarise(warehouse, stage, batch, known, run_id, accept=accept)
     except Exception as error:
         failed = StageRun(run_id, stage.table, "failed", started_at, quality.now(), message=type(error).__name__)
-        quality.note(settings, failed)
+        quality.note(warehouse, failed)
         raise
     finally:
-        quality.report(spark, settings)
+        quality.report(warehouse)
     if stage_run is None:
         return StageRun(run_id, stage.table, "idle", started_at, quality.now())
     if stage_run.status == "broken":
@@ -567,19 +561,13 @@ def _told(stage: Stage, known: Progress, said: dict[str, Any]) -> str | None:
 
 
 def _summarise(
-    spark: SparkSession,
-    settings: Settings,
-    stage: Stage,
-    batch: dict[str, Batch],
-    known: Progress,
-    run_id: str,
-    accept: bool = False,
+    warehouse: Warehouse, stage: Stage, batch: dict[str, Batch], known: Progress, run_id: str, accept: bool = False
 ) -> tuple[Progress, StageRun | None]:
     """Refresh the groups that a batch touches, if the facts hold, or where they are accepted as they are."""
     started_at = quality.now()
-    summary = Summary.of(spark, settings, stage, batch)
+    summary = Summary.of(warehouse, stage, batch)
     if summary is None:
-        return _passed(spark, settings, stage, known), None
+        return _passed(warehouse, stage, known), None
     try:
         verdict, count = summary.gate(run_id)
         stage_run = StageRun(
@@ -595,7 +583,7 @@ def _summarise(
             verdict=verdict,
         )
         if not verdict.passed and not accept:
-            return _blocked(settings, stage, known, stage_run), stage_run
+            return _blocked(warehouse, stage, known, stage_run), stage_run
         written = summary.write(count)
     finally:
         summary.rows.unpersist()
@@ -608,23 +596,23 @@ def _summarise(
         refreshed=written,
         message=f"{written:,} rows refreshed{accepted}",
     )
-    quality.note(settings, stage_run)
-    return _passed(spark, settings, stage, known), stage_run
+    quality.note(warehouse, stage_run)
+    return _passed(warehouse, stage, known), stage_run
 
 
-def _passed(spark: SparkSession, settings: Settings, stage: Stage, known: Progress) -> Progress:
-    _, target_version = lakehouse.state(spark, settings, stage.table)
+def _passed(warehouse: Warehouse, stage: Stage, known: Progress) -> Progress:
+    _, target_version = warehouse.state(stage.table)
     known = known.done(target_version=target_version)
     if kept := held.contract_of_held(stage):
-        held_id, held_version = lakehouse.state(spark, settings, kept.table)
+        held_id, held_version = warehouse.state(kept.table)
         known = replace(known, held_id=held_id, held_version=held_version)
-    progress.save(settings.warehouse, stage.table, known)
+    progress.save(warehouse, stage.table, known)
     return known
 
 
-def _blocked(settings: Settings, stage: Stage, known: Progress, stage_run: StageRun) -> Progress:
+def _blocked(warehouse: Warehouse, stage: Stage, known: Progress, stage_run: StageRun) -> Progress:
     since = known.blocked_since or stage_run.started_at.isoformat(timespec="seconds")
     known = replace(known, blocked_since=since, message=stage_run.message)
-    quality.note(settings, stage_run)
-    progress.save(settings.warehouse, stage.table, known)
+    quality.note(warehouse, stage_run)
+    progress.save(warehouse, stage.table, known)
     return known

@@ -5,30 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from expectations.silver.acknowledged_topics import CONTRACT
-from pipelines.settings import Settings
-from pipelines.warehouse import lakehouse
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
-def is_stale(settings: Settings) -> bool:
+def is_stale(warehouse: Warehouse) -> bool:
     """Tell whether something else than its input changes the table: nothing does."""
     return False
 
 
-def refresh(spark: SparkSession, settings: Settings, news: DataFrame | None) -> int:
+def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
     """Add the topics of new acknowledgements; return how many they were."""
     if news is None:
         return 0
     named = news.where("_change_type <> 'delete'").select("cluster", "topic").distinct()
-    standing = lakehouse.standing(spark, settings, CONTRACT.table)
+    standing = warehouse.existing_rows(CONTRACT.table)
     if standing is not None:
         named = named.join(standing, on=["cluster", "topic"], how="left_anti")
     found = named.coalesce(1).persist()
     try:
         if not found.count():  # which reads all of the news, as the check of the feed's end asks
             return 0
-        return lakehouse.insert(settings, CONTRACT.table, found, CONTRACT, None)
+        return warehouse.insert(found, CONTRACT)
     finally:
         found.unpersist()

@@ -16,11 +16,12 @@ from pipelines.errors import AfterlogError
 from pipelines.kafka.cluster import connected
 from pipelines.settings import CleanupPolicy, Settings
 from pipelines.sources.segments import TOPIC_PROPERTIES
-from pipelines.warehouse import glance, lakehouse, progress, quality
+from pipelines.warehouse import jvmless, progress, quality
 from pipelines.warehouse.groups import MOST_GROUPS, predicate
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 PATIENCE_SECONDS = 60.0  # until a cluster that did not answer this process is asked again
 
@@ -34,28 +35,28 @@ _silent_until: dict[str, float] = {}
 log = logging.getLogger("afterlog")
 
 
-def is_stale(settings: Settings) -> bool:
+def is_stale(warehouse: Warehouse) -> bool:
     """Tell, without a session, whether settings or cluster say something else of the table's topics than it does."""
-    if not lakehouse.local_version(settings, CONTRACT.table):  # created, never written
+    if not warehouse.local_version(CONTRACT.table):  # created, never written
         return False
-    rows = glance.rows(settings, CONTRACT.table, {"cluster": settings.cluster})
-    return bool(_changed(settings, rows))
+    rows = jvmless.rows(warehouse, CONTRACT.table, {"cluster": warehouse.cluster})
+    return bool(_changed(warehouse, rows))
 
 
-def refresh(spark: SparkSession, settings: Settings, news: DataFrame | None) -> int:
+def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
     """Bring the table up to date, with the topics of changed rows of silver.log_ranges; return how many rows changed.
 
     Of other clusters than that of the settings rows stay as they are. A cluster that cannot be asked, or does not
     tell of a topic, leaves what it said before.
     """
-    rows = glance.rows_by_spark(spark, settings, CONTRACT.table, {}) if _was_written(spark, settings) else []
+    rows = jvmless.rows_by_spark(warehouse, CONTRACT.table, {}) if _was_written(warehouse) else []
     known = {(row["cluster"], row["topic"]): row for row in rows}
     if news is not None:
         absent = news.where("_change_type <> 'delete' AND NOT is_present").select("cluster", "topic").distinct()
         for place in (tuple(row) for row in absent.collect()):
             known.setdefault(place, dict.fromkeys((column.name for column in CONTRACT.columns), None))
             known[place] |= dict(zip(("cluster", "topic"), place, strict=True))
-    changed = _changed(settings, [row for row in known.values() if row["cluster"] == settings.cluster])
+    changed = _changed(warehouse, [row for row in known.values() if row["cluster"] == warehouse.cluster])
     found = {(row["cluster"], row["topic"]): row for row in rows}
     written = {place: row for place, row in known.items() if place not in found}
     written |= {(row["cluster"], row["topic"]): row for row in changed}
@@ -68,23 +69,23 @@ def refresh(spark: SparkSession, settings: Settings, news: DataFrame | None) -> 
         {name: value if name != "observed_at" else value and value.isoformat() for name, value in row.items()}
         for row in (written.get((row["cluster"], row["topic"]), row) for row in standing)
     ]
-    frame = lakehouse.rows_of_objects(spark, CONTRACT, objects)
-    lakehouse.replace_groups(settings, CONTRACT.table, frame, predicate("topic", topics) if few else None)
+    frame = warehouse.rows_of_objects(CONTRACT, objects)
+    warehouse.replace_groups(CONTRACT.table, frame, predicate("topic", topics) if few else None)
     return len(written)
 
 
-def _was_written(spark: SparkSession, settings: Settings) -> bool:
-    return lakehouse.state(spark, settings, CONTRACT.table)[1] > 0
+def _was_written(warehouse: Warehouse) -> bool:
+    return warehouse.state(CONTRACT.table)[1] > 0
 
 
-def _changed(settings: Settings, rows: Iterable[Row]) -> list[Row]:
+def _changed(warehouse: Warehouse, rows: Iterable[Row]) -> list[Row]:
     """Return the rows of the settings' cluster that are others by now, as they are."""
     by_topic = {row["topic"]: row for row in rows}
-    reported = _reported(settings, list(by_topic))
-    landed = _landed(settings) if by_topic else {}
+    reported = _reported(warehouse, list(by_topic))
+    landed = _landed(warehouse.settings) if by_topic else {}
     changed = []
     for topic, row in by_topic.items():
-        said = _set(settings, topic)
+        said = _set(warehouse.settings, topic)
         now = dict(row, setting_policy=landed.get(topic) if said is None else said)
         if reported.get(topic, row["cluster_policy"]) != row["cluster_policy"]:
             now |= {"cluster_policy": reported[topic], "observed_at": quality.now()}
@@ -138,15 +139,15 @@ def _stated(path: Path) -> str | None:
         return None
 
 
-def _reported(settings: Settings, topics: list[str]) -> Mapping[str, str]:
+def _reported(warehouse: Warehouse, topics: list[str]) -> Mapping[str, str]:
     """Return what the cluster says of topics, as far as it answers, and may tell."""
-    servers = settings.kafka.bootstrap_servers
+    servers = warehouse.settings.kafka.bootstrap_servers
     if not servers or not topics or time.monotonic() < _silent_until.get(servers, 0.0):
         return {}
-    reaches = (known.topics.get(settings.cluster) for known in _progress(settings))
+    reaches = (known.topics.get(warehouse.cluster) for known in _progress(warehouse))
     ids = {reach.cluster_id for reach in reaches if reach and reach.cluster_id}
     try:
-        with connected(settings) as cluster:
+        with connected(warehouse.settings) as cluster:
             return cluster.cleanup_policies(topics, ids)
     except AfterlogError as error:
         _silent_until[servers] = time.monotonic() + PATIENCE_SECONDS
@@ -154,6 +155,6 @@ def _reported(settings: Settings, topics: list[str]) -> Mapping[str, str]:
         return {}
 
 
-def _progress(settings: Settings) -> list[progress.Progress]:
-    landed = (progress.load(settings.warehouse, stage.table) for stage in CATALOG if stage.kind == "land")
+def _progress(warehouse: Warehouse) -> list[progress.Progress]:
+    landed = (progress.load(warehouse, stage.table) for stage in CATALOG if stage.kind == "land")
     return [known for known in landed if known]

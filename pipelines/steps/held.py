@@ -20,12 +20,13 @@ from pipelines.stage import Stage
 from pipelines.steps.scopes import scope_of
 from pipelines.steps.split import Split, contract_under
 from pipelines.text import hint
-from pipelines.warehouse import lakehouse, progress
-from pipelines.warehouse.lakehouse import Changes
+from pipelines.warehouse import change_feed, progress
+from pipelines.warehouse.change_feed import Changes
 from pipelines.warehouse.progress import Batch, Progress
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 ORIGIN = ("_source", "_bronze_id")
 INPUT = "input"
@@ -109,11 +110,11 @@ class Acceptance:
         asked = self.scopes.get(table, frozenset())
         return WHOLE in asked or scope in asked or shown(scope) in asked
 
-    def remarks(self, settings: Settings) -> list[str]:
+    def remarks(self, warehouse: Warehouse) -> list[str]:
         """Return a sentence for each scope that is to be accepted, and of which nothing is held now."""
         said = []
         for table, scopes in self.scopes.items():
-            known = progress.load(settings.warehouse, table) or Progress()
+            known = progress.load(warehouse, table) or Progress()
             there = {*known.held, *map(shown, known.held)} | ({WHOLE} if known.held or known.blocked_since else set())
             said += [
                 f"Nothing of {table} is held{'' if scope == WHOLE else f' as {shown(scope)!r}'}: "
@@ -140,37 +141,35 @@ def rests(known: Progress, settings: Settings, stage: Stage, accepted: Acceptanc
     return known.under == circumstances(settings, stage) and not accepted.has(stage.table, WHOLE)
 
 
-def names_in(spark: SparkSession, settings: Settings, contract: Contract) -> list[str]:
+def names_in(warehouse: Warehouse, contract: Contract) -> list[str]:
     """Return the scopes of which rows are held."""
-    standing = lakehouse.standing(spark, settings, contract.table)
+    standing = warehouse.existing_rows(contract.table)
     if standing is None:
         return []
     return sorted(row["scope"] for row in standing.select("scope").distinct().collect())
 
 
-def with_news(spark: SparkSession, settings: Settings, stage: Stage, versions: Batch, scopes: set[str]) -> set[str]:
+def with_news(warehouse: Warehouse, stage: Stage, versions: Batch, scopes: set[str]) -> set[str]:
     """Return which of some held scopes have new rows; only what names a row's scope is computed."""
     from pyspark.sql import functions as F
 
-    feed = feed_of(spark, settings, stage, versions)
+    feed = feed_of(warehouse, stage, versions)
     if feed is None or not scopes:
         return set()
-    new = rows_of(spark, settings, stage, feed, ())
+    new = rows_of(warehouse, stage, feed, ())
     assert new is not None
-    candidates = import_module(f"pipelines.{stage.table}").transform(new, settings)
+    candidates = import_module(f"pipelines.{stage.table}").transform(new, warehouse.settings)
     named = candidates.select(scope_of(contract_of(stage.table)).alias("scope")).distinct()
     return {row["scope"] for row in named.where(F.col("scope").isin(sorted(scopes))).collect()}
 
 
-def feed_of(spark: SparkSession, settings: Settings, stage: Stage, versions: Batch) -> Changes | None:
+def feed_of(warehouse: Warehouse, stage: Stage, versions: Batch) -> Changes | None:
     """Return the changes of a stage's input in a batch; None where it has no new version."""
     (table,) = stage.inputs
-    return lakehouse.changes(spark, settings, table, versions) if (versions.start or 0) < versions.end else None
+    return change_feed.changes(warehouse, table, versions) if (versions.start or 0) < versions.end else None
 
 
-def rows_of(
-    spark: SparkSession, settings: Settings, stage: Stage, feed: Changes | None, scopes: Sequence[str]
-) -> DataFrame | None:
+def rows_of(warehouse: Warehouse, stage: Stage, feed: Changes | None, scopes: Sequence[str]) -> DataFrame | None:
     """Return the rows of bronze of a batch: new ones, and those of held scopes that are judged again; None for none."""
     from pyspark.sql import functions as F
 
@@ -179,7 +178,7 @@ def rows_of(
     held = contract_of_held(stage)
     if held is None or not scopes:
         return new
-    standing = lakehouse.standing(spark, settings, held.table, F.col("scope").isin(list(scopes)))
+    standing = warehouse.existing_rows(held.table, F.col("scope").isin(list(scopes)))
     if standing is None:
         return new
     there = {field.name for field in standing.schema[INPUT].dataType.fields}  # type: ignore[attr-defined]
@@ -204,13 +203,12 @@ def hold(split: Split, stage: Stage) -> int:
 
     held = contract_of_held(stage)
     assert held is not None
-    spark = split.judged.sparkSession
     row = [*split.contract.row]
     mask = F.col("_broken_rules")
     found = split.withheld().select(
         *row, F.col(SCOPE).alias("scope"), split.contract.violations(mask).alias("violations")
     )
-    standing = lakehouse.standing(spark, split.settings, held.table, F.col("scope").isin(sorted(split.held)))
+    standing = split.warehouse.existing_rows(held.table, F.col("scope").isin(sorted(split.held)))
     there = 0
     if standing is not None:
         there = standing.count()
@@ -218,16 +216,16 @@ def hold(split: Split, stage: Stage) -> int:
     columns = [column.name for column in _landed(stage)]
     landed = split.rows.select(*ORIGIN, F.struct(*columns).alias(INPUT))
     rows = split.among(found).join(landed, [*ORIGIN])
-    return there + lakehouse.insert(split.settings, held.table, rows, held, None)
+    return there + split.warehouse.insert(rows, held)
 
 
-def release(spark: SparkSession, settings: Settings, stage: Stage, scopes: Sequence[str]) -> None:
+def release(warehouse: Warehouse, stage: Stage, scopes: Sequence[str]) -> None:
     """Forget the held rows of scopes, which are in the table or its quarantine now."""
     from pyspark.sql import functions as F
 
     held = contract_of_held(stage)
     if held is not None and scopes:
-        lakehouse.remove_where(spark, settings, held.table, F.col("scope").isin(list(scopes)))
+        warehouse.remove_where(held.table, F.col("scope").isin(list(scopes)))
 
 
 def since(known: Progress) -> str | None:
@@ -257,9 +255,9 @@ def message(table: str, known: Progress) -> str | None:
     )
 
 
-def of_table(settings: Settings, stage: Stage) -> Progress | None:
+def of_table(warehouse: Warehouse, stage: Stage) -> Progress | None:
     """Return a stage's progress if something of it is held."""
-    known = progress.load(settings.warehouse, stage.table)
+    known = progress.load(warehouse, stage.table)
     return known if known and (known.held or known.blocked_since) else None
 
 

@@ -23,14 +23,15 @@ from pipelines.sources.landing import LandedFile
 from pipelines.stage import Stage
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.text import files_of
-from pipelines.warehouse import lakehouse, progress, quality
+from pipelines.warehouse import progress, quality
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 log = logging.getLogger("afterlog")
 
@@ -85,12 +86,10 @@ class Landed:
     left: AfterlogError | None = None
 
 
-def land(
-    spark: SparkSession, settings: Settings, stage: Stage, run_id: str, started_at: datetime, watch: Watch = NOBODY
-) -> Landed:
+def land(warehouse: Warehouse, stage: Stage, run_id: str, started_at: datetime, watch: Watch = NOBODY) -> Landed:
     """Read what is new in the landing directory, and then in the topics, into bronze."""
-    target_id, version = lakehouse.state(spark, settings, stage.table)
-    known = progress.load(settings.warehouse, stage.table)
+    target_id, version = warehouse.state(stage.table)
+    known = progress.load(warehouse, stage.table)
     if known and (known.target_id != target_id or known.is_ahead_of(version)):
         log.warning("%s is not the table that its progress speaks of, or an older one: reading all again.", stage.table)
         known = None
@@ -100,13 +99,13 @@ def land(
         reaches = {}
         for cluster, reach in known.topics.items():
             mark = offsets.mark_of(cluster, reach.pending)
-            written = bool(reach.pending) and lakehouse.was_committed(spark, settings, stage.table, before, mark)
+            written = bool(reach.pending) and warehouse.was_committed(stage.table, before, mark)
             reaches[cluster] = offsets.doubted(reach, written)
         known = replace(known, topics=reaches, target_version=version)
-    landing_ = _Landing(spark, settings, stage, run_id, started_at, known, watch)
+    landing_ = _Landing(warehouse, stage, run_id, started_at, known, watch)
     landing_.read_files()
     left = None
-    if topics := settings.topics_of(stage.directory):
+    if topics := warehouse.settings.topics_of(stage.directory):
         try:
             left = landing_.read_topics(topics)
         except AfterlogError as error:
@@ -140,8 +139,7 @@ class _Landing:
 
     def __init__(
         self,
-        spark: SparkSession,
-        settings: Settings,
+        warehouse: Warehouse,
         stage: Stage,
         run_id: str,
         started_at: datetime,
@@ -149,8 +147,8 @@ class _Landing:
         watch: Watch,
     ) -> None:
         self.watch = watch
-        self.spark = spark
-        self.settings = settings
+        self.warehouse = warehouse
+        self.settings = warehouse.settings
         self.stage = stage
         self.run_id = run_id
         self.started_at = started_at
@@ -259,23 +257,23 @@ class _Landing:
     def record_gaps(self) -> None:
         """Record the gaps that are not recorded yet; a crash in between records none of them twice."""
         if self.reach.gaps:
-            quality.record_gaps(self.spark, self.settings, self.stage.table, self.reach.gaps)
+            quality.record_gaps(self.warehouse, self.stage.table, self.reach.gaps)
             self.remember(replace(self.reach, gaps=()))
 
     def remember(self, reach: Reach) -> None:
         """Save how far the topics are read, without saying that anything was written to the table."""
         if reach != self.reach:
             self.known = self._with(reach)
-            progress.save(self.settings.warehouse, self.stage.table, self.known)
+            progress.save(self.warehouse, self.stage.table, self.known)
 
     def _with(self, reach: Reach) -> Progress:
         return replace(self.known, topics=self.known.topics | {self.settings.cluster: reach})
 
     def save(self, known: Progress) -> None:
         """Save progress, and the version of the table that it speaks of."""
-        _, version = lakehouse.state(self.spark, self.settings, self.stage.table)
+        _, version = self.warehouse.state(self.stage.table)
         self.known = replace(known, target_version=version)
-        progress.save(self.settings.warehouse, self.stage.table, self.known)
+        progress.save(self.warehouse, self.stage.table, self.known)
 
     def count(self, read: int, skipped: int, accepted: int) -> None:
         """Add to what the stage did in this run, and note it."""
@@ -294,7 +292,7 @@ class _Landing:
             skipped=before.skipped + skipped,
             message="; ".join(said),
         )
-        quality.note(self.settings, self.stage_run)
+        quality.note(self.warehouse, self.stage_run)
 
     def insert_records(self, cluster: Cluster, topics: Topics, batch: Sequence[Span]) -> tuple[int, int, int]:
         """Insert the records that bronze does not hold; return how many were read, skipped and inserted.
@@ -304,7 +302,7 @@ class _Landing:
         from pyspark.sql import functions as F
 
         of_records = hasattr(self.module, "parse_records")
-        records = kafka_records.records(self.spark, self.settings, topics, batch)
+        records = kafka_records.records(self.warehouse.spark, self.settings, topics, batch)
         held = (records if of_records else kafka_records.lines(records)).persist()
         try:
             unwanted = self.module.skipped(held) if hasattr(self.module, "skipped") else F.lit(False)
@@ -336,28 +334,28 @@ class _Landing:
             bounds = bounds & F.col("offset").between(first, last)
         if offsets.is_doubtful(self.reach.followed, batch):
             grain = list(self.contract.grain)
-            standing = lakehouse.standing(self.spark, self.settings, self.stage.table, bounds)
+            standing = self.warehouse.existing_rows(self.stage.table, bounds)
             if standing is not None:
                 rows = rows.join(standing.select(grain), grain, how="left_anti")
         mark = offsets.mark_of(self.settings.cluster, batch)
-        return lakehouse.insert(self.settings, self.stage.table, rows, self.contract, bounds, mark)
+        return self.warehouse.insert(rows, self.contract, bounds, mark)
 
     def insert(self, files: Sequence[LandedFile], damaged: dict[str, str]) -> tuple[int, int, int]:
         """Insert the lines that bronze does not hold; return how many were read, skipped and inserted."""
         directory = self.settings.landing_of(self.stage.directory)
         events = getattr(self.module, "events", None)
         if not self.stage.reader and not events:
-            return self._insert(landing.lines(self.spark, directory, files, damaged), files)
+            return self._insert(landing.lines(self.warehouse.spark, directory, files, damaged), files)
         decoded: DataFrame
         if events:
-            decoded = events(landing.lines(self.spark, directory, files, damaged, in_order=True))
+            decoded = events(landing.lines(self.warehouse.spark, directory, files, damaged, in_order=True))
         else:
             from pyspark.sql import functions as F
 
-            landed = lakehouse.standing(self.spark, self.settings, self.stage.table, self._from(files))
+            landed = self.warehouse.existing_rows(self.stage.table, self._from(files))
             if landed is not None:
                 landed = landed.where(F.col("cluster") == self.settings.cluster)
-            decoded = _reader(self.stage).read(self.spark, directory, files, landed)
+            decoded = _reader(self.stage).read(self.warehouse.spark, directory, files, landed)
         decoded.persist()
         try:
             return self._insert(decoded, files)
@@ -381,10 +379,10 @@ class _Landing:
         grain = list(self.contract.grain)
         if repeats and not self.stage.numbered:
             rows = rows.dropDuplicates(grain)
-        standing = lakehouse.standing(self.spark, self.settings, self.stage.table, self._from(files))
+        standing = self.warehouse.existing_rows(self.stage.table, self._from(files))
         if standing is not None:
             rows = rows.join(standing.select(grain), grain, how="left_anti")
-        written = lakehouse.insert(self.settings, self.stage.table, rows, self.contract, self._from(files))
+        written = self.warehouse.insert(rows, self.contract, self._from(files))
         return read, skipped, written
 
     def _census(self, lines: DataFrame, unwanted: Column) -> tuple[int, int, bool]:

@@ -17,7 +17,7 @@ from pipelines.stage import Stage
 from pipelines.steps import places
 from pipelines.steps.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, decided
 from pipelines.steps.scopes import APPLYING, Counted, count, scope_of
-from pipelines.warehouse import lakehouse
+from pipelines.warehouse.tables import Warehouse, quarantine_contract
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -47,7 +47,7 @@ class Split:
     adds to the verdict of a broken gate what else the judged and the input rows tell about it.
     """
 
-    settings: Settings
+    warehouse: Warehouse
     contract: Contract
     rows: DataFrame
     transform: Callable[[DataFrame], DataFrame]
@@ -60,7 +60,7 @@ class Split:
     @contextmanager
     def of(
         cls,
-        settings: Settings,
+        warehouse: Warehouse,
         stage: Stage,
         rows: DataFrame,
         run_id: str,
@@ -70,26 +70,26 @@ class Split:
         """Yield the batch of input rows, counted by grain; ``among`` names the candidates to take, if not all."""
         from pyspark.sql import functions as F
 
-        contract = contract_under(settings, stage)
+        contract = contract_under(warehouse.settings, stage)
         module = import_module(f"pipelines.{stage.table}")
 
         def transform(rows: DataFrame) -> DataFrame:
-            candidates: DataFrame = module.transform(rows, settings)
+            candidates: DataFrame = module.transform(rows, warehouse.settings)
             candidates = candidates.withColumns({"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)})
             return candidates if among is None else candidates.join(among, [*contract.row], how="left_semi")
 
-        with cls.between(settings, contract, rows, transform) as split:
+        with cls.between(warehouse, contract, rows, transform) as split:
             yield replace(split, explain=getattr(module, "explain", None))
 
     @classmethod
     @contextmanager
     def between(
-        cls, settings: Settings, contract: Contract, rows: DataFrame, transform: Callable[[DataFrame], DataFrame]
+        cls, warehouse: Warehouse, contract: Contract, rows: DataFrame, transform: Callable[[DataFrame], DataFrame]
     ) -> Iterator[Split]:
         """Yield a batch of rows that a function makes candidates of; what is cached of it ends with the block."""
         judged = judged_by(contract, transform(rows)).persist()
         try:
-            yield cls(settings, contract, rows, transform, judged, census(judged, contract))
+            yield cls(warehouse, contract, rows, transform, judged, census(judged, contract))
         finally:
             judged.unpersist()
 
@@ -132,10 +132,10 @@ class Split:
             judged,
             self.contract,
             run_id=run_id,
-            store=self.settings.reports() / "gx",
+            store=self.warehouse.settings.reports() / "gx",
             scopes=counted.scopes,
             examined_rows=counted.examined_rows,
-            locate=lambda verdict: places.located(verdict, judged, self.contract, self.settings),
+            locate=lambda verdict: places.located(verdict, judged, self.contract, self.warehouse.settings),
         )
         return verdict if verdict.passed or self.explain is None else self.explain(judged, self.rows, verdict)
 
@@ -154,31 +154,31 @@ class Split:
         """Do what ``write`` does, by decisions that the caller holds."""
         from pyspark.sql import functions as F
 
-        settings, contract, row = self.settings, self.contract, [*self.contract.row]
-        quarantine = lakehouse.quarantine_contract(contract)
+        warehouse, contract, row = self.warehouse, self.contract, [*self.contract.row]
+        quarantine = quarantine_contract(contract)
         tally = self._tally(decisions)
         quarantined = 0
         if tally["refused"] or tally["conflict"]:
             why = decisions.where(F.col("outcome").isin("refused", "conflict")).select(
                 *row, self.why(F.col("outcome") == "conflict").alias("violations")
             )
-            quarantined = lakehouse.insert(settings, quarantine.table, self.among(why), quarantine, None)
+            quarantined = warehouse.insert(self.among(why), quarantine)
         replaced = 0
         if tally["supersede"] or tally["identify"]:  # before the rest is inserted: it may come where a row leaves
             chosen = decisions.where(F.col("outcome").isin("supersede", "identify")).select(*row, "_replaces")
             names = [column.name for column in contract.stored]
             replacing = self.among(chosen).select(*names, "_replaces")
             under = {contract.learned: "_replaces"} if contract.learned else {}
-            replaced = lakehouse.replace_matching(settings, contract.table, replacing, contract.grain, under)
+            replaced = warehouse.replace_matching(contract.table, replacing, contract.grain, under)
         new = self.candidates
         if any(tally[outcome] for outcome in OUTCOMES):
             new = new.join(decisions.where(F.col("outcome").isNotNull()).select(*row), row, how="left_anti")
-        accepted = lakehouse.insert(settings, contract.table, new, contract, self.census.bounds)
+        accepted = warehouse.insert(new, contract, self.census.bounds)
         accepted += replaced - tally["identify"]
         duplicates = tally["duplicate"] + tally["identify"]
         if tally["heals"]:
             healed = decisions.where("heals").select(*contract.identity).distinct()
-            lakehouse.remove_matching(settings, quarantine.table, healed, contract.identity)
+            warehouse.remove_matching(quarantine.table, healed, contract.identity)
         skipped = self.census.skipped
         counts = Counts(self.census.rows + skipped, accepted, quarantined, duplicates, skipped, held)
         if counts.read != accepted + quarantined + counts.duplicates + skipped + held:
@@ -201,12 +201,11 @@ class Split:
     @contextmanager
     def decisions(self) -> Iterator[DataFrame]:
         """Yield, cached, the candidates that are not simply accepted, and why; see ``collapse.decided``."""
-        spark = self.judged.sparkSession
         standing = None
         if self.census.bounds is not None:
-            standing = lakehouse.standing(spark, self.settings, self.contract.table, self.census.bounds)
-        quarantine = lakehouse.quarantine_contract(self.contract)
-        quarantined = lakehouse.standing(spark, self.settings, quarantine.table)
+            standing = self.warehouse.existing_rows(self.contract.table, self.census.bounds)
+        quarantine = quarantine_contract(self.contract)
+        quarantined = self.warehouse.existing_rows(quarantine.table)
         found = decided(self.flowing(), self.contract, self.census.repeats, standing, quarantined).persist()
         try:
             yield found

@@ -15,10 +15,11 @@ from expectations.verdict import Verdict
 from pipelines.catalog import CATALOG
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Stage
-from pipelines.warehouse import lakehouse
+from pipelines.warehouse import change_feed
+from pipelines.warehouse.change_feed import Changes
 from pipelines.warehouse.groups import MOST_GROUPS, literal, predicate
-from pipelines.warehouse.lakehouse import Changes
 from pipelines.warehouse.progress import Batch
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -33,7 +34,7 @@ _ROWS = "_rows"
 class Summary:
     """Fresh rows of a table, the rows that they are made from, and the predicate on the table that they replace."""
 
-    settings: Settings
+    warehouse: Warehouse
     stage: Stage
     inputs: dict[str, Any]
     rows: DataFrame
@@ -41,7 +42,7 @@ class Summary:
     read: int
 
     @classmethod
-    def of(cls, spark: SparkSession, settings: Settings, stage: Stage, batch: dict[str, Batch]) -> Summary | None:
+    def of(cls, warehouse: Warehouse, stage: Stage, batch: dict[str, Batch]) -> Summary | None:
         """Compute again the groups of the batch's rows, from the whole of the inputs, as of the batch, in these groups.
 
         None where the batch changes nothing. ``rows`` are cached: the caller lets go of them.
@@ -51,7 +52,7 @@ class Summary:
         assert stage.refresh_by is not None
         refresh = stage.refresh_by
         news = [table for table, versions in batch.items() if (versions.start or 0) < versions.end]
-        changes = {table: lakehouse.changes(spark, settings, table, batch[table]) for table in news}
+        changes = {table: change_feed.changes(warehouse, table, batch[table]) for table in news}
         changed = reduce(
             lambda some, more: some.union(more),
             (_touched(stage, feed) for feed in changes.values()),
@@ -69,20 +70,20 @@ class Summary:
                 read = sum(row["_rows"] for row in found)
         if touched is None:
             read = changed.where("_is_first").count()
-            if not read and not lakehouse.state(spark, settings, stage.table)[1]:
+            if not read and not warehouse.state(stage.table)[1]:
                 return None  # nothing to take in, and nothing to take out
         inputs = {}
         for table, versions in batch.items():
-            rows = lakehouse.read(spark, settings, table, versions.end)
+            rows = warehouse.read(table, versions.end)
             group = refresh.group_of(table)
             if touched is not None and isinstance(group, str):
                 rows = rows.where(_among(rows, group, touched, refresh.spans))
             inputs[name_of(table)] = rows
-        fresh = _selected(spark, select_of(stage.table), inputs, _parameters(settings))
+        fresh = _selected(warehouse.spark, select_of(stage.table), inputs, _parameters(warehouse.settings))
         if touched is not None:  # a row of several groups gives rows of others too, which lack their other inputs
             fresh = fresh.where(_is_one_of(F.col(refresh.column), touched))
         replaces = None if touched is None else predicate(refresh.column, touched)
-        return cls(settings, stage, inputs, fresh.persist(), replaces, read)
+        return cls(warehouse, stage, inputs, fresh.persist(), replaces, read)
 
     def gate(self, run_id: str) -> tuple[Verdict, int]:
         """Check facts: the fresh rows add up, their grain is unique, the contract's rules hold.
@@ -101,7 +102,7 @@ class Summary:
         parts = (facts, _repeated(self.rows, contract.grain), counted)
         found = {row["fact"]: row["count"] or 0 for row in reduce(_followed_by, map(_by_name, parts)).collect()}
         count = found.pop(_ROWS)
-        store = self.settings.reports() / "gx"
+        store = self.warehouse.settings.reports() / "gx"
         return suite.gate_facts(found, self.stage.table, run_id=run_id, store=store), count
 
     def write(self, count: int) -> int:
@@ -115,7 +116,7 @@ class Summary:
             rows = rows.repartitionByRange(files, column).sortWithinPartitions(column)
         else:
             rows = rows.coalesce(1)
-        return lakehouse.replace_groups(self.settings, self.stage.table, rows, self.replaces, contract)
+        return self.warehouse.replace_groups(self.stage.table, rows, self.replaces, contract)
 
 
 def select_of(table: str) -> str:
@@ -204,8 +205,8 @@ def _touched(stage: Stage, feed: Changes) -> DataFrame:
     group = stage.refresh_by.group_of(feed.table)
     if isinstance(group, str):
         return _grouped(changed, group)
-    _, version = lakehouse.state(feed.spark, feed.settings, stage.table)
-    own = lakehouse.read(feed.spark, feed.settings, stage.table, version).where(group.where)
+    _, version = feed.warehouse.state(stage.table)
+    own = feed.warehouse.read(stage.table, version).where(group.where)
     named = [row[0] for row in changed.select(F.expr(group.value)).distinct().limit(MOST_GROUPS + 1).collect()]
     if len(named) <= MOST_GROUPS:  # in literals, so that Delta skips files; else all that meet the condition
         own = own.where(_is_one_of(F.col(group.column), named))

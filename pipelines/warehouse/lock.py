@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
@@ -20,9 +20,7 @@ from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.jvm import properties
 from pipelines.settings import Settings
 from pipelines.warehouse.storage import directory_of, scheme_of, unsafe_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipelines.warehouse.tables import Warehouse
 
 NAME = ".lock"
 
@@ -73,16 +71,16 @@ def refuse_unsafe(settings: Settings) -> None:
         )
 
 
-def name_jvm(settings: Settings, spark: SparkSession) -> None:
+def name_jvm(warehouse: Warehouse) -> None:
     """Note this process's JVM beside its name, if it holds the lock: it can outlive a killed process for a moment."""
-    directory = directory_of(settings.warehouse)
+    directory = directory_of(warehouse.root)
     if directory is None:
         return
     path = directory / NAME
     with contextlib.suppress(OSError, ValueError, AttributeError):
         facts = json.loads(path.read_text(encoding="utf-8"))
         if facts["pid"] == os.getpid():
-            gateway: Any = spark.sparkContext._gateway
+            gateway: Any = warehouse.spark.sparkContext._gateway
             facts["jvm"] = gateway.proc.pid
             path.write_text(json.dumps(facts), encoding="utf-8")
 

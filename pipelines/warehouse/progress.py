@@ -13,6 +13,7 @@ from typing import Any
 from pipelines.kafka.offsets import Followed, Gap, Reach, Span
 from pipelines.sources.landing import LandedFile
 from pipelines.warehouse import storage
+from pipelines.warehouse.tables import Warehouse
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,9 @@ class Progress:
         return batch.end if batch else self.version_of(table)
 
 
-def load(warehouse: str, table: str) -> Progress | None:
+def load(warehouse: Warehouse, table: str) -> Progress | None:
     """Return a stage's progress; None where there is none or where the file cannot be understood."""
-    text = storage.read_text(warehouse, f"{table}.json")
+    text = storage.read_text(warehouse.root, f"{table}.json")
     if text is None:
         return None
     try:
@@ -124,12 +125,12 @@ def load(warehouse: str, table: str) -> Progress | None:
         return None
 
 
-def save(warehouse: str, table: str, progress: Progress) -> None:
+def save(warehouse: Warehouse, table: str, progress: Progress) -> None:
     """Replace a stage's progress in one step."""
     values = asdict(replace(progress, files={}, history={}))  # which would copy each number of it
     values["history"] = progress.history
     values["files"] = {source: (file.size, file.modified_ns) for source, file in progress.files.items()}
-    storage.write_text(warehouse, f"{table}.json", json.dumps(values, ensure_ascii=True))
+    storage.write_text(warehouse.root, f"{table}.json", json.dumps(values, ensure_ascii=True))
 
 
 def _reach(values: dict[str, Any]) -> Reach:

@@ -11,17 +11,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
 from expectations.verdict import Verdict
 from pipelines.errors import EnvironmentLacking
 from pipelines.kafka.offsets import Gap
-from pipelines.settings import Settings
-from pipelines.warehouse import lakehouse, storage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipelines.warehouse import storage
+from pipelines.warehouse.tables import Warehouse
 
 UNREPORTED = "unreported.json"
 NOTED = (STAGE_RUNS, EXPECTATION_RESULTS)
@@ -77,15 +74,15 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def note(settings: Settings, stage_run: StageRun) -> None:
+def note(warehouse: Warehouse, stage_run: StageRun) -> None:
     """Keep a stage's counts and its gate's results until the run reports them."""
-    ran = asdict(stage_run) | {"cluster": settings.cluster, "seconds": round(stage_run.seconds, 3)}
+    ran = asdict(stage_run) | {"cluster": warehouse.cluster, "seconds": round(stage_run.seconds, 3)}
     ran["written"] = stage_run.written
     results = [
         asdict(outcome)
         | {
             "run_id": stage_run.run_id,
-            "cluster": settings.cluster,
+            "cluster": warehouse.cluster,
             "table": stage_run.table,
             "expectation": outcome.code,
             "observed": outcome.failing / outcome.candidates if outcome.candidates else 0.0,
@@ -93,14 +90,14 @@ def note(settings: Settings, stage_run: StageRun) -> None:
         }
         for outcome in (stage_run.verdict.outcomes if stage_run.verdict else ())
     ]
-    unreported = _unreported(settings)
+    unreported = _unreported(warehouse)
     if stage_run.status == "passed":  # a landing stage notes what it has done so far, again and again
         noted = unreported[STAGE_RUNS.table]
         unreported[STAGE_RUNS.table] = [one for one in noted if not _speaks_of(one, stage_run)]
     for contract, objects in ((STAGE_RUNS, [ran]), (EXPECTATION_RESULTS, results)):
         names = [column.name for column in contract.columns]
         unreported[contract.table] += [{name: one[name] for name in names} for one in objects]
-    storage.write_text(settings.warehouse, UNREPORTED, json.dumps(unreported, default=datetime.isoformat))
+    storage.write_text(warehouse.root, UNREPORTED, json.dumps(unreported, default=datetime.isoformat))
 
 
 def _speaks_of(noted: dict[str, Any], stage_run: StageRun) -> bool:
@@ -108,12 +105,12 @@ def _speaks_of(noted: dict[str, Any], stage_run: StageRun) -> bool:
     return (noted["run_id"], noted["table"], noted["status"], noted["started_at"]) == same
 
 
-def record_gaps(spark: SparkSession, settings: Settings, table: str, gaps: Sequence[Gap]) -> None:
+def record_gaps(warehouse: Warehouse, table: str, gaps: Sequence[Gap]) -> None:
     """Insert the gaps that quality.gaps does not hold."""
     objects = [
         {
             "run_id": gap.run_id,
-            "cluster": settings.cluster,
+            "cluster": warehouse.cluster,
             "table": table,
             "topic": gap.span.topic,
             "topic_id": gap.span.topic_id,
@@ -124,36 +121,36 @@ def record_gaps(spark: SparkSession, settings: Settings, table: str, gaps: Seque
         }
         for gap in gaps
     ]
-    rows = lakehouse.rows_of_objects(spark, GAPS, objects)
-    standing = lakehouse.standing(spark, settings, GAPS.table)
+    rows = warehouse.rows_of_objects(GAPS, objects)
+    standing = warehouse.existing_rows(GAPS.table)
     if standing is not None:
         rows = rows.join(standing.select(*GAPS.grain), [*GAPS.grain], how="left_anti")
-    lakehouse.insert(settings, GAPS.table, rows, GAPS, None)
+    warehouse.insert(rows, GAPS)
 
 
-def report(spark: SparkSession, settings: Settings) -> None:
+def report(warehouse: Warehouse) -> None:
     """Append what is unreported to the quality tables."""
-    unreported = _unreported(settings)
+    unreported = _unreported(warehouse)
     if not any(unreported.values()):
         return
     for contract in NOTED:
         if objects := unreported[contract.table]:
-            lakehouse.append_objects(spark, settings, contract, objects)
-    storage.write_text(settings.warehouse, UNREPORTED, "{}")
+            warehouse.append_objects(contract, objects)
+    storage.write_text(warehouse.root, UNREPORTED, "{}")
 
 
-def waiting(settings: Settings) -> bool:
+def waiting(warehouse: Warehouse) -> bool:
     """Tell whether an earlier run was killed before it reported."""
-    return any(_unreported(settings).values())
+    return any(_unreported(warehouse).values())
 
 
-def _unreported(settings: Settings) -> dict[str, list[dict[str, Any]]]:
-    text = storage.read_text(settings.warehouse, UNREPORTED)
+def _unreported(warehouse: Warehouse) -> dict[str, list[dict[str, Any]]]:
+    text = storage.read_text(warehouse.root, UNREPORTED)
     try:
         noted: dict[str, list[dict[str, Any]]] = json.loads(text) if text else {}
         return {contract.table: noted.get(contract.table, []) for contract in NOTED}
     except (ValueError, AttributeError):
         raise EnvironmentLacking(
-            f"The file _progress/{UNREPORTED} in {settings.warehouse} is damaged: move it away and run again; "
+            f"The file _progress/{UNREPORTED} in {warehouse.root} is damaged: move it away and run again; "
             f"only the counts of the last run are in it."
         ) from None

@@ -12,7 +12,8 @@ import pytest
 from local.demo import Airflow
 from pipelines.catalog import LAYERS, stages
 from pipelines.settings import ROOT, load
-from pipelines.warehouse import glance
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
 from tests.e2e.runs import counts, told_by_assets
 
 DATA = ROOT / "tests" / "data"
@@ -48,9 +49,9 @@ def test_a_run_fills_the_ledger(first: dict[str, Any], directory: Path) -> None:
     read, failures, quarantined, duplicates, skipped = counts(first, "silver.dlq_write_failures")
     assert (failures, quarantined, duplicates, skipped) == (5, 0, 0, read - 5)
     settings = load(warehouse=str(directory / "warehouse"))
-    ledger = glance.rows(settings, "gold.message_ledger", {"cluster": settings.cluster}, ["outcome"])
+    ledger = jvmless.rows(Warehouse(settings), "gold.message_ledger", {"cluster": settings.cluster}, ["outcome"])
     assert Counter(row["outcome"] for row in ledger) == {"ACKNOWLEDGED": 10, "FAILED": 14, "UNKNOWN": 1}
-    assert len(glance.rows(settings, "gold.delivery_guarantees", {"cluster": settings.cluster})) == 5
+    assert len(jvmless.rows(Warehouse(settings), "gold.delivery_guarantees", {"cluster": settings.cluster})) == 5
 
 
 def test_each_table_is_an_asset_with_its_own_counts(first: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from local.broker import Broker
 from local.kafka_client import KafkaClient, Message
 from pipelines.settings import load
-from pipelines.warehouse import lakehouse
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import kip_1191
 from tests.following import Following, found
 
@@ -44,15 +44,15 @@ def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(broker: Broke
         with KafkaClient(servers) as client:
             client.create_topic("dlq.followed")
             client.produce("dlq.followed", values(0, 10))
-        following.until(lambda _: lakehouse.local_version(settings, SILVER) is not None)
+        following.until(lambda _: Warehouse(settings).local_version(SILVER) is not None)
         following.until_rows(SILVER, 10)
 
-        before = lakehouse.local_version(settings, "quality.stage_runs")
+        before = Warehouse(settings).local_version("quality.stage_runs")
         broker.kill()
         following.until(lambda health: bool(health.get("failing_since")))
         since = following.health()["last_cycle"]["began_at"]
         following.until(lambda health: health["last_cycle"]["began_at"] > since)  # it was tried again
-        assert lakehouse.local_version(settings, "quality.stage_runs") == before
+        assert Warehouse(settings).local_version("quality.stage_runs") == before
         broker.start()
         assert broker.bootstrap_servers == servers
         with KafkaClient(servers) as client:

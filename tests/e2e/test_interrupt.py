@@ -14,7 +14,8 @@ import pytest
 
 from pipelines.run import interrupt
 from pipelines.settings import ROOT, Settings
-from pipelines.warehouse import glance, lakehouse
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import land, line
 
 COMMANDS = {
@@ -66,7 +67,7 @@ def test_a_run_is_interrupted_at_random_moments_and_loses_nothing(settings: Sett
     done = started(settings, COMMANDS["run"])
     done.communicate(timeout=120)
     assert done.returncode == 0
-    assert len(glance.rows(settings, "silver.dlq_records", {"cluster": settings.cluster})) == 50
+    assert len(jvmless.rows(Warehouse(settings), "silver.dlq_records", {"cluster": settings.cluster})) == 50
 
 
 @pytest.mark.parametrize("name", ["sql", "report", "trace"])
@@ -80,4 +81,4 @@ def test_all_commands_end_alike(settings: Settings, name: str) -> None:
     if code != 0 and not (name == "trace" and code in (1, 2)):  # a command that was done before
         assert (code, told[-1:]) == (interrupt.EXIT_CODE, [interrupt.SENTENCE])
     assert not any("Traceback" in said for said in told)
-    assert lakehouse.local_version(settings, "silver.dlq_records") is None
+    assert Warehouse(settings).local_version("silver.dlq_records") is None

@@ -29,7 +29,8 @@ from pipelines.kafka.cluster import Survey, connected
 from pipelines.kafka.offsets import Reach, Span
 from pipelines.run import freshness, runner
 from pipelines.settings import ROOT, Settings, load
-from pipelines.warehouse import glance, lakehouse, progress
+from pipelines.warehouse import jvmless, progress
+from pipelines.warehouse.tables import Warehouse
 from tests import deliveries, requests
 from tests.builders import kip_1191, land, line, run, warehouse_of
 
@@ -63,7 +64,7 @@ def to(partition: int, messages: Iterable[Message]) -> list[Message]:
 
 
 def landed(settings: Settings, table: str = BRONZE) -> list[dict[str, Any]]:
-    return glance.rows(settings, table, {"cluster": settings.cluster})
+    return jvmless.rows(Warehouse(settings), table, {"cluster": settings.cluster})
 
 
 def texts(settings: Settings) -> list[str]:
@@ -123,17 +124,17 @@ def test_a_run_goes_on_where_the_last_one_ended_and_with_nothing_new_commits_not
     assert run(spark, settings)[SILVER].accepted == 20
     assert {row["dlq_topic_id"] for row in landed(settings, SILVER)} == {kafka.topic_id("dlq.on")}
 
-    before = {table: lakehouse.local_version(settings, table) for table in (BRONZE, SILVER, "quality.stage_runs")}
-    assert runner.idle(settings, chosen)
+    before = {table: Warehouse(settings).local_version(table) for table in (BRONZE, SILVER, "quality.stage_runs")}
+    assert runner.idle(Warehouse(settings), chosen)
     assert {one.status for one in run(spark, settings).values()} == {"idle"}
-    assert before == {table: lakehouse.local_version(settings, table) for table in before}
-    assert [one.unread_offsets for one in freshness.freshness(settings) if one.table == BRONZE] == [0]
+    assert before == {table: Warehouse(settings).local_version(table) for table in before}
+    assert [one.unread_offsets for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE] == [0]
 
     kafka.produce("dlq.on", values(3, begin=20))
     kafka.create_topic("dlq.on-new")
     kafka.produce("dlq.on-new", values(2, begin=23))
-    assert not runner.idle(settings, chosen)
-    assert [one.unread_offsets for one in freshness.freshness(settings) if one.table == BRONZE] == [5]
+    assert not runner.idle(Warehouse(settings), chosen)
+    assert [one.unread_offsets for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE] == [5]
     assert run(spark, settings, BRONZE)[BRONZE].read == 5
     assert texts(settings) == numbers(0, 25)
     assert gaps(settings) == []
@@ -268,14 +269,14 @@ def test_what_was_removed_before_it_was_read_is_recorded_once_and_the_run_goes_o
 
     kafka.produce("dlq.removed", to(0, values(10, begin=20)))
     kafka.delete_records("dlq.removed", 0, 26)
-    assert not runner.idle(settings, stages("dlq", BRONZE))
+    assert not runner.idle(Warehouse(settings), stages("dlq", BRONZE))
     run(spark, settings, BRONZE)
     run(spark, settings, BRONZE)
 
     expected = ("dlq.removed", kafka.topic_id("dlq.removed"), 0, 20, 26)
     assert gaps(settings) == [expected]
     assert texts(settings) == [*numbers(2, 20), *numbers(26, 30)]
-    assert "6 offsets of topics were gone before they were read" in report.render(report.gather(settings))
+    assert "6 offsets of topics were gone before they were read" in report.render(report.gather(Warehouse(settings)))
     (check,) = [check for check in doctor.diagnose(settings) if check.name == "gaps"]
     assert check.state == "mind"
     assert check.finding.startswith("6 offsets of 1 topics were gone before they were read")
@@ -318,7 +319,7 @@ def test_committed_records_alone_are_read_and_markers_are_no_gaps(
     run(spark, settings, BRONZE)
     assert texts(settings) == numbers(0, 8)
     assert gaps(settings) == []
-    assert runner.idle(settings, stages("dlq", BRONZE))  # the last marker is behind what is read, too
+    assert runner.idle(Warehouse(settings), stages("dlq", BRONZE))  # the last marker is behind what is read, too
 
 
 def test_all_that_was_written_is_read_uncommitted_and_the_report_is_loud(
@@ -331,7 +332,7 @@ def test_all_that_was_written_is_read_uncommitted_and_the_report_is_loud(
         transaction.abort()
     run(spark, settings, BRONZE)
     assert texts(settings) == numbers(0, 3)
-    assert "What aborted transactions wrote is read, too" in report.render(report.gather(settings))
+    assert "What aborted transactions wrote is read, too" in report.render(report.gather(Warehouse(settings)))
     (check,) = [check for check in doctor.diagnose(settings) if check.name == "topics of dlq"]
     assert check.state == "mind"
 
@@ -375,7 +376,7 @@ def test_a_killed_run_converges(
     run(spark, settings, BRONZE)
     kafka.produce(topic, values(10, begin=10))
     kill(point, settings, environment(broker, topic, AFTERLOG_DLQ__MOST_RECORDS="4"))
-    known = progress.load(settings.warehouse, BRONZE)
+    known = progress.load(Warehouse(settings), BRONZE)
     assert known is not None
     assert known.within_a_batch(settings.cluster)
     kafka.produce(topic, values(10, begin=20))
@@ -528,8 +529,8 @@ def test_a_cluster_that_is_away_holds_up_no_files(spark: SparkSession, tmp_path:
     told = {(row["status"], row["read"]) for row in landed(settings, "quality.stage_runs") if row["table"] == BRONZE}
     assert told == {("passed", 2), ("failed", 0)}
     with pytest.raises(EnvironmentLacking, match="No broker can be reached"):
-        runner.idle(settings, stages("dlq"))
-    (bronze,) = [one for one in freshness.freshness(settings) if one.table == BRONZE]
+        runner.idle(Warehouse(settings), stages("dlq"))
+    (bronze,) = [one for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE]
     assert bronze.unread_offsets is None
     assert "No broker can be reached" in (bronze.message or "")
     (check,) = [check for check in doctor.diagnose(settings) if check.name == "topics of dlq"]

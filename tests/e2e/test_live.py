@@ -29,7 +29,8 @@ from local.kafka_client import Action, KafkaClient, Message, Record
 from local.kafka_requests import Connection
 from pipelines.kafka import records as kafka_records
 from pipelines.settings import ROOT, Settings, load
-from pipelines.warehouse import glance
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import kip_1191, run, warehouse_of
 from tests.requests import passing
 
@@ -39,7 +40,7 @@ SECRET = 'a "secret" \\ of a reader'
 
 
 def rows(settings: Settings, table: str) -> list[dict[str, Any]]:
-    return glance.rows(settings, table, {"cluster": settings.cluster})
+    return jvmless.rows(Warehouse(settings), table, {"cluster": settings.cluster})
 
 
 def of_bronze(settings: Settings) -> list[Record]:

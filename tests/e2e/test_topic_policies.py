@@ -15,7 +15,8 @@ from pipelines.errors import UsageError
 from pipelines.kafka.cluster import connected
 from pipelines.run import runner
 from pipelines.settings import Settings
-from pipelines.warehouse import glance, lock
+from pipelines.warehouse import jvmless, lock
+from pipelines.warehouse.tables import Warehouse
 from tests import segments
 from tests.builders import land, warehouse_of
 from tests.deliveries import acknowledgement
@@ -37,9 +38,9 @@ def landed(settings: Settings) -> Settings:
 def run(spark: SparkSession, settings: Settings) -> dict[str, str]:
     """Run all stages; return the outcomes of what the logs lack, by topic."""
     with lock.writer(settings, "test"):
-        done = runner.run(spark, settings, stages("delivery"))
+        done = runner.run(Warehouse(settings, spark), stages("delivery"))
     assert {one.status for one in done} <= {"passed", "idle"}
-    found = glance.rows(settings, "gold.message_ledger", {"cluster": settings.cluster, "offset": 3})
+    found = jvmless.rows(Warehouse(settings), "gold.message_ledger", {"cluster": settings.cluster, "offset": 3})
     return {row["topic"]: row["outcome"] for row in found}
 
 
@@ -52,12 +53,12 @@ def test_a_topics_policy_decides_and_is_asked_again_at_each_run(
 
     found = run(spark, settings)
     assert found == {"policy.orders": "LOST", "policy.state": "ACKNOWLEDGED", "policy.gone": "ABSENT"}
-    assert "'delete', as the cluster says" in trace.answer(settings, "policy.orders:0:3").result
-    assert runner.idle(settings, stages())
+    assert "'delete', as the cluster says" in trace.answer(Warehouse(settings), "policy.orders:0:3").result
+    assert runner.idle(Warehouse(settings), stages())
 
     kafka.configure("TOPIC", "policy.orders", {"cleanup.policy": "compact"})
     kafka.configure("TOPIC", "policy.state", {"cleanup.policy": "delete"})
-    assert not runner.idle(settings, stages())
+    assert not runner.idle(Warehouse(settings), stages())
     found = run(spark, settings)
     assert (found["policy.orders"], found["policy.state"]) == ("ACKNOWLEDGED", "LOST")
     kafka.delete_topics("policy.orders", "policy.state")
@@ -72,7 +73,7 @@ def test_without_the_right_to_describe_configurations_nothing_is_claimed(
         admin.create_topic("policy.orders")
         admin.allow("reader", "DESCRIBE", "TOPIC", "policy.orders")
         assert run(spark, settings)["policy.orders"] == "ABSENT"
-        assert "DescribeConfigs" in trace.answer(settings, "policy.orders:0:3").result
+        assert "DescribeConfigs" in trace.answer(Warehouse(settings), "policy.orders:0:3").result
         admin.allow("reader", "DESCRIBE_CONFIGS", "TOPIC", "policy.orders")
         assert run(spark, settings)["policy.orders"] == "LOST"
     with connected(settings) as cluster, pytest.raises(UsageError, match="another one than was read before"):

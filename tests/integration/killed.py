@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from pipelines.steps import summarise
-from pipelines.warehouse import lakehouse, progress, quality
+from pipelines.warehouse import progress, quality
+from pipelines.warehouse.tables import Warehouse
 
 
 def die() -> None:
@@ -45,22 +45,22 @@ def die_before(module: Any, name: str, when: Callable[..., bool]) -> None:
 
 
 def inserts_into(table: str) -> Callable[..., bool]:
-    return lambda settings, into, *rest: bool(into == table)
+    return lambda warehouse, rows, contract, *rest: bool(contract.table == table)
 
 
 def finishes(table: str) -> Callable[..., bool]:
     return lambda warehouse, of, saved: bool(of == table and not saved.pending)
 
 
-def fixes_a_verdict(warehouse: str, of: str, saved: Any) -> bool:
+def fixes_a_verdict(warehouse: Warehouse, of: str, saved: Any) -> bool:
     return bool(of == "silver.dlq_records" and saved.decided)
 
 
-def fixes_a_batch_of_topics(warehouse: str, of: str, saved: Any) -> bool:
+def fixes_a_batch_of_topics(warehouse: Warehouse, of: str, saved: Any) -> bool:
     return any(reach.pending for reach in saved.topics.values())
 
 
-def keeps_a_gap(warehouse: str, of: str, saved: Any) -> bool:
+def keeps_a_gap(warehouse: Warehouse, of: str, saved: Any) -> bool:
     return any(reach.gaps for reach in saved.topics.values())
 
 
@@ -70,43 +70,42 @@ def without_a_commit(rows: Any, path: str) -> None:
 
 
 def die_between_data_files_and_commit() -> None:
-    insert = lakehouse.insert
+    insert = Warehouse.insert
 
-    def dying(settings: Any, table: str, rows: Any, contract: Any, bounds: Any) -> int:
-        if table == "silver.dlq_records":
+    def dying(warehouse: Warehouse, rows: Any, contract: Any, *rest: Any) -> int:
+        if contract.table == "silver.dlq_records":
             names = [column.name for column in contract.stored]
-            without_a_commit(rows.select(names), lakehouse.location(settings, table))
+            without_a_commit(rows.select(names), warehouse.location(contract.table))
             die()
-        return insert(settings, table, rows, contract, bounds)
+        return insert(warehouse, rows, contract, *rest)
 
-    lakehouse.insert = dying
+    Warehouse.insert = dying  # type: ignore[method-assign]
 
 
 POINTS: dict[str, Callable[[], None]] = {
     "after bronze, before its progress": lambda: die_before(progress, "save", finishes("bronze.dlq_records")),
     "after a batch of topics is fixed": lambda: die_after(progress, "save", fixes_a_batch_of_topics),
     "after records of topics, before their progress": lambda: die_after(
-        lakehouse, "insert", inserts_into("bronze.dlq_records")
+        Warehouse, "insert", inserts_into("bronze.dlq_records")
     ),
     "after a gap is kept, before it is recorded": lambda: die_after(progress, "save", keeps_a_gap),
     "after a gap is recorded": lambda: die_after(quality, "record_gaps", lambda *arguments: True),
     "after data files, before their commit": die_between_data_files_and_commit,
-    "between quarantine and silver": lambda: die_after(lakehouse, "insert", inserts_into("quarantine.dlq_records")),
-    "between silver and progress": lambda: die_after(lakehouse, "insert", inserts_into("silver.dlq_records")),
+    "between quarantine and silver": lambda: die_after(Warehouse, "insert", inserts_into("quarantine.dlq_records")),
+    "between silver and progress": lambda: die_after(Warehouse, "insert", inserts_into("silver.dlq_records")),
     "after a verdict is fixed": lambda: die_after(progress, "save", fixes_a_verdict),
-    "after rows are held": lambda: die_after(lakehouse, "insert", inserts_into("held.dlq_records")),
-    "before held rows are released": lambda: die_before(lakehouse, "remove_where", lambda *arguments: True),
-    "after held rows are released": lambda: die_after(lakehouse, "remove_where", lambda *arguments: True),
-    "during gold": lambda: die_before(lakehouse, "replace_groups", lambda *arguments: True),
+    "after rows are held": lambda: die_after(Warehouse, "insert", inserts_into("held.dlq_records")),
+    "before held rows are released": lambda: die_before(Warehouse, "remove_where", lambda *arguments: True),
+    "after held rows are released": lambda: die_after(Warehouse, "remove_where", lambda *arguments: True),
+    "during gold": lambda: die_before(Warehouse, "replace_groups", lambda *arguments: True),
     "between gold and progress": lambda: die_before(progress, "save", finishes("gold.dlq_summary")),
-    "readmit, before rows leave quarantine": lambda: die_before(lakehouse, "remove_matching", lambda *arguments: True),
+    "readmit, before rows leave quarantine": lambda: die_before(Warehouse, "remove_matching", lambda *arguments: True),
     "readmit, before violations are refreshed": lambda: die_after(
-        lakehouse, "remove_matching", lambda *arguments: True
+        Warehouse, "remove_matching", lambda *arguments: True
     ),
 }
 
 if __name__ == "__main__":
-    assert summarise.lakehouse is lakehouse  # the stages call through the module, where the patches are
     POINTS[sys.argv[1]]()
     sys.argv[1:] = sys.argv[2:]
     from pipelines.cli import main

@@ -26,8 +26,9 @@ from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Gate, Settings, load
 from pipelines.steps import held
 from pipelines.steps.held import Acceptance
-from pipelines.warehouse import lakehouse, lock, progress
+from pipelines.warehouse import lock, progress
 from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import land, line, rows, tables, warehouse_of
 from tests.requests import push
 
@@ -43,7 +44,7 @@ def run(
     done: dict[str, list[StageRun]] = {}
     with lock.writer(settings, "test"):
         chosen = [stage for stage in stages(feed) if to_gold or feed != "dlq" or stage.table != GOLD]
-        for one in runner.run(spark, settings, chosen, accepted=Acceptance.of(accept, chosen)):
+        for one in runner.run(Warehouse(settings, spark), chosen, accepted=Acceptance.of(accept, chosen)):
             done.setdefault(one.table, []).append(one)
     return done
 
@@ -77,7 +78,7 @@ def test_a_topic_that_breaks_its_contract_is_held_while_others_flow_to_gold(
     assert "afterlog run --accept silver.dlq_records:dlq.b" in message
 
     before = tables(settings)
-    assert runner.idle(settings, stages("dlq"))
+    assert runner.idle(Warehouse(settings), stages("dlq"))
     again = run(spark, settings)
     assert [one.status for one in again[SILVER]] == ["held"]
     assert tables(settings) == before
@@ -93,10 +94,10 @@ def test_a_topic_that_breaks_its_contract_is_held_while_others_flow_to_gold(
     assert [counts(one) for one in done[SILVER]] == [("passed", 22, 2, 20, 0, 0)]
     assert done[SILVER][0].message == "accepted once: dlq.b"
     assert places(spark, settings, HELD) == []
-    known = progress.load(settings.warehouse, SILVER)
+    known = progress.load(Warehouse(settings), SILVER)
     assert known is not None
     assert (known.held, known.pending, known.decided) == ({}, {}, None)
-    reported = lakehouse.read(spark, settings, "quality.stage_runs").where(f"table = '{SILVER}'").collect()
+    reported = Warehouse(settings, spark).read("quality.stage_runs").where(f"table = '{SILVER}'").collect()
     assert [row["read"] for row in reported] == [
         sum(row[name] for name in ("accepted", "quarantined", "duplicates", "skipped", "held")) for row in reported
     ]
@@ -154,7 +155,7 @@ def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSessio
     assert "afterlog run --accept silver.dlq_records:file:many.jsonl" in (done.message or "")
     where = "many.jsonl 20 rows, lines 1, 2, 3 ..."
     assert f"20 lines cannot be read ({where})" in (done.message or "")
-    page = report.build(settings)
+    page = report.build(Warehouse(settings))
     docs = "".join(file.read_text() for file in (page.parent / report.DATA_DOCS).rglob("*.html"))
     assert f"<code>{where}</code>" in page.read_text()
     assert "Held: 20 rows of file:many.jsonl" in page.read_text()
@@ -162,9 +163,11 @@ def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSessio
     assert f"32 lines cannot be read: {where}; &lt;i&gt;&#36;{{few}}\\x1b.jsonl 12 rows, lines 1, 2, 3 ..." in docs
     assert "<i>" not in docs
     reasons = query.text_of(None, Path("sql/questions/quarantine_reasons.sql"))
-    found = [(row["state"], row["record_count"]) for row in query.rows_of(spark, settings, reasons, {}).collect()]
+    found = [
+        (row["state"], row["record_count"]) for row in query.rows_of(Warehouse(settings, spark), reasons, {}).collect()
+    ]
     assert sorted(found) == [("held", 20), ("quarantine", 12)]
-    known = progress.load(settings.warehouse, SILVER)
+    known = progress.load(Warehouse(settings), SILVER)
     assert known is not None
     assert known.held.keys() == {"file:many.jsonl"}
 
@@ -234,10 +237,10 @@ def test_a_table_without_scopes_is_held_as_a_whole(spark: SparkSession, settings
     assert "which keeps no row out of the table" in (done[pushes][0].message or "")
     assert "lets rows that break error_code.of_the_api into the table" in (done[pushes][0].message or "")
     assert {one.status for table, runs in done.items() for one in runs if table != pushes} <= {"passed", "idle"}
-    reported = lakehouse.local_version(settings, "quality.stage_runs")
-    assert runner.idle(settings, stages("topology"))
+    reported = Warehouse(settings).local_version("quality.stage_runs")
+    assert runner.idle(Warehouse(settings), stages("topology"))
     assert [one.status for one in run(spark, settings, feed="topology")[pushes]] == ["held"]
-    assert lakehouse.local_version(settings, "quality.stage_runs") == reported
+    assert Warehouse(settings).local_version("quality.stage_runs") == reported
 
     land(settings, {"b.log": [push(100)]}, "streams-requests")
     done = run(spark, settings, feed="topology")
@@ -260,7 +263,7 @@ def test_a_batch_that_grew_and_was_not_judged_does_not_rest(
         patched.setattr(suite, "gate", killed)
         with pytest.raises(Killed):
             run(spark, settings, feed="topology")
-    assert not runner.idle(settings, stages("topology"))
+    assert not runner.idle(Warehouse(settings), stages("topology"))
     done = run(spark, settings, feed="topology")
     assert [(one.status, one.accepted, one.held) for one in done[pushes]] == [("passed", 312, 0)]
 
@@ -295,7 +298,7 @@ def test_lost_progress_reads_what_is_held_again_and_loses_and_doubles_nothing(
     (done,) = run(spark, settings)[SILVER]
     assert counts(done) == ("broken", 25, 0, 0, 5, 20)
     assert tables(settings) == before
-    shutil.rmtree(lakehouse.location(settings, HELD))
+    shutil.rmtree(Warehouse(settings).location(HELD))
     (done,) = run(spark, settings)[SILVER]
     assert counts(done) == ("broken", 25, 0, 0, 5, 20)
     assert tables(settings) == before
@@ -311,7 +314,7 @@ def test_readmit_works_beside_what_is_held(spark: SparkSession, settings: Settin
     (done,) = run(spark, required)[SILVER]
     assert counts(done) == ("broken", 25, 0, 5, 0, 20)
     with lock.writer(settings, "test"):
-        assert readmit(spark, settings, stage_with_quarantine(SILVER)).readmitted == 5
+        assert readmit(Warehouse(settings, spark), stage_with_quarantine(SILVER)).readmitted == 5
     assert places(spark, settings, SILVER) == [("dlq.a", offset) for offset in range(5)]
     assert len(places(spark, settings, HELD)) == 20
     assert [counts(one) for one in run(spark, settings)[SILVER]] == [("passed", 20, 20, 0, 0, 0)]
@@ -325,7 +328,7 @@ def test_hostile_topics_are_scopes_that_can_be_named(spark: SparkSession, settin
     (done,) = run(spark, settings)[SILVER]
     assert counts(done) == ("broken", 89, 1, 0, 0, 88)
     assert (done.message or "").isprintable()
-    known = progress.load(settings.warehouse, SILVER)
+    known = progress.load(Warehouse(settings), SILVER)
     assert known is not None
     assert len(known.held) == len(hostile)
     assert not known.held.keys() & {"file:a.jsonl", "*"}
@@ -365,7 +368,7 @@ def test_held_offsets_are_no_gaps_and_trace_shows_them(spark: SparkSession, sett
     held = [row for row in rows(spark, settings, "silver.dead_letters") if row["is_held"]]
     assert len(held) == 29
     assert not [row for row in held if row["counts"] or row["is_accepted"]]
-    answer = trace.answer(settings, "dlq.a:0:7")
+    answer = trace.answer(Warehouse(settings), "dlq.a:0:7")
     assert answer.exit_code == 0
     assert "it is held, as its topic broke the contract of silver.dlq_records" in answer.result
     run(spark, settings, f"{SILVER}:dlq.a")
@@ -381,10 +384,10 @@ def test_a_thousand_topics_cost_as_many_jobs_as_one(spark: SparkSession, empty_w
         lines = [line(offset, topic=name, headers=FOREIGN) for offset, name in enumerate(names)]
         land(own, {f"{topics}.jsonl": lines})
         with lock.writer(own, "test"):
-            runner.run(spark, own, stages(only=BRONZE))
+            runner.run(Warehouse(own, spark), stages(only=BRONZE))
             group = f"{topics} topics"
             spark.sparkContext.setJobGroup(group, group)
-            (done,) = runner.run(spark, own, stages(only=SILVER))
+            (done,) = runner.run(Warehouse(own, spark), stages(only=SILVER))
             spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
         assert (done.status, done.held) == ("broken", 1000)
         jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)))
@@ -410,24 +413,26 @@ def test_without_news_a_run_needs_no_session_and_ends_with_1(
     assert "afterlog run --accept silver.dlq_records:dlq.b" in err
     code, _, _ = afterlog("run", "--feed", "topology")
     assert not code
-    assert not runner.idle(settings, stages("dlq"), Acceptance.of([SILVER], stages("dlq")))
-    assert not runner.idle(settings.model_copy(update={"tolerance": 1.0}), stages("dlq"))
+    assert not runner.idle(Warehouse(settings), stages("dlq"), Acceptance.of([SILVER], stages("dlq")))
+    assert not runner.idle(Warehouse(settings.model_copy(update={"tolerance": 1.0})), stages("dlq"))
     for wrong in ("silver.nothing:x", "gold.dlq_summary", "silver.topology_pushes", f"{SILVER}:"):
         with pytest.raises(UsageError):
             afterlog("run", "--feed", "dlq", "--accept", wrong)
     with pytest.raises(UsageError, match="--follow"):
         afterlog("run", "--follow", "--accept", SILVER)
 
-    (late,) = [one for one in freshness.freshness(settings) if one.table == SILVER]
+    (late,) = [one for one in freshness.freshness(Warehouse(settings)) if one.table == SILVER]
     assert late.held_scopes == ("dlq.b",)
     assert late.blocked_since is not None
     assert "20 rows of dlq.b are held" in (late.message or "")
     found = [check for check in doctor.diagnose(settings) if check.name == SILVER]
     assert [check.state for check in found] == ["blocked"]
-    page = report.build(settings).read_text()
+    page = report.build(Warehouse(settings)).read_text()
     assert f"{SILVER} holds rows since" in page
     assert '<dt>held</dt><dd class="warn">20</dd>' in page
-    told = query.rows_of(spark, settings, f"SELECT held_scopes FROM quality.freshness WHERE table = '{SILVER}'", {})
+    told = query.rows_of(
+        Warehouse(settings, spark), f"SELECT held_scopes FROM quality.freshness WHERE table = '{SILVER}'", {}
+    )
     assert [row["held_scopes"] for row in told.collect()] == [["dlq.b"]]
 
 
@@ -438,7 +443,7 @@ class Killed(BaseException):
 class Steps:
     """Kills a run before its nth write, of progress or of a table; counts them where it kills none."""
 
-    WRITES = ((progress, "save"), (lakehouse, "insert"), (lakehouse, "remove_where"), (lakehouse, "remove_matching"))
+    WRITES = ((progress, "save"), (Warehouse, "insert"), (Warehouse, "remove_where"), (Warehouse, "remove_matching"))
 
     def __init__(self, patched: pytest.MonkeyPatch, last: int | None) -> None:
         self.done, self.last = 0, last
@@ -519,8 +524,8 @@ def test_whatever_is_held_accepted_or_killed_nothing_is_lost_or_doubled_and_othe
         with lock.writer(settings, "test"):
             with monkeypatch.context() as patched, contextlib.suppress(Killed):
                 Steps(patched, choose.choice([None, *range(12)]))
-                runner.run(spark, settings, chosen, accepted=accept)
-            done = runner.run(spark, settings, chosen, accepted=accept)
+                runner.run(Warehouse(settings, spark), chosen, accepted=accept)
+            done = runner.run(Warehouse(settings, spark), chosen, accepted=accept)
         model.take(new, accepted)
 
         silver, quarantine, held = (

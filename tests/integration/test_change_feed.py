@@ -12,21 +12,22 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.errors import FeedIncomplete
 from pipelines.settings import Settings
-from pipelines.warehouse import lakehouse, progress
-from pipelines.warehouse.lakehouse import Changes
+from pipelines.warehouse import change_feed, progress
+from pipelines.warehouse.change_feed import Changes
 from pipelines.warehouse.progress import Batch
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import land, line, rows, run
 
 BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
-Feed = Callable[[SparkSession, Settings, str, Batch], DataFrame]
+Feed = Callable[[Warehouse, str, Batch], DataFrame]
 
 
 def without_the_last_commit(of: str, feed: Feed) -> Feed:
     """A reader of change feeds that misses the last commit of a table's batch."""
 
-    def ending_early(spark: SparkSession, settings: Settings, table: str, batch: Batch) -> DataFrame:
-        found = feed(spark, settings, table, batch)
-        return found.where(f"_commit_version < {batch.end}") if table == of else found
+    def ending_early(warehouse: Warehouse, table: str, batch: Batch) -> DataFrame:
+        changes = feed(warehouse, table, batch)
+        return changes.where(f"_commit_version < {batch.end}") if table == of else changes
 
     return ending_early
 
@@ -37,13 +38,13 @@ def test_a_commit_that_the_feed_misses_is_not_skipped(
 ) -> None:
     land(settings, {"a.jsonl": [line(1)]})
     run(spark, settings)
-    before = progress.load(settings.warehouse, into)
+    before = progress.load(Warehouse(settings), into)
     land(settings, {"b.jsonl": [line(2)]})
     with monkeypatch.context() as patched:
-        patched.setattr(lakehouse, "_feed", without_the_last_commit(of, lakehouse._feed))
+        patched.setattr(change_feed, "_feed", without_the_last_commit(of, change_feed._feed))
         with pytest.raises(FeedIncomplete, match=f"feed of {of} ends at version"):
             run(spark, settings)
-    after = progress.load(settings.warehouse, into)
+    after = progress.load(Warehouse(settings), into)
     assert before is not None
     assert after is not None
     assert after.inputs == before.inputs
@@ -98,18 +99,18 @@ def made(spark: SparkSession, settings: Settings) -> Callable[[Any], tuple[str, 
     """Makes a table of four versions, and what a step adds to them."""
 
     def make(step: Any) -> tuple[str, Batch]:
-        place = lakehouse.location(settings, "silver.made")
+        place = Warehouse(settings).location("silver.made")
         spark.range(2).coalesce(1).write.format("delta").option("delta.enableChangeDataFeed", "true").save(place)
         for number in (10, 20, 30):
             append(spark, place, number)
         step(spark, place)
-        return place, Batch(0, lakehouse.local_version(settings, "silver.made") or 0)
+        return place, Batch(0, Warehouse(settings).local_version("silver.made") or 0)
 
     return make
 
 
 def checked(spark: SparkSession, settings: Settings, batch: Batch) -> Changes:
-    feed = lakehouse.changes(spark, settings, "silver.made", batch)
+    feed = change_feed.changes(Warehouse(settings, spark), "silver.made", batch)
     feed.rows.groupBy("id").count().collect()
     feed.check()
     return feed
@@ -129,9 +130,9 @@ def test_commits_that_change_no_row_are_not_waited_for(
     append(spark, place, 40)
     append(spark, place, 50)
     step(spark, place)
-    after = Batch(batch.end, lakehouse.local_version(settings, "silver.made") or 0)
+    after = Batch(batch.end, Warehouse(settings).local_version("silver.made") or 0)
     checked(spark, settings, after)
-    monkeypatch.setattr(lakehouse, "_feed", without_the_last_commit("silver.made", lakehouse._feed))
+    monkeypatch.setattr(change_feed, "_feed", without_the_last_commit("silver.made", change_feed._feed))
     with pytest.raises(FeedIncomplete):
         checked(spark, settings, Batch(batch.end, batch.end + 2))
 
@@ -143,19 +144,20 @@ def test_spark_that_does_not_tell_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _, batch = made(delete)
-    monkeypatch.setattr(lakehouse, "OBSERVED_WITHIN_SECONDS", 0.0)
-    lakehouse.changes(spark, settings, "silver.made", batch).check()  # no action ran, so that nothing was observed
-    monkeypatch.setattr(lakehouse, "_feed", without_the_last_commit("silver.made", lakehouse._feed))
+    monkeypatch.setattr(change_feed, "OBSERVED_WITHIN_SECONDS", 0.0)
+    warehouse = Warehouse(settings, spark)
+    change_feed.changes(warehouse, "silver.made", batch).check()  # no action ran, so that nothing was observed
+    monkeypatch.setattr(change_feed, "_feed", without_the_last_commit("silver.made", change_feed._feed))
     with pytest.raises(FeedIncomplete):
-        lakehouse.changes(spark, settings, "silver.made", batch).check()
+        change_feed.changes(warehouse, "silver.made", batch).check()
 
 
 def test_columns_that_nobody_asks_for_are_not_read(spark: SparkSession, settings: Settings) -> None:
-    place = lakehouse.location(settings, "silver.made")
+    place = Warehouse(settings).location("silver.made")
     for number in range(2):
         rows = spark.range(number, number + 1).selectExpr("id", "CAST(CAST(id AS STRING) AS BINARY) AS payload")
         rows.write.format("delta").mode("append").option("delta.enableChangeDataFeed", "true").save(place)
-    feed = lakehouse.changes(spark, settings, "silver.made", Batch(0, 1))
+    feed = change_feed.changes(Warehouse(settings, spark), "silver.made", Batch(0, 1))
     counts = feed.rows.where("_change_type = 'insert'").groupBy("id").count()
     plan = counts._jdf.queryExecution().executedPlan().toString()
     (schema,) = re.findall(r"ReadSchema: struct<(.*)>", plan)
@@ -170,6 +172,6 @@ def test_spark_keeps_nothing_of_feeds_that_were_only_looked_at(
     kept = manager.getClass().getDeclaredField("observations")
     kept.setAccessible(True)
     before = kept.get(manager).size()
-    assert lakehouse.can_read(spark, settings, "silver.made", batch)
+    assert change_feed.can_read(Warehouse(settings, spark), "silver.made", batch)
     checked(spark, settings, batch)
     assert kept.get(manager).size() == before

@@ -13,7 +13,8 @@ import pytest
 from expectations.bronze.dlq_records import CONTRACT as BRONZE
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Settings
-from pipelines.warehouse import lakehouse, lock
+from pipelines.warehouse import lock
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import kip_1191, rows, run
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def land(spark: SparkSession, settings: Settings, copies: Iterable[Copy]) -> Non
     ]
     schema = ", ".join(f"`{column.name}` {column.type}" for column in BRONZE.columns)
     frame = spark.createDataFrame([[one.get(name) for name in names] for one in given], schema).coalesce(1)
-    lakehouse.insert(settings, BRONZE.table, frame, BRONZE, None)
+    Warehouse(settings, spark).insert(frame, BRONZE)
 
 
 def standing(spark: SparkSession, settings: Settings) -> dict[int, dict[str | None, tuple[str, bool, str]]]:
@@ -229,7 +230,7 @@ def test_readmit_takes_a_conflict_that_its_topic_explains(spark: SparkSession, s
     run(spark, settings, SILVER)
 
     with lock.writer(settings, "test"):
-        readmitted = readmit(spark, settings, stage_with_quarantine(SILVER))
+        readmitted = readmit(Warehouse(settings, spark), stage_with_quarantine(SILVER))
 
     assert (readmitted.found, readmitted.readmitted) == (2, 2)
     assert rows(spark, settings, "quarantine.dlq_records") == []
@@ -253,16 +254,16 @@ def test_a_run_that_dies_between_two_steps_converges(
         *(of_topic(2, "d", "x"), of_file(2, "d", "b"), of_file(2, "e", "b")),
     ]
     land(spark, settings, fresh)
-    done = getattr(lakehouse, step)
+    done = getattr(Warehouse, step)
 
-    def dying(settings: Settings, table: str, *rest: Any) -> int:
-        written = done(settings, table, *rest)
-        if table == SILVER:
+    def dying(warehouse: Warehouse, *given: Any) -> int:
+        written = done(warehouse, *given)
+        if SILVER in (given[0], getattr(given[1], "table", None)):
             raise Died
         return int(written)
 
     with monkeypatch.context() as patched:
-        patched.setattr(lakehouse, step, dying)
+        patched.setattr(Warehouse, step, dying)
         with pytest.raises(Died):
             run(spark, settings, SILVER)
     run(spark, settings, SILVER)

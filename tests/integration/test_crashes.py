@@ -18,7 +18,8 @@ from pipelines.run import runner
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Dlq, RequiredProfile, Settings, load
 from pipelines.steps.held import Acceptance
-from pipelines.warehouse import lakehouse, lock
+from pipelines.warehouse import lock
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import AT, HOUR, kip_1191, land, line, rows, run, tables
 
 SCRIPT = Path(__file__).with_name("killed.py")
@@ -79,7 +80,7 @@ def test_killed_run_converges(
     kill(point, landed, "run")
     run(spark, landed)
     assert tables(landed) == undisturbed
-    reported = lakehouse.read(spark, landed, "quality.stage_runs").where("status = 'passed'")
+    reported = Warehouse(landed, spark).read("quality.stage_runs").where("status = 'passed'")
     assert {row["table"] for row in reported.collect()} == {
         "bronze.dlq_records",
         "silver.dlq_records",
@@ -106,7 +107,7 @@ def test_killed_readmit_converges(spark: SparkSession, landed: Settings, tmp_pat
     kill(point, landed, "readmit", "silver.dlq_records")
     for settings in (landed, undisturbed):
         with lock.writer(settings, "test"):
-            readmit(spark, settings, stage_with_quarantine("silver.dlq_records"))
+            readmit(Warehouse(settings, spark), stage_with_quarantine("silver.dlq_records"))
         run(spark, settings)
 
     left = {tuple(row["violations"]) for row in rows(spark, landed, "quarantine.dlq_records")}
@@ -145,6 +146,6 @@ def test_killed_while_a_topic_is_held_or_accepted_converges(
     kill(point, landed, *command)
     for settings in (landed, undisturbed):
         with lock.writer(settings, "test"):
-            runner.run(spark, settings, stages("dlq"), accepted=accept)
+            runner.run(Warehouse(settings, spark), stages("dlq"), accepted=accept)
     assert tables(landed) == tables(undisturbed)
     assert rows(spark, landed, "held.dlq_records") == []

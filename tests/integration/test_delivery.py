@@ -22,6 +22,7 @@ from pipelines.run import runner
 from pipelines.settings import ROOT, Settings
 from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.tables import Warehouse
 from tests import segments
 from tests.builders import kip_1191, land, line, rows, warehouse_of
 from tests.deliveries import (
@@ -58,7 +59,7 @@ def run(spark: SparkSession, settings: Settings, *tables: str) -> dict[str, Stag
     """Run the feeds ``dlq`` and ``delivery`` once, or the stages of the tables; nothing may break."""
     wanted = [one for feed in ("dlq", "delivery") for one in stages(feed) if not tables or one.table in tables]
     with lock.writer(settings, "test"):
-        done = {one.table: one for one in runner.run(spark, settings, wanted)}
+        done = {one.table: one for one in runner.run(Warehouse(settings, spark), wanted)}
     assert {one.status for one in done.values()} <= {"passed", "idle"}, done
     return done
 
@@ -258,10 +259,12 @@ def test_a_story_is_told_of_what_spark_wrote(captured: Settings) -> None:
     named = {h["key"]: base64.b64decode(h["value"]).decode() for h in hop["headers"]}
     wanted = ":".join(named[f"__dlq.errors.{part}"] for part in ("topic", "partition", "offset"))
 
-    told = json.loads(trace.answer(captured, wanted, "json").result)
+    told = json.loads(trace.answer(Warehouse(captured), wanted, "json").result)
     root = json.loads(
         trace.answer(
-            captured, ":".join(str(told[f"root_{part}"]) for part in ("topic", "partition", "offset")), "json"
+            Warehouse(captured),
+            ":".join(str(told[f"root_{part}"]) for part in ("topic", "partition", "offset")),
+            "json",
         ).result
     )
 

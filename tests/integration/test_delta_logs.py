@@ -16,21 +16,22 @@ from pyspark.sql import SparkSession
 from pipelines.commands import doctor
 from pipelines.errors import EnvironmentLacking, UsageError, readable
 from pipelines.settings import Settings
-from pipelines.warehouse import delta_log, glance, lakehouse
+from pipelines.warehouse import delta_log, jvmless
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import warehouse_of
 
 TABLE = "gold.dlq_summary"
 
 
 def count_of(spark: SparkSession, settings: Settings) -> int:
-    return lakehouse.read(spark, settings, TABLE).count()
+    return Warehouse(settings, spark).read(TABLE).count()
 
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """A warehouse in which a table has checkpoints at versions 2 and 4, and six versions."""
     settings = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("made"))
-    place = lakehouse.location(settings, TABLE)
+    place = Warehouse(settings).location(TABLE)
     jvm: Any = spark.sparkContext._jvm
     for version in range(1, 7):
         rows = spark.range(1).selectExpr("'c' AS cluster", "'t' AS dlq_topic", f"{version}L AS record_count")
@@ -53,7 +54,7 @@ def told_or_counted(read: Callable[[], int]) -> int | Exception:
 
 
 def log_of(settings: Settings) -> Path:
-    return Path(lakehouse.location(settings, TABLE)) / "_delta_log"
+    return Path(Warehouse(settings).location(TABLE)) / "_delta_log"
 
 
 def checkpoint(log: Path, version: int = 4) -> Path:
@@ -122,7 +123,10 @@ def test_the_doctor_knows_a_damaged_checkpoint_and_its_way_back_works(
 ) -> None:
     log = log_of(copied)
     damage(log)
-    for read in (lambda: count_of(spark, copied), lambda: len(glance.rows(copied, TABLE, {"cluster": "c"}))):
+    for read in (
+        lambda: count_of(spark, copied),
+        lambda: len(jvmless.rows(Warehouse(copied), TABLE, {"cluster": "c"})),
+    ):
         found = told_or_counted(read)
         if isinstance(found, Exception):  # some readers find their own way
             told = readable(found)
@@ -131,7 +135,9 @@ def test_the_doctor_knows_a_damaged_checkpoint_and_its_way_back_works(
             assert (told.exit_code, str(told).count("\n")) == (3, 0)
         else:
             assert found == 6
-    (check,) = [check for check in doctor._tables(copied) if check.name == TABLE and check.state == "blocked"]
+    (check,) = [
+        check for check in doctor._tables(Warehouse(copied)) if check.name == TABLE and check.state == "blocked"
+    ]
     assert str(log) in (check.remedy or "") + check.finding
     away = re.match(r"Move (.+) out of (\S+): readers then fall back to .*JSON commits \d to 6", check.remedy or "")
     assert away, check.remedy
@@ -140,7 +146,7 @@ def test_the_doctor_knows_a_damaged_checkpoint_and_its_way_back_works(
     elsewhere = copied.model_copy(update={"warehouse": f"{copied.warehouse} mended"})  # Spark keeps logs by their path
     shutil.copytree(copied.warehouse, elsewhere.warehouse)
     assert count_of(spark, elsewhere) == 6
-    assert len(glance.rows(elsewhere, TABLE, {"cluster": "c"})) == 6
+    assert len(jvmless.rows(Warehouse(elsewhere), TABLE, {"cluster": "c"})) == 6
     assert delta_log.fault(log.parent) is None
 
 
@@ -216,12 +222,12 @@ def test_tables_whose_commits_are_coordinated_are_refused(
 ) -> None:
     coordinate(log_of(copied))
     with pytest.raises(UsageError, match=f"commits of {TABLE} are not decided by its Delta log alone") as local:
-        glance.rows(copied, TABLE, {"cluster": "c"})
+        jvmless.rows(Warehouse(copied), TABLE, {"cluster": "c"})
     assert "\n" not in str(local.value)
     if coordinate is not by_staged_commits:
         with pytest.raises(UsageError, match=f"commits of {TABLE} are not decided by its Delta log alone"):
-            lakehouse.state(spark, copied, TABLE)
+            Warehouse(copied, spark).state(TABLE)
     with pytest.raises(UsageError, match="alone"):
-        lakehouse.register(spark, copied, [TABLE])
+        Warehouse(copied, spark).register([TABLE])
     found = [check for check in doctor.diagnose(copied) if "are not decided by its Delta log alone" in check.finding]
     assert [check.ok for check in found] == [False]

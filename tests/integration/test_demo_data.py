@@ -11,7 +11,7 @@ from pipelines.catalog import stages
 from pipelines.commands import query
 from pipelines.run.runner import run
 from pipelines.settings import ROOT, Settings
-from pipelines.warehouse import lakehouse
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ def test_dead_letters_of_the_demo_show_every_profile_fill_the_quarantine_and_mee
     spark: SparkSession, settings: Settings
 ) -> None:
     land(settings)
-    bronze, silver, gold = run(spark, settings, stages("dlq"))
+    bronze, silver, gold = run(Warehouse(settings, spark), stages("dlq"))
     assert (bronze.read, bronze.accepted, bronze.duplicates) == (1937, 1937, 0)
     assert (silver.status, silver.read, silver.accepted, silver.quarantined, silver.duplicates) == (
         "passed",
@@ -40,9 +40,9 @@ def test_dead_letters_of_the_demo_show_every_profile_fill_the_quarantine_and_mee
         3,
     )
     assert gold.status == "passed"
-    quarantine = lakehouse.read(spark, settings, "quarantine.dlq_records")
+    quarantine = Warehouse(settings, spark).read("quarantine.dlq_records")
     assert quarantine.where("array_contains(violations, 'grain.conflict')").count() == 1
-    accepted = lakehouse.read(spark, settings, "silver.dlq_records")
+    accepted = Warehouse(settings, spark).read("silver.dlq_records")
     assert {row[0] for row in accepted.select("header_profile").distinct().collect()} == {
         "kip-1317",
         "kip-1191",
@@ -52,9 +52,9 @@ def test_dead_letters_of_the_demo_show_every_profile_fill_the_quarantine_and_mee
     }
     assert accepted.where("control_marker_suspected").count() > 0
 
-    done = {stage_run.table: stage_run for stage_run in run(spark, settings, stages("delivery"))}
+    done = {stage_run.table: stage_run for stage_run in run(Warehouse(settings, spark), stages("delivery"))}
     assert {table for table, stage_run in done.items() if stage_run.status != "passed"} <= {"gold.dlq_summary"}
-    ledger = lakehouse.read(spark, settings, "gold.message_ledger").groupBy("outcome").count().collect()
+    ledger = Warehouse(settings, spark).read("gold.message_ledger").groupBy("outcome").count().collect()
     assert {row["outcome"]: row["count"] for row in ledger} == {
         "DEAD_LETTERED": 1498,
         "ACKNOWLEDGED": 386,
@@ -66,8 +66,8 @@ def test_dead_letters_of_the_demo_show_every_profile_fill_the_quarantine_and_mee
     }
     for question in FED:
         text = (ROOT / "sql" / "questions" / f"{question}.sql").read_text(encoding="utf-8")
-        assert query.rows_of(spark, settings, text, {}).take(1), question
-    guarantees = lakehouse.read(spark, settings, "gold.delivery_guarantees").groupBy("verdict").count().collect()
+        assert query.rows_of(Warehouse(settings, spark), text, {}).take(1), question
+    guarantees = Warehouse(settings, spark).read("gold.delivery_guarantees").groupBy("verdict").count().collect()
     assert {row["verdict"]: row["count"] for row in guarantees} == {
         "OK": 2,
         "WOULD_FAIL": 1,
@@ -81,7 +81,7 @@ def test_request_logs_of_the_demo_fill_the_quarantine_and_show_what_pushes_suffe
     spark: SparkSession, settings: Settings
 ) -> None:
     land(settings)
-    done = {stage_run.table: stage_run for stage_run in run(spark, settings, stages("topology"))}
+    done = {stage_run.table: stage_run for stage_run in run(Warehouse(settings, spark), stages("topology"))}
     assert {stage_run.status for stage_run in done.values()} == {"passed"}
     bronze, pushes = done["bronze.streams_requests"], done["silver.topology_pushes"]
     assert (bronze.read, bronze.accepted, bronze.duplicates, bronze.skipped) == (277, 146, 0, 131)
@@ -89,9 +89,9 @@ def test_request_logs_of_the_demo_fill_the_quarantine_and_show_what_pushes_suffe
     assert pushes.verdict is not None
     judged = {outcome.code: outcome for outcome in pushes.verdict.outcomes}
     assert judged["error_code.of_the_api"].failing == 1
-    quarantine = lakehouse.read(spark, settings, "quarantine.topology_pushes")
+    quarantine = Warehouse(settings, spark).read("quarantine.topology_pushes")
     why = quarantine.select("_bronze_id", "violations").join(
-        lakehouse.read(spark, settings, "bronze.streams_requests"), "_bronze_id", how="inner"
+        Warehouse(settings, spark).read("bronze.streams_requests"), "_bronze_id", how="inner"
     )
     assert sorted((row["_source"], row["violations"], row["error"]) for row in why.collect()) == [
         ("demo-planted-requests.log", ["error.readable"], error)
@@ -100,7 +100,7 @@ def test_request_logs_of_the_demo_fill_the_quarantine_and_show_what_pushes_suffe
             "the line is not a completed request with its JSON: cut off, or logged at TRACE",
         )
     ]
-    current = lakehouse.read(spark, settings, "gold.topology_current")
+    current = Warehouse(settings, spark).read("gold.topology_current")
     health = current.groupBy("health").count()
     assert {row["health"]: row["count"] for row in health.collect()} == {
         "OK": 14,
@@ -119,5 +119,5 @@ def test_request_logs_of_the_demo_fill_the_quarantine_and_show_what_pushes_suffe
         ),
         ("refunds-app", "OK", "The description is stored, but malformed: dangling_successor."),
     ]
-    revisions = lakehouse.read(spark, settings, "gold.topology_revisions").where("revision = 1")
+    revisions = Warehouse(settings, spark).read("gold.topology_revisions").where("revision = 1")
     assert {"orders-app", "wordcount-app"} <= {row["group_id"] for row in revisions.select("group_id").collect()}

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from pipelines.catalog import stages
 from pipelines.run import runner
 from pipelines.settings import Settings
-from pipelines.warehouse import lakehouse, lock
+from pipelines.warehouse import lock
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import AT, HOUR, land, line, run, tables
 from tests.following import Following, found
 
@@ -58,9 +59,9 @@ def test_what_lands_is_read_once_and_an_idle_cycle_commits_nothing(settings: Set
     following.until_rows(SILVER, 5)
     land(settings, {"b.jsonl": [line(offset) for offset in range(3, 9)]})
     following.until_rows(SILVER, 9)
-    before = {table: lakehouse.local_version(settings, table) for table in (BRONZE, SILVER, GOLD, "quality.stage_runs")}
+    before = {table: Warehouse(settings).local_version(table) for table in (BRONZE, SILVER, GOLD, "quality.stage_runs")}
     following.until_idle()
-    assert before == {table: lakehouse.local_version(settings, table) for table in before}
+    assert before == {table: Warehouse(settings).local_version(table) for table in before}
 
     code, lines = following.stop()
     assert code == 0, following.log.read_text()
@@ -69,7 +70,7 @@ def test_what_lands_is_read_once_and_an_idle_cycle_commits_nothing(settings: Set
     health = following.health()
     assert (health["state"], health["blocked"], health["failing_since"]) == ("ended", [], None)
     ended_jvm(settings)
-    assert runner.idle(settings, stages("dlq"))
+    assert runner.idle(Warehouse(settings), stages("dlq"))
 
 
 def test_a_stop_amid_a_stage_leaves_it_where_a_rerun_goes_on(
@@ -78,10 +79,10 @@ def test_a_stop_amid_a_stage_leaves_it_where_a_rerun_goes_on(
     following = start()
     land(settings, {"first.jsonl": [line(1)]})
     following.until_rows(GOLD, 1)  # what is stopped is warm
-    before = lakehouse.local_version(settings, BRONZE)
+    before = Warehouse(settings).local_version(BRONZE)
     land(settings, {"many.jsonl": [line(offset, timestamp=AT + HOUR * (offset % 50)) for offset in range(2, 20_000)]})
     # Silver is at work once bronze has committed.
-    following.until(lambda _: is_at_work(settings) and lakehouse.local_version(settings, BRONZE) != before)
+    following.until(lambda _: is_at_work(settings) and Warehouse(settings).local_version(BRONZE) != before)
     time.sleep(0.2)
     code, _ = following.stop()
     said = following.log.read_text()
@@ -116,9 +117,9 @@ def test_a_broken_gate_does_not_end_it_and_shows_at_the_end(settings: Settings, 
     health = following.until(lambda health: bool(health.get("blocked")))
     assert [one["table"] for one in health["blocked"]] == [SILVER]
     following.until_idle()
-    before = lakehouse.local_version(settings, "quality.stage_runs")
+    before = Warehouse(settings).local_version("quality.stage_runs")
     following.until_idle()
-    assert lakehouse.local_version(settings, "quality.stage_runs") == before  # it is not tried again and again
+    assert Warehouse(settings).local_version("quality.stage_runs") == before  # it is not tried again and again
     land(settings, {"good.jsonl": [line(100, topic="dlq.other")]})
     following.until_rows(GOLD, 1)  # another topic does not wait
     code, _ = following.stop()

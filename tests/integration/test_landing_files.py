@@ -16,6 +16,7 @@ from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.sources import landing
 from pipelines.sources.landing import damaged, lines, listing
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import land, line, rows
 
 if TYPE_CHECKING:
@@ -192,6 +193,6 @@ def test_a_file_that_is_removed_before_it_is_read(
         return found
 
     monkeypatch.setattr(landing, "listing", and_removed)
-    (done,) = runner.run(spark, settings, stages("dlq", layer="bronze"))
+    (done,) = runner.run(Warehouse(settings, spark), stages("dlq", layer="bronze"))
     assert (done.status, done.accepted) == (("passed", 1) if kept else ("idle", 0))
     assert {row["_source"] for row in rows(spark, settings, "bronze.dlq_records")} == set(kept)

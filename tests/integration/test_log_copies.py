@@ -17,8 +17,9 @@ from pipelines.catalog import stages
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.sources import landing
-from pipelines.warehouse import lakehouse, lock
+from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import kip_1191, kip_1317, land, line, rows, warehouse_of
 from tests.deliveries import acknowledgement, millis, producer, unproduced
 from tests.logs import Clock, Log, Piece, put
@@ -42,7 +43,7 @@ def run(spark: SparkSession, settings: Settings, *, only_logs: bool = True) -> d
         if not only_logs or stage.table.partition(".")[2] in ("record_batches", *OF_LOGS)
     ]
     with lock.writer(settings, "test"):
-        done = {one.table: one for one in runner.run(spark, settings, wanted)}
+        done = {one.table: one for one in runner.run(Warehouse(settings, spark), wanted)}
     assert {one.status for one in done.values()} <= {"passed", "idle"}, done
     for one in done.values():
         if stage_is_split(one.table):
@@ -511,7 +512,7 @@ def test_nothing_that_producers_say_stops_a_table(spark: SparkSession, lenient: 
 
     gaps = [row for row in rows(spark, settings, "silver.dlq_gaps") if row["dlq_topic"] == "dlq.t"]
     assert sum(row["offset_count"] for row in gaps) == (MOST + 1 - len(edges) - 1) + 2 * (MOST - 1)
-    outcomes = lakehouse.read(spark, settings, "gold.message_ledger").select("outcome").distinct().collect()
+    outcomes = Warehouse(settings, spark).read("gold.message_ledger").select("outcome").distinct().collect()
     assert {row["outcome"] for row in outcomes} >= {"ABSENT", "DEAD_LETTERED"}
-    hours = lakehouse.read(spark, settings, "gold.reconciliation").selectExpr("CAST(hour AS STRING) AS hour").collect()
+    hours = Warehouse(settings, spark).read("gold.reconciliation").selectExpr("CAST(hour AS STRING) AS hour").collect()
     assert {row["hour"][:10] for row in hours} >= {"0001-01-01", "9999-12-31", "1582-10-10"}

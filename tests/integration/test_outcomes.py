@@ -16,8 +16,9 @@ from pipelines.commands import query, trace
 from pipelines.run import runner
 from pipelines.settings import ROOT, Segments, Settings
 from pipelines.silver import topic_policies
-from pipelines.warehouse import lakehouse, lock
+from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.tables import Warehouse
 from tests import segments
 from tests.builders import kip_1191, kip_1317, land, line, rows, warehouse_of
 from tests.deliveries import acknowledgement, millis
@@ -31,7 +32,7 @@ SUMMARY, MARKERS = "gold.dlq_summary", "silver.dlq_control_markers"
 def run(spark: SparkSession, settings: Settings, *feeds: str | None) -> dict[str, StageRun]:
     """Run all stages, or those of feeds one after the other; nothing may break."""
     with lock.writer(settings, "test"):
-        done = [one for feed in feeds or (None,) for one in runner.run(spark, settings, stages(feed))]
+        done = [one for feed in feeds or (None,) for one in runner.run(Warehouse(settings, spark), stages(feed))]
     assert {one.status for one in done} <= {"passed", "idle"}, done
     return {one.table: one for one in done}
 
@@ -81,7 +82,7 @@ def test_nothing_lacks_an_acknowledgement_of_a_topic_of_which_none_ever_landed(
 
     def asked(question: str) -> list[dict[str, Any]]:
         text = (ROOT / "sql" / "questions" / f"{question}.sql").read_text(encoding="utf-8")
-        return [row.asDict() for row in query.rows_of(spark, settings, text, {}).collect()]
+        return [row.asDict() for row in query.rows_of(Warehouse(settings, spark), text, {}).collect()]
 
     later = line(3, timestamp=millis(7200), headers=kip_1191("orders", 0, 9, "g"))
     land(settings, {"a.jsonl": [letter(0, 3), letter(1, 4), letter(2, 5, "payments"), later]})
@@ -144,11 +145,11 @@ def test_what_nothing_tells_to_be_uncompacted_is_absent(spark: SparkSession, hol
     }
     assert sum(row["absent_count"] for row in rows(spark, settings, "gold.reconciliation")) == 5
     assert sum(row["lost_count"] for row in rows(spark, settings, "gold.reconciliation")) == 0
-    said = trace.answer(settings, "payments:0:3").result
+    said = trace.answer(Warehouse(settings), "payments:0:3").result
     assert "ABSENT: " in said
     assert "[[segments.cleanup_policy]]" in said
     assert "DescribeConfigs" in said
-    assert "[[segments.cleanup_policy]]" not in trace.answer(settings, "payments:0:2").result
+    assert "[[segments.cleanup_policy]]" not in trace.answer(Warehouse(settings), "payments:0:2").result
 
 
 def test_a_setting_decides_what_is_in_the_ledger_already(spark: SparkSession, holed: Settings) -> None:
@@ -170,10 +171,11 @@ def test_a_setting_decides_what_is_in_the_ledger_already(spark: SparkSession, ho
     assert policies["state"] == ("compact,delete", "setting")
     assert policies["orders"] == ("", "setting")
     assert (
-        "cleanup.policy of the topic is 'delete', as the setting says" in trace.answer(settings, "payments:0:3").result
+        "cleanup.policy of the topic is 'delete', as the setting says"
+        in trace.answer(Warehouse(settings), "payments:0:3").result
     )
-    assert runner.idle(settings, stages())
-    assert not runner.idle(with_policies(holed), stages())
+    assert runner.idle(Warehouse(settings), stages())
+    assert not runner.idle(Warehouse(with_policies(holed)), stages())
 
 
 def test_only_the_topics_whose_policy_changed_are_decided_again(spark: SparkSession, holed: Settings) -> None:
@@ -196,7 +198,7 @@ def test_a_cluster_that_is_away_is_no_error_and_what_it_said_stays(
     away = away.model_copy(update={"kafka": away.kafka.model_copy(update={"timeout_seconds": 1.0})})
     run(spark, away)
     said = "cluster_policy = 'delete', cleanup_policy = 'delete', source = 'cluster', is_compacted = false"
-    spark.sql(f"UPDATE delta.`{lakehouse.location(away, POLICIES)}` SET {said} WHERE topic = 'payments'")
+    spark.sql(f"UPDATE delta.`{Warehouse(away).location(POLICIES)}` SET {said} WHERE topic = 'payments'")
 
     run(spark, away)
 
@@ -241,7 +243,7 @@ def test_the_landed_log_proves_a_marker_whenever_it_lands(
     totals = rows(spark, settings, "gold.reconciliation")
     assert sum(row["suspected_marker_count"] for row in totals) == 4
     assert outcomes(spark, settings)["orders", 2] == "DEAD_LETTERED"
-    assert "perhaps a transaction's marker" in trace.answer(settings, "orders:0:7").result
+    assert "perhaps a transaction's marker" in trace.answer(Warehouse(settings), "orders:0:7").result
 
     of_transaction = segments.batch(0, 2, flags=IN_TRANSACTION, producer=(7, 0, 0))
     land_segment(settings, "orders-0", 0, of_transaction, segments.marker(2, commits=True), segments.batch(3, 2))
@@ -254,13 +256,13 @@ def test_the_landed_log_proves_a_marker_whenever_it_lands(
     assert sum(row["suspected_marker_count"] for row in totals) == 1
     assert ("orders", 2) not in outcomes(spark, settings)
     assert outcomes(spark, settings)["orders", 7] == "DEAD_LETTERED"
-    assert runner.idle(settings, stages())
+    assert runner.idle(Warehouse(settings), stages())
 
     land(settings, {"b.jsonl": [letter(6, 2, **MARKER)]})  # a dead letter that comes after its proof
     run(spark, settings, *feeds)
     assert of_letters(spark, settings)[6] == PROVED
     assert sum(row["record_count"] for row in rows(spark, settings, SUMMARY)) == 3
-    assert runner.idle(settings, stages())
+    assert runner.idle(Warehouse(settings), stages())
 
 
 def test_headers_that_share_groups_must_write_are_asked_of_share_groups_only(
@@ -372,12 +374,14 @@ def test_whatever_comes_in_whatever_order_the_ledger_is_that_of_one_run(
             landing(settings[1])
         now = last if number == runs - 1 else policies(chance)
         run(spark, with_policies(settings[1], *now), *chance.choice(((), ("dlq", "delivery"), ("delivery", "dlq"))))
-    if not runner.idle(with_policies(settings[1], *last), stages()):  # a feed that ran before the other's news
+    if not runner.idle(
+        Warehouse(with_policies(settings[1], *last)), stages()
+    ):  # a feed that ran before the other's news
         run(spark, with_policies(settings[1], *last))
 
     for table in (LEDGER, LETTERS, MARKERS, SUMMARY, "silver.dlq_roots", "gold.reconciliation"):
         assert rows(spark, settings[1], table) == rows(spark, settings[0], table), table
     found = {row["outcome"] for row in rows(spark, settings[0], LEDGER)}
     assert found >= {"ACKNOWLEDGED", "DEAD_LETTERED"}
-    assert lakehouse.local_version(settings[0], POLICIES)
-    assert topic_policies.is_stale(with_policies(settings[0], *last)) is False
+    assert Warehouse(settings[0]).local_version(POLICIES)
+    assert topic_policies.is_stale(Warehouse(with_policies(settings[0], *last))) is False

@@ -15,6 +15,7 @@ from pipelines.commands import query
 from pipelines.commands.generate import generate
 from pipelines.run import runner
 from pipelines.settings import LANDING_DIRECTORIES, ROOT, Settings, load
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import kip_1191, land, line, warehouse_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Landed:
 
 
 def run(spark: SparkSession, settings: Settings, feed: str | None = None) -> None:
-    stage_runs = runner.run(spark, settings, stages(feed))
+    stage_runs = runner.run(Warehouse(settings, spark), stages(feed))
     assert {stage_run.status for stage_run in stage_runs} <= {"passed", "idle"}
 
 
@@ -89,7 +90,8 @@ def ask(spark: SparkSession) -> Ask:
         text = (ROOT / "sql" / "questions" / f"{question}.sql").read_text(encoding="utf-8")
         moment = datetime.fromisoformat(now) if now else CAPTURED
         return [
-            row.asDict() for row in query.rows_of(spark, landed.settings, text, {"now": moment, **values}).collect()
+            row.asDict()
+            for row in query.rows_of(Warehouse(landed.settings, spark), text, {"now": moment, **values}).collect()
         ]
 
     return asked

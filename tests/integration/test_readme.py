@@ -16,6 +16,7 @@ from pipelines.cli import app
 from pipelines.commands import query
 from pipelines.kafka.properties import properties
 from pipelines.settings import ROOT, Settings, load
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import land, line, rows, run
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -61,7 +62,7 @@ def test_queries_answer(spark: SparkSession, settings: Settings, capsys: pytest.
         given = parsed(command)
         file = ROOT / given["file"] if given["file"] else None
         parameters = query.parameters_of(given["param"] or [])
-        query.answer(spark, settings, query.text_of(given["query"], file), parameters, str(given["format"]))
+        query.answer(Warehouse(settings, spark), query.text_of(given["query"], file), parameters, str(given["format"]))
         assert capsys.readouterr().out.strip(), command
 
 

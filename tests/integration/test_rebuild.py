@@ -20,8 +20,9 @@ from pipelines.commands import doctor
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.steps import summarise
-from pipelines.warehouse import lakehouse, lock, progress, quality
+from pipelines.warehouse import lock, progress, quality
 from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import kip_1191, land, line, tables, warehouse_of
 
 GOLD, LETTERS, LEDGER = "gold.dlq_summary", "silver.dead_letters", "gold.message_ledger"
@@ -31,7 +32,7 @@ FEEDS = ("dlq", "delivery")
 def go(spark: SparkSession, settings: Settings, layer: str | None = None) -> dict[str, StageRun]:
     chosen = [stage for stage in CATALOG if stage.feed in FEEDS and layer in (None, stage.layer)]
     with lock.writer(settings, "test"):
-        return {one.table: one for one in runner.run(spark, settings, chosen)}
+        return {one.table: one for one in runner.run(Warehouse(settings, spark), chosen)}
 
 
 def first(settings: Settings) -> None:
@@ -118,7 +119,7 @@ def test_facts_that_a_defect_broke_have_a_way_out(
     assert doctor.exit_code(found.values()) == 1
 
     # A layer that is run by itself waits, too, although it has no news of its own.
-    assert not runner.idle(settings, stages("delivery", layer="gold"))
+    assert not runner.idle(Warehouse(settings), stages("delivery", layer="gold"))
     alone = go(spark, settings, layer="gold")
     assert (alone[LEDGER].status, alone["gold.delivery_guarantees"].status) == ("waiting", "idle")
     code, _, _ = by_command(spark, settings, monkeypatch, capsys, "run", "--feed", "delivery", "--layer", "gold")
@@ -155,10 +156,10 @@ def test_a_defect_that_stays_can_be_written_as_it_is(
         (told,) = json.loads(out)["tables"]
         assert (code, told["status"], told["written"]) == (0, "passed", 2)
         assert "grain.repeated is 1" in told["message"]
-    known = progress.load(settings.warehouse, GOLD)
+    known = progress.load(Warehouse(settings), GOLD)
     assert known is not None
     assert (known.pending, known.blocked_since) == ({}, None)
-    failed = lakehouse.read(spark, settings, "quality.expectation_results").where("NOT success")
+    failed = Warehouse(settings, spark).read("quality.expectation_results").where("NOT success")
     assert {row["expectation"] for row in failed.collect()} >= {"grain.repeated"}
 
 
@@ -183,8 +184,8 @@ def of_replacing(*_: Any) -> bool:
 POINTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
     "before its batch is fixed": (progress, "save", True, lambda place, table, known: bool(known.pending)),
     "after its batch is fixed": (progress, "save", False, lambda place, table, known: bool(known.pending)),
-    "before the commit": (lakehouse, "replace_groups", True, of_replacing),
-    "after the commit": (lakehouse, "replace_groups", False, of_replacing),
+    "before the commit": (Warehouse, "replace_groups", True, of_replacing),
+    "after the commit": (Warehouse, "replace_groups", False, of_replacing),
     "before its progress": (progress, "save", True, lambda place, table, known: not known.pending),
     "after its progress": (progress, "save", False, lambda place, table, known: not known.pending),
 }
@@ -207,7 +208,7 @@ def test_a_rebuild_that_is_killed_is_ended_by_the_next_run_or_rebuild(
     settings = warehouse_of(Path(ran.warehouse), tmp_path).model_copy(update={"landing": ran.landing})
     expected = tables(ran)[GOLD]
     if point not in ("before its batch is fixed",):
-        DeltaTable.forPath(spark, lakehouse.location(settings, GOLD)).delete()
+        DeltaTable.forPath(spark, Warehouse(settings).location(GOLD)).delete()
     module, name, is_before, when = POINTS[point]
     function = getattr(module, name)
 
@@ -222,34 +223,34 @@ def test_a_rebuild_that_is_killed_is_ended_by_the_next_run_or_rebuild(
     with monkeypatch.context() as patched:
         patched.setattr(module, name, dying)
         with pytest.raises(Killed):
-            runner.rebuild(spark, settings, stage_of(GOLD))
+            runner.rebuild(Warehouse(settings, spark), stage_of(GOLD))
     if by == "run":
         with lock.writer(settings, "test"):
-            runner.run(spark, settings, [stage_of(GOLD)])
+            runner.run(Warehouse(settings, spark), [stage_of(GOLD)])
     else:
-        runner.rebuild(spark, settings, stage_of(GOLD))
+        runner.rebuild(Warehouse(settings, spark), stage_of(GOLD))
     assert tables(settings)[GOLD] == expected
-    known = progress.load(settings.warehouse, GOLD)
+    known = progress.load(Warehouse(settings), GOLD)
     assert known is not None
     assert not known.pending
-    assert {one.status for one in runner.run(spark, settings, [stage_of(GOLD)])} == {"idle"}
+    assert {one.status for one in runner.run(Warehouse(settings, spark), [stage_of(GOLD)])} == {"idle"}
 
 
 def test_what_is_made_from_a_table_follows_it(spark: SparkSession, ran: Settings, tmp_path: Path) -> None:
     settings = warehouse_of(Path(ran.warehouse), tmp_path).model_copy(update={"landing": ran.landing})
     expected = tables(ran)
-    DeltaTable.forPath(spark, lakehouse.location(settings, LETTERS)).delete("dlq_offset = 1")
+    DeltaTable.forPath(spark, Warehouse(settings).location(LETTERS)).delete("dlq_offset = 1")
     go(spark, settings)
     assert tables(settings) != expected
-    assert runner.rebuild(spark, settings, stage_of(LETTERS)).written == 6
+    assert runner.rebuild(Warehouse(settings, spark), stage_of(LETTERS)).written == 6
     go(spark, settings)
     assert tables(settings) == expected
 
 
 def test_rows_that_no_input_gives_any_more_go(spark: SparkSession, ran: Settings, tmp_path: Path) -> None:
     settings = warehouse_of(Path(ran.warehouse), tmp_path).model_copy(update={"landing": ran.landing})
-    DeltaTable.forPath(spark, lakehouse.location(settings, "silver.dlq_records")).delete()
-    done = runner.rebuild(spark, settings, stage_of(GOLD))
+    DeltaTable.forPath(spark, Warehouse(settings).location("silver.dlq_records")).delete()
+    done = runner.rebuild(Warehouse(settings, spark), stage_of(GOLD))
     assert (done.status, done.read, done.written) == ("passed", 0, 0)
     assert tables(settings)[GOLD] == []
 
@@ -258,12 +259,12 @@ def test_columns_of_an_earlier_version_are_replaced(spark: SparkSession, setting
     first(settings)
     go(spark, settings)
     contract = contract_of(GOLD)
-    rows = lakehouse.read(spark, settings, GOLD).drop("most_deliveries")
-    place = lakehouse.location(settings, GOLD)
+    rows = Warehouse(settings, spark).read(GOLD).drop("most_deliveries")
+    place = Warehouse(settings).location(GOLD)
     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(place)
-    assert runner.rebuild(spark, settings, stage_of(GOLD)).status == "passed"
-    found = lakehouse.read(spark, settings, GOLD).schema
+    assert runner.rebuild(Warehouse(settings, spark), stage_of(GOLD)).status == "passed"
+    found = Warehouse(settings, spark).read(GOLD).schema
     assert [(field.name, field.metadata.get("comment")) for field in found] == [
         (column.name, column.comment) for column in contract.stored
     ]
-    assert quality.waiting(settings) is False
+    assert quality.waiting(Warehouse(settings)) is False

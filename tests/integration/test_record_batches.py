@@ -15,8 +15,9 @@ from pipelines.catalog import stage_of
 from pipelines.run import runner
 from pipelines.settings import ROOT, Settings
 from pipelines.sources import landing, segments
-from pipelines.warehouse import lakehouse, lock
+from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import rows
 from tests.segments import assembled, batch, marker, record
 
@@ -27,7 +28,7 @@ STAGES = tuple(stage_of(table) for table in (BRONZE, SILVER))
 
 def run(spark: SparkSession, settings: Settings) -> dict[str, StageRun]:
     with lock.writer(settings, "test"):
-        return {one.table: one for one in runner.run(spark, settings, STAGES)}
+        return {one.table: one for one in runner.run(Warehouse(settings, spark), STAGES)}
 
 
 def land(settings: Settings, base_offset: int, data: bytes, partition: str = "orders-0") -> None:
@@ -76,14 +77,14 @@ def test_captured_segments_give_kafkas_own_batches(spark: SparkSession, settings
 def test_a_run_without_new_segments_commits_nothing(spark: SparkSession, settings: Settings) -> None:
     land(settings, 0, batch(0) + batch(1)[:-1])
     run(spark, settings)
-    before = [lakehouse.local_version(settings, table) for table in (BRONZE, SILVER, QUARANTINE)]
+    before = [Warehouse(settings).local_version(table) for table in (BRONZE, SILVER, QUARANTINE)]
     directory = settings.landing_of("segments") / "orders-0"
     (directory / f"{0:020}.index").write_bytes(b"x")
 
     done = run(spark, settings)
 
     assert {one.status for one in done.values()} == {"idle"}
-    assert [lakehouse.local_version(settings, table) for table in (BRONZE, SILVER, QUARANTINE)] == before
+    assert [Warehouse(settings).local_version(table) for table in (BRONZE, SILVER, QUARANTINE)] == before
 
 
 def test_a_torn_tail_of_the_newest_segment_waits_until_it_grows(spark: SparkSession, settings: Settings) -> None:

@@ -21,7 +21,8 @@ from pipelines.errors import WriterBusy
 from pipelines.run import runner
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import ROOT, Settings, load
-from pipelines.warehouse import lakehouse, lock, progress
+from pipelines.warehouse import lock, progress
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import AT, HOUR, kip_1191, kip_1317, land, line, rows, run, tables
 
 BRONZE, SILVER, GOLD = (stage.table for stage in CATALOG if stage.feed == "dlq")
@@ -35,7 +36,7 @@ def offsets(spark: SparkSession, settings: Settings, table: str) -> list[int | N
 
 
 def versions(settings: Settings) -> dict[str, int | None]:
-    return {contract.table: lakehouse.local_version(settings, contract.table) for contract in runner.contracts()}
+    return {contract.table: Warehouse(settings).local_version(contract.table) for contract in runner.contracts()}
 
 
 def test_read_is_accepted_quarantined_and_duplicates(spark: SparkSession, settings: Settings) -> None:
@@ -53,7 +54,7 @@ def test_read_is_accepted_quarantined_and_duplicates(spark: SparkSession, settin
     assert evidence == {3: (None, [{"key": "trace", "value": b"1"}]), None: (b'{"topic":', None)}
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
     assert (gold.status, gold.read, gold.accepted, gold.written) == ("passed", 2, 2, 1)
-    reported = lakehouse.read(spark, settings, "quality.stage_runs").collect()
+    reported = Warehouse(settings, spark).read("quality.stage_runs").collect()
     assert {row["table"]: (row["read"], row["written"]) for row in reported} == {
         BRONZE: (5, 5),
         SILVER: (5, 2),
@@ -69,7 +70,7 @@ def test_read_is_accepted_quarantined_and_duplicates(spark: SparkSession, settin
 def test_small_files_are_merged_at_times_and_nobody_reads_anything_twice(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lakehouse, "COMPACTED_EVERY", 3)
+    monkeypatch.setattr("pipelines.warehouse.tables.COMPACTED_EVERY", 3)
     for number in range(4):
         land(settings, {f"{number}.jsonl": [line(number), line(10 + number, headers=FOREIGN)]})
         run(spark, settings, BRONZE)  # its versions 1, 2, 3, 5: silver reads over the merge
@@ -81,7 +82,7 @@ def test_small_files_are_merged_at_times_and_nobody_reads_anything_twice(
         assert [(done[table].read, done[table].duplicates) for table in (BRONZE, SILVER)] == [(1, 0)] * 2
 
     for table in (BRONZE, SILVER, GOLD, "quality.stage_runs"):
-        place = lakehouse.location(settings, table)
+        place = Warehouse(settings).location(table)
         commits = spark.sql(f"DESCRIBE HISTORY delta.`{place}`").select("operation").collect()
         assert "OPTIMIZE" in {commit["operation"] for commit in commits} or table == GOLD  # one file is not merged
         assert len(DeltaTable(place).file_uris()) <= 4, table
@@ -102,7 +103,7 @@ def test_run_without_new_input_commits_nothing(spark: SparkSession, settings: Se
     land(settings, {"a.jsonl": [line(1)]})
     run(spark, settings)
     before = versions(settings)
-    assert runner.idle(settings, stages("dlq"))
+    assert runner.idle(Warehouse(settings), stages("dlq"))
 
     done = run(spark, settings)
 
@@ -117,7 +118,7 @@ def test_grown_file_and_late_file_with_an_old_time_are_read(spark: SparkSession,
         file.write(line(2) + "\n")
     land(settings, {"a.jsonl": [line(3)]})
     os.utime(directory / "a.jsonl", (1, 1))
-    assert not runner.idle(settings, CATALOG)
+    assert not runner.idle(Warehouse(settings), CATALOG)
 
     bronze = run(spark, settings)[BRONZE]
 
@@ -200,13 +201,13 @@ def test_broken_gate_holds_its_topic_and_what_comes_after(spark: SparkSession, s
     message = broken[SILVER].message or ""
     assert "header_profile.not_null fails in 30 of 31 rows" in message
     assert "AFTERLOG_TOLERANCE" in message
-    results = lakehouse.read(spark, settings, "quality.expectation_results").where("NOT success").collect()
+    results = Warehouse(settings, spark).read("quality.expectation_results").where("NOT success").collect()
     assert {row["expectation"] for row in results} == {"header_profile.not_null", "row.no_violations"}
     assert {row["scope"] for row in results} == {None, "dlq.orders"}
     assert all(len(row["coordinates"]) == 20 for row in results)
     assert results[0]["coordinates"][0] == "dlq_topic=dlq.orders dlq_partition=0 dlq_offset=100"
     assert "secret-canary" not in str(results)
-    blocked = progress.load(settings.warehouse, SILVER)
+    blocked = progress.load(Warehouse(settings), SILVER)
     assert blocked is not None
     assert blocked.held.keys() == {"dlq.orders"}
 
@@ -214,16 +215,16 @@ def test_broken_gate_holds_its_topic_and_what_comes_after(spark: SparkSession, s
     again = run(spark, settings)
     assert (again[BRONZE].accepted, again[SILVER].status, again[SILVER].read) == (1, "broken", 32)
     assert offsets(spark, settings, SILVER) == [0]
-    still = progress.load(settings.warehouse, SILVER)
+    still = progress.load(Warehouse(settings), SILVER)
     assert still is not None
     assert (still.pending, still.held["dlq.orders"].since) == ({}, blocked.held["dlq.orders"].since)
 
     with lock.writer(settings, "test"):
         tolerant = settings.model_copy(update={"tolerance": 1.0})
-        passed = [one for one in runner.run(spark, tolerant, CATALOG) if one.table == SILVER]
+        passed = [one for one in runner.run(Warehouse(tolerant, spark), CATALOG) if one.table == SILVER]
     assert [(one.read, one.accepted, one.quarantined) for one in passed] == [(32, 2, 30)]
     assert offsets(spark, settings, SILVER) == [0, 1, 2]
-    freed = progress.load(settings.warehouse, SILVER)
+    freed = progress.load(Warehouse(settings), SILVER)
     assert freed is not None
     assert freed.held == {}
 
@@ -263,7 +264,7 @@ def test_readmit_takes_what_passes_and_refreshes_the_rest(spark: SparkSession, s
     assert rows(spark, settings, SILVER) == []
 
     with lock.writer(settings, "test"):
-        done = readmit(spark, settings, stage_with_quarantine(QUARANTINE))
+        done = readmit(Warehouse(settings, spark), stage_with_quarantine(QUARANTINE))
 
     assert (done.found, done.readmitted) == (4, 2)
     assert offsets(spark, settings, SILVER) == [1, 2]
@@ -289,7 +290,7 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     said, _, proposed = (silver.message or "").partition("\n")
     assert 'headers named "x-error" (20), "x-original-offset" (20), ' in said
     assert "secret" not in said + proposed
-    (check,) = doctor._header_profiles(settings)
+    (check,) = doctor._header_profiles(Warehouse(settings))
     assert "The 24 rows without a profile have headers" in check.finding
     assert check.snippet == proposed
 
@@ -298,7 +299,7 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
         {"name": "placeless", "headers": [{"name": "x-message", "field": "error_message", "mandatory": True}]}
     )
     own = load(warehouse=settings.warehouse, landing=settings.landing, dlq=dlq)
-    assert not runner.idle(own, stages("dlq"))
+    assert not runner.idle(Warehouse(own), stages("dlq"))
     placeless = [line(offset, topic="dlq.c", headers=[("x-message", b"no")]) for offset in range(4)]
     land(settings, {"b.jsonl": [*placeless, line(1, topic="dlq.c", partition=1, headers=own_headers(1)[:1])]})
     silver = run(spark, own)[SILVER]
@@ -310,14 +311,14 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     }
 
     with lock.writer(own, "test"):
-        done = readmit(spark, own, stage_with_quarantine(QUARANTINE))
+        done = readmit(Warehouse(own, spark), stage_with_quarantine(QUARANTINE))
     assert (done.found, done.readmitted) == (5, 3)
     left = {row["dlq_topic"]: (row["violations"], row["missing_fields"]) for row in rows(spark, own, QUARANTINE)}
     assert left == {
         "dlq.few": (["original_offset.decimal_int64"], []),
         "dlq.c": (["header_profile.mandatory"], ["original_partition", "original_offset"]),
     }
-    assert [*doctor._header_profiles(own)] == []
+    assert [*doctor._header_profiles(Warehouse(own))] == []
 
     assert {one.status for one in run(spark, own, feed=None).values()} <= {"passed", "idle"}
     places = {(row["topic"], row["partition"], row["offset"]) for row in rows(spark, own, "gold.message_ledger")}
@@ -325,7 +326,10 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     assert sum(row["record_count"] for row in rows(spark, own, GOLD)) == 27
     now = datetime.fromtimestamp((AT + HOUR) / 1000, UTC)
     asked = (ROOT / "sql" / "questions" / "poison_pill_or_systemic.sql").read_text(encoding="utf-8")
-    verdicts = {(row["dlq_topic"], row["verdict"]) for row in query.rows_of(spark, own, asked, {"now": now}).collect()}
+    verdicts = {
+        (row["dlq_topic"], row["verdict"])
+        for row in query.rows_of(Warehouse(own, spark), asked, {"now": now}).collect()
+    }
     assert verdicts == {("dlq.parcels", "systemic"), ("dlq.few", "single records"), ("dlq.c", "single records")}
 
 
@@ -390,7 +394,7 @@ def test_recreated_table_is_filled_again(
     land(settings, {"a.jsonl": [line(1), line(2)]})
     run(spark, settings)
     before = tables(settings)
-    shutil.rmtree(lakehouse.location(settings, SILVER))
+    shutil.rmtree(Warehouse(settings).location(SILVER))
 
     run(spark, settings)
 
@@ -401,7 +405,7 @@ def test_recreated_table_is_filled_again(
 def test_gold_refreshes_affected_hours_only(spark: SparkSession, settings: Settings) -> None:
     land(settings, {"a.jsonl": [line(1), line(2, timestamp=AT + HOUR), line(3, timestamp=-1)]})
     run(spark, settings)
-    spark.sql(f"UPDATE delta.`{lakehouse.location(settings, GOLD)}` SET record_count = 1000")
+    spark.sql(f"UPDATE delta.`{Warehouse(settings).location(GOLD)}` SET record_count = 1000")
     land(settings, {"b.jsonl": [line(4, timestamp=AT + HOUR + 1)]})
 
     run(spark, settings)

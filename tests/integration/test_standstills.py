@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from pipelines.catalog import CATALOG
 from pipelines.run import runner
 from pipelines.settings import Settings
-from pipelines.warehouse import lakehouse, lock, progress, quality
+from pipelines.warehouse import lock, progress, quality
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import kip_1191, kip_1317, land, line, rows, tables, warehouse_of
 from tests.deliveries import acknowledgement, unproduced
 
@@ -123,9 +124,9 @@ def killed_at(patched: pytest.MonkeyPatch, countdown: int) -> Any:
         for module, name in (
             (progress, "save"),
             (quality, "note"),
-            (lakehouse, "insert"),
-            (lakehouse, "replace_groups"),
-            (lakehouse, "remove_matching"),
+            (Warehouse, "insert"),
+            (Warehouse, "replace_groups"),
+            (Warehouse, "remove_matching"),
         ):
             patch.setattr(module, name, dying(getattr(module, name)))
         yield
@@ -134,14 +135,14 @@ def killed_at(patched: pytest.MonkeyPatch, countdown: int) -> Any:
 def go(spark: SparkSession, settings: Settings, feeds: tuple[str, ...]) -> list[quality.StageRun]:
     chosen = [stage for stage in CATALOG if stage.feed in feeds]
     with lock.writer(settings, "test"):
-        return runner.run(spark, settings, chosen)
+        return runner.run(Warehouse(settings, spark), chosen)
 
 
 def at_a_standstill(settings: Settings) -> dict[str, str | None]:
     """Return the summarised tables that wait or whose facts are broken, and what they say."""
     found = {}
     for stage in CATALOG:
-        known = progress.load(settings.warehouse, stage.table)
+        known = progress.load(Warehouse(settings), stage.table)
         if stage.kind == "summarise" and known and (known.pending or known.blocked_since):
             found[stage.table] = known.message
     return found
@@ -166,7 +167,7 @@ def tells(
         assert at_a_standstill(settings) == {}
     before = tables(settings)
     for stage in (stage for stage in CATALOG if stage.kind == "summarise" and stage.feed in feeds):
-        done = [runner.rebuild(spark, settings, stage)]
+        done = [runner.rebuild(Warehouse(settings, spark), stage)]
         assert done[0].status in ("passed", "idle"), (seed, done[0].message)
     assert tables(settings) == before
 
@@ -192,7 +193,7 @@ def test_hours_of_every_calendar_are_refreshed(spark: SparkSession, settings: Se
         lines = [line(offset, headers=kip_1317(timestamp=at)) for offset, at in zip(offsets, ROUTED, strict=True)]
         land(settings, {f"{number}.jsonl": lines})
         assert {one.status for one in go(spark, settings, ("dlq",))} == {"passed"}
-    found = lakehouse.read(spark, settings, "gold.dlq_summary").selectExpr("string(hour) AS hour", "record_count")
+    found = Warehouse(settings, spark).read("gold.dlq_summary").selectExpr("string(hour) AS hour", "record_count")
     assert {row["hour"][:13]: row["record_count"] for row in found.collect()} == {
         at[:13].replace("T", " "): 2 for at in ROUTED
     }
@@ -211,7 +212,7 @@ def test_offsets_that_no_log_reaches_stop_nothing(spark: SparkSession, empty_war
 
     assert {one.status for one in go(spark, settings, ("dlq", "delivery"))} <= {"passed", "idle"}
 
-    (gaps, *_) = lakehouse.read(spark, settings, "gold.reconciliation").agg({"dlq_gap_count": "max"}).collect()[0]
+    (gaps, *_) = Warehouse(settings, spark).read("gold.reconciliation").agg({"dlq_gap_count": "max"}).collect()[0]
     assert gaps == greatest
     counts = [row["offset_count"] for row in rows(spark, settings, WRITE_FAILURES)]
     assert sorted(counts, key=str) == [greatest - 1, greatest, None]

@@ -24,8 +24,9 @@ from pipelines.run import runner
 from pipelines.settings import ROOT, Settings, load
 from pipelines.topology.diff import diff
 from pipelines.topology.model import Topology
-from pipelines.warehouse import glance, lakehouse, lock
+from pipelines.warehouse import jvmless, lock
 from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import land, rows
 from tests.requests import (
     at,
@@ -60,7 +61,7 @@ def run(spark: SparkSession, settings: Settings, *tables: str) -> dict[str, Stag
     """Run the feed's stages, or those of the tables, once."""
     wanted = [stage for stage in stages("topology") if not tables or stage.table in tables]
     with lock.writer(settings, "test"):
-        return {one.table: one for one in runner.run(spark, settings, wanted)}
+        return {one.table: one for one in runner.run(Warehouse(settings, spark), wanted)}
 
 
 def current(spark: SparkSession, settings: Settings) -> dict[str, dict[str, Any]]:
@@ -256,17 +257,18 @@ def test_describe_answers_what_spark_sql_would(
 
     def answers() -> list[describe_command.Answer]:
         return [
-            describe_command.answer(captured, group, form=form, revision=revision) for group, form, revision in asked
+            describe_command.answer(Warehouse(captured), group, form=form, revision=revision)
+            for group, form, revision in asked
         ]
 
     without_a_jvm = answers()
     by_spark: dict[str, list[dict[str, Any]]] = {}
 
     def through_spark(
-        settings: Settings, table: str, equal: dict[str, Any], columns: list[str] | None = None
+        warehouse: Warehouse, table: str, equal: dict[str, Any], columns: list[str] | None = None
     ) -> list[dict[str, Any]]:
         if table not in by_spark:
-            by_spark[table] = glance.rows_by_spark(spark, settings, table, {})
+            by_spark[table] = jvmless.rows_by_spark(Warehouse(warehouse.settings, spark), table, {})
         found = [row for row in by_spark[table] if all(row[name] == value for name, value in equal.items())]
         return [{name: row[name] for name in columns or row} for row in found]
 
@@ -677,17 +679,17 @@ def test_a_description_that_a_describe_shows_is_a_revision(
     }
 
     def shown(**selector: Any) -> str:
-        answer = describe_command.answer(settings, "seen", "json", **selector)
+        answer = describe_command.answer(Warehouse(settings), "seen", "json", **selector)
         assert answer.exit_code == 0, answer
         return str(json.loads(answer.result).get("topologyDescription") == FIRST)
 
     for selector in ({"revision": 1}, {"epoch": 1}, {"at": at(650.5).isoformat()}, {"revision": 3}):
         assert shown(**selector) == "True"
-    (remark,) = describe_command.answer(settings, "seen", revision=1).remarks
+    (remark,) = describe_command.answer(Warehouse(settings), "seen", revision=1).remarks
     assert remark.startswith(
         "Revision 1: first shown by a describe at 2026-11-21T02:10:50.000Z under epoch 0, replaced"
     )
-    assert "elsewhere" in describe_command.answer(settings, "seen", diff=(1, 2)).result
+    assert "elsewhere" in describe_command.answer(Warehouse(settings), "seen", diff=(1, 2)).result
 
 
 def test_questions_are_held_against_the_broker(
@@ -754,7 +756,7 @@ def test_a_long_chain_and_a_cycle_take_seconds(
     spark: SparkSession, mixed: tuple[Settings, dict[str, StageRun]]
 ) -> None:
     settings, done = mixed
-    nodes = lakehouse.read(spark, settings, "silver.topology_nodes").where("group_id IN ('chain', 'ring')")
+    nodes = Warehouse(settings, spark).read("silver.topology_nodes").where("group_id IN ('chain', 'ring')")
     assert nodes.where("size(predecessors) = 1 OR node = 'node-00000'").count() == 12_000
     assert done["silver.topology_nodes"].seconds < 60  # quadratic work on 10,000 nodes takes far longer
     assert {row["health"] for group, row in current(spark, settings).items() if group in ("chain", "ring")} == {"OK"}
@@ -924,7 +926,7 @@ def test_evidence_and_sentence_say_why(histories: dict[str, dict[str, Any]]) -> 
 def test_only_groups_with_news_are_refreshed(spark: SparkSession, settings: Settings) -> None:
     landed(settings, a=[push(second, f"app-{second}") for second in range(5)])
     run(spark, settings, *HISTORICAL)
-    before = lakehouse.local_version(settings, "gold.topology_current")
+    before = Warehouse(settings).local_version("gold.topology_current")
     landed(settings, b=[push(60, "app-3", topology=SECOND)])
     done = run(spark, settings, *HISTORICAL)
     assert done["gold.topology_revisions"].message == "2 rows refreshed"
@@ -933,6 +935,6 @@ def test_only_groups_with_news_are_refreshed(spark: SparkSession, settings: Sett
         spark.read.format("delta")
         .option("readChangeFeed", "true")
         .option("startingVersion", (before or 0) + 1)
-        .load(lakehouse.location(settings, "gold.topology_current"))
+        .load(Warehouse(settings).location("gold.topology_current"))
     )
     assert {row["group_id"] for row in changes.select("group_id").collect()} == {"app-3"}

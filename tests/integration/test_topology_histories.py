@@ -18,7 +18,8 @@ from pipelines.catalog import stages
 from pipelines.commands import describe as describe_command
 from pipelines.commands.describe import AVAILABLE, ERROR, NOT_STORED
 from pipelines.settings import Settings
-from pipelines.warehouse import glance
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
 from tests import requests
 from tests.builders import land, run, warehouse_of, without_the_run
 from tests.requests import described, description, node, passing
@@ -166,7 +167,7 @@ def tables(settings: Settings) -> dict[str, list[dict[str, Any]]]:
         stage.table: sorted(
             (
                 plain(row)
-                for row in glance.rows(settings, stage.table, {"cluster": settings.cluster})
+                for row in jvmless.rows(Warehouse(settings), stage.table, {"cluster": settings.cluster})
                 if row.get("steady_since") is None
             ),
             key=repr,
@@ -196,7 +197,7 @@ def proves(spark: SparkSession, empty_warehouse: Path, place: Path, seed: int, g
         seen = max(history.seen[group], key=lambda one: one[:2], default=None)
         shown = None if row["description"] is None else (json.loads(row["description"]), row["topology_epoch"])
         wrong["not the later one"] += shown != (None if seen is None else (seen[2], seen[3]))
-        wrong.update(contradictions(row, describe_command.answer(at_once, group, "json")))
+        wrong.update(contradictions(row, describe_command.answer(Warehouse(at_once), group, "json")))
     assert not +wrong
     kinds = {row["health"] for row in current.values()}
     assert len(kinds) >= min(6, groups // 5)  # the histories are diverse enough to mean something

@@ -32,7 +32,8 @@ from local.kafka_client import Record
 from local.live import Happened
 from pipelines.errors import ContractBroken, EnvironmentLacking, UsageError
 from pipelines.settings import ROOT, Kafka, Settings, kafka_connection, load
-from pipelines.warehouse import glance
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
 
 
 def records(file: Path) -> int:
@@ -230,7 +231,7 @@ def test_what_needs_a_look_comes_first_worst_first_within_80_columns(
         "gold.delivery_guarantees": [{"verdict": "OK"}],
         "quarantine.dlq_records": [{"violations": ["b"]}, {"violations": ["a", "b"]}],
     }
-    monkeypatch.setattr(glance, "rows", lambda settings, table, equal, columns: tables[table])
+    monkeypatch.setattr(jvmless, "rows", lambda warehouse, table, equal, columns: tables[table])
     said = io.StringIO()
     _show_first_look(settings, Console(file=said, width=80))
     assert [" ".join(line.split()) for line in said.getvalue().splitlines()] == [
@@ -249,7 +250,7 @@ def test_what_needs_a_look_comes_first_worst_first_within_80_columns(
 
 
 def test_where_all_is_well_nothing_needs_a_look(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(glance, "rows", lambda settings, table, equal, columns: [])
+    monkeypatch.setattr(jvmless, "rows", lambda warehouse, table, equal, columns: [])
     said = io.StringIO()
     _show_first_look(settings, Console(file=said, width=80))
     assert said.getvalue() == "\nNothing needs a look.\n"
@@ -365,14 +366,14 @@ def tables_of(letters: tuple[Record, ...], health: str = "OK", silver: int | Non
     current = [{"group_id": "live-orders-app", "health": health}, {"group_id": "orders-app", "health": "LOST"}]
     rows = {"bronze.dlq_records": bronze, "silver.dlq_records": accepted, "gold.topology_current": current}
 
-    def read(_: Settings, table: str, equal: Mapping[str, str], columns: list[str] | None = None) -> list[Any]:
+    def read(_: Warehouse, table: str, equal: Mapping[str, str], columns: list[str] | None = None) -> list[Any]:
         return rows[table]
 
     return read
 
 
 def test_what_happened_live_is_said_in_one_line(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(glance, "rows", tables_of(LETTERS))
+    monkeypatch.setattr(jvmless, "rows", tables_of(LETTERS))
     said = io.StringIO()
     _show_live(settings, HAPPENED, Console(file=said, width=80))
     assert said.getvalue() == (
@@ -394,6 +395,6 @@ def test_what_happened_live_is_said_in_one_line(settings: Settings, monkeypatch:
 def test_what_did_not_land_as_it_happened_fails_the_demo(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, tables: Any, said: str
 ) -> None:
-    monkeypatch.setattr(glance, "rows", tables)
+    monkeypatch.setattr(jvmless, "rows", tables)
     with pytest.raises(ContractBroken, match=said):
         _show_live(settings, HAPPENED, Console(file=io.StringIO(), width=80))

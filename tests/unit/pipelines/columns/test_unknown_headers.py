@@ -16,8 +16,8 @@ from pipelines.columns.unknown_headers import MOST_NAMES, proposal, sentence
 from pipelines.commands import doctor
 from pipelines.settings import Settings, load
 from pipelines.steps import held
-from pipelines.warehouse import lakehouse
 from pipelines.warehouse.progress import Held, Progress
+from pipelines.warehouse.tables import Warehouse
 
 QUARANTINE, HELD = "quarantine.dlq_records", "held.dlq_records"
 
@@ -148,7 +148,7 @@ def test_the_doctor_names_the_headers_of_rows_without_a_profile(
     _write(settings, QUARANTINE, [["x-elsewhere"]], cluster="other")
     _write(settings, QUARANTINE, [["x-known"]], profile="kip-1191")
 
-    (check,) = doctor._header_profiles(settings)
+    (check,) = doctor._header_profiles(Warehouse(settings))
 
     assert check.state == "mind"
     assert check.finding == (
@@ -164,15 +164,15 @@ def test_the_doctor_names_the_headers_of_rows_without_a_profile(
         "delivery_count",
     ]
 
-    (check,) = doctor._header_profiles(settings.model_copy(update={"dlq": load(dlq=pasted["dlq"]).dlq}))
+    (check,) = doctor._header_profiles(Warehouse(settings.model_copy(update={"dlq": load(dlq=pasted["dlq"]).dlq})))
     assert "`afterlog readmit silver.dlq_records`" in (check.remedy or "")
     assert check.snippet is None
 
 
 def test_the_doctor_says_nothing_where_nothing_is_unknown(settings: Settings) -> None:
-    assert [*doctor._header_profiles(settings)] == []
+    assert [*doctor._header_profiles(Warehouse(settings))] == []
     _write(settings, QUARANTINE, [["x-known"]], profile="kip-1191")
-    assert [*doctor._header_profiles(settings)] == []
+    assert [*doctor._header_profiles(Warehouse(settings))] == []
 
 
 def _write(
@@ -200,7 +200,7 @@ def _write(
         "user_headers": list_array(Array(ends, DataType.int32()), pairs),
     }
     made = Table.from_pydict(columns)
-    place = lakehouse.location(settings, table)
-    if not lakehouse.local_version(settings, table):
+    place = Warehouse(settings).location(table)
+    if not Warehouse(settings).local_version(table):
         write_deltalake(place, made.slice(0, 0), mode="append")
     write_deltalake(place, made, mode="append")

@@ -21,7 +21,7 @@ from pipelines.settings import ROOT, Settings
 from pipelines.topology import diff as topology_diff
 from pipelines.topology import drawing
 from pipelines.topology.model import Topology
-from pipelines.warehouse import lakehouse
+from pipelines.warehouse.tables import Warehouse
 
 AT = datetime(2026, 11, 21, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -101,7 +101,7 @@ def write(settings: Settings, table: str, columns: dict[str, str], *rows: dict[s
         return Array(values, ARROW[kind])
 
     made = Table.from_pydict({name: column(name, kind) for name, kind in columns.items()})
-    place = lakehouse.location(settings, table)
+    place = Warehouse(settings).location(table)
     write_deltalake(place, made, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
 
 

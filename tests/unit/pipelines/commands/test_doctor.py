@@ -23,6 +23,7 @@ from pipelines.commands.doctor import Check, _log_store, diagnose, exit_code
 from pipelines.jvm import jars, java
 from pipelines.settings import LANDING_DIRECTORIES, Settings, load
 from pipelines.warehouse import lock, quality
+from pipelines.warehouse.tables import Warehouse
 from tests.builders import land, line, run
 
 BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
@@ -248,7 +249,7 @@ def test_versions_that_wait(after_runs: Settings) -> None:
 
 def test_run_that_did_not_report(after_runs: Settings) -> None:
     at = quality.now()
-    quality.note(after_runs, quality.StageRun("a run", SILVER, "failed", at, at))
+    quality.note(Warehouse(after_runs), quality.StageRun("a run", SILVER, "failed", at, at))
     assert found(after_runs, "quality reports").state == "mind"
 
 
@@ -346,10 +347,10 @@ def test_flag_that_drops_s3as_look_for_what_is_there(
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     settings = load(warehouse="s3a://b/w", single_writer=True, spark=said(value, monkeypatch, tmp_path))
-    flagged = [check for check in _log_store(settings) if "without looking" in check.finding]
+    flagged = [check for check in _log_store(Warehouse(settings)) if "without looking" in check.finding]
     assert [check.state for check in flagged] == ["mind"] * is_flagged
     refused = settings.model_copy(update={"single_writer": False})
-    flagged = [check for check in _log_store(refused) if "without looking" in check.finding]
+    flagged = [check for check in _log_store(Warehouse(refused)) if "without looking" in check.finding]
     assert [check.state for check in flagged] == ["lacking"] * is_flagged
 
 

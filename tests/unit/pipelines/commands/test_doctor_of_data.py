@@ -20,6 +20,7 @@ from pipelines.run import newest
 from pipelines.settings import Settings, load
 from pipelines.warehouse import progress
 from pipelines.warehouse.progress import Held, Progress
+from pipelines.warehouse.tables import Warehouse
 from tests.deliveries import store
 
 BRONZE, SILVER, QUARANTINE = "bronze.dlq_records", "silver.dlq_records", "quarantine.dlq_records"
@@ -135,7 +136,7 @@ def test_a_feed_that_fell_silent_needs_a_look(settings: Settings, afterlog: Comm
     assert "[silence] after_hours, such as dlq = 64." in (check.remedy or "")
     assert "Not all is well: landing dlq." in said.out
     told = load(warehouse=settings.warehouse, landing=settings.landing, silence={"after_hours": {"dlq": 64}})
-    assert doctor._feed(told, next(one for one in doctor.CATALOG if one.table == BRONZE)).state == "well"
+    assert doctor._feed(Warehouse(told), next(one for one in doctor.CATALOG if one.table == BRONZE)).state == "well"
 
 
 def test_quarantined_rows_need_a_look(settings: Settings, afterlog: Command) -> None:
@@ -189,9 +190,9 @@ def test_a_held_scope_and_what_waits_for_a_broken_table_need_a_look(settings: Se
     written(settings, "gold.message_ledger")
     written(settings, "gold.reconciliation")
     held = Held(NOW.isoformat(), "disposition.not_null fails.", 20, "")
-    progress.save(settings.warehouse, SILVER, Progress(held={"dlq.orders": held}))
+    progress.save(Warehouse(settings), SILVER, Progress(held={"dlq.orders": held}))
     blocked = Progress(blocked_since=NOW.isoformat(), message="It broke.")
-    progress.save(settings.warehouse, "gold.message_ledger", blocked)
+    progress.save(Warehouse(settings), "gold.message_ledger", blocked)
 
     said = afterlog("doctor")
 
@@ -258,18 +259,18 @@ def test_the_report_tells_how_old_each_feed_is(settings: Settings, afterlog: Com
 
 def test_a_page_that_says_less_of_the_age_than_it_should_is_built_again(settings: Settings) -> None:
     dead_letters(settings, 5 * HOUR)
-    feeds = report.feeds_of(settings)
-    report.build(settings, feeds=feeds)
-    behind = report.freshness(settings)
-    assert report.current(settings, behind, feeds)
+    feeds = report.feeds_of(Warehouse(settings))
+    report.build(Warehouse(settings), feeds=feeds)
+    behind = report.freshness(Warehouse(settings))
+    assert report.current(Warehouse(settings), behind, feeds)
     (dlq, *others) = feeds
     at = dlq.newest.at
     assert at is not None
     later = report.Feed(newest.Newest("dlq", True, "", at + 9 * HOUR, at, at, at))
-    assert report.current(settings, behind, [later, *others]) is None
+    assert report.current(Warehouse(settings), behind, [later, *others]) is None
 
 
 def test_a_table_that_was_only_created_is_not_behind(settings: Settings) -> None:
     for table in ("silver.producers", "silver.log_batches", "bronze.producers"):
         store(settings, table)
-    assert {one.table for one in report.freshness(settings) if one.behind} == set()
+    assert {one.table for one in report.freshness(Warehouse(settings)) if one.behind} == set()

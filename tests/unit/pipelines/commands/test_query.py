@@ -19,7 +19,7 @@ from pipelines.catalog import CATALOG
 from pipelines.commands import query
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT, Settings, load
-from pipelines.warehouse import lakehouse
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,10 +118,10 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     directory = tmp_path_factory.mktemp("query")
     settings = load(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"))
     at = datetime(2026, 11, 21, 1, 30, tzinfo=UTC)
-    lakehouse.ensure(spark, settings, SUMMARY)
+    Warehouse(settings, spark).ensure(SUMMARY)
     row = ("default", at.replace(minute=0), "dlq.orders", "orders", "orders-workers", None, 3, 2, 0, 5, at, at)
     schema = ", ".join(f"{column.name} {column.type}" for column in SUMMARY.stored)
-    place = lakehouse.location(settings, SUMMARY.table)
+    place = Warehouse(settings).location(SUMMARY.table)
     spark.createDataFrame([row], schema).write.format("delta").mode("append").save(place)
     return settings
 
@@ -130,7 +130,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 def ask(spark: SparkSession, warehouse: Settings) -> Callable[..., str]:
     def asked(text: str, form: str = "json", width: int | None = None, **values: query.Parameter) -> str:
         out = io.StringIO()
-        query.write(query.rows_of(spark, warehouse, text, NOW | values), form, out, width=width)
+        query.write(query.rows_of(Warehouse(warehouse, spark), text, NOW | values), form, out, width=width)
         return out.getvalue()
 
     return asked
@@ -317,9 +317,9 @@ def test_json_shows_no_control_characters(ask: Callable[..., str]) -> None:
 
 def test_a_name_follows_the_warehouse(spark: SparkSession, ask: Callable[..., str], tmp_path: Path) -> None:
     other = load(warehouse=str(tmp_path))
-    lakehouse.ensure(spark, other, SUMMARY)
+    Warehouse(other, spark).ensure(SUMMARY)
 
-    assert query.rows_of(spark, other, "select * from gold.dlq_summary", NOW).collect() == []
+    assert query.rows_of(Warehouse(other, spark), "select * from gold.dlq_summary", NOW).collect() == []
     assert ask("select record_count from gold.dlq_summary") == '{"record_count":3}\n'
 
 
@@ -346,7 +346,7 @@ def test_a_closed_pipe_ends_quietly(
     piped = os.fdopen(writing, "w")
     monkeypatch.setattr(sys, "stdout", piped)
 
-    query.answer(spark, warehouse, "select * from range(20)", {}, "csv")
+    query.answer(Warehouse(warehouse, spark), "select * from range(20)", {}, "csv")
 
     piped.close()  # what Python does at exit
     assert capsys.readouterr().err == ""
@@ -356,9 +356,9 @@ def test_people_are_told_how_many_rows(
     spark: SparkSession, warehouse: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for count in (0, 1, 2000):
-        query.answer(spark, warehouse, f"select * from range({count})", {}, "table")
+        query.answer(Warehouse(warehouse, spark), f"select * from range({count})", {}, "table")
         assert capsys.readouterr().err == f"{count:,} row{'' if count == 1 else 's'}\n"
-    query.answer(spark, warehouse, "select 1 as one", {}, "json")
+    query.answer(Warehouse(warehouse, spark), "select 1 as one", {}, "json")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ('{"one":1}\n', "")
 
@@ -369,7 +369,7 @@ def test_show_tables_shows_those_of_all_layers(spark: SparkSession, warehouse: S
             spark.sql(f"DROP TABLE {layer}.{table.tableName}")
 
     def shown(statement: str) -> set[tuple[str, str]]:
-        return {(row[0], row[1]) for row in query.rows_of(spark, warehouse, statement, NOW).collect()}
+        return {(row[0], row[1]) for row in query.rows_of(Warehouse(warehouse, spark), statement, NOW).collect()}
 
     assert shown("SHOW TABLES") >= {("gold", "dlq_summary"), ("quality", "freshness")}
     assert shown("show tables like 'dlq*'") == {("gold", "dlq_summary")}
@@ -379,4 +379,4 @@ def test_show_tables_shows_those_of_all_layers(spark: SparkSession, warehouse: S
 
 def test_a_table_that_is_not_there_is_told_what_may_be_meant(spark: SparkSession, warehouse: Settings) -> None:
     with pytest.raises(UsageError, match=r"Did you mean 'gold\.dlq_summary'"):
-        query.rows_of(spark, warehouse, "SELECT * FROM gold.dlq_sumary", NOW)
+        query.rows_of(Warehouse(warehouse, spark), "SELECT * FROM gold.dlq_sumary", NOW)

@@ -33,9 +33,10 @@ from pipelines.run.freshness import Freshness
 from pipelines.run.newest import Newest
 from pipelines.run.runner import contracts
 from pipelines.settings import Settings
-from pipelines.warehouse import lakehouse, progress, quality
+from pipelines.warehouse import progress, quality
 from pipelines.warehouse.progress import Batch, Progress
 from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.tables import Warehouse, quarantine_contract
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -199,9 +200,9 @@ def test_a_few_bad_rows_among_many_can_be_seen() -> None:
 
 def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Settings) -> None:
     for contract in contracts():
-        lakehouse.ensure(spark, settings, contract)
+        Warehouse(settings, spark).ensure(contract)
     silver = contract_of("silver.dlq_records")
-    quarantine = lakehouse.quarantine_contract(silver)
+    quarantine = quarantine_contract(silver)
 
     def refused(cluster: str, identifier: str, *violations: str) -> dict[str, object]:
         return {"cluster": cluster, "_bronze_id": identifier, "violations": list(violations)}
@@ -211,28 +212,30 @@ def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Setting
         refused("default", "2", "dlq_offset.at_least_0"),
         refused("elsewhere", "3", "dlq_offset.at_least_0"),
     ]
-    lakehouse.append_objects(spark, settings, quarantine, rows)
+    Warehouse(settings, spark).append_objects(quarantine, rows)
     outcomes = tuple(
         Outcome(code, failing, 50, 0.05, 10, failing < 10, coordinates=("dlq_offset=7",) if failing else ())
         for code, failing in (("dlq_offset.at_least_0", 20), ("error.readable", 0))
     )
     verdict = Verdict("silver.dlq_records", "run-2", 50, outcomes)
     ended = AT + timedelta(seconds=3)
-    quality.note(settings, StageRun("run-1", "silver.dlq_records", "passed", AT - timedelta(hours=1), AT, 9, 7, 2))
     quality.note(
-        settings,
+        Warehouse(settings), StageRun("run-1", "silver.dlq_records", "passed", AT - timedelta(hours=1), AT, 9, 7, 2)
+    )
+    quality.note(
+        Warehouse(settings),
         StageRun("run-2", "silver.dlq_records", "broken", AT, ended, 50, message="It broke.", verdict=verdict),
     )
-    quality.report(spark, settings)
+    quality.report(Warehouse(settings, spark))
     blocked = Progress(
         pending={"bronze.dlq_records": Batch(None, 0)}, blocked_since=AT.isoformat(), message="It broke."
     )
-    progress.save(settings.warehouse, "silver.dlq_records", blocked)
+    progress.save(Warehouse(settings), "silver.dlq_records", blocked)
 
-    report = gather(settings)
+    report = gather(Warehouse(settings))
     by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
 
-    assert [(one.runs, one.gate, one.quarantine) for one in gather(by_uri, spark).tables] == [
+    assert [(one.runs, one.gate, one.quarantine) for one in gather(Warehouse(by_uri, spark)).tables] == [
         (one.runs, one.gate, one.quarantine) for one in report.tables
     ]
     assert [one.name for one in report.tables] == [stage.table for stage in CATALOG]
@@ -258,7 +261,7 @@ def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Setting
     assert (found.state, found.blocked_since, found.freshness.message) == ("blocked", AT, "It broke.")
     assert (bronze.state, bronze.quarantine, gold.runs) == ("new", None, ())
 
-    index = build(settings)
+    index = build(Warehouse(settings))
 
     assert index == settings.reports() / "index.html"
     assert "silver.dlq_records is blocked since 2026-03-01 12:00:00 UTC" in text_of(index.read_text())
@@ -267,7 +270,7 @@ def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Setting
 
 
 def test_a_report_on_an_empty_warehouse_is_a_page(settings: Settings) -> None:
-    said = text_of(build(settings).read_text())
+    said = text_of(build(Warehouse(settings)).read_text())
     assert "dlq: not set up: put files of dead-letter records into" in said
     assert "tables of feeds that are not set up" in said
 
@@ -276,7 +279,7 @@ def test_a_directory_that_cannot_be_written_is_one_sentence(settings: Settings, 
     (tmp_path / "file").write_text("")
     report = settings.report.model_copy(update={"directory": str(tmp_path / "file" / "reports")})
     with pytest.raises(EnvironmentLacking, match=r"reports cannot be written to .*file/reports"):
-        build(settings.model_copy(update={"report": report}))
+        build(Warehouse(settings.model_copy(update={"report": report})))
 
 
 def test_what_a_summarised_table_read_and_what_was_written_to_it_are_two_numbers() -> None:
@@ -288,21 +291,21 @@ def test_what_a_summarised_table_read_and_what_was_written_to_it_are_two_numbers
 
 def test_runs_of_an_earlier_version_did_not_say_what_they_wrote(spark: SparkSession, settings: Settings) -> None:
     earlier = replace(STAGE_RUNS, columns=tuple(one for one in STAGE_RUNS.columns if one.name != "written"))
-    lakehouse.ensure_all(spark, settings, [earlier])
+    Warehouse(settings, spark).ensure_all([earlier])
     noted = {"run_id": "run-1", "cluster": "default", "table": "gold.dlq_summary", "status": "passed", "read": 9}
     noted |= {"accepted": 9, "quarantined": 0, "duplicates": 0, "skipped": 0, "seconds": 1.0}
     noted |= {"started_at": AT.isoformat(), "finished_at": AT.isoformat()}
-    lakehouse.append_objects(spark, settings, earlier, [noted])
-    lakehouse.ensure_all(spark, settings, contracts())
+    Warehouse(settings, spark).append_objects(earlier, [noted])
+    Warehouse(settings, spark).ensure_all(contracts())
 
     def written() -> list[int | None]:
-        (gold,) = [one for one in gather(settings).tables if one.name == "gold.dlq_summary"]
+        (gold,) = [one for one in gather(Warehouse(settings)).tables if one.name == "gold.dlq_summary"]
         return [one.written for one in gold.runs]
 
     assert written() == [None]
     later = AT + timedelta(hours=1)
-    quality.note(settings, StageRun("run-2", "gold.dlq_summary", "passed", later, later, 9, 9, refreshed=2))
-    quality.report(spark, settings)
+    quality.note(Warehouse(settings), StageRun("run-2", "gold.dlq_summary", "passed", later, later, 9, 9, refreshed=2))
+    quality.report(Warehouse(settings, spark))
     assert written() == [None, 2]
-    comments = {field.name: field.metadata for field in lakehouse.read(spark, settings, STAGE_RUNS.table).schema}
+    comments = {field.name: field.metadata for field in Warehouse(settings, spark).read(STAGE_RUNS.table).schema}
     assert comments["written"]["comment"].startswith("Rows written to the table")

@@ -10,6 +10,7 @@ import pytest
 from pipelines.commands import trace
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, load
+from pipelines.warehouse.tables import Warehouse
 from tests.deliveries import TRACE, TRACEPARENT, at, store
 
 
@@ -103,7 +104,7 @@ def write_failure(**more: Any) -> dict[str, Any]:
 
 
 def told(settings: Settings, wanted: str) -> list[dict[str, Any]]:
-    said = trace.answer(settings, wanted, "json")
+    said = trace.answer(Warehouse(settings), wanted, "json")
     assert said.exit_code == 0
     return [json.loads(line) for line in said.result.splitlines()]
 
@@ -122,7 +123,7 @@ def test_a_message_is_told_in_time_order(warehouse: Settings) -> None:
     store(warehouse, trace.LOG_RANGES, log_range())
     store(warehouse, trace.ACKNOWLEDGEMENTS, acknowledgement())
 
-    said = trace.answer(warehouse, "orders:0:7")
+    said = trace.answer(Warehouse(warehouse), "orders:0:7")
 
     assert said.result.splitlines() == [
         "orders:0:7",
@@ -216,7 +217,7 @@ def test_it_is_told_what_decides_of_an_absent_message(
     store(warehouse, trace.LOG_RANGES, log_range(is_present=False))
     store(warehouse, trace.POLICIES, policy(said))
 
-    lines = trace.answer(warehouse, "orders:0:7").result.splitlines()
+    lines = trace.answer(Warehouse(warehouse), "orders:0:7").result.splitlines()
     (story,) = told(warehouse, "orders:0:7")
 
     assert lines[-1].endswith(f"segment orders-0/00000000000000000000.log{sentence}")
@@ -231,7 +232,7 @@ def test_a_suspected_marker_is_told_as_a_dead_letter_in_doubt(warehouse: Setting
     letter = dead_letter("orders", 0, 7, "d", 1, 3, control_marker_suspected=True)
     store(warehouse, trace.DEAD_LETTERS, letter)
 
-    said = trace.answer(warehouse, "orders:0:7").result
+    said = trace.answer(Warehouse(warehouse), "orders:0:7").result
     (story,) = told(warehouse, "orders:0:7")
 
     assert whats(story) == ["dead-lettered"]
@@ -253,7 +254,7 @@ def test_a_dead_letter_is_told_with_what_it_is_of(warehouse: Settings) -> None:
     store(warehouse, trace.DEAD_LETTERS, dead_letter("orders", 0, 7, "dlq.orders", 5, 4))
     store(warehouse, trace.DEAD_LETTERS, dead_letter("dlq.orders", 0, 5, "dlq.second", 1, 8))
 
-    said = trace.answer(warehouse, "dlq.orders:0:5").result
+    said = trace.answer(Warehouse(warehouse), "dlq.orders:0:5").result
 
     assert "  it is a dead letter itself; orders:0:7 is behind it\n" in said
     assert "written        as the dead letter of orders:0:7 by orders-workers\n" in said
@@ -273,7 +274,7 @@ def test_a_dead_letter_may_not_name_the_place_of_its_record(
 ) -> None:
     letter = dead_letter("orders", 0, 7, "dlq.orders", 5, 4, source_slice=None) | unnamed
     store(warehouse, trace.DEAD_LETTERS, letter)
-    said = trace.answer(warehouse, "dlq.orders:0:5").result
+    said = trace.answer(Warehouse(warehouse), "dlq.orders:0:5").result
     assert said.endswith(f"as the dead letter of {what} by orders-workers")
 
 
@@ -299,7 +300,7 @@ def test_a_trace_tells_each_of_its_messages(warehouse: Settings, wanted: str) ->
 
     assert [(story["partition"], story["offset"]) for story in stories] == [(0, 7), (0, 8), (None, None)]
     assert [whats(story) for story in stories] == [["acknowledged"], ["acknowledged"], ["refused"]]
-    text = trace.answer(warehouse, wanted).result
+    text = trace.answer(Warehouse(warehouse), wanted).result
     assert "orders, offset unknown, acknowledgement bbbb" in text
     assert "refused  to checkout-1: Timeout: no" in text
 
@@ -307,7 +308,7 @@ def test_a_trace_tells_each_of_its_messages(warehouse: Settings, wanted: str) ->
 def test_a_long_trace_is_cut(warehouse: Settings) -> None:
     store(warehouse, trace.LEDGER, *(message(offset=number) for number in range(trace.MOST_MESSAGES + 1)))
 
-    said = trace.answer(warehouse, TRACE, "json")
+    said = trace.answer(Warehouse(warehouse), TRACE, "json")
 
     assert len(said.result.splitlines()) == trace.MOST_MESSAGES
     assert said.remarks == ("The first 20 of 21 messages of the trace: ask for one by TOPIC:PARTITION:OFFSET.",)
@@ -327,12 +328,12 @@ def test_a_long_trace_is_cut(warehouse: Settings) -> None:
 def test_where_nothing_is_known(warehouse: Settings, wanted: str) -> None:
     store(warehouse, trace.LEDGER, message())
 
-    said = trace.answer(warehouse, wanted)
+    said = trace.answer(Warehouse(warehouse), wanted)
 
     assert said.exit_code == 1
     assert said.result.startswith("Nothing is known of ")
     assert said.result.isprintable()
-    assert json.loads(trace.answer(warehouse, wanted, "json").result)["wanted"] == wanted
+    assert json.loads(trace.answer(Warehouse(warehouse), wanted, "json").result)["wanted"] == wanted
 
 
 @pytest.mark.parametrize(
@@ -351,7 +352,7 @@ def test_where_nothing_is_known(warehouse: Settings, wanted: str) -> None:
 )
 def test_what_is_meant_for_a_place_and_names_none_is_a_mistake(warehouse: Settings, wanted: str, why: str) -> None:
     with pytest.raises(UsageError) as mistake:
-        trace.answer(warehouse, wanted)
+        trace.answer(Warehouse(warehouse), wanted)
     assert why in str(mistake.value)
     assert "write it like" in str(mistake.value)
     assert str(mistake.value).isprintable()
@@ -364,17 +365,17 @@ def test_a_trace_whose_id_has_colons_is_found(warehouse: Settings) -> None:
 
 def test_a_mistake_is_told_before_a_table_that_is_not_there(settings: Settings) -> None:
     with pytest.raises(UsageError, match="'x' is not a partition"):
-        trace.answer(settings, "orders:x:1")
+        trace.answer(Warehouse(settings), "orders:x:1")
 
 
 def test_it_is_told_which_topic_may_be_meant(warehouse: Settings) -> None:
     store(warehouse, trace.LEDGER, message(topic="orders\x1b"))
-    assert trace.answer(warehouse, "order:0:99").result.endswith("Did you mean 'orders\\u001b'?")
+    assert trace.answer(Warehouse(warehouse), "order:0:99").result.endswith("Did you mean 'orders\\u001b'?")
     store(warehouse, trace.DEAD_LETTERS, dead_letter("a", 0, 1, "dlq.payments", 3, 1.0))
-    assert trace.answer(warehouse, "dlq.payment:0:99").result.endswith("Did you mean 'dlq.payments'?")
-    assert "Did you mean" not in trace.answer(warehouse, "dlq.payments:0:99").result
-    assert "Did you mean" not in trace.answer(warehouse, "weather:0:99").result
-    assert "is written dlq.payments:PARTITION:OFFSET" in trace.answer(warehouse, "dlq.payments").result
+    assert trace.answer(Warehouse(warehouse), "dlq.payment:0:99").result.endswith("Did you mean 'dlq.payments'?")
+    assert "Did you mean" not in trace.answer(Warehouse(warehouse), "dlq.payments:0:99").result
+    assert "Did you mean" not in trace.answer(Warehouse(warehouse), "weather:0:99").result
+    assert "is written dlq.payments:PARTITION:OFFSET" in trace.answer(Warehouse(warehouse), "dlq.payments").result
 
 
 def test_hostile_names_are_shown(warehouse: Settings) -> None:
@@ -386,7 +387,7 @@ def test_hostile_names_are_shown(warehouse: Settings) -> None:
         dead_letter(topic, 0, 7, "dlq\n<b>", 5, 4, consumer_group=group, error_message="\t"),
     )
 
-    said = trace.answer(warehouse, f"{topic}:0:7").result
+    said = trace.answer(Warehouse(warehouse), f"{topic}:0:7").result
 
     assert all(line.isprintable() for line in said.split("\n"))
     assert r"orders\u001b[31m\u000a:0:7:0:7" in said
@@ -395,7 +396,7 @@ def test_hostile_names_are_shown(warehouse: Settings) -> None:
 
 def test_a_warehouse_without_a_ledger(settings: Settings) -> None:
     with pytest.raises(UsageError, match=r"no table gold\.message_ledger"):
-        trace.answer(settings, "orders:0:7")
+        trace.answer(Warehouse(settings), "orders:0:7")
 
 
 def test_another_cluster_is_asked(warehouse: Settings) -> None:

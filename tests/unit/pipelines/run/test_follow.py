@@ -27,6 +27,7 @@ from pipelines.stage import Stage
 from pipelines.warehouse import lock, progress, storage
 from pipelines.warehouse.progress import Batch, Held, Progress
 from pipelines.warehouse.quality import StageRun, Status, now
+from pipelines.warehouse.tables import Warehouse
 
 BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
 STAGES = [stage_of(table) for table in (BRONZE, SILVER, GOLD)]
@@ -87,7 +88,7 @@ class World:
             settings,
             STAGES,
             every_seconds=10,
-            health=health_file(settings),
+            health=health_file(Warehouse(settings)),
             sessions=self.session,
             stop=self.stop,  # type: ignore[arg-type]
             say=self.said.append,
@@ -97,7 +98,7 @@ class World:
         )
         monkeypatch.setattr(runner, "idle", self.idle)
         monkeypatch.setattr(runner, "run", self.run)
-        monkeypatch.setattr(freshness, "unread_bytes", lambda settings, stages: 1)
+        monkeypatch.setattr(freshness, "unread_bytes", lambda warehouse, stages: 1)
         monkeypatch.setattr(session, "suit", lambda spark, settings, brisk: None)
         monkeypatch.setattr(session, "jvm_ended", lambda: self.jvm_ended)
         written = storage.replace_text
@@ -116,15 +117,15 @@ class World:
         yield object()
         self.sessions -= 100
 
-    def idle(self, settings: Settings, stages: Sequence[Stage]) -> bool:
+    def idle(self, warehouse: Warehouse, stages: Sequence[Stage]) -> bool:
         self.asked_of.append([stage.table for stage in stages])
         self.now = self.news.pop(0)
         if isinstance(self.now, AfterlogError):
             raise self.now
         return self.now is None
 
-    def run(self, spark: Any, settings: Settings, stages: Sequence[Stage], take: Any, **how: Any) -> list[StageRun]:
-        assert lock.holder(settings.warehouse)
+    def run(self, warehouse: Warehouse, stages: Sequence[Stage], take: Any, **how: Any) -> list[StageRun]:
+        assert lock.holder(warehouse.root)
         self.noted.append(how["note_failures"])
         self.within()
         if isinstance(self.now, BaseException):
@@ -132,14 +133,14 @@ class World:
         assert self.now is not None
         for one in self.now:
             if one.status == "broken":
-                block(settings, one.table)
+                block(warehouse.settings, one.table)
             take(one)
         return self.now
 
 
 def block(settings: Settings, table: str, end: int = 5) -> None:
     reached = Progress(pending={SILVER: Batch(3, end)}, blocked_since="2026-11-21T03:00:00+00:00", message="It broke.")
-    progress.save(settings.warehouse, table, reached)
+    progress.save(Warehouse(settings), table, reached)
 
 
 @pytest.fixture
@@ -263,7 +264,7 @@ SINCE = "2026-11-21T03:00:00+00:00"
 
 def hold_scopes(settings: Settings, *scopes: str) -> None:
     held = {scope: Held(SINCE, f"{scope} broke.", 9, "now") for scope in scopes}
-    progress.save(settings.warehouse, SILVER, Progress(held=held))
+    progress.save(Warehouse(settings), SILVER, Progress(held=held))
 
 
 def test_what_a_gate_holds_is_told_once_does_not_rest_and_shows_in_the_exit_code(world: Callable[..., World]) -> None:
@@ -289,7 +290,7 @@ def test_what_was_held_before_shows_and_what_is_accepted_does_not(world: Callabl
     waits = found.stop.wait
 
     def wait(seconds: float) -> None:
-        progress.save(found.settings.warehouse, SILVER, Progress())
+        progress.save(Warehouse(found.settings), SILVER, Progress())
         waits(seconds)
 
     found.stop.wait = wait  # type: ignore[method-assign]
@@ -323,7 +324,7 @@ def test_a_batch_that_is_done_with_is_followed_again(world: Callable[..., World]
 
     def mend(done: Sequence[StageRun]) -> None:
         if moved:
-            progress.save(found.settings.warehouse, GOLD, moved)
+            progress.save(Warehouse(found.settings), GOLD, moved)
         else:
             (Path(found.settings.warehouse) / "_progress" / f"{GOLD}.json").unlink()
 
@@ -455,7 +456,7 @@ def test_a_health_file_that_cannot_be_written_is_said_at_once(world: Callable[..
 
 
 def test_the_health_file_is_on_this_machine() -> None:
-    assert health_file(load(warehouse="s3a://bucket/lake")) == ROOT / ".cache" / "follow.json"
+    assert health_file(Warehouse(load(warehouse="s3a://bucket/lake"))) == ROOT / ".cache" / "follow.json"
 
 
 def test_a_warning_is_said_once_for_as_long_as_it_holds(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,8 +17,9 @@ from pipelines.errors import UsageError
 from pipelines.run import newest
 from pipelines.settings import LANDING_DIRECTORIES, ROOT, Settings, load
 from pipelines.sources.landing import LandedFile
-from pipelines.warehouse import glance, lakehouse, progress
+from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.progress import Held, Progress
+from pipelines.warehouse.tables import Warehouse
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -38,7 +39,7 @@ def store(settings: Settings, table: str, *rows: dict[str, Any]) -> None:
         return Array(micros, DataType.int64()).cast(DataType.timestamp("us", tz="UTC"))
 
     made = Table.from_pydict({name: column(name) for name in rows[0]})
-    write_deltalake(lakehouse.location(settings, table), made, mode="append", schema_mode="merge")
+    write_deltalake(Warehouse(settings).location(table), made, mode="append", schema_mode="merge")
 
 
 def dead_letters(settings: Settings, *ages: timedelta, cluster: str = "default", bronze_only: bool = False) -> None:
@@ -52,11 +53,11 @@ def dead_letters(settings: Settings, *ages: timedelta, cluster: str = "default",
 
 def of(settings: Settings, feed: str = "dlq", now: datetime = NOW) -> newest.Newest:
     (stage,) = [stage for stage in CATALOG if stage.kind == "land" and stage.directory == feed]
-    return newest.of_feed(settings, stage, now)
+    return newest.of_feed(Warehouse(settings), stage, now)
 
 
 def asked(settings: Settings, text: str, written: int = 0, now: datetime = NOW) -> list[str]:
-    return query.remarks(settings, text, {"now": now}, written)
+    return query.remarks(Warehouse(settings), text, {"now": now}, written)
 
 
 def question(name: str) -> str:
@@ -95,8 +96,8 @@ def test_times_that_python_does_not_know_do_no_harm(settings: Settings) -> None:
     micros = [253_402_300_800_000_000 + 5, int((NOW - HOUR).timestamp() * 1_000_000), None]
     times = Array(micros, DataType.int64()).cast(DataType.timestamp("us", tz="UTC"))
     rows = {"cluster": Array(["default"] * 3, DataType.string()), "routed_at": times}
-    write_deltalake(lakehouse.location(settings, SILVER), Table.from_pydict(rows))
-    assert glance.greatest(settings, SILVER, "routed_at", NOW) == NOW - HOUR
+    write_deltalake(Warehouse(settings).location(SILVER), Table.from_pydict(rows))
+    assert jvmless.greatest(Warehouse(settings), SILVER, "routed_at", NOW) == NOW - HOUR
 
 
 def test_files_without_statistics_are_read(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +136,7 @@ def test_a_feed_that_was_never_used_says_how_it_is_set_up(feed: str, settings: S
 
 def test_a_feed_that_was_read_or_is_to_be_read_from_topics_is_used(settings: Settings) -> None:
     read = Progress(directory="/gone", files={"a.log": LandedFile("a.log", 1, 1)})
-    progress.save(settings.warehouse, "bronze.broker_logs", read)
+    progress.save(Warehouse(settings), "bronze.broker_logs", read)
     assert of(settings, "broker-logs").in_words == "no failed DLQ write yet"
     topics = load(warehouse=settings.warehouse, dlq={"source": "kafka"}, kafka={"bootstrap_servers": "a:9092"})
     assert of(topics).used
@@ -196,7 +197,7 @@ def every(pause: timedelta, times: int, last: timedelta) -> list[timedelta]:
 )  # fmt: skip
 def test_a_steady_feed_falls_silent(ages: Sequence[timedelta], limit: timedelta | None, settings: Settings) -> None:
     dead_letters(settings, *ages)
-    found = newest.silence(settings, of(settings))
+    found = newest.silence(Warehouse(settings), of(settings))
     assert (found.limit if found else None) == limit
 
 
@@ -205,7 +206,7 @@ def test_a_setting_says_how_long_a_feed_may_pause(settings: Settings) -> None:
 
     def silent(**given: Any) -> bool:
         told = load(warehouse=settings.warehouse, silence=given)
-        return newest.silence(told, of(told)) is not None
+        return newest.silence(Warehouse(told), of(told)) is not None
 
     assert silent()
     assert not silent(after_hours={"dlq": 33})
@@ -220,9 +221,9 @@ def test_segments_and_logs_come_when_they_come(settings: Settings) -> None:
     rows = [{"cluster": "default", "max_timestamp": NOW - age} for age in every(5 * MINUTE, 50, 32 * HOUR)]
     store(settings, "silver.record_batches", *rows)
     assert of(settings, "segments").age == 32 * HOUR
-    assert newest.silence(settings, of(settings, "segments")) is None
+    assert newest.silence(Warehouse(settings), of(settings, "segments")) is None
     told = load(warehouse=settings.warehouse, silence={"after_hours": {"segments": 24}})
-    assert newest.silence(told, of(told, "segments")) == newest.Silence(24 * HOUR)
+    assert newest.silence(Warehouse(told), of(told, "segments")) == newest.Silence(24 * HOUR)
 
 
 # --- what questions say of it --------------------------------------------------------------------------------------
@@ -273,12 +274,12 @@ def test_statements_of_ones_own_are_told_too(settings: Settings) -> None:
     dead_letters(settings, NOW - now + 5 * HOUR)
     own = "SELECT count(*) FROM silver.dlq_records WHERE routed_at >"
     for clock in ("now() - INTERVAL 2 HOURS", "current_timestamp - interval '30' minutes", "current_date"):
-        (said,) = query.remarks(settings, f"{own} {clock}", {"now": now}, 1)
+        (said,) = query.remarks(Warehouse(settings), f"{own} {clock}", {"now": now}, 1)
         assert "the newest record is 5 hours old" in said
-    assert query.remarks(settings, f"{own} now() - INTERVAL 1 DAY", {"now": now}, 0) == []
-    assert query.remarks(settings, f"{own} 'now()' -- now()", {"now": now}, 0) == []
-    assert query.remarks(settings, "SELECT 1 WHERE :now IS NULL", {"now": now}, 0) == []
-    assert query.remarks(settings, "SELECT :now FROM silver.nonsense", {"now": now}, 0) == []
+    assert query.remarks(Warehouse(settings), f"{own} now() - INTERVAL 1 DAY", {"now": now}, 0) == []
+    assert query.remarks(Warehouse(settings), f"{own} 'now()' -- now()", {"now": now}, 0) == []
+    assert query.remarks(Warehouse(settings), "SELECT 1 WHERE :now IS NULL", {"now": now}, 0) == []
+    assert query.remarks(Warehouse(settings), "SELECT :now FROM silver.nonsense", {"now": now}, 0) == []
 
 
 def test_a_feed_that_is_not_set_up_explains_an_empty_answer(settings: Settings) -> None:
@@ -310,7 +311,7 @@ def test_what_is_held_or_refused_is_told(settings: Settings) -> None:
         "as of 2026-11-21 12:00:00 UTC; newer ones were not accepted."
     )
     held = Held(NOW.isoformat(), "It broke.", 20, "")
-    progress.save(settings.warehouse, SILVER, Progress(held={"dlq.orders": held}))
+    progress.save(Warehouse(settings), SILVER, Progress(held={"dlq.orders": held}))
     assert asked(settings, question("top_groups"))[1:] == [
         "20 rows of silver.dlq_records are held, which answers do not see: see `afterlog doctor`."
     ]
@@ -318,5 +319,5 @@ def test_what_is_held_or_refused_is_told(settings: Settings) -> None:
 
 def test_a_warehouse_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     settings = load(warehouse=str(tmp_path / "none"), landing=str(tmp_path / "landing"))
-    assert {one.used for one in newest.of_feeds(settings)} == {False}
+    assert {one.used for one in newest.of_feeds(Warehouse(settings))} == {False}
     assert not (tmp_path / "none").exists()

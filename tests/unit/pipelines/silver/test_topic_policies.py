@@ -10,7 +10,8 @@ from pipelines.errors import UsageError
 from pipelines.settings import Settings, load
 from pipelines.silver import topic_policies
 from pipelines.sources import segments
-from pipelines.warehouse import glance
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
 from tests.deliveries import at, store
 
 TABLE = "silver.topic_policies"
@@ -69,7 +70,7 @@ def test_a_run_is_due_where_settings_say_something_else(
     policies = [{"topic": topic, "policy": policy} for topic, policy in given]
     told = load(warehouse=settings.warehouse, landing=settings.landing, segments={"cleanup_policy": policies})
 
-    assert topic_policies.is_stale(told) is is_stale
+    assert topic_policies.is_stale(Warehouse(told)) is is_stale
 
 
 @pytest.mark.parametrize("policy", ["deleted", "compact;delete", "compact,,keep", None])
@@ -95,11 +96,11 @@ def test_properties_beside_segments_say_a_topics_policy(settings: Settings) -> N
         (directory / "topic.properties").write_bytes(text.encode())
 
     def said(settings: Settings) -> dict[str, tuple[str | None, bool | None]]:
-        rows = glance.rows(settings, TABLE, {"cluster": "default"})
-        changed = topic_policies._changed(settings, rows)
+        rows = jvmless.rows(Warehouse(settings), TABLE, {"cluster": "default"})
+        changed = topic_policies._changed(Warehouse(settings), rows)
         return {one["topic"]: (one["cleanup_policy"], one["is_compacted"]) for one in changed}
 
-    assert topic_policies.is_stale(settings)
+    assert topic_policies.is_stale(Warehouse(settings))
     known = {"orders": ("delete", False), "orders-eu": ("compact,delete", True), "state": ("compact", True)}
     assert said(settings) == known
     given = {"cleanup_policy": [{"topic": "state", "policy": "delete"}]}

@@ -18,7 +18,8 @@ from pipelines.kafka.errors import Changed
 from pipelines.kafka.offsets import Gap, Log, Reach, Span
 from pipelines.settings import Settings, Topics, load
 from pipelines.steps import land
-from pipelines.warehouse import lakehouse, progress, quality
+from pipelines.warehouse import progress, quality
+from pipelines.warehouse.tables import Warehouse
 
 STAGE = stage_of("bronze.dlq_records")
 NAMES = ("dlq.a", "dlq.b")
@@ -166,13 +167,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
     monkeypatch.setattr(land, "connected", connected)
     monkeypatch.setattr(progress, "save", saving)
-    monkeypatch.setattr(lakehouse, "state", lambda *_: ("the table", made.version))
+    monkeypatch.setattr(Warehouse, "state", lambda *_: ("the table", made.version))
     monkeypatch.setattr(
-        lakehouse,
+        Warehouse,
         "was_committed",
         lambda *given: any(version > given[-2] and mark == given[-1] for version, mark in made.added),
     )
-    monkeypatch.setattr(quality, "record_gaps", lambda spark, settings, table, gaps: made.record(gaps))
+    monkeypatch.setattr(quality, "record_gaps", lambda warehouse, table, gaps: made.record(gaps))
     monkeypatch.setattr(quality, "note", lambda *_: None)
     monkeypatch.setattr(
         land._Landing, "insert_records", lambda landing, cluster, topics, batch: made.insert(landing, batch)
@@ -188,14 +189,14 @@ def following(settings: Settings) -> Settings:
 
 def run(settings: Settings) -> AfterlogError | None:
     spark: Any = None
-    return land.land(spark, settings, STAGE, "a run", quality.now()).left
+    return land.land(Warehouse(settings, spark), STAGE, "a run", quality.now()).left
 
 
 def test_every_record_lands_once_and_every_gap_is_recorded_once(world: World, settings: Settings) -> None:
     settings = following(settings)
     for seed in range(150):
         world.__init__(random.Random(seed))  # type: ignore[misc]
-        progress.save(settings.warehouse, STAGE.table, progress.Progress(target_id="the table", target_version=1))
+        progress.save(Warehouse(settings), STAGE.table, progress.Progress(target_id="the table", target_version=1))
         for _ in range(world.chance.randint(1, 12)):
             for _ in range(world.chance.randint(0, 4)):
                 world.happen()
@@ -261,11 +262,11 @@ def test_a_commit_of_files_says_nothing_of_a_batch_of_topics(world: World, setti
     begin = partitions[0].end
     for _ in range(3):
         world.produce("dlq.a")
-    known = progress.load(settings.warehouse, STAGE.table)
+    known = progress.load(Warehouse(settings), STAGE.table)
     assert known is not None
     pending = (Span("dlq.a", topic_id, 0, begin, begin + 3),)  # a run ended before it wrote this
     reach = replace(known.topics[settings.cluster], pending=pending)
-    progress.save(settings.warehouse, STAGE.table, replace(known, topics={settings.cluster: reach}))
+    progress.save(Warehouse(settings), STAGE.table, replace(known, topics={settings.cluster: reach}))
     world.version += 1
     world.added.append((world.version, ""))
     partitions[0].start = begin + 2

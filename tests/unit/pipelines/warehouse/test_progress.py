@@ -10,6 +10,7 @@ from pipelines.settings import Settings
 from pipelines.sources.landing import LandedFile
 from pipelines.warehouse import progress
 from pipelines.warehouse.progress import Batch, Held, Progress, Reading
+from pipelines.warehouse.tables import Warehouse
 
 TABLE = "bronze.dlq_records"
 SPAN = Span("dlq.orders", "bvpWvblvQLKULzhDKq4URw", 3, 40, 60)
@@ -37,19 +38,19 @@ def test_progress_is_read_as_it_was_written(settings: Settings) -> None:
         history={"dlq.b": [[[0, 3], [9, 9, 0, 20]]]},
         contract="a mark",
     )
-    progress.save(settings.warehouse, TABLE, saved)
-    assert progress.load(settings.warehouse, TABLE) == saved
+    progress.save(Warehouse(settings), TABLE, saved)
+    assert progress.load(Warehouse(settings), TABLE) == saved
     assert saved.within_a_batch("default")
 
 
 def test_progress_without_topics_is_read_too(settings: Settings) -> None:
     saved = Progress(target_id="a table", files={"a.jsonl": LandedFile("a.jsonl", 10, 20)})
-    progress.save(settings.warehouse, TABLE, saved)
+    progress.save(Warehouse(settings), TABLE, saved)
     file = Path(settings.warehouse) / "_progress" / f"{TABLE}.json"
     values = json.loads(file.read_text())
     del values["topics"]
     file.write_text(json.dumps(values))
-    assert progress.load(settings.warehouse, TABLE) == saved
+    assert progress.load(Warehouse(settings), TABLE) == saved
     assert not saved.within_a_batch("default")
 
 
@@ -60,7 +61,7 @@ def test_a_batch_of_another_cluster_waits_for_that_cluster() -> None:
 
 
 def test_topics_that_cannot_be_understood_are_no_progress(settings: Settings) -> None:
-    progress.save(settings.warehouse, TABLE, Progress())
+    progress.save(Warehouse(settings), TABLE, Progress())
     file = Path(settings.warehouse) / "_progress" / f"{TABLE}.json"
     wrong: tuple[object, ...] = (
         {"default": {"followed": {}}},
@@ -70,4 +71,4 @@ def test_topics_that_cannot_be_understood_are_no_progress(settings: Settings) ->
     )
     for topics in wrong:
         file.write_text(json.dumps(json.loads(file.read_text()) | {"topics": topics}))
-        assert progress.load(settings.warehouse, TABLE) is None
+        assert progress.load(Warehouse(settings), TABLE) is None

@@ -10,7 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, load
-from pipelines.warehouse import glance, lakehouse
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import PROPERTIES, Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ def append(settings: Settings, *rows: tuple[str | None, int | None]) -> None:
     letters = Array([letter for letter, _ in rows], DataType.string())
     numbers = Array([number for _, number in rows], DataType.int32())
     write_deltalake(
-        lakehouse.location(settings, TABLE), Table.from_pydict({"letter": letters, "number": numbers}), mode="append"
+        Warehouse(settings).location(TABLE), Table.from_pydict({"letter": letters, "number": numbers}), mode="append"
     )
 
 
@@ -46,22 +47,22 @@ def test_rows_are_those_that_equal(
     append(settings, ("a", 1), ("b", 2), (None, None), ("", 4))
     append(settings, ("a", 2), ("\0", None))
 
-    assert sorted((row["letter"], row["number"]) for row in glance.rows(settings, TABLE, equal)) == found
-    assert all(list(row) == ["number"] for row in glance.rows(settings, TABLE, equal, ["number"]))
+    assert sorted((row["letter"], row["number"]) for row in jvmless.rows(Warehouse(settings), TABLE, equal)) == found
+    assert all(list(row) == ["number"] for row in jvmless.rows(Warehouse(settings), TABLE, equal, ["number"]))
 
 
 def test_files_that_can_hold_none_of_them_are_not_opened(settings: Settings) -> None:
     append(settings, ("a", 1), ("c", 1))
-    (first,) = DeltaTable(lakehouse.location(settings, TABLE)).file_uris()
+    (first,) = DeltaTable(Warehouse(settings).location(TABLE)).file_uris()
     append(settings, ("m", 2), ("o", 2))
     Path(first).unlink()
 
-    assert glance.rows(settings, TABLE, {"letter": "m"}) == [{"letter": "m", "number": 2}]
+    assert jvmless.rows(Warehouse(settings), TABLE, {"letter": "m"}) == [{"letter": "m", "number": 2}]
 
 
 def test_a_table_that_is_not_there(settings: Settings) -> None:
     with pytest.raises(UsageError, match=r"no table gold\.letters in .* land files in .* run `afterlog run`"):
-        glance.rows(settings, TABLE, {"letter": "a"})
+        jvmless.rows(Warehouse(settings), TABLE, {"letter": "a"})
 
 
 def test_what_spark_wrote_and_replaced_is_seen(spark: SparkSession, settings: Settings) -> None:
@@ -75,16 +76,18 @@ def test_what_spark_wrote_and_replaced_is_seen(spark: SparkSession, settings: Se
     from delta.tables import DeltaTable as SparkTable
 
     empty = spark.createDataFrame([], schema)
-    builder = SparkTable.createIfNotExists(spark).location(lakehouse.location(settings, TABLE)).addColumns(empty.schema)
-    for name, value in lakehouse.PROPERTIES.items():
+    builder = SparkTable.createIfNotExists(spark).location(Warehouse(settings).location(TABLE)).addColumns(empty.schema)
+    for name, value in PROPERTIES.items():
         builder = builder.property(name, value)
     builder.execute()
     groups = ["orders", "o'brien", "two\nlines"]
-    lakehouse.replace_groups(settings, TABLE, spark.createDataFrame([row(one, 1) for one in groups], schema), None)
+    Warehouse(settings, spark).replace_groups(
+        TABLE, spark.createDataFrame([row(one, 1) for one in groups], schema), None
+    )
     for revision in range(2, 13):
         one = spark.createDataFrame([row("orders", revision)], schema)
-        lakehouse.replace_groups(settings, TABLE, one, "group_id = 'orders'")
-    log = Path(lakehouse.location(settings, TABLE)) / "_delta_log"
+        Warehouse(settings, spark).replace_groups(TABLE, one, "group_id = 'orders'")
+    log = Path(Warehouse(settings).location(TABLE)) / "_delta_log"
     assert list(log.glob("*.checkpoint*.parquet"))
 
     for group, revision in (("orders", 12), ("o'brien", 1), ("two\nlines", 1)):
@@ -96,39 +99,44 @@ def test_what_spark_wrote_and_replaced_is_seen(spark: SparkSession, settings: Se
             "gone_at": None,
             "defects": ["dangling", "größe"],
         }
-        assert glance.rows(settings, TABLE, {"group_id": group}) == [expected]
-        assert glance.rows_by_spark(spark, settings, TABLE, {"group_id": group}) == [expected]
+        assert jvmless.rows(Warehouse(settings), TABLE, {"group_id": group}) == [expected]
+        assert jvmless.rows_by_spark(Warehouse(settings, spark), TABLE, {"group_id": group}) == [expected]
     key: dict[str, str | int] = {"group_id": "orders", "revision": 1}
-    assert glance.rows(settings, TABLE, key) == glance.rows_by_spark(spark, settings, TABLE, key) == []
+    assert (
+        jvmless.rows(Warehouse(settings), TABLE, key)
+        == jvmless.rows_by_spark(Warehouse(settings, spark), TABLE, key)
+        == []
+    )
 
 
 def test_a_warehouse_on_a_uri_is_read_by_a_session(spark: SparkSession, settings: Settings) -> None:
     append(settings, ("a", 1), ("b", 2))
     elsewhere = load(warehouse=Path(settings.warehouse).as_uri(), landing=settings.landing)
 
-    assert glance.rows_by_spark(spark, elsewhere, TABLE, {"letter": "b"}, ["number"]) == [{"number": 2}]
+    assert jvmless.rows_by_spark(Warehouse(elsewhere, spark), TABLE, {"letter": "b"}, ["number"]) == [{"number": 2}]
     with pytest.raises(UsageError, match=r"no table gold\.words"):
-        glance.rows_by_spark(spark, elsewhere, "gold.words", {"letter": "b"})
+        jvmless.rows_by_spark(Warehouse(elsewhere, spark), "gold.words", {"letter": "b"})
 
 
 def test_spark_tells_the_same_times(spark: SparkSession, settings: Settings) -> None:
     start = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
     moments = [start + timedelta(seconds=40 * place) for place in range(9)]
-    values = ", ".join(f"('{name}', timestamp_micros({glance._micros(at)}))" for at in moments for name in "ab")
+    values = ", ".join(f"('{name}', timestamp_micros({jvmless._micros(at)}))" for at in moments for name in "ab")
     rows = spark.sql(
         f"SELECT * FROM VALUES {values}, ('a', timestamp '9999-12-31 23:59:59'), ('a', null) AS (cluster, at)"
     )
     for part in (rows.where("at < '2026-11-21 02:33'"), rows.where("at IS NULL OR at >= '2026-11-21 02:33'")):
-        part.coalesce(1).write.format("delta").mode("append").save(lakehouse.location(settings, TABLE))
+        part.coalesce(1).write.format("delta").mode("append").save(Warehouse(settings).location(TABLE))
     ours = settings.model_copy(update={"cluster": "a"})
     by_uri = ours.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
 
     for until in (start - timedelta(1), start + timedelta(seconds=100), start + timedelta(1)):
-        told = [glance.greatest(one, TABLE, "at", until, spark) for one in (ours, by_uri)]
+        told = [jvmless.greatest(Warehouse(one, spark), TABLE, "at", until) for one in (ours, by_uri)]
         assert told == [max((at for at in moments if at <= until), default=None)] * 2
         minutes = [
-            glance.minutes(one, TABLE, "at", start + timedelta(seconds=30), until, spark) for one in (ours, by_uri)
+            jvmless.minutes(Warehouse(one, spark), TABLE, "at", start + timedelta(seconds=30), until)
+            for one in (ours, by_uri)
         ]
         assert minutes[0] == minutes[1]
     assert minutes[0] == [start + timedelta(minutes=place) for place in range(6)]
-    assert glance.greatest(by_uri, "gold.none", "at", start, spark) is None
+    assert jvmless.greatest(Warehouse(by_uri, spark), "gold.none", "at", start) is None

@@ -1,4 +1,7 @@
-"""A Delta table -> a few of its rows, read without a JVM: for answers that a person waits for."""
+"""A Delta table -> a few of its rows, read without a JVM: for answers that a person waits for.
+
+Of a warehouse that is not local the session answers, as Hadoop's settings say how to reach it.
+"""
 
 from __future__ import annotations
 
@@ -6,128 +9,110 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pipelines.settings import Settings
-from pipelines.warehouse import lakehouse
-from pipelines.warehouse.storage import is_local
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 
 def rows(
-    settings: Settings, table: str, equal: Mapping[str, str | int], columns: list[str] | None = None
+    warehouse: Warehouse, table: str, equal: Mapping[str, str | int], columns: list[str] | None = None
 ) -> list[dict[str, Any]]:
     """Return the rows whose columns equal the given values, in no order; timestamps are aware of their zone.
 
-    Files and row groups that can hold none of them are left out by their statistics. Only a warehouse on a URI takes a
-    JVM, as Hadoop's settings say how to reach it.
+    Files and row groups that can hold none of them are left out by their statistics. Of a warehouse that is not local
+    a session is started, if there is none.
 
-    Raises UsageError: the table is not there.
+    Raises UsageError: the table does not exist.
     """
-    if not is_local(settings.warehouse):
+    if not warehouse.is_local:
+        if warehouse.session is not None:
+            return rows_by_spark(warehouse, table, equal, columns)
         from pipelines.jvm.session import spark_session
 
-        with spark_session(settings, brisk=True) as spark:
-            return rows_by_spark(spark, settings, table, equal, columns)
-    if lakehouse.local_version(settings, table) is None:
-        raise lakehouse.absent(settings, table)
+        with spark_session(warehouse.settings, brisk=True) as spark:
+            return rows_by_spark(Warehouse(warehouse.settings, spark), table, equal, columns)
+    if warehouse.local_version(table) is None:
+        raise warehouse.absent(table)
     predicate = _predicate(equal)
     if predicate is None:
         return []
-    return _listed(lakehouse.local_table(settings, table).scan(columns, predicate))
+    return _listed(warehouse.local_table(table).scan(columns, predicate))
 
 
 def rows_by_spark(
-    spark: SparkSession,
-    settings: Settings,
-    table: str,
-    equal: Mapping[str, str | int],
-    columns: list[str] | None = None,
+    warehouse: Warehouse, table: str, equal: Mapping[str, str | int], columns: list[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the same rows through a session, wherever the warehouse is."""
-    if not lakehouse.exists(spark, settings, table):
-        raise lakehouse.absent(settings, table)
-    return _collected(_of_spark(spark, settings, table, equal).select(*(columns or ["*"])))
+    """Return the same rows through the session, wherever the warehouse is."""
+    if not warehouse.exists(table):
+        raise warehouse.absent(table)
+    return _collected(_of_spark(warehouse, table, equal).select(*(columns or ["*"])))
 
 
-def query(
-    settings: Settings, table: str, text: str, equal: Mapping[str, str | int], spark: SparkSession | None = None
-) -> list[dict[str, Any]]:
+def query(warehouse: Warehouse, table: str, text: str, equal: Mapping[str, str | int]) -> list[dict[str, Any]]:
     """Return what a SELECT answers on the rows of a table whose columns equal the given values.
 
-    The text calls the table ``rows`` and keeps to what Spark and the reader without a JVM both understand. A session is
-    needed only for a warehouse that is not local.
+    The text calls the table ``rows`` and keeps to what Spark and the reader without a JVM both understand.
     """
-    if is_local(settings.warehouse):
+    if warehouse.is_local:
         from deltalake import QueryBuilder
 
         predicate = _predicate(equal)
         if predicate is None:
             return []
-        stored = QueryBuilder().register("stored", lakehouse.local_table(settings, table))
+        stored = QueryBuilder().register("stored", warehouse.local_table(table))
         return _listed(stored.execute(f"WITH rows AS (SELECT * FROM stored WHERE {predicate}) {text}"))
-    assert spark is not None
-    _of_spark(spark, settings, table, equal).createOrReplaceTempView("rows")
+    spark = warehouse.spark
+    _of_spark(warehouse, table, equal).createOrReplaceTempView("rows")
     try:
         return _collected(spark.sql(text))
     finally:
         spark.catalog.dropTempView("rows")
 
 
-def greatest(
-    settings: Settings, table: str, column: str, until: datetime, spark: SparkSession | None = None
-) -> datetime | None:
+def greatest(warehouse: Warehouse, table: str, column: str, until: datetime) -> datetime | None:
     """Return the greatest value, not after ``until``, that a column of times has in the rows of the settings' cluster.
 
     None where there is none, or no table. Statistics of the table's files tell it; where they do not, or where a file
     holds later times or rows of another cluster, the column is read.
     """
-    if not lakehouse.exists(spark, settings, table):
+    if not warehouse.exists(table):
         return None
-    if not is_local(settings.warehouse):
-        assert spark is not None
+    if not warehouse.is_local:
         from pyspark.sql import functions as F
 
-        rows = _of_spark(spark, settings, table, {"cluster": settings.cluster})
+        rows = _of_spark(warehouse, table, {"cluster": warehouse.cluster})
         micros = F.max(F.unix_micros(column)).alias("micros")
         return _moment(rows.where(F.unix_micros(column) <= _micros(until)).select(micros).collect()[0][0])
-    found = lakehouse.local_table(settings, table)
-    if column not in {field.name for field in found.schema().fields}:  # a table of an earlier version
+    stored = warehouse.local_table(table)
+    if column not in {field.name for field in stored.schema().fields}:  # a table of an earlier version
         return None
-    told, known = _of_statistics(found, column, settings.cluster, _micros(until))
+    told, known = _of_statistics(stored, column, warehouse.cluster, _micros(until))
     if known:
         return _moment(told)
-    answered = _times(found, settings, column, f'"{column}" <= {_time(until)}', f'max("{column}")')
+    answered = _times(stored, warehouse.cluster, column, f'"{column}" <= {_time(until)}', f'max("{column}")')
     return _moment(answered[0])
 
 
-def minutes(
-    settings: Settings,
-    table: str,
-    column: str,
-    after: datetime,
-    until: datetime,
-    spark: SparkSession | None = None,
-) -> list[datetime]:
+def minutes(warehouse: Warehouse, table: str, column: str, after: datetime, until: datetime) -> list[datetime]:
     """Return the minutes of a span of time, in order, in which a column of times has a value."""
-    if not lakehouse.exists(spark, settings, table):
+    if not warehouse.exists(table):
         return []
-    if not is_local(settings.warehouse):
-        assert spark is not None
+    if not warehouse.is_local:
         from pyspark.sql import functions as F
 
-        rows = _of_spark(spark, settings, table, {"cluster": settings.cluster})
+        rows = _of_spark(warehouse, table, {"cluster": warehouse.cluster})
         rows = rows.where(F.unix_micros(column).between(_micros(after), _micros(until)))
-        found = [row[0] for row in rows.select(F.unix_micros(F.date_trunc("MINUTE", column))).distinct().collect()]
+        times = [row[0] for row in rows.select(F.unix_micros(F.date_trunc("MINUTE", column))).distinct().collect()]
     else:
         span = f'"{column}" >= {_time(after)} AND "{column}" <= {_time(until)}'
-        stored = lakehouse.local_table(settings, table)
-        found = _times(stored, settings, column, span, f"DISTINCT date_trunc('minute', \"{column}\")")
-    return [EPOCH + micros * MICROSECOND for micros in sorted(micros for micros in found if micros is not None)]
+        stored = warehouse.local_table(table)
+        times = _times(stored, warehouse.cluster, column, span, f"DISTINCT date_trunc('minute', \"{column}\")")
+    return [EPOCH + micros * MICROSECOND for micros in sorted(micros for micros in times if micros is not None)]
 
 
 def _of_statistics(table: DeltaTable, column: str, cluster: str, until: int) -> tuple[int | None, bool]:
@@ -152,14 +137,14 @@ def _of_statistics(table: DeltaTable, column: str, cluster: str, until: int) -> 
     return found, True
 
 
-def _times(table: DeltaTable, settings: Settings, column: str, where: str, selected: str) -> list[int | None]:
+def _times(table: DeltaTable, cluster: str, column: str, where: str, selected: str) -> list[int | None]:
     """Return what a query answers, one column of times, in microseconds: Python's clock knows no year 10000."""
     from deltalake import QueryBuilder
 
-    cluster = _predicate({"cluster": settings.cluster})
-    if cluster is None:
+    of_cluster = _predicate({"cluster": cluster})
+    if of_cluster is None:
         return [None]
-    times = f"SELECT {selected} AS time FROM stored WHERE {cluster} AND {where}"
+    times = f"SELECT {selected} AS time FROM stored WHERE {of_cluster} AND {where}"
     text = f"SELECT arrow_cast(time, 'Int64') AS time FROM ({times})"
     return [row["time"] for row in _listed(QueryBuilder().register("stored", table).execute(text))]
 
@@ -198,17 +183,17 @@ def _listed(batches: Iterable[Any]) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_struct_array().to_pylist()]
 
 
-def _of_spark(spark: SparkSession, settings: Settings, table: str, equal: Mapping[str, str | int]) -> DataFrame:
+def _of_spark(warehouse: Warehouse, table: str, equal: Mapping[str, str | int]) -> DataFrame:
     from pyspark.sql import functions as F
 
-    found = lakehouse.read(spark, settings, table)
+    rows = warehouse.read(table)
     for name, value in equal.items():
-        found = found.where(F.col(name) == F.lit(value))
-    return found
+        rows = rows.where(F.col(name) == F.lit(value))
+    return rows
 
 
-def _collected(found: DataFrame) -> list[dict[str, Any]]:
-    return [{name: _aware(value) for name, value in row.asDict(recursive=True).items()} for row in found.collect()]
+def _collected(rows: DataFrame) -> list[dict[str, Any]]:
+    return [{name: _aware(value) for name, value in row.asDict(recursive=True).items()} for row in rows.collect()]
 
 
 def _aware(value: Any) -> Any:

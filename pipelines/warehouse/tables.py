@@ -1,0 +1,472 @@
+"""A warehouse and its Delta tables: create, read, insert, replace, remove, register."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.errors import UsageError, unreadable_log
+from pipelines.settings import Settings
+from pipelines.warehouse import delta_log, storage
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable as LocalTable
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+    from expectations.contract import Contract
+
+PROPERTIES = {
+    # Consumers of a table read its changes; deletion vectors stay off so that readers without Spark see the truth.
+    "delta.enableChangeDataFeed": "true",
+    "delta.enableDeletionVectors": "false",
+}
+CREATED_AT_ONCE = 4
+COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf says which files are small
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_TABLE = re.compile(r"[a-z]+\.[a-z_]+")
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """The tables under one directory or URI, as settings name it, and the Spark session that reads and writes them.
+
+    Methods that begin with ``local_`` read a local warehouse and need no session. Of a warehouse that is not local
+    everything needs one.
+    """
+
+    settings: Settings
+    session: SparkSession | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, which the caller has started."""
+        assert self.session is not None, "this needs a Spark session"
+        return self.session
+
+    @property
+    def root(self) -> str:
+        """The directory or URI that all tables lie under."""
+        return self.settings.warehouse
+
+    @property
+    def is_local(self) -> bool:
+        """Tell whether the warehouse is a directory of this machine."""
+        return storage.is_local(self.root)
+
+    @property
+    def cluster(self) -> str:
+        """The Kafka cluster whose rows the settings ask for."""
+        return self.settings.cluster
+
+    def location(self, table: str) -> str:
+        """Return where a table is: ``silver.x`` is ``<warehouse>/silver/x``."""
+        if not _TABLE.fullmatch(table):
+            raise UsageError(f"{table!r} is not a table: tables are named like silver.dlq_records.")
+        return f"{self.root.rstrip('/')}/{table.replace('.', '/')}"
+
+    def exists(self, table: str) -> bool:
+        """Tell whether a table has a Delta log."""
+        if self.is_local:
+            return self.local_version(table) is not None
+        from delta.tables import DeltaTable
+
+        return DeltaTable.isDeltaTable(self.spark, self.location(table))
+
+    def absent(self, table: str) -> UsageError:
+        """Return the error that a table does not exist, which says the way on."""
+        return UsageError(
+            f"There is no table {table} in {self.root} yet: land files in {self.settings.landing} "
+            f"and run `afterlog run`, or name another warehouse with --warehouse."
+        )
+
+    def ensure(self, contract: Contract) -> bool:
+        """Create a table if it does not exist; return whether it was created."""
+        if self.exists(contract.table):
+            return False
+        if self.is_local:
+            self._create_local(contract)
+            return True
+        from delta.tables import DeltaTable
+
+        builder = DeltaTable.createIfNotExists(self.spark).location(self.location(contract.table))
+        for column in contract.stored:
+            builder = builder.addColumn(column.name, column.type, comment=column.comment)
+        for name, value in PROPERTIES.items():
+            builder = builder.property(name, value)
+        builder.comment(contract.description).execute()
+        return True
+
+    def ensure_all(self, contracts: Iterable[Contract]) -> None:
+        """Create the tables that do not exist, several at a time: each is little work and much waiting."""
+        with ThreadPoolExecutor(CREATED_AT_ONCE) as pool:
+            for _ in pool.map(self.ensure, contracts):
+                pass
+
+    def _create_local(self, contract: Contract) -> None:
+        """Write a table's first commit without Spark, which would plan a command for every table: ten times slower."""
+        from deltalake import DeltaTable, Schema
+        from pyspark.sql.types import DataType, StructType
+
+        schema = StructType()
+        for column in contract.stored:
+            schema.add(column.name, DataType.fromDDL(column.type), metadata={"comment": column.comment})
+        DeltaTable.create(
+            self.location(contract.table),
+            Schema.from_json(schema.json()),
+            description=contract.description,
+            configuration=PROPERTIES,
+        )
+        # The version's checksum, a convenience of Delta's: without it each first write asks Spark what an empty log
+        # holds.
+        log = Path(self.location(contract.table)) / "_delta_log"
+        actions: dict[str, Any] = {}
+        for line in (log / f"{0:020}.json").read_text(encoding="utf-8").splitlines():
+            actions |= json.loads(line)
+        known = {"metadata": actions["metaData"], "protocol": actions["protocol"], "allFiles": []}
+        counts = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
+        (log / f"{0:020}.crc").write_text(json.dumps({**counts, **known}), encoding="utf-8")
+
+    def local_version(self, table: str) -> int | None:
+        """Return the latest version of a table from its log's file names; None where there is none."""
+        _, names = self._local_log(table)
+        versions = [int(match[1]) for name in names if (match := re.match(r"(\d{20})\.(?:json|checkpoint)", name))]
+        return max(versions, default=None)
+
+    def local_table(self, table: str) -> LocalTable:
+        """Open a table for the reader without a JVM.
+
+        Raises UsageError: others than its log decide about its commits. EnvironmentLacking: its log cannot be read.
+        """
+        from deltalake import DeltaTable
+
+        try:
+            opened = DeltaTable(self.location(table))
+        except Exception as error:
+            if delta_log.is_about_coordination(error):
+                raise delta_log.coordinated(table, "its table features") from None
+            if delta_log.fault(Path(self.location(table)), refused=True):
+                raise unreadable_log(table) from None
+            raise
+        protocol = opened.protocol()
+        features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
+        if by := delta_log.coordinator(opened.metadata().configuration, features):
+            raise delta_log.coordinated(table, by)
+        return opened
+
+    def local_gap(self, table: str) -> int | None:
+        """Return the first commit that a reader needs and does not find: those after the last checkpoint, or all."""
+        _, names = self._local_log(table)
+        commits = {int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.json", name)}
+        checkpoint = max((int(name[:20]) for name in names if re.match(r"\d{20}\.checkpoint", name)), default=-1)
+        needed = range(checkpoint + 1, max(commits, default=-1))
+        return next((number for number in needed if number not in commits), None)
+
+    def local_id(self, table: str) -> str | None:
+        """Return the id in a table's latest checksum or its first commit; None where neither is left."""
+        directory, names = self._local_log(table)
+        checksums = [name for name in names if name.endswith(".crc") and not name.startswith(".")]
+        if checksums:
+            metadata = json.loads((directory / checksums[-1]).read_text(encoding="utf-8")).get("metadata")
+            if metadata:
+                return str(metadata["id"])
+        if f"{0:020}.json" in names:
+            for line in (directory / f"{0:020}.json").read_text(encoding="utf-8").splitlines():
+                if metadata := json.loads(line).get("metaData"):
+                    return str(metadata["id"])
+        return None
+
+    def local_bytes_after(self, table: str, version: int | None) -> int:
+        """Return roughly how many bytes a table gained after a version (None: since it began)."""
+        directory = Path(self.location(table))
+        commit = directory / "_delta_log" / f"{version or 0:020}.json"
+        since = commit.stat().st_mtime if version is not None and commit.exists() else 0.0
+        facts = (file.stat() for file in directory.glob("*.parquet"))
+        return sum(fact.st_size for fact in facts if fact.st_mtime > since)
+
+    def _local_log(self, table: str) -> tuple[Path, list[str]]:
+        directory = Path(self.location(table)) / "_delta_log"
+        names = sorted(os.listdir(directory)) if directory.is_dir() else []
+        if by := delta_log.staged(directory, names):
+            raise delta_log.coordinated(table, f"there are commits in {by}")
+        return directory, names
+
+    def versions_after(self, versions: Mapping[str, int | None]) -> int:
+        """Return how many versions tables have after the given ones (None: after their creation)."""
+        late = 0
+        for table, version in versions.items():
+            end = self.local_version(table) if self.is_local else self._version_if_any(table)
+            late += max(0, (end or 0) - (version or 0))  # version 0 is empty: no news
+        return late
+
+    def _version_if_any(self, table: str) -> int | None:
+        return self.state(table)[1] if self.exists(table) else None
+
+    def state(self, table: str) -> tuple[str, int]:
+        """Return a table's Delta id, which another table at the same place does not share, and its latest version."""
+        snapshot = self._snapshot(table)
+        return str(snapshot.metadata().id()), int(snapshot.version())
+
+    def size(self, table: str) -> int:
+        """Return how many bytes the files of a table have."""
+        return int(self._snapshot(table).sizeInBytes())
+
+    def _snapshot(self, table: str) -> Any:
+        """Return Delta's latest snapshot of a table, an object of the JVM.
+
+        Raises UsageError: others than its log decide about its commits.
+        """
+        jvm: Any = self.spark.sparkContext._jvm
+        nothing = jvm.scala.Option.empty()
+        try:
+            logs = jvm.org.apache.spark.sql.delta.DeltaLog
+            snapshot = logs.forTable(self.spark._jsparkSession, self.location(table)).update(False, nothing, nothing)
+        except Exception as error:
+            if delta_log.is_about_coordination(error):
+                raise delta_log.coordinated(table, "its table features") from None
+            raise
+        said = str(snapshot.metadata().configuration().mkString("\n"))
+        properties = dict(line.partition(" -> ")[::2] for line in said.splitlines())
+        features = str(snapshot.protocol().readerAndWriterFeatureNames().mkString("\n")).splitlines()
+        if by := delta_log.coordinator(properties, features):
+            raise delta_log.coordinated(table, by)
+        return snapshot
+
+    def was_committed(self, table: str, after: int, mark: str) -> bool:
+        """Tell whether a commit after a version of a table carries a mark."""
+        from delta.tables import DeltaTable
+        from pyspark.sql import functions as F
+
+        history = DeltaTable.forPath(self.spark, self.location(table)).history()
+        return not history.where((F.col("version") > after) & F.col("userMetadata").contains(mark)).isEmpty()
+
+    def read(self, table: str, version: int | None = None) -> DataFrame:
+        """Return a table's rows, at a version if one is given."""
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self.location(table))
+
+    def existing_rows(self, table: str, bounds: SparkColumn | None = None) -> DataFrame | None:
+        """Return a table's rows within bounds; None where Delta's file statistics alone say that there are none.
+
+        They stay what they are now: without a version, a frame would show what this very run writes to the table.
+        """
+        _, version = self.state(table)
+        if version == 0:  # created, never written
+            return None
+        rows = self.read(table, version)
+        if bounds is not None:
+            rows = rows.where(bounds)
+        return rows if rows.inputFiles() else None
+
+    def rows_of_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> DataFrame:
+        """Return rows given as JSON-ready objects.
+
+        They go to Spark as one literal: createDataFrame would start Python workers for them.
+        """
+        from pyspark.sql import functions as F
+
+        schema = f"array<struct<{', '.join(f'`{column.name}`: {column.type}' for column in contract.stored)}>>"
+        parsed = F.from_json(F.lit(json.dumps(objects)), schema, {"mode": "FAILFAST"})
+        return self.spark.range(1).select(F.inline(parsed)).coalesce(1)
+
+    def insert(self, rows: DataFrame, contract: Contract, bounds: SparkColumn | None = None, mark: str = "") -> int:
+        """Insert rows which the caller knows to be absent from the contract's table; return how many were written.
+
+        On a local warehouse, where the lock keeps other writers away, this is an append. Elsewhere it is an
+        insert-only, null-safe MERGE on the grain, so that Delta's conflict check arbitrates between writers; the
+        table's rows of that grain lie within the bounds. The commit carries the mark.
+        """
+        rows = rows.select([column.name for column in contract.stored])
+        if self.is_local:
+            writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")
+            return self._written(contract.table, writer, mark)
+        from delta.tables import DeltaTable
+        from pyspark.sql import functions as F
+
+        # Under other names, so that the bounds, which speak of plain columns, mean the table's.
+        named = {column.name: f"_new_{column.name}" for column in contract.stored}
+        condition = F.lit(True) if bounds is None else bounds
+        for name in contract.grain:
+            condition = condition & F.col(name).eqNullSafe(F.col(named[name]))
+        merge = (
+            DeltaTable.forPath(self.spark, self.location(contract.table))
+            .merge(rows.withColumnsRenamed(named), condition)
+            .whenNotMatchedInsert(values={f"`{name}`": F.col(new) for name, new in named.items()})
+        )
+        before = self.state(contract.table)[1]
+        if mark:
+            self.spark.conf.set(USER_METADATA, mark)
+        try:
+            merged = merge.execute()
+        finally:
+            if mark:
+                self.spark.conf.unset(USER_METADATA)
+        self._compact_at_times(contract.table, before)
+        return int(merged.collect()[0]["num_inserted_rows"])
+
+    def append_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> None:
+        """Append a few rows given as JSON-ready objects, timestamps as ISO-8601 text."""
+        rows = _commented(self.rows_of_objects(contract, objects), contract)
+        before = self.state(contract.table)[1]
+        writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")  # a column may be new
+        writer.save(self.location(contract.table))
+        self._compact_at_times(contract.table, before)
+
+    def replace_matching(
+        self, table: str, rows: DataFrame, keys: Sequence[str], under: Mapping[str, str] | None = None
+    ) -> int:
+        """Replace the rows of a table that share the keys (null-safe) with the given ones; return how many they were.
+
+        ``under`` names the column of the given rows that holds the table's key where that is to change.
+        """
+        from delta.tables import DeltaTable
+
+        merged = (
+            DeltaTable.forPath(self.spark, self.location(table))
+            .alias("old")
+            .merge(rows.alias("new"), _same(keys, under))
+            .whenMatchedUpdateAll()
+            .execute()
+        )
+        return int(merged.collect()[0]["num_updated_rows"])
+
+    def remove_matching(self, table: str, rows: DataFrame, keys: Sequence[str]) -> int:
+        """Remove the rows of a table that share the keys (null-safe) with the given ones; return how many they were."""
+        from delta.tables import DeltaTable
+
+        merged = (
+            DeltaTable.forPath(self.spark, self.location(table))
+            .alias("old")
+            .merge(rows.alias("new"), _same(keys))
+            .whenMatchedDelete()
+            .execute()
+        )
+        return int(merged.collect()[0]["num_deleted_rows"])
+
+    def remove_where(self, table: str, condition: SparkColumn) -> None:
+        """Remove the rows of a table for which a condition holds."""
+        from delta.tables import DeltaTable
+
+        before = self.state(table)[1]
+        DeltaTable.forPath(self.spark, self.location(table)).delete(condition)
+        self._compact_at_times(table, before)
+
+    def replace_groups(self, table: str, rows: DataFrame, groups: str | None, contract: Contract | None = None) -> int:
+        """Replace the rows for which the SQL predicate holds (None: all) in one commit; return how many were written.
+
+        With all rows the columns of a table that an earlier version made are replaced, too, if there is a contract.
+        """
+        if groups is not None:
+            return self._written(table, rows.write.format("delta").mode("overwrite").option("replaceWhere", groups))
+        stored = [(field.name, field.dataType) for field in self.read(table).schema]
+        if contract is None or stored == [(field.name, field.dataType) for field in rows.schema]:
+            return self._written(table, rows.write.format("delta").mode("overwrite"))
+        writer = _commented(rows, contract).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        return self._written(table, writer)
+
+    def _written(self, table: str, writer: DataFrameWriter, more: str = "") -> int:
+        """Write, and return the rows written, as the commit itself counts them.
+
+        The commit is known by a mark that it carries, whoever else commits. Delta does not commit an append without
+        rows.
+        """
+        mark = f"afterlog-{secrets.token_hex(8)} {more}".rstrip()
+        before = self.state(table)[1]
+        writer.option("userMetadata", mark).save(self.location(table))
+        after = self._compact_at_times(table, before)
+        if self.is_local:
+            log = Path(self.location(table)) / "_delta_log"
+            commits = (log / f"{version:020}.json" for version in range(before + 1, after + 1))
+            actions = (line for commit in commits for line in commit.read_text(encoding="utf-8").splitlines())
+            infos = [json.loads(action).get("commitInfo", {}) for action in actions]
+        elif after > before:
+            from delta.tables import DeltaTable
+
+            history = DeltaTable.forPath(self.spark, self.location(table)).history().where(f"version > {before}")
+            infos = [row.asDict(recursive=True) for row in history.select("userMetadata", "operationMetrics").collect()]
+        else:
+            infos = []
+        own = [info["operationMetrics"] for info in infos if info.get("userMetadata") == mark]
+        if not own:
+            return 0
+        # What Delta carries over from files that it rewrites is output too.
+        return int(own[0].get("numOutputRows", 0)) - int(own[0].get("numCopiedRows", 0))
+
+    def _compact_at_times(self, table: str, before: int) -> int:
+        """Merge a table's small files, once in so many commits: each commit adds some, and every reader pays for each.
+
+        The change feed shows nothing of it, and no file is deleted: who still reads older versions goes on. ``before``
+        is the version before what was just written; return the one after it.
+        """
+        after = self.state(table)[1]
+        if after // COMPACTED_EVERY != before // COMPACTED_EVERY:
+            from delta.exceptions import DeltaConcurrentModificationException
+            from delta.tables import DeltaTable
+
+            with contextlib.suppress(
+                DeltaConcurrentModificationException
+            ):  # another writer; there will be another time
+                DeltaTable.forPath(self.spark, self.location(table)).optimize().executeCompaction()
+        return after
+
+    def register(self, tables: Iterable[str]) -> None:
+        """Make tables known to Spark SQL by their names, in a catalog that ends with the session.
+
+        Raises UsageError: a table does not exist.
+        """
+        from delta.tables import DeltaTable
+
+        spark = self.spark
+        for table in sorted(set(tables)):
+            if not self.exists(table):
+                raise self.absent(table)
+            spark.sql(f"CREATE DATABASE IF NOT EXISTS {table.partition('.')[0]}")
+            if spark.catalog.tableExists(table):
+                # Perhaps it is another warehouse's. Dropping an external table drops its name only.
+                spark.sql(f"DROP TABLE {table}")
+            self.state(table)  # refuses what Afterlog cannot follow
+            DeltaTable.createIfNotExists(spark).tableName(table).location(self.location(table)).execute()
+
+
+def quarantine_contract(contract: Contract) -> Contract:
+    """Return the columns and grain of a table's quarantine as a contract of its own."""
+    from expectations.contract import Contract
+
+    name = contract.table.partition(".")[2]
+    return Contract(
+        table=f"quarantine.{name}",
+        description=f"Rows that break the contract of {contract.table}, with every candidate column and why.",
+        columns=contract.quarantine,
+        grain=contract.identity,
+    )
+
+
+def _commented(rows: DataFrame, contract: Contract) -> DataFrame:
+    """Return the columns of a contract with their comments, which a table that lacks one of them takes over."""
+    from pyspark.sql import functions as F
+
+    return rows.select(
+        [
+            F.col(f"`{column.name}`").alias(column.name, metadata={"comment": column.comment})
+            for column in contract.stored
+        ]
+    )
+
+
+def _same(keys: Sequence[str], under: Mapping[str, str] | None = None) -> SparkColumn:
+    from pyspark.sql import functions as F
+
+    condition = F.lit(True)
+    for key in keys:
+        condition = condition & F.col(f"old.`{key}`").eqNullSafe(F.col(f"new.`{(under or {}).get(key, key)}`"))
+    return condition
