@@ -128,6 +128,9 @@ def diagnose(settings: Settings) -> list[Check]:
             checks.append(Check(name, "lacking", str(error)))
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged state file
             checks.append(Check(name, "lacking", f"It cannot be examined: {error}", "Mend that and ask again."))
+        except Exception as error:  # a reader's own, of any kind, whose text may quote a record
+            kind = type(error).__name__
+            checks.append(Check(name, "lacking", f"It cannot be examined ({kind}).", "Mend the tables that are named."))
     return checks
 
 
@@ -385,7 +388,8 @@ def _tables(settings: Settings) -> Iterator[Check]:
             yield Check(name, "blocked", fault.finding, fault.remedy)
             continue
         try:
-            lakehouse.local_table(settings, name)
+            if damaged := lakehouse.local_damaged_files(settings, name):
+                yield _data_files(lakehouse.location(settings, name), name, damaged)
         except UsageError as error:
             yield Check(name, "blocked", str(error))
         except EnvironmentLacking:
@@ -406,6 +410,16 @@ def _tables(settings: Settings) -> Iterator[Check]:
             )
     for stage in CATALOG:
         yield from _progress(settings, stage)
+
+
+def _data_files(directory: str, name: str, damaged: Sequence[str]) -> Check:
+    files = "A data file is" if len(damaged) == 1 else f"{len(damaged):,} data files are"
+    return Check(
+        name,
+        "blocked",
+        f"{files} missing or damaged in {directory}: its rows cannot be read. The first: {damaged[0]}.",
+        f"Restore it from a backup, or move {directory} away: `afterlog run` then fills it again from its input.",
+    )
 
 
 def _progress(settings: Settings, stage: Stage) -> Iterator[Check]:
@@ -467,7 +481,11 @@ def _header_profiles(settings: Settings) -> Iterator[Check]:
     for table in ("quarantine.dlq_records", "held.dlq_records"):
         if not lakehouse.local_version(settings, table):  # not there, or never written
             continue
-        for found in glance.query(settings, table, _UNKNOWN_HEADERS, {"cluster": settings.cluster}):
+        try:
+            counted = glance.query(settings, table, _UNKNOWN_HEADERS, {"cluster": settings.cluster})
+        except Exception:  # a table that cannot be read, which is told above
+            continue
+        for found in counted:
             if found["name"] is None:
                 rows += found["rows"]
             elif found["name"]:

@@ -148,6 +148,23 @@ def local_table(settings: Settings, table: str) -> LocalTable:
     return found
 
 
+def local_damaged_files(settings: Settings, table: str) -> list[str]:
+    """Return the data files of a table in a local warehouse that are not there or not as long as its log says.
+
+    Raises as ``local_table``.
+    """
+    directory, files = Path(location(settings, table)), local_table(settings, table).get_add_actions()
+    sizes = zip(map(str, files["path"].to_pylist()), files["size_bytes"].to_pylist(), strict=True)
+    return sorted(path for path, size in sizes if _size(directory / path) != size)
+
+
+def _size(file: Path) -> int | None:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return None
+
+
 def local_versions_after(settings: Settings, versions: Mapping[str, int | None]) -> int:
     """Return how many versions tables in a local warehouse have after the given ones (None: after their creation)."""
     return _versions_after({table: local_version(settings, table) for table in versions}, versions)

@@ -150,7 +150,10 @@ def silence(settings: Settings, newest: Newest, spark: SparkSession | None = Non
     if newest.feed not in STEADY or newest.age <= least or newest.at < glance.EPOCH + HISTORY:
         return None
     for table, column in TIMES[newest.feed]:
-        minutes = glance.minutes(settings, table, column, newest.at - HISTORY, newest.at, spark)
+        try:
+            minutes = glance.minutes(settings, table, column, newest.at - HISTORY, newest.at, spark)
+        except Exception:  # a reader's own, of any kind: the doctor tells what is wrong with a table
+            return None
         pauses = [later - earlier for earlier, later in pairwise(minutes)]
         if len(pauses) < LEAST_PAUSES or minutes[-1] - minutes[0] < LEAST_TIME:
             continue

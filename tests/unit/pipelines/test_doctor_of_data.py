@@ -155,6 +155,27 @@ def test_quarantined_rows_need_a_look(settings: Settings, afterlog: Command) -> 
     assert f"Not all is well: {QUARANTINE}." in said.out
 
 
+@pytest.mark.parametrize("content", [None, b"PAR1"])
+def test_data_files_that_are_missing_or_damaged_are_told(
+    content: bytes | None, settings: Settings, afterlog: Command
+) -> None:
+    dead_letters(settings, *(32 * HOUR + timedelta(minutes=10 * place) for place in range(40)))
+    written(settings, QUARANTINE, {"violations": ["header_profile.not_null"], "_source": "a.jsonl"})
+    tables = (BRONZE, SILVER, QUARANTINE)
+    for table in tables:
+        for path in Path(settings.warehouse, *table.split(".")).glob("*.parquet"):
+            path.unlink()
+            if content is not None:
+                path.write_bytes(content)
+
+    said = afterlog("doctor", "--format", "json")
+    found = [Check(**json.loads(text)) for text in said.out.splitlines()]
+
+    told = {one.name for one in found if one.state == "blocked" and "missing or damaged" in one.finding}
+    assert told == set(tables)
+    assert afterlog("report").code == 0
+
+
 def test_a_truncated_file_needs_a_look_until_it_landed_whole(settings: Settings, afterlog: Command) -> None:
     whole = gzip.compress(b"".join(os.urandom(64).hex().encode() + b"\n" for _ in range(200)))
     torn = file(settings, "dlq", "torn.jsonl.gz", whole[: len(whole) // 2])
