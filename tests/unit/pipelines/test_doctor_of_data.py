@@ -16,7 +16,7 @@ import pytest
 from pipelines import airflow_home, cli, doctor, newest, progress, report
 from pipelines.doctor import Check
 from pipelines.progress import Held, Progress
-from pipelines.settings import Settings, load
+from pipelines.settings import LANDING_DIRECTORIES, Settings, load
 from tests.deliveries import store
 
 BRONZE, SILVER, QUARANTINE = "bronze.dlq_records", "silver.dlq_records", "quarantine.dlq_records"
@@ -173,7 +173,7 @@ def test_data_files_that_are_missing_or_damaged_are_told(
 
     told = {one.name for one in found if one.state == "blocked" and "missing or damaged" in one.finding}
     assert told == set(tables)
-    assert afterlog("report").code == 0
+    assert {one.newest.feed for one in report.feeds_of(settings)} == set(LANDING_DIRECTORIES)
 
 
 def test_a_truncated_file_needs_a_look_until_it_landed_whole(settings: Settings, afterlog: Command) -> None:
