@@ -250,14 +250,21 @@ def _landing(settings: Settings) -> Iterator[Check]:
         yield Check("landing", "mind", sentence, f"Move {name!r} to where it belongs.")
     for stage in CATALOG:
         if stage.kind == "land":
-            yield _feed(settings, stage)
+            try:
+                yield _feed(settings, stage)
+            except AfterlogError as error:  # other feeds may be well
+                yield Check(f"landing {stage.directory}", "lacking", str(error))
 
 
 def _feed(settings: Settings, stage: Stage) -> Check:
     """Say of a feed what waits to be read, how old its newest record is, and whether it fell silent."""
     name = f"landing {stage.directory}"
     directory = settings.landing_of(stage.directory)
-    known = progress.load(settings.warehouse, stage.table) if storage.is_local(settings.warehouse) else None
+    if not storage.is_local(settings.warehouse):
+        there = unread(settings, stage, None).values()
+        finding = f"{directory}: {len(there):,} files, {_bytes(sum(file.size for file in there))}."
+        return Check(name, "well", f"{finding} Only a session can tell which are read, and how old the newest is.")
+    known = progress.load(settings.warehouse, stage.table)
     files = unread(settings, stage, known).values()
     size = _bytes(sum(file.size for file in files))
     finding = f"{len(files):,} files, {size}, to be read" if files else "all files are read"
@@ -370,8 +377,13 @@ def _log_store(settings: Settings) -> Iterator[Check]:
 
 def _tables(settings: Settings) -> Iterator[Check]:
     if not storage.is_local(settings.warehouse):
-        remedy = '`afterlog sql "SELECT * FROM quality.freshness"` says how far each table is.'
-        yield Check("tables", "mind", f"{settings.warehouse} is not on this machine: its tables are not read.", remedy)
+        remedy = (
+            '`afterlog sql "SELECT * FROM quality.freshness"` says how far each table is, '
+            "and `afterlog report` how old the newest record of each feed is."
+        )
+        yield Check(
+            "tables", "mind", f"{settings.warehouse} is a URI: its tables are not read without a session.", remedy
+        )
         return
     names = [contract.table for contract in runner.contracts()]
     missing = [name for name in names if lakehouse.local_version(settings, name) is None]

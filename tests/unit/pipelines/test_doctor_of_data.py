@@ -135,6 +135,28 @@ def test_a_feed_that_fell_silent_needs_a_look(settings: Settings, afterlog: Comm
     assert doctor._feed(told, next(one for one in doctor.CATALOG if one.table == BRONZE)).state == "well"
 
 
+def test_of_a_warehouse_by_uri_nothing_is_claimed_that_only_a_session_can_tell(settings: Settings) -> None:
+    dead_letters(settings, HOUR)
+    file(settings, "dlq", "a.jsonl", b"read long ago")
+    by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
+
+    found = {one.name: one for one in doctor.diagnose(by_uri)}
+
+    assert found["landing dlq"].finding.startswith(f"{settings.landing_of('dlq')}: 1 files, 13 B. Only a session")
+    for feed in LANDING_DIRECTORIES:
+        assert found[f"landing {feed}"].state == "well"
+        assert not re.search("not set up|no record|to be read", found[f"landing {feed}"].finding, re.IGNORECASE)
+
+
+def test_a_landing_directory_that_cannot_be_read_hides_no_other_feed(settings: Settings, afterlog: Command) -> None:
+    file(settings, "", "producers", b"")
+
+    code, found = checks(afterlog)
+
+    assert (code, found["landing producers"].state) == (3, "lacking")
+    assert {f"landing {feed}" for feed in LANDING_DIRECTORIES} <= found.keys()
+
+
 def test_quarantined_rows_need_a_look(settings: Settings, afterlog: Command) -> None:
     dead_letters(settings, HOUR)
     rules = ["error.readable", "disposition.one_of"]
