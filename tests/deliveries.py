@@ -112,11 +112,15 @@ def unproduced(
 
 
 def store(settings: Settings, table: str, *rows: Mapping[str, Any]) -> None:
-    """Append rows to a table in its contract's columns; what a row does not say is null."""
+    """Append rows to a table in its contract's columns; what a row does not say is null.
+
+    Of a table of held rows it leaves out the rows of bronze.
+    """
     layer, _, name = table.partition(".")
-    contract = contract_of(f"silver.{name}" if layer == "quarantine" else table)
+    contract = contract_of(f"silver.{name}" if layer in ("quarantine", "held") else table)
     contract = quarantine_contract(contract) if layer == "quarantine" else contract
-    names = {column.name: column.type for column in contract.stored}
+    names = {"scope": "string"} if layer == "held" else {}
+    names |= {column.name: column.type for column in contract.stored}
     for row in rows:
         assert set(row) <= set(names), set(row) - set(names)
     made = Table.from_pydict({name: _column([row.get(name) for row in rows], kind) for name, kind in names.items()})

@@ -207,7 +207,8 @@ def decode(records: DataFrame, own: tuple[Profile, ...] = ()) -> DataFrame:
     them. Without a complete set the profile is the first in PROFILES of which any header is there, then of ``own``.
 
     Of profiles that share headers one at most has a set in a record: the first of ``own`` that is complete, then the
-    built-in one. Profiles with paths need the column ``value``, those for some topics ``topic``.
+    built-in one. A profile that gives way to one keeps no third from its place. Profiles with paths need the column
+    ``value``, those for some topics ``topic``.
     """
     # One projection each: an expensive column that the next one uses more than once is computed once a row.
     names = [F.col(column) for column in records.columns]
@@ -235,7 +236,7 @@ class _Decoder:
 
     @cached_property
     def rivals(self) -> dict[int, tuple[int, ...]]:
-        """By the place of a profile: the profiles that share headers with it and come first where they are complete."""
+        """By the place of a profile: the profiles that share headers with it and come first where they have a set."""
         own = range(len(PROFILES), len(self.profiles))
         return {
             place: tuple(
@@ -249,13 +250,12 @@ class _Decoder:
     def projections(self) -> tuple[list[Column], ...]:
         """Return the columns that each projection adds."""
         headers = F.coalesce("headers", F.array().cast(HEADERS))
-        places = range(len(self.profiles))
         envelope = [[self._envelope().alias("_envelope")], self._path_values()] if self.paths else []
         return (
             *envelope,
             [F.reverse(headers["key"]).alias("_names"), F.reverse(headers["value"]).alias("_values")],
-            [*(self._place(place).alias(f"_at_{place}") for place in places), self._is_repeated().alias("_again")],
-            [self._writer().alias("_profile")],
+            *([self._place(place).alias(f"_at_{place}") for place in those] for those in self._in_order()),
+            [self._writer().alias("_profile"), self._is_repeated().alias("_again")],
             [
                 *(self._bytes(field).alias(f"_{field}") for field in FIELDS),
                 self._has_earlier_hops().alias("_later"),
@@ -272,6 +272,13 @@ class _Decoder:
                 F.col("user_headers"),
             ],
         )
+
+    def _in_order(self) -> list[list[int]]:
+        """The places of profiles: first those that give way to nobody, then each that others go before."""
+        free = [place for place, rivals in self.rivals.items() if not rivals]
+        own = [place for place, rivals in self.rivals.items() if rivals and place >= len(PROFILES)]
+        built_in = [place for place, rivals in self.rivals.items() if rivals and place < len(PROFILES)]
+        return [free, *([place] for place in own), *([built_in] if built_in else [])]
 
     def _envelope(self) -> Column:
         """The value as JSON, where a profile with paths may apply and the value begins as JSON of parts does."""
@@ -312,7 +319,7 @@ class _Decoder:
             if self._is_limited(profile):
                 at = F.when(self._is_complete(profile), at)
         if rivals := self.rivals[place]:
-            at = F.when(~_any(self._is_complete(self.profiles[rival]) for rival in rivals), at)
+            at = F.when(_all(F.col(f"_at_{rival}").isNull() for rival in rivals), at)
         return at
 
     def _place_of_prefix(self, profile: Profile, header: Header) -> Column:

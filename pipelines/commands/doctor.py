@@ -118,6 +118,9 @@ def diagnose(settings: Settings) -> list[Check]:
             checks.append(Check(name, "lacking", str(error)))
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged state file
             checks.append(Check(name, "lacking", f"It cannot be examined: {error}", "Mend that and ask again."))
+        except Exception as error:  # a reader's own, of any kind, whose text may quote a record
+            kind = type(error).__name__
+            checks.append(Check(name, "lacking", f"It cannot be examined ({kind}).", "Mend the tables that are named."))
     return checks
 
 
@@ -237,14 +240,21 @@ def _landing(warehouse: Warehouse) -> Iterator[Check]:
         yield Check("landing", "mind", sentence, f"Move {name!r} to where it belongs.")
     for stage in CATALOG:
         if stage.kind == "land":
-            yield _feed(warehouse, stage)
+            try:
+                yield _feed(warehouse, stage)
+            except AfterlogError as error:  # other feeds may be well
+                yield Check(f"landing {stage.directory}", "lacking", str(error))
 
 
 def _feed(warehouse: Warehouse, stage: Stage) -> Check:
     """Say of a feed what waits to be read, how old its newest record is, and whether it fell silent."""
     name = f"landing {stage.directory}"
     directory = warehouse.settings.landing_of(stage.directory)
-    known = progress.load(warehouse, stage.table) if warehouse.is_local else None
+    if not warehouse.is_local:
+        there = unread(warehouse.settings, stage, None).values()
+        finding = f"{directory}: {len(there):,} files, {_bytes(sum(file.size for file in there))}."
+        return Check(name, "well", f"{finding} Only a session can tell which are read, and how old the newest is.")
+    known = progress.load(warehouse, stage.table)
     files = unread(warehouse.settings, stage, known).values()
     size = _bytes(sum(file.size for file in files))
     finding = f"{len(files):,} files, {size}, to be read" if files else "all files are read"
@@ -357,8 +367,11 @@ def _log_store(warehouse: Warehouse) -> Iterator[Check]:
 
 def _tables(warehouse: Warehouse) -> Iterator[Check]:
     if not warehouse.is_local:
-        remedy = '`afterlog sql "SELECT * FROM quality.freshness"` says how far each table is.'
-        yield Check("tables", "mind", f"{warehouse.root} is not on this machine: its tables are not read.", remedy)
+        remedy = (
+            '`afterlog sql "SELECT * FROM quality.freshness"` says how far each table is, '
+            "and `afterlog report` how old the newest record of each feed is."
+        )
+        yield Check("tables", "mind", f"{warehouse.root} is a URI: its tables are not read without a session.", remedy)
         return
     names = [contract.table for contract in runner.contracts()]
     missing = [name for name in names if warehouse.local_version(name) is None]
@@ -375,7 +388,8 @@ def _tables(warehouse: Warehouse) -> Iterator[Check]:
             yield Check(name, "blocked", fault.finding, fault.remedy)
             continue
         try:
-            warehouse.local_table(name)
+            if damaged := warehouse.local_damaged_files(name):
+                yield _data_files(warehouse.location(name), name, damaged)
         except UsageError as error:
             yield Check(name, "blocked", str(error))
         except EnvironmentLacking:
@@ -396,6 +410,16 @@ def _tables(warehouse: Warehouse) -> Iterator[Check]:
             )
     for stage in CATALOG:
         yield from _progress(warehouse, stage)
+
+
+def _data_files(directory: str, name: str, damaged: Sequence[str]) -> Check:
+    files = "A data file is" if len(damaged) == 1 else f"{len(damaged):,} data files are"
+    return Check(
+        name,
+        "blocked",
+        f"{files} missing or damaged in {directory}: its rows cannot be read. The first: {damaged[0]}.",
+        f"Restore it from a backup, or move {directory} away: `afterlog run` then fills it again from its input.",
+    )
 
 
 def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
@@ -457,7 +481,11 @@ def _header_profiles(warehouse: Warehouse) -> Iterator[Check]:
     for table in ("quarantine.dlq_records", "held.dlq_records"):
         if not warehouse.local_version(table):  # not there, or never written
             continue
-        for found in jvmless.query(warehouse, table, _UNKNOWN_HEADERS, {"cluster": warehouse.cluster}):
+        try:
+            counted = jvmless.query(warehouse, table, _UNKNOWN_HEADERS, {"cluster": warehouse.cluster})
+        except Exception:  # a table that cannot be read, which is told above
+            continue
+        for found in counted:
             if found["name"] is None:
                 rows += found["rows"]
             elif found["name"]:

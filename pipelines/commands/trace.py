@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 from pipelines.columns import slices
@@ -37,6 +38,7 @@ Key = dict[str, str | int]
 
 _INT64_MOST = 2**63 - 1
 _WIDEST = 80  # of what is said back
+_WAITS = "is held, as its topic broke the contract of"
 
 OUTCOMES = {
     "LOST": "its producer was told success, and its partition's log, which is not compacted, does not have it",
@@ -156,7 +158,8 @@ def answer(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     story = _of_place(warehouse, place) if place else None
     stories = [story] if story else []
     if place is None or (not stories and ":" in place.topic):  # no topic has a colon, but a trace's id may
-        found = sorted(_of_trace(warehouse, wanted), key=_in_time)
+        known = _of_trace(warehouse, wanted)
+        found = sorted([*known, *_held_of_trace(warehouse, wanted, known)], key=_in_time)
         stories = [_of_row(warehouse, row) for row in found[:MOST_MESSAGES]]
         if len(found) > MOST_MESSAGES:
             first = f"The first {MOST_MESSAGES} of {len(found):,} messages of the trace"
@@ -177,6 +180,25 @@ def _of_trace(warehouse: Warehouse, wanted: str) -> list[dict[str, Any]]:
         raise mistake or absent from None
     if mistake and not found:
         raise mistake
+    return found
+
+
+def _held_of_trace(warehouse: Warehouse, wanted: str, known: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the held acknowledgements of a trace as rows of the ledger, one a message that it does not know."""
+    places = {(row["topic"], row["partition"], row["offset"]) for row in known}
+    columns = ["topic", "partition", "offset", "trace_id", "acknowledged_at", "_bronze_id"]
+    equal: Key = {"cluster": warehouse.cluster, "trace_id": _trace_id(wanted)}
+    found = []
+    for row in _there(warehouse, HELD_ACKNOWLEDGEMENTS, equal, columns):
+        place = (row["topic"], row["partition"], row["offset"])
+        if row["topic"] is None or place in places:
+            continue
+        if None in place or min(place[1:]) < 0:
+            row |= {"partition": None, "offset": None}
+        else:
+            places.add(place)
+        never = {"produced_at": None, "first_dead_lettered_at": None}
+        found.append(row | never | {"acknowledgement_id": row["_bronze_id"]})
     return found
 
 
@@ -253,7 +275,7 @@ def _of_row(warehouse: Warehouse, row: dict[str, Any]) -> Story:
         place = Place(row["topic"], row["partition"], row["offset"])
         return Story(place, row, _in_order(_events(warehouse, place, row)))
     key = {"cluster": warehouse.cluster, "topic": row["topic"], "_bronze_id": row["acknowledgement_id"]}
-    return Story(None, row, _in_order(_told(warehouse, key)))
+    return Story(None, row, _in_order(chain(_told(warehouse, key), _held_acknowledgements(warehouse, key))))
 
 
 def _of_place(warehouse: Warehouse, place: Place) -> Story | None:
@@ -280,17 +302,20 @@ def _events(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> Itera
 
 def _held(warehouse: Warehouse, place: Place) -> Iterator[Event]:
     """What is held of the message's topic: it landed, but the topic broke a contract, and nothing is made of it yet."""
-    waits = "is held, as its topic broke the contract of"
-    for one in _there(warehouse, HELD_ACKNOWLEDGEMENTS, {"cluster": warehouse.cluster, **place._asdict()}):
-        facts = {"table": HELD_ACKNOWLEDGEMENTS, "scope": one["scope"]}
-        yield Event(one["acknowledged_at"], "held", f"an acknowledgement {waits} silver.acknowledgements", facts)
+    yield from _held_acknowledgements(warehouse, {"cluster": warehouse.cluster, **place._asdict()})
     key: Key = {"cluster": warehouse.cluster, "topic": place.topic, "partition": place.partition}
     columns = ["scope", "base_offset", "last_offset"]
     for one in _there(warehouse, HELD_BATCHES, key, columns):
         bounds = (one["base_offset"], one["last_offset"])
         if None not in bounds and bounds[0] <= place.offset <= bounds[1]:
             facts = {"table": HELD_BATCHES, "scope": one["scope"]}
-            yield Event(None, "held", f"a record batch that holds it {waits} silver.record_batches", facts)
+            yield Event(None, "held", f"a record batch that holds it {_WAITS} silver.record_batches", facts)
+
+
+def _held_acknowledgements(warehouse: Warehouse, key: Key) -> Iterator[Event]:
+    for one in _there(warehouse, HELD_ACKNOWLEDGEMENTS, key):
+        facts = {"table": HELD_ACKNOWLEDGEMENTS, "scope": one["scope"]}
+        yield Event(one["acknowledged_at"], "held", f"an acknowledgement {_WAITS} silver.acknowledgements", facts)
 
 
 def _there(warehouse: Warehouse, table: str, key: Key, columns: list[str] | None = None) -> list[dict[str, Any]]:

@@ -146,7 +146,10 @@ def silence(warehouse: Warehouse, newest: Newest) -> Silence | None:
     if newest.feed not in STEADY or newest.age <= least or newest.at < jvmless.EPOCH + HISTORY:
         return None
     for table, column in TIMES[newest.feed]:
-        minutes = jvmless.minutes(warehouse, table, column, newest.at - HISTORY, newest.at)
+        try:
+            minutes = jvmless.minutes(warehouse, table, column, newest.at - HISTORY, newest.at)
+        except Exception:  # a reader's own, of any kind: the doctor tells what is wrong with a table
+            return None
         pauses = [later - earlier for earlier, later in pairwise(minutes)]
         if len(pauses) < LEAST_PAUSES or minutes[-1] - minutes[0] < LEAST_TIME:
             continue

@@ -297,10 +297,14 @@ def _next_batch(warehouse: Warehouse, stage: Stage, known: Progress, accepted: A
     """Return the progress with the next batch fixed: versions of the input, and held scopes that are judged again.
 
     Those are scopes with new rows, those that were judged under another contract or other settings, and those that are
-    accepted. A batch that is held as a whole grows by what came after it. None where there is nothing to judge.
+    accepted. A batch that is held as a whole grows by what came after it. None where there is nothing to judge. What a
+    gate said of rows that would be read in another way by now is not taken over: the batch is judged anew.
     """
-    if known.decided is not None:
+    if known.decided is not None and known.decided.get("reading") == held.reading(warehouse.settings, stage):
         return known
+    if known.decided is not None:
+        begun = {*(known.again or ()), *known.decided["held"], *held.again(known, warehouse.settings, stage, accepted)}
+        return replace(known, decided=None, again=tuple(sorted(begun)))
     is_blocked = known.blocked_since is not None
     if known.pending and known.again is not None and not is_blocked:
         return known
@@ -523,13 +527,18 @@ def _decided(
     if contract.tolerance >= 1:
         passes |= {name for name, one in counted.scopes.items() if any(found.failing for found in one.tallies.values())}
     batch = {name: found for name, found in counted.batch(contract).items() if name not in passes | holds.keys()}
-    said = {"verdict": asdict(verdict), "held": sorted(holds), "accepted": sorted(passes & broken.keys())}
+    said = {
+        "verdict": asdict(verdict),
+        "held": sorted(holds),
+        "accepted": sorted(passes & broken.keys()),
+        "reading": held.reading(settings, stage),
+        "history": history.after(batch, passes).as_json(),
+        "contract": _mark(stage),
+    }
     return replace(
         known,
         decided=said,
         held=waiting,
-        history=history.after(batch, passes).as_json(),
-        contract=_mark(stage),
         blocked_since=None,
         message=None,
     )

@@ -74,6 +74,11 @@ def circumstances(settings: Settings, stage: Stage) -> str:
     )
 
 
+def reading(settings: Settings, stage: Stage) -> str:
+    """Return a short text that changes when rows may be read in another way or by other rules, thresholds aside."""
+    return circumstances(settings.model_copy(update={"tolerance": None, "gates": {}}), stage)
+
+
 def _digest(values: object) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:16]
 

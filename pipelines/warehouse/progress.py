@@ -56,9 +56,9 @@ class Progress:
     the setting ``cluster``.
 
     ``again`` names the held scopes that the fixed batch judges again (None: not fixed yet), and ``decided`` is what its
-    gate said, fixed before anything is written: ``held`` and ``history`` are as of that decision. A batch that is held
-    as a whole was judged ``under`` a contract and settings. ``contract`` is that of the history; ``held_id`` and
-    ``held_version`` are of the table of held rows.
+    gate said, fixed before anything is written: ``held`` is as of that decision, which has the ``history`` and the
+    ``contract`` that count once the batch is done. A batch that is held as a whole was judged ``under`` a contract and
+    settings. ``contract`` is that of the history; ``held_id`` and ``held_version`` are of the table of held rows.
     """
 
     target_id: str | None = None
@@ -92,8 +92,10 @@ class Progress:
         """Return the progress with the pending batch behind it."""
         read = {table: replace(self.inputs[table], version=batch.end) for table, batch in self.pending.items()}
         inputs = self.inputs | read
+        said = self.decided or {}
         past = replace(self, pending={}, blocked_since=None, message=None, under=None, again=None, decided=None)
-        return replace(past, inputs=inputs, target_version=target_version)
+        history, contract = said.get("history", self.history), said.get("contract", self.contract)
+        return replace(past, inputs=inputs, target_version=target_version, history=history, contract=contract)
 
     def version_of(self, table: str) -> int | None:
         """Return the last version of an input that is read and done with."""

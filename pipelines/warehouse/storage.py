@@ -105,6 +105,14 @@ def replace_text(target: Path, text: str) -> None:
     scratch.replace(target)
 
 
+def size_of(file: Path) -> int | None:
+    """Return the size of a local file in bytes; None where there is none."""
+    try:
+        return file.stat().st_size
+    except OSError:
+        return None
+
+
 def _hadoop(warehouse: str, path_within: str) -> tuple[Any, Any]:
     """Return Hadoop's file system of a warehouse and the path of a file in it; Py4J's objects have no types."""
     from pyspark.sql import SparkSession

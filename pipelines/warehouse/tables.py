@@ -162,6 +162,15 @@ class Warehouse:
             raise delta_log.coordinated(table, by)
         return opened
 
+    def local_damaged_files(self, table: str) -> list[str]:
+        """Return the data files of a table that do not exist or are not as long as its log says.
+
+        Raises as ``local_table``.
+        """
+        directory, files = Path(self.location(table)), self.local_table(table).get_add_actions()
+        sizes = zip(map(str, files["path"].to_pylist()), files["size_bytes"].to_pylist(), strict=True)
+        return sorted(path for path, size in sizes if storage.size_of(directory / path) != size)
+
     def local_gap(self, table: str) -> int | None:
         """Return the first commit that a reader needs and does not find: those after the last checkpoint, or all."""
         _, names = self._local_log(table)

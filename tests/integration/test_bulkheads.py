@@ -26,6 +26,7 @@ from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Gate, Settings, load
 from pipelines.steps import held
 from pipelines.steps.held import Acceptance
+from pipelines.steps.split import Split
 from pipelines.warehouse import lock, progress
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
@@ -285,6 +286,27 @@ def test_what_was_held_before_a_kill_and_passes_with_later_rows_is_no_failure(
     assert not cli.app(["run", "--feed", "dlq", *where], standalone_mode=False)
     assert len(places(spark, settings, SILVER)) == 300
     assert places(spark, settings, HELD) == []
+
+
+def test_a_batch_is_judged_anew_where_settings_changed_between_a_kill_and_the_rerun(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> Any:
+        raise Killed
+
+    own = {"name": "own", "headers": [{"name": "trace", "field": "error_message", "mandatory": True}]}
+    taught = load(warehouse=settings.warehouse, landing=settings.landing, dlq={"profile": [own]})
+    land(settings, {"a.jsonl": [*bad("dlq.b", *range(12)), *good("dlq.a", 1)]})
+    with monkeypatch.context() as patched:
+        patched.setattr(Split, "write", killed)
+        with pytest.raises(Killed):
+            run(spark, taught)
+    done = run(spark, settings)
+    assert [counts(one) for one in done[SILVER]] == [("broken", 13, 1, 0, 0, 12)]
+    assert "12 of 12 rows" in (done[SILVER][0].message or "")
+    done = run(spark, taught)
+    assert [counts(one) for one in done[SILVER]] == [("passed", 12, 12, 0, 0, 0)]
+    assert (len(places(spark, settings, SILVER)), places(spark, settings, HELD)) == (13, [])
 
 
 def test_lost_progress_reads_what_is_held_again_and_loses_and_doubles_nothing(

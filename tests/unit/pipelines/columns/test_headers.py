@@ -210,6 +210,22 @@ def test_profiles_of_settings_take_part_as_the_reference_decoder_tells(spark: Sp
     _hold_equal(spark, seed=4, records=2_500, own=OWN)
 
 
+def test_a_profile_that_gives_way_keeps_no_other_from_being_the_last_writers(spark: SparkSession) -> None:
+    own = tuple(
+        Profile(name, tuple(Header(field, header, mandatory=True) for field, header in mapped.items()))
+        for name, mapped in {
+            "first": {"original_topic": "a-topic", "original_offset": "a-offset"},
+            "between": {"original_topic": "a-topic", "original_offset": "b-offset"},
+            "last": {"original_topic": "b-topic", "original_offset": "b-offset"},
+        }.items()
+    )
+    names = ["a-topic", "a-offset", "b-topic", "b-offset"]
+    row = decoded(spark, {"both": [(name, name.encode()) for name in names]}, own)["both"]
+    assert (row["header_profile"], row["original_topic_text"]) == ("last", "b-topic")
+    assert [(hop["profile"], hop["topic"]) for hop in row["earlier_hops"]] == [("first", "a-topic")]
+    assert (row["user_headers"], row["reserved_header_collision"]) == ([], False)
+
+
 def test_no_headers_say_nothing(rows: dict[str, Row]) -> None:
     row = rows["empty"]
     assert row["header_profile"] is None

@@ -162,7 +162,7 @@ def test_landing_that_cannot_be_read(settings: Settings) -> None:
     directory.mkdir(parents=True)
     for name in (b"\\xe9.jsonl", b"\xe9.jsonl"):
         Path(os.fsdecode(os.fsencode(directory) + b"/" + name)).write_bytes(b"{}")
-    check = found(settings, "landing")
+    check = found(settings, "landing dlq")
     assert (check.state, exit_code([check])) == ("lacking", 3)
     assert "rename one" in check.finding
 

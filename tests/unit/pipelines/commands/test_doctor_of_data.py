@@ -17,7 +17,7 @@ from pipelines import cli
 from pipelines.commands import doctor, report
 from pipelines.commands.doctor import Check
 from pipelines.run import newest
-from pipelines.settings import Settings, load
+from pipelines.settings import LANDING_DIRECTORIES, Settings, load
 from pipelines.warehouse import progress
 from pipelines.warehouse.progress import Held, Progress
 from pipelines.warehouse.tables import Warehouse
@@ -139,6 +139,28 @@ def test_a_feed_that_fell_silent_needs_a_look(settings: Settings, afterlog: Comm
     assert doctor._feed(Warehouse(told), next(one for one in doctor.CATALOG if one.table == BRONZE)).state == "well"
 
 
+def test_of_a_warehouse_by_uri_nothing_is_claimed_that_only_a_session_can_tell(settings: Settings) -> None:
+    dead_letters(settings, HOUR)
+    file(settings, "dlq", "a.jsonl", b"read long ago")
+    by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
+
+    found = {one.name: one for one in doctor.diagnose(by_uri)}
+
+    assert found["landing dlq"].finding.startswith(f"{settings.landing_of('dlq')}: 1 files, 13 B. Only a session")
+    for feed in LANDING_DIRECTORIES:
+        assert found[f"landing {feed}"].state == "well"
+        assert not re.search("not set up|no record|to be read", found[f"landing {feed}"].finding, re.IGNORECASE)
+
+
+def test_a_landing_directory_that_cannot_be_read_hides_no_other_feed(settings: Settings, afterlog: Command) -> None:
+    file(settings, "", "producers", b"")
+
+    code, found = checks(afterlog)
+
+    assert (code, found["landing producers"].state) == (3, "lacking")
+    assert {f"landing {feed}" for feed in LANDING_DIRECTORIES} <= found.keys()
+
+
 def test_quarantined_rows_need_a_look(settings: Settings, afterlog: Command) -> None:
     dead_letters(settings, HOUR)
     rules = ["error.readable", "disposition.one_of"]
@@ -157,6 +179,27 @@ def test_quarantined_rows_need_a_look(settings: Settings, afterlog: Command) -> 
     assert f"afterlog readmit {SILVER}" in (check.remedy or "")
     assert "\x1b" not in said.out
     assert f"Not all is well: {QUARANTINE}." in said.out
+
+
+@pytest.mark.parametrize("content", [None, b"PAR1"])
+def test_data_files_that_are_missing_or_damaged_are_told(
+    content: bytes | None, settings: Settings, afterlog: Command
+) -> None:
+    dead_letters(settings, *(32 * HOUR + timedelta(minutes=10 * place) for place in range(40)))
+    written(settings, QUARANTINE, {"violations": ["header_profile.not_null"], "_source": "a.jsonl"})
+    tables = (BRONZE, SILVER, QUARANTINE)
+    for table in tables:
+        for path in Path(settings.warehouse, *table.split(".")).glob("*.parquet"):
+            path.unlink()
+            if content is not None:
+                path.write_bytes(content)
+
+    said = afterlog("doctor", "--format", "json")
+    found = [Check(**json.loads(text)) for text in said.out.splitlines()]
+
+    told = {one.name for one in found if one.state == "blocked" and "missing or damaged" in one.finding}
+    assert told == set(tables)
+    assert {one.newest.feed for one in report.feeds_of(settings)} == set(LANDING_DIRECTORIES)
 
 
 def test_a_truncated_file_needs_a_look_until_it_landed_whole(settings: Settings, afterlog: Command) -> None:

@@ -305,6 +305,28 @@ def test_a_trace_tells_each_of_its_messages(warehouse: Settings, wanted: str) ->
     assert "refused  to checkout-1: Timeout: no" in text
 
 
+def test_a_trace_tells_of_messages_that_are_held(warehouse: Settings) -> None:
+    store(warehouse, trace.LEDGER, message())
+    store(warehouse, trace.ACKNOWLEDGEMENTS, acknowledgement())
+    waiting = {"trace_id": TRACE, "acknowledged_at": at(5), "scope": "paid"}
+    nowhere = acknowledgement("paid", -7, 3, _bronze_id="d" * 64, **waiting)
+    again = [acknowledgement("paid", 2, 3, _bronze_id=letter * 64, **waiting) for letter in "bc"]
+    no_topic = {**nowhere, "topic": None, "scope": "file:a.jsonl"}
+    known = acknowledgement(**{**waiting, "scope": "orders"})
+    store(warehouse, trace.HELD_ACKNOWLEDGEMENTS, nowhere, *again, no_topic, known, {**nowhere, "cluster": "other"})
+
+    stories = told(warehouse, TRACE)
+
+    assert [(story["topic"], story["partition"], story["offset"]) for story in stories] == [
+        ("orders", 0, 7),
+        ("paid", None, None),
+        ("paid", 2, 3),
+    ]
+    assert [whats(story) for story in stories] == [["acknowledged", "held"], ["held"], ["held", "held"]]
+    assert stories[1]["acknowledgement_id"] == "d" * 64
+    assert "an acknowledgement is held, as its topic broke the contract" in trace.answer(warehouse, TRACE).result
+
+
 def test_a_long_trace_is_cut(warehouse: Settings) -> None:
     store(warehouse, trace.LEDGER, *(message(offset=number) for number in range(trace.MOST_MESSAGES + 1)))
 
