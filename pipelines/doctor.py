@@ -18,12 +18,14 @@ from typing import Literal
 
 from expectations import verdict
 from expectations.quality import GAPS
+from expectations.rules import counted
 from expectations.verdict import WHOLE, way_on
 from pipelines import (
     airflow_home,
     delta_log,
     display,
     glance,
+    held,
     jars,
     java,
     lakehouse,
@@ -196,7 +198,7 @@ def _jars(settings: Settings) -> Iterator[Check]:
     parts = []
     for conf in ("spark", "broker"):
         of_conf = [size for name, size in sizes.items() if name.startswith(f"{conf}/")]
-        parts.append(f"{conf} {len(of_conf)} files, {_bytes(sum(of_conf))}")
+        parts.append(f"{conf} {counted(len(of_conf), 'file')}, {_bytes(sum(of_conf))}")
     yield Check("JVM jars", "well", f"As conf/ivy.xml names them, each of its size: {'; '.join(parts)}.")
 
 
@@ -257,7 +259,7 @@ def _feed(settings: Settings, stage: Stage) -> Check:
     known = progress.load(settings.warehouse, stage.table) if storage.is_local(settings.warehouse) else None
     files = unread(settings, stage, known).values()
     size = _bytes(sum(file.size for file in files))
-    finding = f"{len(files):,} files, {size}, to be read" if files else "all files are read"
+    finding = f"{counted(len(files), 'file')}, {size}, to be read" if files else "all files are read"
     finding = f"{directory}: {finding}" if directory.is_dir() else f"{directory} does not exist: no files"
     one = newest.of_feed(settings, stage)
     silence = newest.silence(settings, one)
@@ -293,7 +295,7 @@ def _kafka(settings: Settings) -> Iterator[Check]:
             yield Check(name, "lacking", str(error))
             continue
         said = f"{topics.wanted} at {settings.kafka.bootstrap_servers}"
-        finding = f"{late:,} offsets to be read" if late else "all is read"
+        finding = f"{counted(late, 'offset')} to be read" if late else "all is read"
         if topics.isolation_level == "read_uncommitted":
             remedy = 'Set isolation_level = "read_committed" unless that is wanted.'
             yield Check(name, "mind", f"{said}: {finding}, what aborted transactions wrote included.", remedy)
@@ -311,7 +313,8 @@ def _gaps(settings: Settings) -> Iterator[Check]:
         yield Check(
             "gaps",
             "mind",
-            f"{gone:,} offsets of {len({gap['topic'] for gap in gaps}):,} topics were gone before they were read, "
+            f"{counted(gone, 'offset')} of {counted(len({gap['topic'] for gap in gaps}), 'topic')} "
+            f"{'was' if gone == 1 else 'were'} gone before {'it was' if gone == 1 else 'they were'} read, "
             f"the last found at {last['found_at']:%Y-%m-%d %H:%M:%S} UTC in {last['topic']}, "
             f"partition {last['partition']}.",
             "quality.gaps names them all. Run more often, or have those topics keep their records longer.",
@@ -444,18 +447,18 @@ def _progress(settings: Settings, stage: Stage) -> Iterator[Check]:
         versions = {name: known.version_of(name) if known else None for name in stage.inputs}
         read = "".join(f", {name} is read up to version {version}" for name, version in versions.items())
         behind = lakehouse.local_versions_after(settings, versions)
-        waits = f", {behind} versions wait" if behind else ""
+        waits = f", {counted(behind, 'version')} {'waits' if behind == 1 else 'wait'}" if behind else ""
         yield Check(stage.table, "well", f"Version {table}{read}{waits}.")
 
 
 def _held(stage: Stage, known: Progress) -> Iterator[Check]:
     """Name what is held, since when, and the way on."""
     for name, one in list(known.held.items())[:MOST_HELD]:
-        finding = f"{one.rows:,} rows of {verdict.shown(name)} are held since {one.since}: {one.message}"
+        finding = f"{held.rows_held(one.rows, verdict.shown(name))} since {one.since}: {one.message}"
         yield Check(stage.table, "blocked", finding, f"Mend the contract, or accept them: {_accept(stage, name)}.")
     left = len(known.held) - MOST_HELD
     if left > 0:
-        finding = f"{left:,} more of its scopes are held: quality.freshness names them all."
+        finding = f"{left:,} more of its scopes {'is' if left == 1 else 'are'} held: quality.freshness names them all."
         yield Check(stage.table, "blocked", finding, f"{_accept(stage, WHOLE)} accepts all of them.")
 
 
@@ -520,11 +523,11 @@ def _quarantines(settings: Settings) -> Iterator[Check]:
     for stage in CATALOG:
         if stage.quarantine is None or not _was_written(settings, stage.quarantine):
             continue
-        counted = (
+        by_rule = (
             'SELECT violations, "_source" AS source, count(*) AS row_count FROM rows GROUP BY violations, "_source"'
         )
         try:
-            found = glance.query(settings, stage.quarantine, counted, {"cluster": settings.cluster})
+            found = glance.query(settings, stage.quarantine, by_rule, {"cluster": settings.cluster})
         except Exception:  # a table that cannot be read, which is told above
             continue
         rules: Counter[str] = Counter()
@@ -536,8 +539,7 @@ def _quarantines(settings: Settings) -> Iterator[Check]:
             yield Check(
                 stage.quarantine,
                 "attention",
-                f"{rows:,} row{'' if rows == 1 else 's'} in quarantine. By rule: {_most(rules)}. "
-                f"By source: {_most(sources)}.",
+                f"{counted(rows, 'row')} in quarantine. By rule: {_most(rules)}. By source: {_most(sources)}.",
                 f'`afterlog sql "SELECT violations, _source, count(*) FROM {stage.quarantine} GROUP BY ALL"` counts '
                 "them; bad lines that have landed stay as they are. Once the contract or the settings are fixed, "
                 f"`afterlog readmit {stage.table}` takes back what passes.",
@@ -569,7 +571,8 @@ def _damaged_files(settings: Settings) -> Iterator[Check]:
             yield Check(
                 f"files of {stage.directory}",
                 "attention",
-                f"{len(found):,} file{' is' if len(found) == 1 else 's are'} incomplete or damaged. {' '.join(told)}",
+                f"{counted(len(found), 'file')} {'is' if len(found) == 1 else 'are'} incomplete or damaged. "
+                f"{' '.join(told)}",
                 f"Land each again from its source, under its name in {directory}; what is read already stays.",
             )
 
@@ -603,19 +606,27 @@ def _policies(settings: Settings) -> Iterator[Check]:
         rows = glance.rows(settings, POLICIES, {"cluster": settings.cluster}, ["topic", "is_compacted"])
         if not (unknown := {row["topic"] for row in rows if row["is_compacted"] is None}):
             return
-        counted = "SELECT topic, count(*) AS row_count FROM rows WHERE outcome = 'ABSENT' GROUP BY topic"
-        found = glance.query(settings, LEDGER, counted, {"cluster": settings.cluster})
+        by_topic = "SELECT topic, count(*) AS row_count FROM rows WHERE outcome = 'ABSENT' GROUP BY topic"
+        found = glance.query(settings, LEDGER, by_topic, {"cluster": settings.cluster})
     except Exception:  # a table that cannot be read, which is told above
         return
     if absent := Counter({row["topic"]: row["row_count"] for row in found if row["topic"] in unknown}):
         yield Check(
             "cleanup policies",
             "mind",
-            f"{absent.total():,} acknowledged messages are absent from their logs (ABSENT), and nothing tells whether "
-            f"compaction removed them or they are lost: {_most(absent)}.",
+            f"{_absent(absent.total())}: {_most(absent)}.",
             "Name the cleanup.policy of these topics under [[segments.cleanup_policy]], or grant Afterlog "
             "DescribeConfigs on them; the next `afterlog run` decides.",
         )
+
+
+def _absent(messages: int) -> str:
+    """Say that so many messages are ABSENT."""
+    if messages == 1:
+        said = "is absent from its log (ABSENT), and nothing tells whether compaction removed it or it is lost"
+    else:
+        said = "are absent from their logs (ABSENT), and nothing tells whether compaction removed them or they are lost"
+    return f"{counted(messages, 'acknowledged message')} {said}"
 
 
 def _was_written(settings: Settings, table: str) -> bool:

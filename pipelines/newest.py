@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from expectations.rules import counted
 from pipelines import glance, progress
 from pipelines.catalog import CATALOG
 from pipelines.land import unread
@@ -177,7 +178,7 @@ def lasting(duration: timedelta) -> str:
     for unit, length, least in (("day", 86_400, 3), ("hour", 3_600, 2), ("minute", 60, 2), ("second", 1, 0)):
         if seconds >= least * length:
             number = seconds // length
-            return f"{number:,} {unit}{'' if number == 1 else 's'}"
+            return counted(number, unit)
     raise AssertionError
 
 

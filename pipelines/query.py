@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from expectations.quality import QUALITY
+from expectations.rules import counted
 from pipelines import lakehouse, newest, progress, tabular
 from pipelines.catalog import CATALOG
 from pipelines.errors import UsageError
-from pipelines.held import contract_of_held
+from pipelines.held import contract_of_held, rows_held
 from pipelines.meant import hint
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Stage
@@ -201,7 +202,7 @@ def answer(
     width = tabular.terminal_width(sys.stdout)
     written = write(rows_of(spark, settings, text, values), form, sys.stdout, width=width)
     if form == "table":
-        print(f"{written:,} row{'' if written == 1 else 's'}", file=sys.stderr)
+        print(counted(written, "row"), file=sys.stderr)
     try:
         return remarks(settings, text, values, written, spark)
     except Exception:  # whatever it is, the answer is given
@@ -260,7 +261,7 @@ def _held_of(settings: Settings, source: Stage) -> list[str]:
     for stage in CATALOG:
         known = progress.load(settings.warehouse, stage.table) if source.table in stage.inputs else None
         if known and (rows := sum(one.rows for one in known.held.values())):
-            said.append(f"{rows:,} rows of {stage.table} are held, which answers do not see: see `afterlog doctor`.")
+            said.append(f"{rows_held(rows, stage.table)}, which answers do not see: see `afterlog doctor`.")
     return said
 
 

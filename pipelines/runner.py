@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract, contract_of
 from expectations.quality import QUALITY
+from expectations.rules import counted
 from expectations.verdict import MOST_NAMED, WHOLE, Outcome, Verdict, sentence_of, shown
 from pipelines import held, lakehouse, progress, quality, scopes
 from pipelines.catalog import CATALOG
@@ -261,7 +262,7 @@ def _ask(spark: SparkSession, settings: Settings, stage: Stage, run_id: str) -> 
             refreshed=refreshed,
             input_from=batch[table].start if batch else None,
             input_to=batch[table].end if batch else None,
-            message=f"{refreshed:,} rows refreshed",
+            message=f"{counted(refreshed, 'row')} refreshed",
         )
         quality.note(settings, stage_run)
     if batch or refreshed:
@@ -605,7 +606,7 @@ def _summarise(
         finished_at=quality.now(),
         accepted=summary.read,
         refreshed=written,
-        message=f"{written:,} rows refreshed{accepted}",
+        message=f"{counted(written, 'row')} refreshed{accepted}",
     )
     quality.note(settings, stage_run)
     return _passed(spark, settings, stage, known), stage_run

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from expectations.rules import counted
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -43,4 +45,4 @@ def size_of(count: float) -> str:
 
 def files_of(number: int, size: int) -> str:
     """Return how many files of which size."""
-    return f"{number:,} file{'' if number == 1 else 's'}, {size_of(size)}"
+    return f"{counted(number, 'file')}, {size_of(size)}"
