@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable
 
 
-def visible(name: str) -> str:
-    r"""Return a name with what a terminal would obey or hide (controls, line ends, bidirectional marks) as \uXXXX."""
-    return name if name.isprintable() else "".join(one if one.isprintable() else _escape(one) for one in name)
+def escape(one: str) -> str:
+    r"""Return a character as \uXXXX, one beyond the Basic Multilingual Plane as \UXXXXXXXX."""
+    code = ord(one)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def visible(name: str, escaped: Callable[[str], str] = escape) -> str:
+    """Return a name with what a terminal would obey or hide (controls, line ends, bidirectional marks) escaped."""
+    return name if name.isprintable() else "".join(one if one.isprintable() else escaped(one) for one in name)
 
 
 def columns(name: str) -> int:
@@ -30,8 +37,3 @@ def _start(name: str, most: int) -> str:
         if taken > most:
             return name[:place]
     return name
-
-
-def _escape(one: str) -> str:
-    code = ord(one)
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
