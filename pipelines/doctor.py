@@ -123,14 +123,21 @@ def diagnose(settings: Settings) -> list[Check]:
         ("gaps", _gaps),
         ("Airflow", _airflow),
     )
+    on_disk = _on_disk(settings)
     for name, examine in examinations:
         try:
-            checks += examine(settings)
+            checks += examine(settings if examine in (_settings, _log_store) else on_disk)
         except AfterlogError as error:
             checks.append(Check(name, "lacking", str(error)))
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged state file
             checks.append(Check(name, "lacking", f"It cannot be examined: {error}", "Mend that and ask again."))
     return checks
+
+
+def _on_disk(settings: Settings) -> Settings:
+    """Return the settings with a warehouse's directory in place of its URI, if the URI names one of this machine."""
+    directory = storage.directory_of(settings.warehouse)
+    return settings if directory is None else settings.model_copy(update={"warehouse": str(directory)})
 
 
 def exit_code(checks: Iterable[Check]) -> int:
