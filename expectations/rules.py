@@ -15,8 +15,16 @@ if TYPE_CHECKING:
 
 def counted(number: int, noun: str) -> str:
     """Return a number of things in words, such as "1 line" and "2 batches"."""
-    plural = "es" if noun.endswith(("ch", "s", "x")) else "s"
-    return f"{number:,} {noun}{'' if number == 1 else plural}"
+    return f"{number:,} {plural(number, noun)}"
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a noun as it stands behind a number of things, such as "line" behind 1 and "topologies" behind 2."""
+    if number == 1:
+        return noun
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("ch", "s", "x")) else f"{noun}s"
 
 
 Kind = Literal["not_null", "one_of", "between", "matches", "is_true"]

@@ -100,7 +100,7 @@ class Outcome:
         if self.tolerance == 0:
             return "where any row fails"
         return (
-            f"where at least {self.min_failures:,} rows and more than {share(self.tolerance)} "
+            f"where at least {counted(self.min_failures, 'row')} and more than {share(self.tolerance)} "
             f"of the rows that it speaks about fail"
         )
 
@@ -111,7 +111,7 @@ class Outcome:
             return f"{self.code} is {self.failing:,} where 0 is due"
         kept = "" if self.refuses else ", which keeps no row out of the table,"
         return (
-            f"{self.code}{kept} fails in {self.failing:,} of {self.candidates:,} rows "
+            f"{self.code}{kept} fails in {self.failing:,} of {counted(self.candidates, 'row')} "
             f"({share(self.failing / self.candidates)}, tolerated {share(self.tolerance)})"
         )
 
@@ -209,7 +209,8 @@ class Verdict:
     def sentence(self) -> str:
         """Say which rules broke the gate, by how much, and the way on; one sentence where it passed."""
         if self.passed:
-            return f"The gate of {self.table} passed{f': {self.candidates:,} candidates' if self.candidates else ''}."
+            judged = f": {counted(self.candidates, 'candidate')}" if self.candidates else ""
+            return f"The gate of {self.table} passed{judged}."
         if not self.candidates:
             return (
                 f"The gate of {self.table} broke: {_findings(self.failed)} No data may do that, so it is a defect of "

@@ -24,6 +24,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from expectations.rules import counted, plural
 from local import live
 from local.airflow_home import environment, stop
 from local.broker import Broker
@@ -75,6 +76,8 @@ NO_TOPICS = {
 """The demo knows no cluster and reads no topics but its own, whatever the settings say."""
 
 _MOST_LISTED = 3
+_LONGEST_LIST = 55
+"""Characters of a list in words that keep its line within 120 columns."""
 _IDLE_SECONDS = 2.0
 _STOP_SECONDS = 5.0
 
@@ -151,7 +154,7 @@ def demo(console: Console) -> None:
     _check(settings)
     began = time.monotonic()
     files = sum(land(settings).values())
-    console.print(f"[bold]Landed[/bold] {files} files in {escape(settings.landing)}", soft_wrap=True)
+    console.print(f"[bold]Landed[/bold] {counted(files, 'file')} in {escape(settings.landing)}", soft_wrap=True)
     home = AIRFLOW_HOME / "demo"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -200,8 +203,8 @@ def _played(broker: Broker, settings: Settings, console: Console) -> Happened | 
     log = settings.landing_of("streams-requests") / f"{PREFIX}live-{datetime.now(UTC):%Y%m%dT%H%M%S}.log"
     _put(log, happened.request_log.encode())
     console.print(
-        f"[bold]Live[/bold] {len(happened.letters)} records in dead-letter topics of the broker at "
-        f"{happened.bootstrap_servers}, {len(happened.health)} topologies pushed to it: {escape(str(log))}",
+        f"[bold]Live[/bold] {counted(len(happened.letters), 'record')} in dead-letter topics of the broker at "
+        f"{happened.bootstrap_servers}, {counted(len(happened.health), 'topology')} pushed to it: {escape(str(log))}",
         soft_wrap=True,
     )
     return happened
@@ -360,7 +363,7 @@ def _show_live(settings: Settings, happened: Happened, console: Console) -> None
         lacking, strange = (letters - landed).total(), (landed - letters).total()
         raise ContractBroken(
             f"Bronze does not hold what a plain consumer reads: {lacking} of {letters.total()} dead letters are not "
-            f"in it, {strange} rows are none of them."
+            f"in it, {counted(strange, 'row')} {'is' if strange == 1 else 'are'} none of them."
         )
     found = Counter(group for group, _, _ in live.accepted(settings, happened))
     expected = Counter(live.group_of(letter) for letter in happened.letters)
@@ -373,7 +376,7 @@ def _show_live(settings: Settings, happened: Happened, console: Console) -> None
     if health != happened.health:
         raise ContractBroken(f"By the broker's answers the health of these topologies is {dict(happened.health)}.")
     console.print(
-        f"Live: byte by byte bronze holds what a plain consumer reads: {letters.total():,} records. "
+        f"Live: byte by byte bronze holds what a plain consumer reads: {counted(letters.total(), 'record')}.\n"
         f"Share groups that dead-lettered them: {len(expected)}; topologies pushed beside them: {len(health)}.",
         soft_wrap=True,
     )
@@ -381,9 +384,10 @@ def _show_live(settings: Settings, happened: Happened, console: Console) -> None
 
 @dataclass(frozen=True)
 class _Finding:
-    """Something that needs a look: how many of it there are, in words what, and the question that tells more."""
+    """Something that needs a look: how many things of which kind, what is known of them, the question to ask."""
 
     count: int
+    noun: str
     what: str
     question: str
 
@@ -398,37 +402,40 @@ def _findings(settings: Settings) -> Iterator[_Finding]:
         known = progress.load(Warehouse(settings), stage.table)
         if known and (since := held.since(known)):
             yield _Finding(
-                max(len(known.held), 1), f"held by the gate of {stage.table} since {since}", "blocked_tables"
+                max(len(known.held), 1), "scope", f"held by the gate of {stage.table} since {since}", "blocked_tables"
             )
     outcomes = Counter(row["outcome"] for row in rows("gold.message_ledger", "outcome"))
-    yield _Finding(outcomes["LOST"], "messages acknowledged, yet lost", "lost_messages")
-    yield _Finding(outcomes["ABSENT"], "messages acknowledged, yet absent: lost or compacted", "absent_messages")
+    yield _Finding(outcomes["LOST"], "message", "acknowledged, yet lost", "lost_messages")
+    yield _Finding(outcomes["ABSENT"], "message", "acknowledged, yet absent: lost or compacted", "absent_messages")
     failed = sum(row["offset_count"] or 0 for row in rows("silver.dlq_write_failures", "offset_count"))
-    yield _Finding(failed, "records archived, as a write to a DLQ failed", "failed_dlq_writes")
+    yield _Finding(failed, "record", "archived, as a write to a DLQ failed", "failed_dlq_writes")
     gaps = sum(row["unexplained_count"] for row in rows("silver.dlq_gaps", "unexplained_count"))
-    yield _Finding(gaps, "offsets of DLQ topics that never landed", "unexplained_dlq_gaps")
+    yield _Finding(gaps, "offset", "of DLQ topics that never landed", "unexplained_dlq_gaps")
     groups = Counter(row["consumer_group"] for row in rows("silver.dlq_records", "consumer_group"))
     most = f", most of {_named(groups)}" if groups else ""
-    yield _Finding(groups.total(), f"dead letters of {len(groups):,} groups{most}", "top_groups")
+    yield _Finding(groups.total(), "dead letter", f"of {counted(len(groups), 'group')}{most}", "top_groups")
     health = Counter(row["health"] for row in rows("gold.topology_current", "health"))
     bad = Counter({name: count for name, count in health.items() if name not in ("OK", "DELETED")})
-    yield _Finding(bad.total(), f"topologies to doubt: {_listed(bad)}", "topology_health")
+    yield _Finding(bad.total(), "topology", f"to doubt: {_listed(bad)}", "topology_health")
     verdicts = Counter(row["verdict"] for row in rows("gold.delivery_guarantees", "verdict"))
     del verdicts["OK"]
-    yield _Finding(verdicts.total(), f"producers at risk: {_listed(verdicts)}", "guarantees_not_in_effect")
+    yield _Finding(verdicts.total(), "producer", f"at risk: {_listed(verdicts)}", "guarantees_not_in_effect")
     letters = rows("quarantine.dlq_records", "violations")
     broken = Counter(violation for row in letters for violation in row["violations"])
-    yield _Finding(len(letters), f"dead letters in quarantine: {_listed(broken)}", "quarantine_reasons")
+    yield _Finding(len(letters), "dead letter", f"in quarantine: {_listed(broken)}", "quarantine_reasons")
 
 
-def _named(counted: Counter[str]) -> str:
-    return visible(counted.most_common(1)[0][0] or "no group")
+def _named(counts: Counter[str]) -> str:
+    return visible(counts.most_common(1)[0][0] or "no group")
 
 
-def _listed(counted: Counter[str]) -> str:
+def _listed(counts: Counter[str]) -> str:
     """Return what is counted in words, the most frequent first, a few of it."""
-    most = [f"{count:,} {visible(name)}" for name, count in sorted(counted.items(), key=lambda one: (-one[1], one[0]))]
-    return ", ".join(most[:_MOST_LISTED]) + (", ..." if len(most) > _MOST_LISTED else "")
+    most = [f"{count:,} {visible(name)}" for name, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
+    listed = most[:_MOST_LISTED]
+    while len(listed) > 1 and len(", ".join(listed)) > _LONGEST_LIST:
+        listed.pop()
+    return ", ".join(listed) + (", ..." if len(most) > len(listed) else "")
 
 
 def _show_first_look(settings: Settings, console: Console) -> None:
@@ -439,7 +446,8 @@ def _show_first_look(settings: Settings, console: Console) -> None:
     table.add_column("question", no_wrap=True)
     for finding in _findings(settings):
         if finding.count:
-            table.add_row(f"{finding.count:,}", Text(finding.what), finding.question)
+            what = f"{plural(finding.count, finding.noun)} {finding.what}"
+            table.add_row(f"{finding.count:,}", Text(what), finding.question)
     console.print()
     console.print(table if table.row_count else "Nothing needs a look.")
 
@@ -467,8 +475,8 @@ class _Stopped(BaseException):
     """Ctrl-C or TERM; Py4J spoils a KeyboardInterrupt that finds it at work."""
 
 
-_UNCUT = 10_000
-"""Columns of a console that is no terminal: nothing is cut there."""
+_WIDTH = 120
+"""Columns of a console that is no terminal: cells of tables are folded there; paths and commands stay whole."""
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
@@ -482,7 +490,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
-        demo(Console(highlight=False, width=None if sys.stdout.isatty() else _UNCUT))
+        demo(Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH))
     except _Stopped:
         print("The demo is stopped; what it wrote so far is kept.", file=sys.stderr)
         return 130

@@ -34,6 +34,7 @@ from py4j.protocol import (  # type: ignore[import-untyped]
     is_error,
 )
 
+from expectations.rules import counted
 from pipelines.errors import EnvironmentLacking
 from pipelines.jvm import jars, java
 
@@ -323,7 +324,7 @@ class KafkaClient:
             if len(records) >= expected:
                 return sorted(records, key=lambda record: (record.partition, record.offset))
             if time.monotonic() > until:
-                told = f"{topic} has {len(records)} records after {timeout_seconds:.0f} s, not {expected}."
+                told = f"{topic} has {counted(len(records), 'record')} after {timeout_seconds:.0f} s, not {expected}."
                 raise KafkaFailure("TimeoutException", told)
             time.sleep(0.2)
 
@@ -378,7 +379,8 @@ class KafkaClient:
                 elif expected is None and done and time.monotonic() - last > quiet_seconds:
                     break
                 elif time.monotonic() - began > timeout_seconds:
-                    told = f"{group} got {len(done)} deliveries in {timeout_seconds:.0f} s, not {expected or 'any'}."
+                    got = counted(len(done), "delivery")
+                    told = f"{group} got {got} in {timeout_seconds:.0f} s, not {expected or 'any'}."
                     raise KafkaFailure("TimeoutException", told)
         return done
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from expectations.rules import counted
 from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages
 from pipelines.commands import completion, oversights
 from pipelines.errors import AfterlogError, Unforeseen, UsageError, readable
@@ -306,7 +307,8 @@ def readmit(
         print(json.dumps({"table": stage.table, "found": done.found, "readmitted": done.readmitted, "stay": stay}))
     else:
         print(
-            f"{stage.quarantine}: {done.found:,} rows, {done.readmitted:,} readmitted to {stage.table}, {stay:,} stay."
+            f"{stage.quarantine}: {counted(done.found, 'row')}, {done.readmitted:,} readmitted to {stage.table}, "
+            f"{stay:,} {'stays' if stay == 1 else 'stay'}."
         )
     if done.readmitted:
         print("Run `afterlog run` to refresh what is made from it.", file=sys.stderr)

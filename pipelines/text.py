@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from itertools import islice
+
+from expectations.rules import counted
 
 MOST = 3
 MOST_COMPARED = 20_000  # names; each takes microseconds to compare
@@ -14,9 +16,15 @@ WIDEST = 80
 LONGEST = 300  # of a name that is compared: Kafka's topics have 249 characters at most
 
 
-def visible(name: str) -> str:
-    r"""Return a name with what a terminal would obey or hide (controls, line ends, bidirectional marks) as \uXXXX."""
-    return name if name.isprintable() else "".join(one if one.isprintable() else _escape(one) for one in name)
+def escape(one: str) -> str:
+    r"""Return a character as \uXXXX, one beyond the Basic Multilingual Plane as \UXXXXXXXX."""
+    code = ord(one)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def visible(name: str, escaped: Callable[[str], str] = escape) -> str:
+    """Return a name with what a terminal would obey or hide (controls, line ends, bidirectional marks) escaped."""
+    return name if name.isprintable() else "".join(one if one.isprintable() else escaped(one) for one in name)
 
 
 def columns(name: str) -> int:
@@ -41,11 +49,6 @@ def _start(name: str, most: int) -> str:
     return name
 
 
-def _escape(one: str) -> str:
-    code = ord(one)
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
 def size_of(count: float) -> str:
     """Return a number of bytes as people read it."""
     for unit in ("bytes", "kB", "MB"):
@@ -57,7 +60,7 @@ def size_of(count: float) -> str:
 
 def files_of(number: int, size: int) -> str:
     """Return how many files of which size."""
-    return f"{number:,} file{'' if number == 1 else 's'}, {size_of(size)}"
+    return f"{counted(number, 'file')}, {size_of(size)}"
 
 
 def close(name: str, known: Iterable[str]) -> list[str]:

@@ -6,11 +6,15 @@ Names only: values are never looked at. Names are hostile, so that they are quot
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+
+from expectations.silver.dlq_records import PROFILES
 
 MOST_NAMES = 10
 MOST_CHARACTERS = 120  # of a name
+MOST_OF_A_PROFILE = 64  # characters of its name
 
 Counts = Mapping[str, int]  # rows by the name of a header; a row has a name once
 
@@ -59,6 +63,8 @@ _PLACE = ("original_topic", "original_partition", "original_offset")
 _RUN_TOGETHER = (
     *("stacktrace", "exception", "timestamp", "partition", "offset", "topic", "group", "attempt", "original", "source"),
 )
+_SAY_NOT_WHOSE = frozenset((*_FIRST, *_ERRORS, *_TIMES, "header", "headers", "kafka", "message", "record"))
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def sentence(counts: Counts, rows: int) -> str:
@@ -87,12 +93,22 @@ def proposal(counts: Counts) -> str:
     return "\n".join(
         [
             "[[dlq.profile]]",
-            'name = "my-profile"',
+            f"name = {quoted(_name_of(list(fields.values())))}",
             'headers = [  # add encoding = "int32" or "int64" where the bytes are a big-endian number',
             *lines,
             "]",
         ]
     )
+
+
+def _name_of(headers: Sequence[str]) -> str:
+    """Return a name for a profile of these headers: the words that all of them begin with, if they say whose it is."""
+    beginnings = [[word.lower() for word in _WORD.findall(header)][:-1] for header in headers]
+    common = takewhile(lambda words: len(set(words)) == 1, zip(*beginnings, strict=False))
+    shared = [words[0] for words in common] if len(headers) > 1 else []
+    name = "-".join(shared)
+    tells = any(len(word) > 1 and word not in _SAY_NOT_WHOSE for word in shared)
+    return name if tells and len(name) <= MOST_OF_A_PROFILE and name not in PROFILES else "my-profile"
 
 
 def quoted(text: str) -> str:

@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.text import Text
 
+from expectations.rules import counted
 from expectations.verdict import shown
 from pipelines.commands import tabular
 from pipelines.jvm import jvm_log
@@ -173,7 +174,7 @@ def read_by(spark: SparkSession) -> str:
         rows += stage.inputRecords()
         done += stage.numCompleteTasks()
         tasks += stage.numTasks()
-    read = " and ".join(([size_of(size)] if size else []) + ([f"{rows:,} rows"] if rows else []))
+    read = " and ".join(([size_of(size)] if size else []) + ([counted(rows, "row")] if rows else []))
     task = f"task {min(done + 1, tasks):,} of {tasks:,}" if tasks else ""
     return f"{read} read, {task}" if read else task
 

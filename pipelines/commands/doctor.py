@@ -18,6 +18,7 @@ from typing import Literal
 
 from expectations import verdict
 from expectations.quality import GAPS
+from expectations.rules import counted
 from expectations.verdict import WHOLE, way_on
 from pipelines.catalog import CATALOG
 from pipelines.columns import unknown_headers
@@ -29,6 +30,7 @@ from pipelines.run import newest, runner
 from pipelines.settings import AIRFLOW_HOME, ROOT, Settings
 from pipelines.sources import landing
 from pipelines.stage import Stage
+from pipelines.steps import held
 from pipelines.steps.land import unread, waiting
 from pipelines.warehouse import delta_log, jvmless, lock, progress, quality, storage
 from pipelines.warehouse.progress import Progress
@@ -111,9 +113,10 @@ def diagnose(settings: Settings) -> list[Check]:
         ("gaps", _gaps),
         ("Airflow", _airflow),
     )
+    on_disk = Warehouse(_on_disk(settings))
     for name, examine in examinations:
         try:
-            checks += examine(warehouse)
+            checks += examine(warehouse if examine in (_settings, _log_store) else on_disk)
         except AfterlogError as error:
             checks.append(Check(name, "lacking", str(error)))
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged state file
@@ -122,6 +125,12 @@ def diagnose(settings: Settings) -> list[Check]:
             kind = type(error).__name__
             checks.append(Check(name, "lacking", f"It cannot be examined ({kind}).", "Mend the tables that are named."))
     return checks
+
+
+def _on_disk(settings: Settings) -> Settings:
+    """Return the settings with a warehouse's directory in place of its URI, if the URI names one of this machine."""
+    directory = storage.directory_of(settings.warehouse)
+    return settings if directory is None else settings.model_copy(update={"warehouse": str(directory)})
 
 
 def exit_code(checks: Iterable[Check]) -> int:
@@ -189,7 +198,7 @@ def _jars(warehouse: Warehouse) -> Iterator[Check]:
     parts = []
     for conf in ("spark", "broker"):
         of_conf = [size for name, size in sizes.items() if name.startswith(f"{conf}/")]
-        parts.append(f"{conf} {len(of_conf)} files, {_bytes(sum(of_conf))}")
+        parts.append(f"{conf} {counted(len(of_conf), 'file')}, {_bytes(sum(of_conf))}")
     yield Check("JVM jars", "well", f"As conf/ivy.xml names them, each of its size: {'; '.join(parts)}.")
 
 
@@ -257,7 +266,7 @@ def _feed(warehouse: Warehouse, stage: Stage) -> Check:
     known = progress.load(warehouse, stage.table)
     files = unread(warehouse.settings, stage, known).values()
     size = _bytes(sum(file.size for file in files))
-    finding = f"{len(files):,} files, {size}, to be read" if files else "all files are read"
+    finding = f"{counted(len(files), 'file')}, {size}, to be read" if files else "all files are read"
     finding = f"{directory}: {finding}" if directory.is_dir() else f"{directory} does not exist: no files"
     one = newest.of_feed(warehouse, stage)
     silence = newest.silence(warehouse, one)
@@ -293,7 +302,7 @@ def _kafka(warehouse: Warehouse) -> Iterator[Check]:
             yield Check(name, "lacking", str(error))
             continue
         said = f"{topics.wanted} at {warehouse.settings.kafka.bootstrap_servers}"
-        finding = f"{late:,} offsets to be read" if late else "all is read"
+        finding = f"{counted(late, 'offset')} to be read" if late else "all is read"
         if topics.isolation_level == "read_uncommitted":
             remedy = 'Set isolation_level = "read_committed" unless that is wanted.'
             yield Check(name, "mind", f"{said}: {finding}, what aborted transactions wrote included.", remedy)
@@ -311,7 +320,8 @@ def _gaps(warehouse: Warehouse) -> Iterator[Check]:
         yield Check(
             "gaps",
             "mind",
-            f"{gone:,} offsets of {len({gap['topic'] for gap in gaps}):,} topics were gone before they were read, "
+            f"{counted(gone, 'offset')} of {counted(len({gap['topic'] for gap in gaps}), 'topic')} "
+            f"{'was' if gone == 1 else 'were'} gone before {'it was' if gone == 1 else 'they were'} read, "
             f"the last found at {last['found_at']:%Y-%m-%d %H:%M:%S} UTC in {last['topic']}, "
             f"partition {last['partition']}.",
             "quality.gaps names them all. Run more often, or have those topics keep their records longer.",
@@ -458,18 +468,18 @@ def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
         versions = {name: known.version_of(name) if known else None for name in stage.inputs}
         read = "".join(f", {name} is read up to version {version}" for name, version in versions.items())
         behind = warehouse.versions_after(versions)
-        waits = f", {behind} versions wait" if behind else ""
+        waits = f", {counted(behind, 'version')} {'waits' if behind == 1 else 'wait'}" if behind else ""
         yield Check(stage.table, "well", f"Version {table}{read}{waits}.")
 
 
 def _held(stage: Stage, known: Progress) -> Iterator[Check]:
     """Name what is held, since when, and the way on."""
     for name, one in list(known.held.items())[:MOST_HELD]:
-        finding = f"{one.rows:,} rows of {verdict.shown(name)} are held since {one.since}: {one.message}"
+        finding = f"{held.rows_held(one.rows, verdict.shown(name))} since {one.since}: {one.message}"
         yield Check(stage.table, "blocked", finding, f"Mend the contract, or accept them: {_accept(stage, name)}.")
     left = len(known.held) - MOST_HELD
     if left > 0:
-        finding = f"{left:,} more of its scopes are held: quality.freshness names them all."
+        finding = f"{left:,} more of its scopes {'is' if left == 1 else 'are'} held: quality.freshness names them all."
         yield Check(stage.table, "blocked", finding, f"{_accept(stage, WHOLE)} accepts all of them.")
 
 
@@ -538,11 +548,11 @@ def _quarantines(warehouse: Warehouse) -> Iterator[Check]:
     for stage in CATALOG:
         if stage.quarantine is None or not _was_written(warehouse, stage.quarantine):
             continue
-        counted = (
+        by_rule = (
             'SELECT violations, "_source" AS source, count(*) AS row_count FROM rows GROUP BY violations, "_source"'
         )
         try:
-            found = jvmless.query(warehouse, stage.quarantine, counted, {"cluster": warehouse.cluster})
+            found = jvmless.query(warehouse, stage.quarantine, by_rule, {"cluster": warehouse.cluster})
         except Exception:  # a table that cannot be read, which is told above
             continue
         rules: Counter[str] = Counter()
@@ -554,8 +564,7 @@ def _quarantines(warehouse: Warehouse) -> Iterator[Check]:
             yield Check(
                 stage.quarantine,
                 "attention",
-                f"{rows:,} row{'' if rows == 1 else 's'} in quarantine. By rule: {_most(rules)}. "
-                f"By source: {_most(sources)}.",
+                f"{counted(rows, 'row')} in quarantine. By rule: {_most(rules)}. By source: {_most(sources)}.",
                 f'`afterlog sql "SELECT violations, _source, count(*) FROM {stage.quarantine} GROUP BY ALL"` counts '
                 "them; bad lines that have landed stay as they are. Once the contract or the settings are fixed, "
                 f"`afterlog readmit {stage.table}` takes back what passes.",
@@ -587,7 +596,8 @@ def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
             yield Check(
                 f"files of {stage.directory}",
                 "attention",
-                f"{len(found):,} file{' is' if len(found) == 1 else 's are'} incomplete or damaged. {' '.join(told)}",
+                f"{counted(len(found), 'file')} {'is' if len(found) == 1 else 'are'} incomplete or damaged. "
+                f"{' '.join(told)}",
                 f"Land each again from its source, under its name in {directory}; what is read already stays.",
             )
 
@@ -621,19 +631,27 @@ def _policies(warehouse: Warehouse) -> Iterator[Check]:
         rows = jvmless.rows(warehouse, POLICIES, {"cluster": warehouse.cluster}, ["topic", "is_compacted"])
         if not (unknown := {row["topic"] for row in rows if row["is_compacted"] is None}):
             return
-        counted = "SELECT topic, count(*) AS row_count FROM rows WHERE outcome = 'ABSENT' GROUP BY topic"
-        found = jvmless.query(warehouse, LEDGER, counted, {"cluster": warehouse.cluster})
+        by_topic = "SELECT topic, count(*) AS row_count FROM rows WHERE outcome = 'ABSENT' GROUP BY topic"
+        found = jvmless.query(warehouse, LEDGER, by_topic, {"cluster": warehouse.cluster})
     except Exception:  # a table that cannot be read, which is told above
         return
     if absent := Counter({row["topic"]: row["row_count"] for row in found if row["topic"] in unknown}):
         yield Check(
             "cleanup policies",
             "mind",
-            f"{absent.total():,} acknowledged messages are absent from their logs (ABSENT), and nothing tells whether "
-            f"compaction removed them or they are lost: {_most(absent)}.",
+            f"{_absent(absent.total())}: {_most(absent)}.",
             "Name the cleanup.policy of these topics under [[segments.cleanup_policy]], or grant Afterlog "
             "DescribeConfigs on them; the next `afterlog run` decides.",
         )
+
+
+def _absent(messages: int) -> str:
+    """Say that so many messages are ABSENT."""
+    if messages == 1:
+        said = "is absent from its log (ABSENT), and nothing tells whether compaction removed it or it is lost"
+    else:
+        said = "are absent from their logs (ABSENT), and nothing tells whether compaction removed them or they are lost"
+    return f"{counted(messages, 'acknowledged message')} {said}"
 
 
 def _was_written(warehouse: Warehouse, table: str) -> bool:

@@ -22,6 +22,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import IO, Any
 
+from expectations import rules
 from pipelines.errors import EnvironmentLacking, UsageError
 
 START = int(datetime(2026, 11, 18, tzinfo=UTC).timestamp()) * 1000
@@ -578,7 +579,8 @@ class Truth:
         counts = self.counts()
         outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in counts["outcomes"].items())
         where = self.summary.parent.parent
-        return f"{counts['records']:,} lines below {where / 'dlq'} (expected: {outcomes}); truth in {self.ledger}"
+        lines = f"{rules.counted(counts['records'], 'line')} below {where / 'dlq'}"
+        return f"{lines} (expected: {outcomes}); truth in {self.ledger}"
 
     def as_json(self) -> dict[str, Any]:
         """Return how much was written and where, for machines; the ledger and the summary say the rest."""

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import reduce
@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from expectations.quality import QUALITY
+from expectations.rules import counted
+from expectations.verdict import shown
 from pipelines.catalog import CATALOG
 from pipelines.commands import tabular
 from pipelines.errors import UsageError
 from pipelines.run import newest
 from pipelines.settings import ROOT
 from pipelines.stage import Stage
-from pipelines.steps.held import contract_of_held
-from pipelines.text import hint
+from pipelines.steps.held import contract_of_held, rows_held
+from pipelines.text import hint, visible
 from pipelines.warehouse import progress
 from pipelines.warehouse.tables import Warehouse
 
@@ -144,7 +146,7 @@ def text_of(statement: str | None, file: Path | None) -> str:
         meant = hint(file.stem, [path.stem for path in questions()]) if missing else ""
         if missing and file.stem in {path.stem for path in questions()}:
             meant = f" That question is {QUESTIONS / file.stem}.sql."
-        raise UsageError(f"The file {_visible(str(file))} cannot be read: {reason}.{meant}") from None
+        raise UsageError(f"The file {shown(str(file))} cannot be read: {reason}.{meant}") from None
 
 
 def questions() -> list[Path]:
@@ -202,7 +204,7 @@ def answer(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], for
     width = tabular.terminal_width(sys.stdout)
     written = write(rows_of(warehouse, text, values), form, sys.stdout, width=width)
     if form == "table":
-        print(f"{written:,} row{'' if written == 1 else 's'}", file=sys.stderr)
+        print(counted(written, "row"), file=sys.stderr)
     try:
         return remarks(warehouse, text, values, written)
     except Exception:  # whatever it is, the answer is given
@@ -255,7 +257,7 @@ def _held_of(warehouse: Warehouse, source: Stage) -> list[str]:
     for stage in CATALOG:
         known = progress.load(warehouse, stage.table) if source.table in stage.inputs else None
         if known and (rows := sum(one.rows for one in known.held.values())):
-            said.append(f"{rows:,} rows of {stage.table} are held, which answers do not see: see `afterlog doctor`.")
+            said.append(f"{rows_held(rows, stage.table)}, which answers do not see: see `afterlog doctor`.")
     return said
 
 
@@ -298,7 +300,7 @@ def rows_of(warehouse: Warehouse, text: str, values: Mapping[str, Parameter]) ->
         raise UsageError(_sentence(error)) from None
     except Py4JJavaError as error:  # Delta's own errors
         text = str(error.java_exception.getMessage())
-        raise UsageError(f"The statement cannot be answered: {_visible(_plain(text))}") from None
+        raise UsageError(f"The statement cannot be answered: {shown(_plain(text))}") from None
 
 
 def _shows_all_tables(plan: Any) -> str | None:
@@ -311,10 +313,10 @@ def _shows_all_tables(plan: Any) -> str | None:
 def _all_tables(spark: SparkSession, pattern: str) -> DataFrame:
     """Return the tables of all layers as SHOW TABLES shows those of one."""
     like = pattern.replace("\\", "\\\\").replace("'", "\\'")
-    shown = [
+    listed = [
         spark.sql(f"SHOW TABLES IN {layer} LIKE '{like}'") for layer in LAYERS if spark.catalog.databaseExists(layer)
     ]
-    return reduce(lambda above, below: above.union(below), shown)
+    return reduce(lambda above, below: above.union(below), listed)
 
 
 def _read_only(spark: SparkSession, text: str) -> Any:
@@ -365,10 +367,13 @@ def _sentence(error: PySparkException) -> str:
     named = error.getMessageParameters() or {}
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         table = str(named.get("relationName", "")).replace("`", "")
-        return f"There is no table {_visible(table)}; there are {', '.join(TABLES)}.{hint(table, TABLES)}"
+        meant = hint(table, TABLES)
+        if meant:
+            return f'There is no table {shown(table)}.{meant} `afterlog sql "SHOW TABLES"` lists all.'
+        return f"There is no table {shown(table)}; there are {', '.join(TABLES)}."
     if condition == "UNBOUND_SQL_PARAMETER":
         return f"The statement needs a value for :{named.get('name')}: give --param {named.get('name')}=VALUE."
-    return f"The statement cannot be answered: {_visible(_plain(str(error)))}"
+    return f"The statement cannot be answered: {shown(_plain(str(error)))}"
 
 
 def _plain(text: str) -> str:
@@ -413,11 +418,11 @@ def _json(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
     from pyspark.sql import functions as F
 
     if twice := [name for name in rows.columns if rows.columns.count(name) > 1]:
-        raise UsageError(f"Two columns are called {_visible(twice[0])}: give one of them another name with AS.")
+        raise UsageError(f"Two columns are called {shown(twice[0])}: give one of them another name with AS.")
     named = [F.col(f"_{place}").alias(name) for place, name in enumerate(rows.columns)]
     objects = _numbered(rows).select(F.to_json(F.struct(*named), JSON_OPTIONS))
     for (line,) in objects.toLocalIterator():
-        yield f"{_visible(line, _json_escape)}\n", 1
+        yield f"{visible(line, _json_escape)}\n", 1
 
 
 def _csv(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
@@ -433,11 +438,9 @@ def _csv(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
 
 def _table(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
     """Yield lines of rows side by side, their widths taken from the first; as blocks where a terminal is too narrow."""
-    names = [_visible(name) for name in rows.columns]
+    names = [shown(name) for name in rows.columns]
     to_the_right = [field.dataType.typeName() in NUMBERS for field in rows.schema.fields]
-    arriving = (
-        ["NULL" if value is None else _visible(value) for value in row] for row in _texts(rows).toLocalIterator()
-    )
+    arriving = (["NULL" if value is None else shown(value) for value in row] for row in _texts(rows).toLocalIterator())
     return tabular.lines(names, arriving, width, to_the_right)
 
 
@@ -466,13 +469,6 @@ def _text(name: str, kind: DataType) -> Column:
     if kind.typeName() in TIME_FORMATS:
         return F.date_format(column, TIME_FORMATS[kind.typeName()])
     return column.cast("string")
-
-
-def _visible(text: str, escape: Callable[[str], str] = lambda c: c.encode("unicode_escape").decode()) -> str:
-    """Return text with what a terminal would obey or hide (controls, bidirectional marks) shown as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else escape(character) for character in text)
 
 
 def _json_escape(character: str) -> str:

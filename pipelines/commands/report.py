@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from expectations.contract import contract_of
 from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
+from expectations.rules import counted
 from expectations.verdict import Outcome, share
 from pipelines.catalog import CATALOG
 from pipelines.errors import EnvironmentLacking
@@ -424,7 +425,7 @@ def _environment() -> Environment:
         finalize=_shown,
     )
     environment.filters |= {"moment": moment, "lasting": lasting, "size": _size, "share": share}
-    environment.globals |= {"bars": bars, "most_coordinates": MOST_COORDINATES, "unread": _unread}
+    environment.globals |= {"bars": bars, "counted": counted, "most_coordinates": MOST_COORDINATES, "unread": _unread}
     return environment
 
 
@@ -440,12 +441,11 @@ def _size(size: int) -> str:
 def _unread(fresh: Freshness) -> str:
     waiting = []
     if fresh.unread_files:
-        files = f"{fresh.unread_files:,} file{'' if fresh.unread_files == 1 else 's'}"
-        waiting.append(f"{files}, {_size(fresh.unread_bytes or 0)}")
+        waiting.append(f"{counted(fresh.unread_files, 'file')}, {_size(fresh.unread_bytes or 0)}")
     if fresh.unread_offsets:
-        waiting.append(f"{fresh.unread_offsets:,} offset{'' if fresh.unread_offsets == 1 else 's'} of topics")
+        waiting.append(f"{counted(fresh.unread_offsets, 'offset')} of topics")
     if waiting:
         return " and ".join(waiting)
     if fresh.unread_versions:
-        return f"{fresh.unread_versions:,} version{'' if fresh.unread_versions == 1 else 's'} of {fresh.input}"
+        return f"{counted(fresh.unread_versions, 'version')} of {fresh.input}"
     return "nothing"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
+from expectations.rules import counted
 from pipelines.catalog import CATALOG
 from pipelines.settings import Settings
 from pipelines.stage import Stage
@@ -176,7 +177,7 @@ def lasting(duration: timedelta) -> str:
     for unit, length, least in (("day", 86_400, 3), ("hour", 3_600, 2), ("minute", 60, 2), ("second", 1, 0)):
         if seconds >= least * length:
             number = seconds // length
-            return f"{number:,} {unit}{'' if number == 1 else 's'}"
+            return counted(number, unit)
     raise AssertionError
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from expectations.contract import Contract, contract_of
 from expectations.quality import QUALITY
+from expectations.rules import counted
 from expectations.verdict import MOST_NAMED, WHOLE, Outcome, Verdict, sentence_of, shown
 from pipelines.catalog import CATALOG
 from pipelines.errors import AfterlogError
@@ -262,7 +263,7 @@ def _ask(warehouse: Warehouse, stage: Stage, run_id: str) -> StageRun | None:
             refreshed=refreshed,
             input_from=batch[table].start if batch else None,
             input_to=batch[table].end if batch else None,
-            message=f"{refreshed:,} rows refreshed",
+            message=f"{counted(refreshed, 'row')} refreshed",
         )
         quality.note(warehouse, stage_run)
     if batch or refreshed:
@@ -603,7 +604,7 @@ def _summarise(
         finished_at=quality.now(),
         accepted=summary.read,
         refreshed=written,
-        message=f"{written:,} rows refreshed{accepted}",
+        message=f"{counted(written, 'row')} refreshed{accepted}",
     )
     quality.note(warehouse, stage_run)
     return _passed(warehouse, stage, known), stage_run

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from expectations.contract import Column, Contract, contract_of
+from expectations.rules import counted
 from expectations.verdict import MOST_NAMED, SCOPE, WHOLE, shown, way_on
 from pipelines.catalog import CATALOG
 from pipelines.errors import UsageError
@@ -244,9 +245,9 @@ def message(table: str, known: Progress) -> str | None:
         return known.message
     if len(known.held) == 1:
         ((name, one),) = known.held.items()
-        return f"{one.rows:,} rows of {shown(name)} are held since {_moment(one.since)}. {one.message}"
+        return f"{rows_held(one.rows, shown(name))} since {_moment(one.since)}. {one.message}"
     first = [
-        f"{shown(name)} ({one.rows:,} rows since {_moment(one.since)})"
+        f"{shown(name)} ({counted(one.rows, 'row')} since {_moment(one.since)})"
         for name, one in list(known.held.items())[:MOST_NAMED]
     ]
     more = f" and {len(known.held) - MOST_NAMED:,} more" if len(known.held) > MOST_NAMED else ""
@@ -254,9 +255,14 @@ def message(table: str, known: Progress) -> str | None:
     name, one = next(iter(known.held.items()))
     said, end, proposal = one.message.partition("\n")
     return (
-        f"{rows:,} rows of {len(known.held):,} scopes are held: {', '.join(first)}{more}. The same goes for all as for "
+        f"{rows_held(rows, counted(len(known.held), 'scope'))}: {', '.join(first)}{more}. The same goes for all as for "
         f"the first, and `{way_on(table, WHOLE)}` accepts all of them once. The first: {said}{end}{proposal}"
     )
+
+
+def rows_held(rows: int, of: str) -> str:
+    """Say how many rows of a scope, or of a table, are held."""
+    return f"{counted(rows, 'row')} of {of} {'is' if rows == 1 else 'are'} held"
 
 
 def of_table(warehouse: Warehouse, stage: Stage) -> Progress | None:

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from expectations.contract import contract_of
+from expectations.rules import counted
 from pipelines.errors import AfterlogError, UsageError
 from pipelines.kafka import offsets
 from pipelines.kafka import records as kafka_records
@@ -201,7 +202,7 @@ class _Landing:
             survey = self.look(cluster, topics)
             ends = survey.logs
             while batch := self.reach.pending or self.next_batch(topics, ends):
-                self.watch.finds(f"{sum(span.length for span in batch):,} offsets of topics")
+                self.watch.finds(f"{counted(sum(span.length for span in batch), 'offset')} of topics")
                 self.remember(replace(self.reach, pending=batch))
                 ends = self.take(cluster, topics, ends)
         return survey.complaint
@@ -278,8 +279,9 @@ class _Landing:
     def count(self, read: int, skipped: int, accepted: int) -> None:
         """Add to what the stage did in this run, and note it."""
         before = self.stage_run or StageRun(self.run_id, self.stage.table, "passed", self.started_at, quality.now())
-        said = [f"{self.files:,} new or changed files"] if self.files else []
-        said += [f"{self.records:,} records of {', '.join(sorted(self.topics)[:MOST_TOPICS])}"] if self.records else []
+        said = [counted(self.files, "new or changed file")] if self.files else []
+        topics = ", ".join(sorted(self.topics)[:MOST_TOPICS])
+        said += [f"{counted(self.records, 'record')} of {topics}"] if self.records else []
         more = len(self.topics) - MOST_TOPICS
         said[-1:] = [f"{said[-1]} and {more:,} more"] if more > 0 else said[-1:]
         said += [f"skipped {_listed(self.skipped)}"] if self.skipped else []

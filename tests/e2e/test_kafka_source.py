@@ -280,7 +280,7 @@ def test_what_was_removed_before_it_was_read_is_recorded_once_and_the_run_goes_o
     assert "6 offsets of topics were gone before they were read" in report.render(report.gather(Warehouse(settings)))
     (check,) = [check for check in doctor.diagnose(settings) if check.name == "gaps"]
     assert check.state == "mind"
-    assert check.finding.startswith("6 offsets of 1 topics were gone before they were read")
+    assert check.finding.startswith("6 offsets of 1 topic were gone before they were read")
 
 
 def test_what_is_removed_while_it_is_read_is_a_gap_and_the_rest_is_read(

@@ -294,7 +294,7 @@ def test_a_new_copy_of_a_segment_touches_nothing_of_other_logs(
     assert grown["silver.record_batches"].accepted == 3
     assert grown["silver.log_copies"].message == "2 rows refreshed"
     assert grown["silver.log_batches"].message == "3 rows refreshed"
-    assert grown["silver.log_ranges"].message == "1 rows refreshed"
+    assert grown["silver.log_ranges"].message == "1 row refreshed"
     assert grown["silver.transactions"].status == "idle"
 
     lands(settings, "a", {segment(6): (one(6, 5) + one(11) + one(12), T + 2)})

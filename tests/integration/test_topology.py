@@ -930,7 +930,7 @@ def test_only_groups_with_news_are_refreshed(spark: SparkSession, settings: Sett
     landed(settings, b=[push(60, "app-3", topology=SECOND)])
     done = run(spark, settings, *HISTORICAL)
     assert done["gold.topology_revisions"].message == "2 rows refreshed"
-    assert done["gold.topology_current"].message == "1 rows refreshed"
+    assert done["gold.topology_current"].message == "1 row refreshed"
     changes = (
         spark.read.format("delta")
         .option("readChangeFeed", "true")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,7 @@ from local.broker import Broker
 from local.demo import (
     NO_TOPICS,
     _check,
+    _listed,
     _live_broker,
     _show_first_look,
     _show_live,
@@ -223,7 +225,7 @@ def test_what_needs_a_look_comes_first_worst_first_within_80_columns(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables: dict[str, list[dict[str, Any]]] = {
-        "gold.message_ledger": [{"outcome": "LOST"}, {"outcome": "LOST"}, {"outcome": "ACKNOWLEDGED"}],
+        "gold.message_ledger": [{"outcome": "LOST"}, {"outcome": "LOST"}, {"outcome": "ABSENT"}],
         "silver.dlq_write_failures": [{"offset_count": 3}, {"offset_count": None}],
         "silver.dlq_gaps": [],
         "silver.dlq_records": [{"consumer_group": one} for one in ("a\x1b[31m[bold]", "a\x1b[31m[bold]", None)],
@@ -239,6 +241,7 @@ def test_what_needs_a_look_comes_first_worst_first_within_80_columns(
         "Needs a look first",
         "what question",
         "2 messages acknowledged, yet lost lost_messages",
+        "1 message acknowledged, yet absent: lost or compacted absent_messages",
         "3 records archived, as a write to a DLQ failed failed_dlq_writes",
         r"3 dead letters of 2 groups, most of a\u001b[31m[bold] top_groups",
         "3 topologies to doubt: 2 REJECTED, 1 LOST topology_health",
@@ -247,6 +250,12 @@ def test_what_needs_a_look_comes_first_worst_first_within_80_columns(
     assert {path.stem for path in (ROOT / "sql" / "questions").iterdir()} >= {
         line.split()[-1] for line in said.getvalue().splitlines()[3:]
     }
+
+
+def test_a_list_of_long_names_is_cut_between_names() -> None:
+    counts = Counter({"header_profile.not_null": 9, "disposition.one_of": 2, "original_offset.decimal_int64": 2})
+    assert _listed(counts) == "9 header_profile.not_null, 2 disposition.one_of, ..."
+    assert _listed(Counter({"a" * 60: 1})) == f"1 {'a' * 60}"
 
 
 def test_where_all_is_well_nothing_needs_a_look(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,13 +381,13 @@ def tables_of(letters: tuple[Record, ...], health: str = "OK", silver: int | Non
     return read
 
 
-def test_what_happened_live_is_said_in_one_line(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_happened_live_is_said_within_80_columns(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jvmless, "rows", tables_of(LETTERS))
     said = io.StringIO()
     _show_live(settings, HAPPENED, Console(file=said, width=80))
     assert said.getvalue() == (
-        "Live: byte by byte bronze holds what a plain consumer reads: 3 records. Share groups that dead-lettered "
-        "them: 2; topologies pushed beside them: 1.\n"
+        "Live: byte by byte bronze holds what a plain consumer reads: 3 records.\n"
+        "Share groups that dead-lettered them: 2; topologies pushed beside them: 1.\n"
     )
 
 
@@ -386,8 +395,8 @@ def test_what_happened_live_is_said_in_one_line(settings: Settings, monkeypatch:
     ("tables", "said"),
     [
         pytest.param(tables_of(LETTERS[:2]), "1 of 3 dead letters are not in it, 0 rows", id="lost"),
-        pytest.param(tables_of((*LETTERS, LETTERS[0])), "0 of 3 dead letters are not in it, 1 rows", id="twice"),
-        pytest.param(tables_of((*LETTERS[:2], letter(2, "live-invoicing", b""))), "1 of 3 .*, 1 rows", id="a byte"),
+        pytest.param(tables_of((*LETTERS, LETTERS[0])), "0 of 3 dead letters are not in it, 1 row is none", id="twice"),
+        pytest.param(tables_of((*LETTERS[:2], letter(2, "live-invoicing", b""))), "1 of 3 .*, 1 row is", id="a byte"),
         pytest.param(tables_of(LETTERS, silver=2), "Silver does not hold each dead letter once", id="silver"),
         pytest.param(tables_of(LETTERS, health="LOST"), "'live-orders-app': 'OK'", id="health"),
     ],

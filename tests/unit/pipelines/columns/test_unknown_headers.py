@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from arro3.core import Array, DataType, Field, Table, list_array, struct_array
@@ -70,6 +71,27 @@ def test_where_the_record_came_from_goes_before_where_it_goes() -> None:
     names = {"x-retry-topic": 9, "x-dlq-topic": 9, "x-topic": 9, "x-source-offset": 9, "x-next-offset": 9}
     (profile,) = tomllib.loads(proposal(names))["dlq"]["profile"]
     assert [header["name"] for header in profile["headers"]] == ["x-topic", "x-source-offset"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param(["acme.fallout.topic", "acme.fallout.offset", "acme.fallout.error"], "acme-fallout", id="words"),
+        pytest.param(["x-acme-source-topic", "x-acme-source-offset"], "x-acme-source", id="with an x"),
+        pytest.param(["acmeTopic", "acmeErrorMessage"], "acme", id="capitals"),
+        pytest.param(["x-original-topic", "x-original-offset"], "my-profile", id="tell nothing"),
+        pytest.param(["acme-topic", "other-offset"], "my-profile", id="differ"),
+        pytest.param(["acme-topic", "acme-offset", "error-message"], "my-profile", id="one differs"),
+        pytest.param(["acme-topic"], "my-profile", id="one"),
+        pytest.param(["topic", "offset"], "my-profile", id="one word each"),
+        pytest.param(["spring.kafka.topic", "spring.kafka.offset"], "my-profile", id="of a built-in profile"),
+        pytest.param(["a" * 70 + "-topic", "a" * 70 + "-offset"], "my-profile", id="too long"),
+        pytest.param(["\u202eacme-topic", "\u202eacme-offset"], "acme", id="hostile"),
+    ],
+)
+def test_the_profile_is_called_as_its_headers_begin(names: list[str], expected: str) -> None:
+    proposed = tomllib.loads(proposal(dict.fromkeys(names, 3)))["dlq"]
+    assert load(dlq=proposed).dlq.profile[0].name == expected
 
 
 def test_what_is_not_in_every_record_is_not_mandatory() -> None:
@@ -167,6 +189,20 @@ def test_the_doctor_names_the_headers_of_rows_without_a_profile(
     (check,) = doctor._header_profiles(Warehouse(settings.model_copy(update={"dlq": load(dlq=pasted["dlq"]).dlq})))
     assert "`afterlog readmit silver.dlq_records`" in (check.remedy or "")
     assert check.snippet is None
+
+
+def test_the_doctor_reads_a_warehouse_that_a_uri_names_on_this_machine(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write(settings, QUARANTINE, [["x-original-topic", "x-retry-count"]])
+    by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
+    monkeypatch.setattr(doctor, "_jars", lambda settings: [])
+    monkeypatch.setattr(doctor, "_airflow", lambda settings: [])
+    checks = {check.name: check for check in doctor.diagnose(by_uri)}
+    assert "x-original-topic" in (checks["header profiles"].snippet or "")
+    assert "not on this machine" not in checks["tables"].finding
+    assert checks["settings"].finding.endswith(f"warehouse {by_uri.warehouse}.")
+    assert checks["log store"].state == "well"
 
 
 def test_the_doctor_says_nothing_where_nothing_is_unknown(settings: Settings) -> None:

@@ -153,7 +153,7 @@ def test_warehouse_that_is_a_file(tmp_path: Path) -> None:
 def test_landed_files_that_wait(after_runs: Settings, tmp_path: Path) -> None:
     settings = after_runs.model_copy(update={"landing": str(tmp_path / "landing")})
     land(settings, {"new.jsonl": [line(9)], ".hidden": ["x"]})
-    assert "1 files, " in found(settings, "landing dlq").finding
+    assert "1 file, " in found(settings, "landing dlq").finding
     assert found(after_runs, "landing dlq").finding.endswith("all files are read.")
 
 
@@ -244,7 +244,7 @@ def test_progress_without_table_and_table_without_progress(after_runs: Settings)
 
 def test_versions_that_wait(after_runs: Settings) -> None:
     change_progress(after_runs, SILVER, inputs={BRONZE: {"table_id": None, "version": 0}})
-    assert found(after_runs, SILVER).finding.endswith("read up to version 0, 1 versions wait.")
+    assert found(after_runs, SILVER).finding.endswith("read up to version 0, 1 version waits.")
 
 
 def test_run_that_did_not_report(after_runs: Settings) -> None:

@@ -202,6 +202,11 @@ def test_what_writes_is_refused(text: str, ask: Callable[..., str]) -> None:
             "select * from silver.nope", "no table silver.nope; there are bronze.dlq_records", id="unknown table"
         ),
         pytest.param("select * from orders", "no table orders; there are", id="no layer"),
+        pytest.param(
+            "select * from silver.dlq_recrods",
+            "no table silver.dlq_recrods. Did you mean .*'silver.dlq_records'.*SHOW TABLES",
+            id="mistyped table",
+        ),
         pytest.param("select * from silver.dlq_records", "land files in", id="not there yet"),
         pytest.param("select recordcount from gold.dlq_summary", "Did you mean .*record_count", id="unknown column"),
         pytest.param("select * from gold.dlq_summary where dlq_topic = :t", "give --param t=VALUE", id="parameter"),

@@ -117,7 +117,7 @@ def test_gaps_in_topics_stand_before_the_tables() -> None:
     said = text_of(page(gaps=gaps))
     assert "140 offsets of topics were gone before they were read" in said
     assert "dlq.<b> bvpWvblvQLKULzhDKq4URw 3 1,000 1,009 10 bronze.dlq_records 2026-03-01 12:00:00 UTC" in said
-    assert "And 2 ranges more: quality.gaps has them all." in said
+    assert "And 2 more ranges: quality.gaps has them all." in said
     assert said.index("gone before") < said.index("Last run with new input")
     assert "gone before they were read" not in text_of(page())
 
