@@ -199,12 +199,12 @@ class Kafka(_Part):
 class Topics(_Part):
     """Whether a feed is read from topics too (``source``), and how.
 
-    A batch takes at most ``most_records`` offsets, so that its size does not depend on what waits.
+    A batch takes at most ``max_records_per_batch`` offsets, so that its size does not depend on what waits.
     """
 
     source: Literal["files", "kafka"] = "files"
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    most_records: Annotated[int, Field(ge=1)] = 500_000
+    max_records_per_batch: Annotated[int, Field(ge=1)] = 500_000
 
     @property
     def pattern(self) -> str:

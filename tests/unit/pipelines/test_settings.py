@@ -35,7 +35,7 @@ def test_topics_of_a_feed() -> None:
     dlq, acknowledgements = settings.topics_of("dlq"), settings.topics_of("acknowledgements")
     assert dlq is not None
     assert acknowledgements is not None
-    assert (dlq.pattern, dlq.isolation_level, dlq.most_records) == (r"dlq\..*", "read_committed", 500_000)
+    assert (dlq.pattern, dlq.isolation_level, dlq.max_records_per_batch) == (r"dlq\..*", "read_committed", 500_000)
     assert (acknowledgements.pattern, acknowledgements.wanted) == (r"acks\.v1", "topic acks.v1")
     assert settings.topics_of("segments") is None
     assert settings.kafka.addresses == (("one", 9092), ("::1", 9093))
@@ -118,7 +118,11 @@ def test_topics_of_a_feed() -> None:
             "require.0.profile names no profile; profiles: kip-1317, kip-1191,",
             id="unknown profile required",
         ),
-        pytest.param({"dlq": {"most_records": 0}}, "The setting dlq.most_records cannot be used", id="no records"),
+        pytest.param(
+            {"dlq": {"max_records_per_batch": 0}},
+            "The setting dlq.max_records_per_batch cannot be used",
+            id="no records",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_said_in_a_sentence(values: dict[str, Any], sentence: str) -> None:
