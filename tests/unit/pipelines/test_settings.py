@@ -51,7 +51,7 @@ def test_topics_of_a_feed() -> None:
         ),
         pytest.param(
             {"acknowledgements": {"source": "kafka"}},
-            'The setting acknowledgements cannot be used: Value error, source = "kafka" needs the name of a topic.',
+            'The setting acknowledgements cannot be used: source = "kafka" needs the name of a topic.',
             id="no topic",
         ),
         pytest.param(
@@ -72,6 +72,9 @@ def test_topics_of_a_feed() -> None:
         pytest.param(
             {"kafka": {"options": {"isolation.level": SECRET}}}, "isolation.level cannot be set here.", id="option"
         ),
+        pytest.param(
+            {"lock": {"wait_second": 1}}, "The setting lock.wait_second cannot be used: there is no such key.", id="key"
+        ),
         pytest.param({"kafka": {"password": [SECRET]}}, "The setting kafka.password cannot be used", id="no text"),
         *(
             pytest.param({"dlq": {"profile": [{"name": "own", "headers": headers}]}}, sentence, id=f"profile: {name}")
@@ -80,7 +83,7 @@ def test_topics_of_a_feed() -> None:
                 ("none mandatory", [TOPIC | {"mandatory": False}], "at least one must be mandatory"),
                 ("unknown field", [TOPIC, {"name": "a", "field": "topic"}], "dlq.profile.0.headers.1.field cannot be"),
                 ("unknown encoding", [TOPIC | {"encoding": "utf-16"}], "'text', 'int32' or 'int64'"),
-                ("unknown key", [TOPIC | {"\x1b[2J": 1}], r"dlq.profile.0.headers.0.\x1b[2J cannot be used"),
+                ("unknown key", [TOPIC | {"\x1b[2J": 1}], r"dlq.profile.0.headers.0.\u001b[2J cannot be used"),
                 ("empty name", [TOPIC | {"name": ""}], "a header's name has at least one character."),
                 ("empty prefix", [TOPIC | {"name": "*"}], "a prefix has at least one character before the *."),
                 ("name and path", [TOPIC | {"path": "$.a"}], "give name, for a header, or path, for JSON"),
@@ -91,7 +94,7 @@ def test_topics_of_a_feed() -> None:
                 (
                     "two encodings",
                     [TOPIC, TOPIC | {"name": "a", "encoding": "int32"}],
-                    "all that fills original_topic must have the same encoding.",
+                    "all headers and paths that fill original_topic must have the same encoding.",
                 ),
                 *(
                     (f"path {path}", [TOPIC, {"path": path, "field": "stage"}], "write it like $.error.offset")
