@@ -53,9 +53,9 @@ def _apply_variables(values: dict[str, Any], model: type[BaseModel]) -> None:
             continue
         target = values
         for section in sections:
-            if not isinstance(target.get(section), dict):
-                target[section] = {}
-            target = target[section]
+            target = target.setdefault(section, {})
+            if not isinstance(target, dict):
+                raise UsageError(f"{variable} cannot be used: {section} is not a section.")
         is_section = not sections and isinstance(model.model_fields[top].default, Section)
         target[key] = _parse_json(text) if is_section else text
 

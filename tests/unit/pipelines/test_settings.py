@@ -194,6 +194,14 @@ def test_the_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch
     assert password.get_secret_value() == SECRET
 
 
+def test_a_variable_of_one_key_hides_no_mistake_in_its_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERLOG_KAFKA", f'{{"password": "{SECRET}"')
+    monkeypatch.setenv("AFTERLOG_KAFKA__USERNAME", "afterlog")
+    with pytest.raises(UsageError, match="AFTERLOG_KAFKA__USERNAME cannot be used: kafka is not a section") as raised:
+        load()
+    assert SECRET not in str(raised.value)
+
+
 def test_the_commented_example_can_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     example = (ROOT / "conf" / "afterlog.toml").read_text(encoding="utf-8")
     written = tmp_path / "afterlog.toml"
