@@ -1,4 +1,7 @@
-"""Settings file, then AFTERLOG_* variables -> one nested dictionary, not yet validated."""
+"""Settings file, then AFTERLOG_* variables -> one nested dictionary, not yet validated.
+
+docs/decisions/settings.md says why this is not left to pydantic-settings.
+"""
 
 from __future__ import annotations
 
