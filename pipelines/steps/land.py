@@ -209,7 +209,7 @@ class _Landing:
 
     def next_batch(self, topics: Topics, ends: Sequence[Log]) -> tuple[Span, ...]:
         """Return the next offsets to be read."""
-        return offsets.batch(offsets.unread(self.reach.followed, ends), topics.most_records)
+        return offsets.batch(offsets.unread(self.reach.followed, ends), topics.max_records_per_batch)
 
     def take(self, cluster: Cluster, topics: Topics, ends: tuple[Log, ...]) -> tuple[Log, ...]:
         """Read the pending batch; return up to where the topics are to be read in this run.

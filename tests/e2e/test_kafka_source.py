@@ -171,7 +171,7 @@ def test_batches_are_bounded_and_count_together(
     following: Callable[..., Settings],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings = following(r"dlq\.bounded", most_records=10)
+    settings = following(r"dlq\.bounded", max_records_per_batch=10)
     kafka.create_topic("dlq.bounded", 3)
     kafka.produce("dlq.bounded", [*to(0, values(25)), *to(1, values(1, begin=25)), *to(2, values(9, begin=26))])
     read: list[int] = []
@@ -376,7 +376,7 @@ def test_a_killed_run_converges(
     kafka.produce(topic, values(10))
     run(spark, settings, BRONZE)
     kafka.produce(topic, values(10, begin=10))
-    kill(point, settings, environment(broker, topic, AFTERLOG_DLQ__MOST_RECORDS="4"))
+    kill(point, settings, environment(broker, topic, AFTERLOG_DLQ__MAX_RECORDS_PER_BATCH="4"))
     known = progress.load(Warehouse(settings), BRONZE)
     assert known is not None
     assert known.within_a_batch(settings.cluster)
@@ -438,7 +438,9 @@ def test_a_run_killed_at_any_time_converges(
     for _ in range(3):
         killed = subprocess.Popen(
             [sys.executable, "-c", command, "run", "--only", BRONZE, "--warehouse", settings.warehouse],
-            env=environment(broker, "dlq.anytime", AFTERLOG_DLQ__MOST_RECORDS="7", AFTERLOG_LANDING=settings.landing),
+            env=environment(
+                broker, "dlq.anytime", AFTERLOG_DLQ__MAX_RECORDS_PER_BATCH="7", AFTERLOG_LANDING=settings.landing
+            ),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -453,7 +455,7 @@ def test_a_run_killed_at_any_time_converges(
 def test_lost_progress_costs_a_read_and_doubles_nothing(
     spark: SparkSession, kafka: KafkaClient, following: Callable[..., Settings]
 ) -> None:
-    settings = following(r"dlq\.lost", most_records=6)
+    settings = following(r"dlq\.lost", max_records_per_batch=6)
     kafka.create_topic("dlq.lost", 2)
     kafka.produce("dlq.lost", values(20))
     run(spark, settings, BRONZE)

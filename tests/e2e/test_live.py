@@ -361,7 +361,7 @@ def test_a_broker_that_restarts_while_it_is_read_loses_nothing(
             empty_warehouse,
             tmp_path,
             kafka={"bootstrap_servers": broker.bootstrap_servers, "timeout_seconds": 60},
-            dlq={"source": "kafka", "most_records": 40},
+            dlq={"source": "kafka", "max_records_per_batch": 40},
         )
         with KafkaClient(broker.bootstrap_servers) as client:
             client.create_topic("dlq.restarted", 2)
@@ -399,7 +399,7 @@ def test_a_leader_that_moves_while_it_is_read_loses_nothing(
             empty_warehouse,
             tmp_path,
             kafka={"bootstrap_servers": f"{second.bootstrap_servers},{first.bootstrap_servers}"},
-            dlq={"source": "kafka", "most_records": 80},
+            dlq={"source": "kafka", "max_records_per_batch": 80},
         )
 
         def led_by_another(spark: SparkSession, settings: Settings, topics: Any, spans: Any) -> DataFrame:

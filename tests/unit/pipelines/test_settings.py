@@ -35,7 +35,7 @@ def test_topics_of_a_feed() -> None:
     dlq, acknowledgements = settings.topics_of("dlq"), settings.topics_of("acknowledgements")
     assert dlq is not None
     assert acknowledgements is not None
-    assert (dlq.pattern, dlq.isolation_level, dlq.most_records) == (r"dlq\..*", "read_committed", 500_000)
+    assert (dlq.pattern, dlq.isolation_level, dlq.max_records_per_batch) == (r"dlq\..*", "read_committed", 500_000)
     assert (acknowledgements.pattern, acknowledgements.wanted) == (r"acks\.v1", "topic acks.v1")
     assert settings.topics_of("segments") is None
     assert settings.kafka.addresses == (("one", 9092), ("::1", 9093))
@@ -51,7 +51,7 @@ def test_topics_of_a_feed() -> None:
         ),
         pytest.param(
             {"acknowledgements": {"source": "kafka"}},
-            'The setting acknowledgements cannot be used: Value error, source = "kafka" needs the name of a topic.',
+            'The setting acknowledgements cannot be used: source = "kafka" needs the name of a topic.',
             id="no topic",
         ),
         pytest.param(
@@ -72,6 +72,9 @@ def test_topics_of_a_feed() -> None:
         pytest.param(
             {"kafka": {"options": {"isolation.level": SECRET}}}, "isolation.level cannot be set here.", id="option"
         ),
+        pytest.param(
+            {"lock": {"wait_second": 1}}, "The setting lock.wait_second cannot be used: there is no such key.", id="key"
+        ),
         pytest.param({"kafka": {"password": [SECRET]}}, "The setting kafka.password cannot be used", id="no text"),
         *(
             pytest.param({"dlq": {"profile": [{"name": "own", "headers": headers}]}}, sentence, id=f"profile: {name}")
@@ -80,7 +83,7 @@ def test_topics_of_a_feed() -> None:
                 ("none mandatory", [TOPIC | {"mandatory": False}], "at least one must be mandatory"),
                 ("unknown field", [TOPIC, {"name": "a", "field": "topic"}], "dlq.profile.0.headers.1.field cannot be"),
                 ("unknown encoding", [TOPIC | {"encoding": "utf-16"}], "'text', 'int32' or 'int64'"),
-                ("unknown key", [TOPIC | {"\x1b[2J": 1}], r"dlq.profile.0.headers.0.\x1b[2J cannot be used"),
+                ("unknown key", [TOPIC | {"\x1b[2J": 1}], r"dlq.profile.0.headers.0.\u001b[2J cannot be used"),
                 ("empty name", [TOPIC | {"name": ""}], "a header's name has at least one character."),
                 ("empty prefix", [TOPIC | {"name": "*"}], "a prefix has at least one character before the *."),
                 ("name and path", [TOPIC | {"path": "$.a"}], "give name, for a header, or path, for JSON"),
@@ -91,7 +94,7 @@ def test_topics_of_a_feed() -> None:
                 (
                     "two encodings",
                     [TOPIC, TOPIC | {"name": "a", "encoding": "int32"}],
-                    "all that fills original_topic must have the same encoding.",
+                    "all headers and paths that fill original_topic must have the same encoding.",
                 ),
                 *(
                     (f"path {path}", [TOPIC, {"path": path, "field": "stage"}], "write it like $.error.offset")
@@ -118,7 +121,11 @@ def test_topics_of_a_feed() -> None:
             "require.0.profile names no profile; profiles: kip-1317, kip-1191,",
             id="unknown profile required",
         ),
-        pytest.param({"dlq": {"most_records": 0}}, "The setting dlq.most_records cannot be used", id="no records"),
+        pytest.param(
+            {"dlq": {"max_records_per_batch": 0}},
+            "The setting dlq.max_records_per_batch cannot be used",
+            id="no records",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_said_in_a_sentence(values: dict[str, Any], sentence: str) -> None:
@@ -185,6 +192,14 @@ def test_the_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch
     password = load().kafka.password
     assert password is not None
     assert password.get_secret_value() == SECRET
+
+
+def test_a_variable_of_one_key_hides_no_mistake_in_its_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERLOG_KAFKA", f'{{"password": "{SECRET}"')
+    monkeypatch.setenv("AFTERLOG_KAFKA__USERNAME", "afterlog")
+    with pytest.raises(UsageError, match="AFTERLOG_KAFKA__USERNAME cannot be used: kafka is not a section") as raised:
+        load()
+    assert SECRET not in str(raised.value)
 
 
 def test_the_commented_example_can_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def following(settings: Settings) -> Settings:
     kafka_settings = {"bootstrap_servers": "127.0.0.1:1"}
     where = {"warehouse": settings.warehouse, "landing": settings.landing}
-    return load(kafka=kafka_settings, dlq={"source": "kafka", "most_records": 5}, **where)
+    return load(kafka=kafka_settings, dlq={"source": "kafka", "max_records_per_batch": 5}, **where)
 
 
 def run(settings: Settings) -> AfterlogError | None:

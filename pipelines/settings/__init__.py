@@ -1,0 +1,144 @@
+"""Settings: conf/afterlog.toml, overridden by AFTERLOG_* environment variables, overridden by flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from pipelines.errors import UsageError
+from pipelines.settings.feeds import (
+    LANDING_DIRECTORIES,
+    Acknowledgements,
+    BrokerLogs,
+    CleanupPolicy,
+    Dlq,
+    Segments,
+    StreamsRequests,
+    Topics,
+)
+from pipelines.settings.kafka import Kafka
+from pipelines.settings.layers import read_layers
+from pipelines.settings.profiles import MappedHeader, OwnProfile, RequiredProfile
+from pipelines.settings.runs import Gate, Lock, Report, Silence
+from pipelines.settings.section import Section, Share, first_mistake
+
+__all__ = [
+    "AIRFLOW_HOME",
+    "LANDING_DIRECTORIES",
+    "ROOT",
+    "CleanupPolicy",
+    "Dlq",
+    "Gate",
+    "Kafka",
+    "Lock",
+    "MappedHeader",
+    "OwnProfile",
+    "RequiredProfile",
+    "Segments",
+    "Settings",
+    "Topics",
+    "first_mistake",
+    "kafka_connection",
+    "load",
+    "located",
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+AIRFLOW_HOME = ROOT / ".airflow"  # of the project's own Airflow, which `make up` starts
+
+
+class Settings(Section):
+    """All settings. Relative paths are below the project's directory; URIs (``s3a://``) stay as they are.
+
+    ``single_writer`` promises that only one process at a time writes to a warehouse whose store cannot keep writers
+    apart. ``kafka_connection``, unless empty, names the Airflow connection from which DAGs take the cluster instead of
+    ``kafka``.
+    """
+
+    cluster: Annotated[str, Field(min_length=1)] = "default"
+    warehouse: Annotated[str, Field(min_length=1)] = "warehouse"
+    landing: Annotated[str, Field(min_length=1)] = "landing"
+    single_writer: bool = False
+    kafka_connection: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,200}$")] | None = None
+    tolerance: Share | None = None
+    gates: dict[str, Gate] = Field(default_factory=dict)
+    kafka: Kafka = Kafka()
+    dlq: Dlq = Dlq()
+    streams_requests: StreamsRequests = StreamsRequests()
+    broker_logs: BrokerLogs = BrokerLogs()
+    acknowledgements: Acknowledgements = Acknowledgements()
+    segments: Segments = Segments()
+    silence: Silence = Silence()
+    lock: Lock = Lock()
+    report: Report = Report()
+    spark: dict[str, str] = Field(default_factory=dict)
+
+    def landing_of(self, directory: str) -> Path:
+        """Return the path of a landing directory."""
+        return Path(self.landing) / directory
+
+    def topics_of(self, directory: str) -> Topics | None:
+        """Return the topics that the feed of a landing directory also reads; None if it reads only files."""
+        feeds: dict[str, Topics] = {
+            "dlq": self.dlq,
+            "streams-requests": self.streams_requests,
+            "acknowledgements": self.acknowledgements,
+        }
+        topics = feeds.get(directory)
+        return topics if topics and topics.source == "kafka" else None
+
+    def reports(self) -> Path:
+        """Return the directory of the reports, which is always local."""
+        if self.report.directory:
+            return located(self.report.directory)
+        return (ROOT / "reports") if "://" in self.warehouse else Path(self.warehouse) / "_reports"
+
+
+def located(path: str) -> Path:
+    """Return an absolute path: a relative path of the settings is below the project's directory."""
+    return (ROOT / Path(path).expanduser()).absolute()
+
+
+def load(**flags: Any) -> Settings:
+    """Read the settings file, the environment and flags (None means not given); each overrides the one before.
+
+    The file is ``conf/afterlog.toml`` or the one that ``AFTERLOG_SETTINGS`` names. ``AFTERLOG_LOCK__WAIT_SECONDS=5``
+    sets ``wait_seconds`` of ``[lock]``; ``AFTERLOG_LOCK={...}``, a JSON object, replaces all of ``[lock]``, as a flag
+    does. Relative paths of flags are below the current directory.
+
+    Raises UsageError: a file or value that cannot be used.
+    """
+    values = read_layers(_default_file(), Settings)
+    for name in ("warehouse", "landing"):
+        if flags.get(name) is not None and "://" not in str(flags[name]):
+            flags[name] = str(Path(flags[name]).expanduser().absolute())
+    values.update({name: value for name, value in flags.items() if value is not None})
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise UsageError(f"The setting {first_mistake(error)}") from None
+    for directory in LANDING_DIRECTORIES:
+        if settings.topics_of(directory) and not settings.kafka.bootstrap_servers:
+            section = directory.replace("-", "_")
+            raise UsageError(f'[{section}] has source = "kafka": set bootstrap_servers under [kafka].')
+    absolute = {
+        name: str(located(getattr(settings, name)))
+        for name in ("warehouse", "landing")
+        if "://" not in getattr(settings, name)
+    }
+    return settings.model_copy(update=absolute)
+
+
+def kafka_connection() -> str | None:
+    """Return the Airflow connection that the file or the environment names, even if other settings are wrong.
+
+    Raises UsageError: a file that cannot be read.
+    """
+    name = read_layers(_default_file(), Settings).get("kafka_connection")
+    return name if isinstance(name, str) else None
+
+
+def _default_file() -> Path:
+    return ROOT / "conf" / "afterlog.toml"

@@ -1,0 +1,71 @@
+"""Settings file, then AFTERLOG_* variables -> one nested dictionary, not yet validated.
+
+docs/decisions/settings.md says why this is not left to pydantic-settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from pipelines.errors import UsageError
+from pipelines.settings.section import Section
+
+_PREFIX = "AFTERLOG_"
+_ONLY_IN_THE_FILE = {"gates", "spark"}
+
+
+def read_layers(default_file: Path, model: type[BaseModel]) -> dict[str, Any]:
+    """Return the values of the settings file, overridden by the variables that name a setting of the model.
+
+    ``AFTERLOG_SETTINGS`` names another file than the default one, which does not have to exist.
+
+    Raises UsageError: a file that cannot be read, or a variable that cannot be used.
+    """
+    named = os.environ.get(f"{_PREFIX}SETTINGS")
+    file = Path(named).expanduser() if named else default_file
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if named:
+            raise UsageError(f"The settings file {file} does not exist; fix {_PREFIX}SETTINGS.") from None
+        values = {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise UsageError(f"The settings file {file} cannot be read: {error}") from None
+    _apply_variables(values, model)
+    return values
+
+
+def _apply_variables(values: dict[str, Any], model: type[BaseModel]) -> None:
+    """Apply the variables to the values of the file; variables that name no setting have no effect.
+
+    ``AFTERLOG_KAFKA={...}`` replaces the whole section with a JSON object, so that no key of the file remains in it.
+    ``AFTERLOG_KAFKA__USERNAME=x`` then sets one key of what is there.
+    """
+    for variable, text in sorted(os.environ.items(), key=lambda item: "__" in item[0]):  # whole sections first
+        if not variable.startswith(_PREFIX):
+            continue
+        *sections, key = variable.removeprefix(_PREFIX).lower().split("__")
+        top = sections[0] if sections else key
+        if top not in model.model_fields or top in _ONLY_IN_THE_FILE:
+            continue
+        target = values
+        for section in sections:
+            target = target.setdefault(section, {})
+            if not isinstance(target, dict):
+                raise UsageError(f"{variable} cannot be used: {section} is not a section.")
+        is_section = not sections and isinstance(model.model_fields[top].default, Section)
+        target[key] = _parse_json(text) if is_section else text
+
+
+def _parse_json(text: str) -> Any:
+    """Return what the JSON says; other text stays text, which validation refuses as a section."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

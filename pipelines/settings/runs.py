@@ -1,0 +1,49 @@
+"""Settings of runs: gates, the wait for another writer, the silence of feeds, reports."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from pipelines.settings.feeds import LANDING_DIRECTORIES
+from pipelines.settings.section import Section, Share
+
+
+class Gate(Section):
+    """When a rule breaks a gate: at least ``min_failures`` rows, and a share above ``tolerance`` of the rows, fail."""
+
+    tolerance: Share | None = None
+    min_failures: Annotated[int, Field(ge=1)] | None = None
+
+
+class Silence(Section):
+    """When a feed is silent: its newest record is older than a limit.
+
+    ``after_hours`` has the limit of a feed, by its landing directory. A steady feed without one has the limit of
+    ``times_longest_pause`` times its longest pause, but at least ``least_hours``.
+    """
+
+    times_longest_pause: Annotated[float, Field(ge=1.0, le=1_000.0)] = 3.0
+    least_hours: Annotated[float, Field(gt=0.0, le=1_000_000.0)] = 1.0
+    after_hours: dict[str, Annotated[float, Field(gt=0.0, le=1_000_000.0)]] = Field(default_factory=dict)
+
+    @field_validator("after_hours")
+    @classmethod
+    def _check_feeds(cls, hours: dict[str, float]) -> dict[str, float]:
+        if unknown := sorted(hours.keys() - set(LANDING_DIRECTORIES)):
+            raise ValueError(f"there is no feed {unknown[0]}; name one of {', '.join(LANDING_DIRECTORIES)}")
+        return hours
+
+
+class Lock(Section):
+    """How long a command that writes waits for another writer on the same warehouse."""
+
+    wait_seconds: Annotated[float, Field(ge=0.0)] = 60.0
+
+
+class Report(Section):
+    """Where reports are written (default ``<warehouse>/_reports``) and how many runs Data Docs keep."""
+
+    directory: str | None = None
+    keep_runs: Annotated[int, Field(ge=1)] = 20
