@@ -26,10 +26,11 @@ test: setup ## run the tests, two files at a time; ARGS="-k headers" chooses som
 test-all: setup ## run the tests that take long, too: as many crash points, orders of arrival and DAG runs again
 	@.venv/bin/python -m pytest -m "thorough or not thorough" --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-lint: setup ## check style, format and types
+lint: setup ## check style, format, types and the direction of imports
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
+	@.venv/bin/lint-imports --no-cache
 
 bench: setup ## measure against the same jobs written by hand
 	@.venv/bin/python -m bench.run $(ARGS)

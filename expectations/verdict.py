@@ -11,6 +11,7 @@ from typing import Any
 from expectations.rules import counted
 
 WHOLE = "*"  # the one scope of a table whose contract names none
+SCOPE = "_scope"  # the column of a candidate that names what the gate judges apart, such as a topic
 OF_THE_ROW = "row.no_violations"
 MOST_NAMED = 5
 MOST_FINDINGS = 10

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from expectations.contract import Contract
 
 ADDED_BY_THE_RUN = ("_ingested_at", "_run_id")
-SCOPE = "_scope"  # of a candidate: what the gate judges apart, such as a topic
 
 
 def of_contract(contract: Contract, values: Mapping[str, Column]) -> list[Column]:

@@ -11,10 +11,9 @@ from pyspark.sql import functions as F
 
 from expectations.rules import GREATEST_MILLIS, INT32, INT64, decimal_up_to
 from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC
-from expectations.verdict import Verdict
+from expectations.verdict import SCOPE, Verdict
 from pipelines.columns import contract as columns
 from pipelines.columns import globs, headers, unknown_headers
-from pipelines.columns.contract import SCOPE
 from pipelines.columns.headers import Header, Profile
 from pipelines.columns.once import computed_once
 from pipelines.settings import Dlq, Settings

@@ -11,9 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from expectations.contract import Column, Contract, contract_of
-from expectations.verdict import MOST_NAMED, WHOLE, shown, way_on
+from expectations.verdict import MOST_NAMED, SCOPE, WHOLE, shown, way_on
 from pipelines.catalog import CATALOG
-from pipelines.columns.contract import SCOPE
 from pipelines.errors import UsageError
 from pipelines.settings import Settings
 from pipelines.stage import Stage

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 from expectations.contract import Contract
 from expectations.rules import counted
-from expectations.verdict import OF_THE_ROW, Verdict, shown
+from expectations.verdict import OF_THE_ROW, SCOPE, Verdict, shown
 from pipelines.catalog import CATALOG
-from pipelines.columns.contract import SCOPE
 from pipelines.settings import Settings
 from pipelines.sources import landing
 from pipelines.stage import Stage

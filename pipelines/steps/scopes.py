@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract
-from expectations.verdict import OF_THE_ROW, WHOLE, Scope, Tally
-from pipelines.columns.contract import SCOPE
+from expectations.verdict import OF_THE_ROW, SCOPE, WHOLE, Scope, Tally
 from pipelines.steps.collapse import SKIPPED
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from expectations.contract import Contract, contract_of
-from expectations.verdict import Verdict
-from pipelines.columns.contract import SCOPE
+from expectations.verdict import SCOPE, Verdict
 from pipelines.columns.once import computed_once
 from pipelines.settings import Settings
 from pipelines.stage import Stage

@@ -147,7 +147,8 @@ def test_that_nothing_is_new_is_known_without_a_session(
     kafka.produce("dlq.idle", values(2))
     run(spark, settings)
     asked = (
-        "import sys; from pipelines import runner, settings; from pipelines.catalog import stages;"
+        "import sys; from pipelines import settings; from pipelines.run import runner;"
+        "from pipelines.catalog import stages;"
         "print(runner.idle(settings.load(warehouse=sys.argv[1], landing=sys.argv[2]), stages('dlq')),"
         " 'pyspark' in sys.modules)"
     )

@@ -459,8 +459,8 @@ def test_what_the_demo_lets_happen_lands_also_the_second_time(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_demo_that_is_stopped_leaves_no_broker(demo_broker: Broker, tmp_path: Path, number: signal.Signals) -> None:
     script = (
-        "import sys; from pathlib import Path; from pipelines import demo, live;"
-        "live.DIRECTORY = Path(sys.argv[1]); demo.HOME = live.DIRECTORY.parent; sys.exit(demo.main())"
+        "import sys; from pathlib import Path; from local import demo, live;"
+        "live.DIRECTORY = Path(sys.argv[1]); demo.AIRFLOW_HOME = live.DIRECTORY.parent; sys.exit(demo.main())"
     )
     places = {"AFTERLOG_WAREHOUSE": str(tmp_path / "warehouse"), "AFTERLOG_LANDING": str(tmp_path / "landing")}
     demo = subprocess.Popen(

@@ -213,9 +213,9 @@ def test_tables_without_news_are_one_line(capsys: pytest.CaptureFixture[str], mo
 
 def test_ctrl_c_leaves_no_line_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     script = (
-        "import time; from pipelines import interrupt\n"
+        "import time; from pipelines.run import interrupt\n"
         "with interrupt.heard():\n"
-        " from pipelines import display\n"
+        " from pipelines.commands import display\n"
         " with display.Display('Starting Spark.') as watch:\n"
         "  watch.begins('a.b', 1, 1); print('up', flush=True); time.sleep(60)\n"
     )

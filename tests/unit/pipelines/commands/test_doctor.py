@@ -430,7 +430,7 @@ def test_exit_code(states: list[doctor.State], code: int) -> None:
 
 def test_diagnosis_needs_neither_spark_nor_great_expectations(after_runs: Settings) -> None:
     script = (
-        "import sys; from pipelines import doctor, settings\n"
+        "import sys; from pipelines import settings; from pipelines.commands import doctor\n"
         f"checks = doctor.diagnose(settings.load(warehouse={after_runs.warehouse!r}))\n"
         "print(sorted({'pyspark', 'py4j', 'great_expectations', 'airflow', 'pandas'} & set(sys.modules)))"
     )

@@ -22,7 +22,8 @@ WAITS = {
 }
 SCRIPT = """
 import subprocess, sys, time
-from pipelines import session, stop as stops
+from pipelines.jvm import session
+from pipelines.run import stop as stops
 stops.CUT_OFF_SECONDS, stops.LEAVE_SECONDS = 0.5, 1.5
 other = subprocess.Popen(["sleep", "60"])
 session.cut_off = other.kill
