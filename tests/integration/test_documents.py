@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,21 @@ def test_files_that_documents_name_exist(name: str) -> None:
     for path in re.findall(rf"`((?:{'|'.join(PLACES)})/[^`\s]*)`", DOCUMENTS[name]):
         if not re.search(r"[<*]", path):
             assert (ROOT / path).exists() or ((ROOT / name).parent / path).exists(), path
+
+
+def test_the_map_names_every_room_in_the_order_of_imports() -> None:
+    rows = re.findall(r"^\| ((?:`[\w./]+` ?)+)\| ", DOCUMENTS["ARCHITECTURE.md"], re.MULTILINE)
+    named = [
+        room.removesuffix(".py").strip("/").replace("/", ".") for row in rows for room in re.findall(r"`(.+?)`", row)
+    ]
+    assert {f"pipelines.{path.parent.name}" for path in (ROOT / "pipelines").glob("*/__init__.py")} <= set(named)
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ][0]
+    heights = {room: height for height, layer in enumerate(reversed(contract["layers"])) for room in layer.split(" | ")}
+    assert heights.keys() & set(named) >= {"expectations", "pipelines.warehouse", "pipelines.cli", "dags"}
+    listed = [heights[room] for room in named if room in heights]
+    assert listed == sorted(listed)
 
 
 def test_the_index_names_every_decision_with_its_title() -> None:
