@@ -1,6 +1,6 @@
 """Settings file, then AFTERLOG_* variables -> one nested dictionary, not yet validated.
 
-docs/decisions/settings.md says why this is not left to pydantic-settings.
+docs/decisions/0050-layer-settings-ourselves.md says why this is not left to pydantic-settings.
 """
 
 from __future__ import annotations

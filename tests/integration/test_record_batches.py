@@ -32,7 +32,7 @@ def run(spark: SparkSession, settings: Settings) -> dict[str, StageRun]:
 
 
 def land(settings: Settings, base_offset: int, data: bytes, partition: str = "orders-0") -> None:
-    """Land a segment as the README asks for: complete when it appears."""
+    """Land a segment as the documents ask for: complete when it appears."""
     directory = settings.landing_of("segments") / partition
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "_new").write_bytes(data)

@@ -143,8 +143,8 @@ def test_a_connection_becomes_settings(extra: dict[str, Any], others: dict[str, 
     assert values(cluster_of("kafka_default", extra, **others)) == expected
 
 
-def test_the_extra_that_the_readme_shows_can_be_used() -> None:
-    shown = re.search(r"```json5\n(.+?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+def test_the_extra_that_the_documents_show_can_be_used() -> None:
+    shown = re.search(r"```json5\n(.+?)```", (ROOT / "docs" / "operate.md").read_text("utf-8"), re.DOTALL)
     assert shown
     cluster = cluster_of("kafka_default", json.loads(shown[1]))
     assert cluster.left_out == ()

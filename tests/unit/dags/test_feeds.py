@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -71,6 +72,10 @@ def edges(dag: Any) -> set[tuple[str, str]]:
     return {(task.task_id, downstream) for task in dag.tasks for downstream in task.downstream_task_ids}
 
 
+def layers_of(feed: str) -> list[str]:
+    return [layer for layer in LAYERS if stages(feed, layer=layer)]
+
+
 def test_parsing_starts_no_spark_no_great_expectations_and_no_network(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PARSING],
@@ -87,18 +92,14 @@ def test_parsing_starts_no_spark_no_great_expectations_and_no_network(tmp_path: 
 
 def test_each_feed_has_a_dag_file_without_errors(bag: Any) -> None:
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"dlq", "topology", "delivery"} == set(FEEDS)
+    assert set(bag.dags) == set(FEEDS) >= {"dlq", "topology", "delivery"}
 
 
 @pytest.mark.parametrize("feed", FEEDS)
 def test_layers_follow_each_other_and_then_the_reports(bag: Any, feed: str) -> None:
     bag.dags[feed].check_cycle()
-    assert edges(bag.dags[feed]) == {
-        ("bronze", "silver"),
-        ("silver", "gold"),
-        ("gold", "reports"),
-        *((task, "outcome") for task in ("bronze", "silver", "gold", "reports")),
-    }
+    tasks = [*layers_of(feed), "reports"]
+    assert edges(bag.dags[feed]) == {*pairwise(tasks), *((task, "outcome") for task in tasks)}
 
 
 def test_a_catalog_with_branches_and_a_foreign_input_gives_its_edges(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,13 +131,14 @@ def test_a_catalog_with_branches_and_a_foreign_input_gives_its_edges(monkeypatch
 @pytest.mark.parametrize("feed", FEEDS)
 def test_a_broken_gate_stops_neither_later_layers_nor_the_reports_and_turns_the_run_red(bag: Any, feed: str) -> None:
     rules = {task.task_id: task.trigger_rule.value for task in bag.dags[feed].tasks}
-    assert rules == dict.fromkeys([*LAYERS, "reports", "outcome"], "all_done")
+    assert rules == dict.fromkeys([*layers_of(feed), "reports", "outcome"], "all_done")
 
 
 @pytest.mark.parametrize("feed", FEEDS)
 def test_a_task_runs_the_layer_of_its_feed(bag: Any, feed: str) -> None:
-    assert {layer: bag.dags[feed].get_task(layer).arguments for layer in LAYERS} == {
-        layer: ["run", "--feed", feed, "--layer", layer, "--format", "json"] for layer in LAYERS
+    layers = layers_of(feed)
+    assert {layer: bag.dags[feed].get_task(layer).arguments for layer in layers} == {
+        layer: ["run", "--feed", feed, "--layer", layer, "--format", "json"] for layer in layers
     }
 
 
@@ -150,7 +152,7 @@ def test_one_writer_at_a_time_and_no_run_without_end(bag: Any, feed: str) -> Non
         assert task.execution_timeout.total_seconds() <= 3600
         assert task.on_failure_callback
     assert {task.task_id: task.retries for task in dag.tasks} == {
-        **dict.fromkeys([*LAYERS, "reports"], 2),
+        **dict.fromkeys([*layers_of(feed), "reports"], 2),
         "outcome": 0,
     }
 
@@ -165,7 +167,7 @@ def test_each_table_is_an_asset_and_a_line_of_the_documentation(bag: Any, feed: 
                 (stage.table, f"x-afterlog://warehouse/{stage.table.replace('.', '/')}")
                 for stage in stages(feed, layer=layer)
             ]
-            for layer in LAYERS
+            for layer in layers_of(feed)
         },
         "reports": [(f"reports.{feed}", f"x-afterlog://reports/{feed}")],
     }

@@ -77,8 +77,8 @@ def test_after_runs_all_is_well(after_runs: Settings) -> None:
     assert {check.name: check.state for check in checks if check.state != "well"} == dict.fromkeys(unused, "unused")
     assert exit_code(checks) == 0
     assert doctor.summary(checks) == "All is well."
-    names = ["Java", "Python packages", "JVM jars", "settings", "disk", "landing dlq", "landing streams-requests"]
-    names += [f"landing {feed}" for feed in ("acknowledgements", "producers", "broker-logs", "segments")]
+    names = ["Java", "Python packages", "JVM jars", "settings", "disk"]
+    names += [f"landing {feed}" for feed in LANDING_DIRECTORIES]
     names += ["writer's lock", "tables", "bronze.dlq_records", SILVER, "gold.dlq_summary", "Airflow"]
     assert [check.name for check in checks] == names
     assert found(after_runs, SILVER).finding == "Version 1, bronze.dlq_records is read up to version 1."
