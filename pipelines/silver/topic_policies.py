@@ -143,8 +143,8 @@ def _reported(settings: Settings, topics: list[str]) -> Mapping[str, str]:
     servers = settings.kafka.bootstrap_servers
     if not servers or not topics or time.monotonic() < _silent_until.get(servers, 0.0):
         return {}
-    reaches = (known.topics.get(settings.cluster) for known in _progress(settings))
-    ids = {reach.cluster_id for reach in reaches if reach and reach.cluster_id}
+    followed = (known.topics.get(settings.cluster) for known in _progress(settings))
+    ids = {topics.cluster_id for topics in followed if topics and topics.cluster_id}
     try:
         with connected(settings) as cluster:
             return cluster.cleanup_policies(topics, ids)
