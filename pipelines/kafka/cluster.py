@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.errors import AfterlogError, UsageError
 from pipelines.jvm import small
 from pipelines.kafka.errors import Changed, NoTopics, Refused, as_sentence, kinds, named
-from pipelines.kafka.offsets import Log, Reach, Span
+from pipelines.kafka.offsets import Log, OffsetRange, TopicProgress
 from pipelines.kafka.properties import properties
 from pipelines.settings import Kafka, Settings, Topics
 
@@ -35,7 +35,7 @@ log = logging.getLogger("afterlog")
 
 
 @dataclass(frozen=True)
-class Survey:
+class TopicSnapshot:
     """What a cluster holds of the topics that are wanted, and the ids of those, and of pending ones, by name."""
 
     logs: tuple[Log, ...]
@@ -72,20 +72,21 @@ class Cluster:
         self.admin = admin
         self.kafka = kafka
 
-    def survey(self, topics: Topics, reach: Reach) -> Survey:
+    def snapshot(self, topics: Topics, progress: TopicProgress) -> TopicSnapshot:
         """Return the logs of the topics that are wanted and may be read.
 
         Raises AfterlogError: the cluster does not answer, shows no such topic, or is another one than was read before.
         """
         cluster_id = self._id()
-        if reach.cluster_id and cluster_id not in ("", reach.cluster_id):
+        if progress.cluster_id and cluster_id not in ("", progress.cluster_id):
             raise UsageError(
-                f"The cluster at {self.kafka.bootstrap_servers} is {cluster_id}, another one than {reach.cluster_id}, "
-                "whose topics were read so far: mend bootstrap_servers, or name it by a `cluster` of its own."
+                f"The cluster at {self.kafka.bootstrap_servers} is {cluster_id}, another one than "
+                f"{progress.cluster_id}, whose topics were read so far: mend bootstrap_servers, or name it by a "
+                "`cluster` of its own."
             )
         names = self._names()
         matching = {name for name in names if re.fullmatch(topics.pattern, name)}
-        pending = {span.topic for span in reach.pending}
+        pending = {span.topic for span in progress.pending}
         everything = self._described(sorted(matching | (pending & names)))
         described = {name: topic for name, topic in everything.items() if name in matching}
         if not described:
@@ -97,9 +98,9 @@ class Cluster:
                 raise UsageError(f"The brokers give topic {name} no id: topics are read from Kafka 2.8 on.")
             if topic.leaderless:
                 log.warning("%s of topic %s has no leader: it waits.", _partitions(topic.leaderless), name)
-            if topic.readable and (not topic.leaderless or topic.topic_id in reach.followed):
+            if topic.readable and (not topic.leaderless or topic.topic_id in progress.followed):
                 wanted |= {(name, at): topic.topic_id for at in topic.partitions if at not in topic.leaderless}
-        reached = {(id_, at): topic.reached(at) for id_, topic in reach.followed.items() for at in topic.next}
+        reached = {(id_, at): topic.reached(at) for id_, topic in progress.followed.items() for at in topic.next}
         starts = self._offsets(wanted, "earliest", "read_committed")
         ends = self._offsets(wanted, "latest", topics.isolation_level)
         ahead = [place for place in wanted if ends[place] < reached.get((wanted[place], place[1]), 0)]
@@ -124,9 +125,9 @@ class Cluster:
                 f"{'that topic' if len(refused) == 1 else 'those topics'}, or narrow what is wanted in the settings."
             )
         present = {name: topic.topic_id for name, topic in everything.items()}
-        return Survey(tuple(logs), present, complaint, cluster_id or reach.cluster_id)
+        return TopicSnapshot(tuple(logs), present, complaint, cluster_id or progress.cluster_id)
 
-    def check(self, spans: Iterable[Span]) -> None:
+    def check(self, spans: Iterable[OffsetRange]) -> None:
         """Make sure that the topics still are those of the spans; raises Changed."""
         ids = {span.topic: span.topic_id for span in spans}
         described = self._described(ids)

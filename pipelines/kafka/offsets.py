@@ -26,7 +26,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Span:
+class OffsetRange:
     """Offsets of a partition from ``start`` to before ``end``; a topic of the same name and another id is another."""
 
     topic: str
@@ -55,13 +55,13 @@ class Span:
 class Gap:
     """Offsets that were gone before they were read, and which run found that, when (ISO-8601)."""
 
-    span: Span
+    span: OffsetRange
     run_id: str
     found_at: str
 
 
 @dataclass(frozen=True)
-class Followed:
+class TopicPosition:
     """How far a topic is read: the next offset of each partition.
 
     Rows of offsets below ``doubtful`` may be in the table, though they are to be read: the table is asked first. Below
@@ -79,36 +79,36 @@ class Followed:
 
 
 @dataclass(frozen=True)
-class Reach:
+class TopicProgress:
     """How far the topics of a cluster are read, by topic id.
 
     ``pending`` is the batch that is fixed before anything of it is written; ``gaps`` are found, but not yet recorded.
     ``cluster_id`` is what Kafka calls the cluster, empty where that is not known.
     """
 
-    followed: dict[str, Followed] = field(default_factory=dict)
-    pending: tuple[Span, ...] = ()
+    followed: dict[str, TopicPosition] = field(default_factory=dict)
+    pending: tuple[OffsetRange, ...] = ()
     gaps: tuple[Gap, ...] = ()
     cluster_id: str = ""
 
 
 @dataclass(frozen=True)
-class Outlook:
+class ReadPlan:
     """What is followed, what is left of the pending batch, and what is gone for good."""
 
-    followed: dict[str, Followed]
-    pending: tuple[Span, ...]
-    gaps: tuple[Span, ...]
+    followed: dict[str, TopicPosition]
+    pending: tuple[OffsetRange, ...]
+    gaps: tuple[OffsetRange, ...]
 
 
-def follow(reach: Reach, logs: Sequence[Log], present: Mapping[str, str]) -> Outlook:
+def follow(progress: TopicProgress, logs: Sequence[Log], present: Mapping[str, str]) -> ReadPlan:
     """Return what is followed from now on, of what the cluster has: ``present`` are the ids of topics that it shows.
 
     A topic that is met for the first time is read from where it begins now. Of one that is known, and of a successor of
     its name, all is to be read: what retention removed of it is a gap. A topic that the cluster does not show may be
     hidden from us for a while: what was to be read of it still is, until another one of its name is shown.
     """
-    followed = reach.followed
+    followed = progress.followed
     now = dict(followed)
     names = {topic.name for topic in followed.values()}
     gaps = []
@@ -124,9 +124,9 @@ def follow(reach: Reach, logs: Sequence[Log], present: Mapping[str, str]) -> Out
             start, doubtful = log.start, expected
         else:
             if log.start > expected:
-                gaps.append(Span(log.topic, log.topic_id, log.partition, expected, log.start))
+                gaps.append(OffsetRange(log.topic, log.topic_id, log.partition, expected, log.start))
             start = max(begun, log.start)
-        topic = now.get(log.topic_id, Followed(log.topic))
+        topic = now.get(log.topic_id, TopicPosition(log.topic))
         at = log.partition
         now[log.topic_id] = _settled(
             replace(
@@ -138,50 +138,50 @@ def follow(reach: Reach, logs: Sequence[Log], present: Mapping[str, str]) -> Out
         )
     there = {(log.topic_id, log.partition): log for log in logs if not log.truncated}
     left = []
-    for span in reach.pending:
+    for span in progress.pending:
         found = there.get((span.topic_id, span.partition))
         if found and found.start < span.end:
             left.append(replace(span, start=max(span.start, found.start)))
-    gone = [span for span in reach.pending if present.get(span.topic, span.topic_id) != span.topic_id]
+    gone = [span for span in progress.pending if present.get(span.topic, span.topic_id) != span.topic_id]
     gaps += [span for span in gone if followed[span.topic_id].reached(span.partition) < span.end]
-    return Outlook(passed(now, gone), tuple(left), tuple(gaps))
+    return ReadPlan(passed(now, gone), tuple(left), tuple(gaps))
 
 
-def doubted(reach: Reach, written: bool) -> Reach:
+def doubted(progress: TopicProgress, written: bool) -> TopicProgress:
     """Return what progress tells of a table that has changed since: rows of all offsets may be in it.
 
     ``written`` says that those of the pending batch are, which one commit inserts.
     """
     ends: dict[str, dict[int, int]] = {}
-    for span in reach.pending if written else ():
+    for span in progress.pending if written else ():
         ends.setdefault(span.topic_id, {})[span.partition] = span.end
     followed = {
         id_: replace(topic, doubtful=dict.fromkeys(topic.next, ALL), written=topic.written | ends.get(id_, {}))
-        for id_, topic in reach.followed.items()
+        for id_, topic in progress.followed.items()
     }
-    return replace(reach, followed=followed)
+    return replace(progress, followed=followed)
 
 
-def mark_of(cluster: str, batch: Iterable[Span]) -> str:
+def mark_of(cluster: str, batch: Iterable[OffsetRange]) -> str:
     """Return what the commit says that inserts a batch of a cluster."""
     told = json.dumps([cluster, *(astuple(span) for span in batch)])
     return f"topics-{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
 
-def is_doubtful(followed: Mapping[str, Followed], spans: Iterable[Span]) -> bool:
+def is_doubtful(followed: Mapping[str, TopicPosition], spans: Iterable[OffsetRange]) -> bool:
     """Tell whether rows of any of the spans may be in the table already."""
     return any(span.start < followed[span.topic_id].doubtful.get(span.partition, 0) for span in spans)
 
 
-def unread(followed: Mapping[str, Followed], logs: Iterable[Log]) -> tuple[Span, ...]:
+def unread(followed: Mapping[str, TopicPosition], logs: Iterable[Log]) -> tuple[OffsetRange, ...]:
     """Return all that the logs hold and that is not read yet."""
     starts = ((log, followed[log.topic_id].next[log.partition]) for log in logs)
     return tuple(
-        Span(log.topic, log.topic_id, log.partition, start, log.end) for log, start in starts if start < log.end
+        OffsetRange(log.topic, log.topic_id, log.partition, start, log.end) for log, start in starts if start < log.end
     )
 
 
-def batch(waiting: Sequence[Span], most: int) -> tuple[Span, ...]:
+def batch(waiting: Sequence[OffsetRange], most: int) -> tuple[OffsetRange, ...]:
     """Return at most so many offsets of what waits, of each partition its share, so that none starves."""
     total = sum(span.length for span in waiting)
     if total <= most:
@@ -196,17 +196,17 @@ def batch(waiting: Sequence[Span], most: int) -> tuple[Span, ...]:
     return tuple(chosen)
 
 
-def passed(followed: Mapping[str, Followed], spans: Iterable[Span]) -> dict[str, Followed]:
+def passed(followed: Mapping[str, TopicPosition], spans: Iterable[OffsetRange]) -> dict[str, TopicPosition]:
     """Return what is followed, with the spans behind it."""
     now = dict(followed)
     for span in spans:
-        topic = now.get(span.topic_id, Followed(span.topic))
+        topic = now.get(span.topic_id, TopicPosition(span.topic))
         after = max(span.end, topic.next.get(span.partition, 0))
         now[span.topic_id] = _settled(replace(topic, next=topic.next | {span.partition: after}))
     return now
 
 
-def _settled(topic: Followed) -> Followed:
+def _settled(topic: TopicPosition) -> TopicPosition:
     """Return a topic without what lies behind the offsets that are to be read next."""
 
     def ahead(offsets: dict[int, int]) -> dict[int, int]:

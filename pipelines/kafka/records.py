@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pipelines.kafka.offsets import Span
+from pipelines.kafka.offsets import OffsetRange
 from pipelines.kafka.properties import properties
 from pipelines.settings import Settings, Topics
 
@@ -17,7 +17,7 @@ GROUP_PREFIX = "afterlog"
 SPLIT_FROM = 20_000  # offsets of a batch from which several tasks read one partition
 
 
-def records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequence[Span]) -> DataFrame:
+def records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequence[OffsetRange]) -> DataFrame:
     """Return the records of spans, each partition at most once; a read of offsets that are gone fails.
 
     The columns are ``_source``, ``_bronze_id`` and those of bronze.dlq_records that hold the record.

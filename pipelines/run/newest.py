@@ -188,4 +188,4 @@ def moment(at: datetime) -> str:
 
 def _was_read(known: Progress | None) -> bool:
     """Tell whether a file or a topic of a feed was read ever, though none of its lines may have been wanted."""
-    return bool(known and (known.files or any(reach.followed for reach in known.topics.values())))
+    return bool(known and (known.files or any(topics.followed for topics in known.topics.values())))

@@ -144,8 +144,8 @@ def _reported(warehouse: Warehouse, topics: list[str]) -> Mapping[str, str]:
     servers = warehouse.settings.kafka.bootstrap_servers
     if not servers or not topics or time.monotonic() < _silent_until.get(servers, 0.0):
         return {}
-    reaches = (known.topics.get(warehouse.cluster) for known in _progress(warehouse))
-    ids = {reach.cluster_id for reach in reaches if reach and reach.cluster_id}
+    followed = (known.topics.get(warehouse.cluster) for known in _progress(warehouse))
+    ids = {topics.cluster_id for topics in followed if topics and topics.cluster_id}
     try:
         with connected(warehouse.settings) as cluster:
             return cluster.cleanup_policies(topics, ids)

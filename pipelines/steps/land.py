@@ -15,9 +15,9 @@ from expectations.rules import counted
 from pipelines.errors import AfterlogError, UsageError
 from pipelines.kafka import offsets
 from pipelines.kafka import records as kafka_records
-from pipelines.kafka.cluster import Cluster, Survey, connected
+from pipelines.kafka.cluster import Cluster, TopicSnapshot, connected
 from pipelines.kafka.errors import Changed, is_kafkas, sentence_of
-from pipelines.kafka.offsets import Gap, Log, Outlook, Reach, Span
+from pipelines.kafka.offsets import Gap, Log, OffsetRange, ReadPlan, TopicProgress
 from pipelines.settings import Settings, Topics
 from pipelines.sources import landing
 from pipelines.sources.landing import LandedFile
@@ -67,13 +67,13 @@ def waiting(settings: Settings, stages: Sequence[tuple[Stage, Progress | None]])
     with connected(settings) as cluster:
         for stage, known, topics in asking:
             try:
-                survey, outlook = _look(cluster, topics, _reach(settings, known))
+                snapshot, plan = _look(cluster, topics, _topic_progress(settings, known))
             except UsageError as error:  # of this feed's topics; others may be well
                 wrong.append(error)
                 continue
-            late = (*offsets.unread(outlook.followed, survey.logs), *outlook.gaps)
+            late = (*offsets.unread(plan.followed, snapshot.logs), *plan.gaps)
             found[stage.table] = sum(span.length for span in late)
-            wrong += [survey.complaint] if survey.complaint else []
+            wrong += [snapshot.complaint] if snapshot.complaint else []
     if wrong and not any(found.values()):
         raise wrong[0]
     return found
@@ -97,12 +97,12 @@ def land(warehouse: Warehouse, stage: Stage, run_id: str, started_at: datetime, 
     known = replace(known or Progress(), target_id=target_id)
     if known.target_version != version:
         before = known.target_version or 0
-        reaches = {}
-        for cluster, reach in known.topics.items():
-            mark = offsets.mark_of(cluster, reach.pending)
-            written = bool(reach.pending) and warehouse.was_committed(stage.table, before, mark)
-            reaches[cluster] = offsets.doubted(reach, written)
-        known = replace(known, topics=reaches, target_version=version)
+        by_cluster = {}
+        for cluster, topics_read in known.topics.items():
+            mark = offsets.mark_of(cluster, topics_read.pending)
+            written = bool(topics_read.pending) and warehouse.was_committed(stage.table, before, mark)
+            by_cluster[cluster] = offsets.doubted(topics_read, written)
+        known = replace(known, topics=by_cluster, target_version=version)
     landing_ = _Landing(warehouse, stage, run_id, started_at, known, watch)
     landing_.read_files()
     left = None
@@ -121,14 +121,14 @@ def _listed(counts: Counter[str]) -> str:
     return ", ".join(most[:MOST_SKIPPED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _reach(settings: Settings, known: Progress | None) -> Reach:
-    return known.topics.get(settings.cluster, Reach()) if known else Reach()
+def _topic_progress(settings: Settings, known: Progress | None) -> TopicProgress:
+    return known.topics.get(settings.cluster, TopicProgress()) if known else TopicProgress()
 
 
-def _look(cluster: Cluster, topics: Topics, reach: Reach) -> tuple[Survey, Outlook]:
+def _look(cluster: Cluster, topics: Topics, topic_progress: TopicProgress) -> tuple[TopicSnapshot, ReadPlan]:
     """Return what the cluster holds now, and what that means for what is followed."""
-    survey = cluster.survey(topics, reach)
-    return survey, offsets.follow(reach, survey.logs, survey.present)
+    snapshot = cluster.snapshot(topics, topic_progress)
+    return snapshot, offsets.follow(topic_progress, snapshot.logs, snapshot.present)
 
 
 def _reader(stage: Stage) -> ModuleType:
@@ -199,17 +199,17 @@ class _Landing:
         """
         self.record_gaps()  # those that an earlier run found, but did not live to record
         with connected(self.settings) as cluster:
-            survey = self.look(cluster, topics)
-            ends = survey.logs
-            while batch := self.reach.pending or self.next_batch(topics, ends):
+            snapshot = self.look(cluster, topics)
+            ends = snapshot.logs
+            while batch := self.topic_progress.pending or self.next_batch(topics, ends):
                 self.watch.finds(f"{counted(sum(span.length for span in batch), 'offset')} of topics")
-                self.remember(replace(self.reach, pending=batch))
+                self.remember(replace(self.topic_progress, pending=batch))
                 ends = self.take(cluster, topics, ends)
-        return survey.complaint
+        return snapshot.complaint
 
-    def next_batch(self, topics: Topics, ends: Sequence[Log]) -> tuple[Span, ...]:
+    def next_batch(self, topics: Topics, ends: Sequence[Log]) -> tuple[OffsetRange, ...]:
         """Return the next offsets to be read."""
-        return offsets.batch(offsets.unread(self.reach.followed, ends), topics.max_records_per_batch)
+        return offsets.batch(offsets.unread(self.topic_progress.followed, ends), topics.max_records_per_batch)
 
     def take(self, cluster: Cluster, topics: Topics, ends: tuple[Log, ...]) -> tuple[Log, ...]:
         """Read the pending batch; return up to where the topics are to be read in this run.
@@ -217,58 +217,59 @@ class _Landing:
         A read fails where retention, or someone, removed what it was to read: what is left is planned anew.
         """
         for left in reversed(range(MOST_ATTEMPTS)):
-            batch = self.reach.pending
+            batch = self.topic_progress.pending
             try:
                 read, skipped, accepted = self.insert_records(cluster, topics, batch)
             except Exception as error:
                 if not isinstance(error, Changed) and not is_kafkas(error):
                     raise
-                survey = self.look(cluster, topics)
+                snapshot = self.look(cluster, topics)
                 places = {(log.topic_id, log.partition) for log in ends}
-                ends = tuple(log for log in survey.logs if (log.topic_id, log.partition) in places)
-                if self.reach.pending and not left:
+                ends = tuple(log for log in snapshot.logs if (log.topic_id, log.partition) in places)
+                if self.topic_progress.pending and not left:
                     raise sentence_of(error, self.settings.kafka) from None
             else:
                 if read:
                     self.records += read
                     self.topics |= {span.topic for span in batch}
                     self.count(read, skipped, accepted)
-                followed = offsets.passed(self.reach.followed, batch)
-                self.save(self._with(replace(self.reach, followed=followed, pending=())))
-            if not self.reach.pending:
+                followed = offsets.passed(self.topic_progress.followed, batch)
+                self.save(self._with(replace(self.topic_progress, followed=followed, pending=())))
+            if not self.topic_progress.pending:
                 break
         return ends
 
     @property
-    def reach(self) -> Reach:
+    def topic_progress(self) -> TopicProgress:
         """How far the topics are read."""
-        return _reach(self.settings, self.known)
+        return _topic_progress(self.settings, self.known)
 
-    def look(self, cluster: Cluster, topics: Topics) -> Survey:
+    def look(self, cluster: Cluster, topics: Topics) -> TopicSnapshot:
         """Look at the topics, keep what that tells, and record the gaps."""
-        survey, outlook = _look(cluster, topics, self.reach)
+        snapshot, plan = _look(cluster, topics, self.topic_progress)
         at = quality.now().isoformat()
-        gaps = tuple(Gap(span, self.run_id, at) for span in outlook.gaps)
-        for span in outlook.gaps:
+        gaps = tuple(Gap(span, self.run_id, at) for span in plan.gaps)
+        for span in plan.gaps:
             log.warning("%s were gone before they were read: see quality.gaps.", span.in_words)
-        self.remember(Reach(outlook.followed, outlook.pending, (*self.reach.gaps, *gaps), survey.cluster_id))
+        gaps = (*self.topic_progress.gaps, *gaps)
+        self.remember(TopicProgress(plan.followed, plan.pending, gaps, snapshot.cluster_id))
         self.record_gaps()
-        return survey
+        return snapshot
 
     def record_gaps(self) -> None:
         """Record the gaps that are not recorded yet; a crash in between records none of them twice."""
-        if self.reach.gaps:
-            quality.record_gaps(self.warehouse, self.stage.table, self.reach.gaps)
-            self.remember(replace(self.reach, gaps=()))
+        if self.topic_progress.gaps:
+            quality.record_gaps(self.warehouse, self.stage.table, self.topic_progress.gaps)
+            self.remember(replace(self.topic_progress, gaps=()))
 
-    def remember(self, reach: Reach) -> None:
+    def remember(self, topic_progress: TopicProgress) -> None:
         """Save how far the topics are read, without saying that anything was written to the table."""
-        if reach != self.reach:
-            self.known = self._with(reach)
+        if topic_progress != self.topic_progress:
+            self.known = self._with(topic_progress)
             progress.save(self.warehouse, self.stage.table, self.known)
 
-    def _with(self, reach: Reach) -> Progress:
-        return replace(self.known, topics=self.known.topics | {self.settings.cluster: reach})
+    def _with(self, topic_progress: TopicProgress) -> Progress:
+        return replace(self.known, topics=self.known.topics | {self.settings.cluster: topic_progress})
 
     def save(self, known: Progress) -> None:
         """Save progress, and the version of the table that it speaks of."""
@@ -296,7 +297,7 @@ class _Landing:
         )
         quality.note(self.warehouse, self.stage_run)
 
-    def insert_records(self, cluster: Cluster, topics: Topics, batch: Sequence[Span]) -> tuple[int, int, int]:
+    def insert_records(self, cluster: Cluster, topics: Topics, batch: Sequence[OffsetRange]) -> tuple[int, int, int]:
         """Insert the records that bronze does not hold; return how many were read, skipped and inserted.
 
         They are held once they are read: that the topics are still the same must be known before any is written.
@@ -326,7 +327,7 @@ class _Landing:
         finally:
             held.unpersist()
 
-    def _insert_new(self, rows: DataFrame, batch: Sequence[Span]) -> int:
+    def _insert_new(self, rows: DataFrame, batch: Sequence[OffsetRange]) -> int:
         """Insert rows of a batch, without those that the table may hold: it is asked only where that is in doubt."""
         from pyspark.sql import functions as F
 
@@ -334,7 +335,7 @@ class _Landing:
         if any(column.name == "offset" for column in self.contract.columns):
             first, last = min(span.start for span in batch), max(span.end for span in batch) - 1
             bounds = bounds & F.col("offset").between(first, last)
-        if offsets.is_doubtful(self.reach.followed, batch):
+        if offsets.is_doubtful(self.topic_progress.followed, batch):
             grain = list(self.contract.grain)
             standing = self.warehouse.existing_rows(self.stage.table, bounds)
             if standing is not None:

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pipelines.kafka.offsets import Followed, Gap, Reach, Span
+from pipelines.kafka.offsets import Gap, OffsetRange, TopicPosition, TopicProgress
 from pipelines.sources.landing import LandedFile
 from pipelines.warehouse import storage
 from pipelines.warehouse.tables import Warehouse
@@ -69,7 +69,7 @@ class Progress:
     message: str | None = None
     directory: str | None = None
     files: dict[str, LandedFile] = field(default_factory=dict)
-    topics: dict[str, Reach] = field(default_factory=dict)
+    topics: dict[str, TopicProgress] = field(default_factory=dict)
     again: tuple[str, ...] | None = None
     decided: dict[str, Any] | None = None
     held: dict[str, Held] = field(default_factory=dict)
@@ -81,8 +81,8 @@ class Progress:
 
     def within_a_batch(self, cluster: str) -> bool:
         """Tell whether a run, of topics one of that cluster, ended before its batch was done with."""
-        reach = self.topics.get(cluster, Reach())
-        return bool(self.pending or reach.pending or reach.gaps)
+        topic_progress = self.topics.get(cluster, TopicProgress())
+        return bool(self.pending or topic_progress.pending or topic_progress.gaps)
 
     def is_ahead_of(self, version: int | None) -> bool:
         """Tell whether it speaks of a later version of the stage's own table than that which is there."""
@@ -118,7 +118,7 @@ def load(warehouse: Warehouse, table: str) -> Progress | None:
         pending = {table: Batch(**batch) for table, batch in values.pop("pending").items()}
         inputs = {table: Reading(**reading) for table, reading in values.pop("inputs").items()}
         files = {source: LandedFile(source, *facts) for source, facts in values.pop("files").items()}
-        topics = {cluster: _reach(reach) for cluster, reach in values.pop("topics", {}).items()}
+        topics = {cluster: _topic_progress(saved) for cluster, saved in values.pop("topics", {}).items()}
         held = {scope: Held(**one) for scope, one in values.pop("held", {}).items()}
         again = values.pop("again", None)
         again = None if again is None else tuple(again)
@@ -135,16 +135,16 @@ def save(warehouse: Warehouse, table: str, progress: Progress) -> None:
     storage.write_text(warehouse.root, f"{table}.json", json.dumps(values, ensure_ascii=True))
 
 
-def _reach(values: dict[str, Any]) -> Reach:
-    """Return what JSON made of a reach: its objects' names are text, partitions are numbers."""
+def _topic_progress(values: dict[str, Any]) -> TopicProgress:
+    """Return the progress of topics from its JSON, where partitions are text: JSON has no other keys."""
 
     def offsets(found: dict[str, int]) -> dict[int, int]:
         return {int(partition): int(offset) for partition, offset in found.items()}
 
     followed = {
-        topic_id: Followed(topic["name"], *(offsets(topic[name]) for name in ("next", "doubtful", "written")))
+        topic_id: TopicPosition(topic["name"], *(offsets(topic[name]) for name in ("next", "doubtful", "written")))
         for topic_id, topic in values["followed"].items()
     }
-    gaps = (Gap(Span(**gap["span"]), gap["run_id"], gap["found_at"]) for gap in values["gaps"])
-    pending = tuple(Span(**span) for span in values["pending"])
-    return Reach(followed, pending, tuple(gaps), values.get("cluster_id", ""))
+    gaps = (Gap(OffsetRange(**gap["span"]), gap["run_id"], gap["found_at"]) for gap in values["gaps"])
+    pending = tuple(OffsetRange(**span) for span in values["pending"])
+    return TopicProgress(followed, pending, tuple(gaps), values.get("cluster_id", ""))

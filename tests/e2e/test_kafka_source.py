@@ -25,8 +25,8 @@ from pipelines.catalog import stages
 from pipelines.commands import doctor, report
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.kafka import records as kafka_records
-from pipelines.kafka.cluster import Survey, connected
-from pipelines.kafka.offsets import Reach, Span
+from pipelines.kafka.cluster import TopicSnapshot, connected
+from pipelines.kafka.offsets import OffsetRange, TopicProgress
 from pipelines.run import freshness, runner
 from pipelines.settings import ROOT, Settings, load
 from pipelines.warehouse import jvmless, progress
@@ -571,11 +571,11 @@ def test_no_topic_matches(following: Callable[..., Settings]) -> None:
         asked(following(r"nothing\.at\.all"))
 
 
-def asked(settings: Settings) -> Survey:
+def asked(settings: Settings) -> TopicSnapshot:
     topics = settings.topics_of("dlq")
     assert topics is not None
     with connected(settings) as cluster:
-        return cluster.survey(topics, Reach())
+        return cluster.snapshot(topics, TopicProgress())
 
 
 @pytest.fixture
@@ -639,7 +639,7 @@ def test_a_user_reads_what_acls_allow_and_is_told_what_is_missing(
     assert texts(settings) == numbers(0, 3)
     topics = settings.topics_of("dlq")
     assert topics is not None
-    plan = kafka_records.records(spark, settings, topics, [Span("dlq.guarded", "id", 0, 0, 3)])
+    plan = kafka_records.records(spark, settings, topics, [OffsetRange("dlq.guarded", "id", 0, 0, 3)])
     plan.explain(True)
     shown = capfd.readouterr()
     everything = [shown.out, shown.err, json.dumps(landed(settings, "quality.stage_runs"), default=str)]

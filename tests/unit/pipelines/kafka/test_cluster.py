@@ -31,7 +31,7 @@ from pipelines.jvm import small
 from pipelines.kafka import listeners
 from pipelines.kafka.cluster import connected
 from pipelines.kafka.errors import is_kafkas, sentence_of
-from pipelines.kafka.offsets import Reach
+from pipelines.kafka.offsets import TopicProgress
 from pipelines.kafka.properties import properties
 from pipelines.settings import Kafka
 
@@ -334,5 +334,5 @@ def test_a_cluster_that_is_away_is_said_in_a_sentence() -> None:
     topics = away.topics_of("dlq")
     assert topics is not None
     with pytest.raises(EnvironmentLacking, match="No broker can be reached"), connected(away) as cluster:
-        cluster.survey(topics, Reach())
+        cluster.snapshot(topics, TopicProgress())
     small.hang_up()

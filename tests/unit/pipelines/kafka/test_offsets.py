@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from pipelines.kafka.offsets import (
-    Followed,
     Log,
-    Reach,
-    Span,
+    OffsetRange,
+    TopicPosition,
+    TopicProgress,
     batch,
     doubted,
     follow,
@@ -23,25 +23,25 @@ from pipelines.kafka.offsets import (
 ID, OTHER = "bvpWvblvQLKULzhDKq4URw", "316lR1zJRN6b3Vm2RMD1Wg"
 LOG = Log("dlq.orders", ID, 0, 0, 100)
 HERE, REPLACED = {"dlq.orders": ID}, {"dlq.orders": OTHER}
-KNOWN = Reach({ID: Followed("dlq.orders", {0: 40})})
+KNOWN = TopicProgress({ID: TopicPosition("dlq.orders", {0: 40})})
 
 
-def span(start: int, end: int, partition: int = 0, topic_id: str = ID) -> Span:
-    return Span("dlq.orders", topic_id, partition, start, end)
+def span(start: int, end: int, partition: int = 0, topic_id: str = ID) -> OffsetRange:
+    return OffsetRange("dlq.orders", topic_id, partition, start, end)
 
 
 def test_a_topic_met_for_the_first_time_is_read_from_where_it_begins_now() -> None:
-    found = follow(Reach(), [replace(LOG, start=30)], HERE)
+    found = follow(TopicProgress(), [replace(LOG, start=30)], HERE)
     assert found.gaps == ()
     assert unread(found.followed, [LOG]) == (span(30, 100),)
 
 
 def test_what_is_met_for_the_first_time_may_be_in_the_table() -> None:
-    found = follow(Reach(), [LOG], HERE)
+    found = follow(TopicProgress(), [LOG], HERE)
     assert is_doubtful(found.followed, [span(0, 50)])
     halfway = passed(found.followed, [span(0, 50)])
     assert is_doubtful(halfway, [span(50, 100)])
-    assert passed(halfway, [span(50, 100)]) == {ID: Followed("dlq.orders", {0: 100})}
+    assert passed(halfway, [span(50, 100)]) == {ID: TopicPosition("dlq.orders", {0: 100})}
 
 
 def test_a_followed_topic_is_read_on() -> None:
@@ -56,7 +56,7 @@ def test_what_was_removed_before_it_was_read_is_a_gap_once() -> None:
     found = follow(KNOWN, [removed], HERE)
     assert found.gaps == (span(40, 70),)
     assert unread(found.followed, [removed]) == (span(70, 100),)
-    assert follow(Reach(found.followed), [removed], HERE).gaps == ()
+    assert follow(TopicProgress(found.followed), [removed], HERE).gaps == ()
 
 
 def test_all_of_it_removed_is_a_gap_and_nothing_to_read() -> None:
@@ -98,7 +98,7 @@ def test_what_a_truncated_log_loses_later_is_a_gap_again() -> None:
     written = doubted(replace(KNOWN, pending=(span(40, 60),)), written=True)
     found = follow(written, [replace(LOG, end=30, truncated=True)], HERE)
     assert (found.followed[ID].written, found.followed[ID].next, found.pending) == ({}, {0: 0}, ())
-    assert follow(Reach(found.followed), [replace(LOG, start=10)], HERE).gaps == (span(0, 10),)
+    assert follow(TopicProgress(found.followed), [replace(LOG, start=10)], HERE).gaps == (span(0, 10),)
 
 
 def test_an_end_before_what_was_read_leaves_nothing_to_read() -> None:
@@ -142,7 +142,7 @@ def test_a_pending_batch_of_a_topic_that_is_not_shown_is_read_once_it_is() -> No
     pending = replace(KNOWN, pending=(span(40, 60),))
     found = follow(pending, [], {})
     assert (found.gaps, found.pending, found.followed) == ((), (), KNOWN.followed)
-    assert unread(follow(Reach(found.followed), [LOG], HERE).followed, [LOG]) == (span(40, 100),)
+    assert unread(follow(TopicProgress(found.followed), [LOG], HERE).followed, [LOG]) == (span(40, 100),)
 
 
 def test_the_mark_of_a_batch_is_that_of_its_cluster_and_offsets() -> None:
@@ -154,7 +154,7 @@ def test_the_mark_of_a_batch_is_that_of_its_cluster_and_offsets() -> None:
 def test_a_batch_that_was_written_is_no_gap_either_when_its_leader_was_away() -> None:
     written = doubted(replace(KNOWN, pending=(span(40, 60),)), written=True)
     away = follow(written, [], HERE)
-    assert follow(Reach(away.followed), [replace(LOG, start=80)], HERE).gaps == (span(60, 80),)
+    assert follow(TopicProgress(away.followed), [replace(LOG, start=80)], HERE).gaps == (span(60, 80),)
 
 
 def test_a_pending_batch_of_a_partition_without_a_leader_waits() -> None:

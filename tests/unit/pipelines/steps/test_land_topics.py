@@ -13,9 +13,9 @@ import pytest
 from pipelines.catalog import stage_of
 from pipelines.errors import AfterlogError
 from pipelines.kafka import offsets
-from pipelines.kafka.cluster import Survey
+from pipelines.kafka.cluster import TopicSnapshot
 from pipelines.kafka.errors import Changed
-from pipelines.kafka.offsets import Gap, Log, Reach, Span
+from pipelines.kafka.offsets import Gap, Log, OffsetRange, TopicProgress
 from pipelines.settings import Settings, Topics, load
 from pipelines.steps import land
 from pipelines.warehouse import progress, quality
@@ -103,19 +103,19 @@ class World:
 
     # What a cluster says
 
-    def survey(self, topics: Topics, reach: Reach) -> Survey:
+    def snapshot(self, topics: Topics, topic_progress: TopicProgress) -> TopicSnapshot:
         logs = []
         shown = {name: topic for name, topic in self.topics.items() if name not in self.hidden}
         for name, (topic_id, partitions) in shown.items():
             away = {at for id_, at in self.leaderless if id_ == topic_id}
-            if away and topic_id not in reach.followed:
+            if away and topic_id not in topic_progress.followed:
                 continue
             logs += [Log(name, topic_id, at, one.start, one.end) for at, one in enumerate(partitions) if at not in away]
-        return Survey(tuple(logs), {name: topic_id for name, (topic_id, _) in shown.items()})
+        return TopicSnapshot(tuple(logs), {name: topic_id for name, (topic_id, _) in shown.items()})
 
     # What a table does
 
-    def insert(self, landing: Any, batch: Sequence[Span]) -> tuple[int, int, int]:
+    def insert(self, landing: Any, batch: Sequence[OffsetRange]) -> tuple[int, int, int]:
         if self.chance.random() < self.restless:
             self.happen()  # between the plan and the read
         self.perhaps_die()
@@ -129,7 +129,7 @@ class World:
                 raise RuntimeError("org.apache.kafka.clients.consumer.OffsetOutOfRangeException")
             rows += [((topic_id, span.partition, at), partition.records[at]) for at in range(span.start, span.end)]
         read = len(rows)
-        if offsets.is_doubtful(landing.reach.followed, batch):
+        if offsets.is_doubtful(landing.topic_progress.followed, batch):
             rows = [row for row in rows if row not in set(self.table)]
         if rows:
             self.table += rows
@@ -264,9 +264,9 @@ def test_a_commit_of_files_says_nothing_of_a_batch_of_topics(world: World, setti
         world.produce("dlq.a")
     known = progress.load(Warehouse(settings), STAGE.table)
     assert known is not None
-    pending = (Span("dlq.a", topic_id, 0, begin, begin + 3),)  # a run ended before it wrote this
-    reach = replace(known.topics[settings.cluster], pending=pending)
-    progress.save(Warehouse(settings), STAGE.table, replace(known, topics={settings.cluster: reach}))
+    pending = (OffsetRange("dlq.a", topic_id, 0, begin, begin + 3),)  # a run ended before it wrote this
+    topic_progress = replace(known.topics[settings.cluster], pending=pending)
+    progress.save(Warehouse(settings), STAGE.table, replace(known, topics={settings.cluster: topic_progress}))
     world.version += 1
     world.added.append((world.version, ""))
     partitions[0].start = begin + 2

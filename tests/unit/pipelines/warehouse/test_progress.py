@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pipelines.kafka.offsets import Followed, Gap, Reach, Span
+from pipelines.kafka.offsets import Gap, OffsetRange, TopicPosition, TopicProgress
 from pipelines.settings import Settings
 from pipelines.sources.landing import LandedFile
 from pipelines.warehouse import progress
@@ -13,7 +13,7 @@ from pipelines.warehouse.progress import Batch, Held, Progress, Reading
 from pipelines.warehouse.tables import Warehouse
 
 TABLE = "bronze.dlq_records"
-SPAN = Span("dlq.orders", "bvpWvblvQLKULzhDKq4URw", 3, 40, 60)
+SPAN = OffsetRange("dlq.orders", "bvpWvblvQLKULzhDKq4URw", 3, 40, 60)
 
 
 def test_progress_is_read_as_it_was_written(settings: Settings) -> None:
@@ -25,8 +25,8 @@ def test_progress_is_read_as_it_was_written(settings: Settings) -> None:
         directory="/landing/dlq",
         files={"a.jsonl": LandedFile("a.jsonl", 10, 20)},
         topics={
-            "default": Reach(
-                followed={SPAN.topic_id: Followed("dlq.orders", {0: 1, 3: 2**62}, {3: 2**63 - 1}, {3: 9})},
+            "default": TopicProgress(
+                followed={SPAN.topic_id: TopicPosition("dlq.orders", {0: 1, 3: 2**62}, {3: 2**63 - 1}, {3: 9})},
                 pending=(SPAN,),
                 gaps=(Gap(SPAN, "a run", "2026-11-21T02:00:00+00:00"),),
                 cluster_id="AEkPlvTSRzGNyA9TcOw1Gg",
@@ -55,7 +55,7 @@ def test_progress_without_topics_is_read_too(settings: Settings) -> None:
 
 
 def test_a_batch_of_another_cluster_waits_for_that_cluster() -> None:
-    saved = Progress(topics={"east": Reach(pending=(SPAN,)), "west": Reach()})
+    saved = Progress(topics={"east": TopicProgress(pending=(SPAN,)), "west": TopicProgress()})
     assert saved.within_a_batch("east")
     assert not saved.within_a_batch("west")
 
