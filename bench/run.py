@@ -47,9 +47,9 @@ from pipelines.steps.split import Split
 from pipelines.steps.summarise import Summary
 from pipelines.warehouse import jvmless, lock
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
-from tests import requests
-from tests import segments as log
-from tests.builders import kip_1191
+from tests.testing import requests
+from tests.testing import segments as log
+from tests.testing.builders import kip_1191
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ from local.kafka_client import Action, KafkaClient, KafkaFailure, Message, Recor
 from local.kafka_requests import Connection
 from pipelines.errors import EnvironmentLacking
 from pipelines.settings import ROOT
-from tests.requests import passing
+from tests.testing.requests import passing
 
 REJECTED, EXCEEDED = b"Offset rejected by client.", b"Offset delivery count exceeded the threshold."
 

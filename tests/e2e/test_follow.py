@@ -11,8 +11,8 @@ from local.broker import Broker
 from local.kafka_client import KafkaClient, Message
 from pipelines.settings import load
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import kip_1191
-from tests.following import Following, found
+from tests.testing.builders import kip_1191
+from tests.testing.following import Following, found
 
 SILVER = "silver.dlq_records"
 

@@ -16,7 +16,7 @@ from pipelines.run import interrupt
 from pipelines.settings import ROOT, Settings
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import land, line
+from tests.testing.builders import land, line
 
 COMMANDS = {
     "run": ["run", "--feed", "dlq"],

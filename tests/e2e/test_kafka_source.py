@@ -31,8 +31,8 @@ from pipelines.run import freshness, runner
 from pipelines.settings import ROOT, Settings, load
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse
-from tests import deliveries, requests
-from tests.builders import kip_1191, land, line, run, warehouse_of
+from tests.testing import deliveries, requests
+from tests.testing.builders import kip_1191, land, line, run, warehouse_of
 
 BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
 GAPS = "quality.gaps"

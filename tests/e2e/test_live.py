@@ -31,8 +31,8 @@ from pipelines.kafka import records as kafka_records
 from pipelines.settings import ROOT, Settings, load
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import kip_1191, run, warehouse_of
-from tests.requests import passing
+from tests.testing.builders import kip_1191, run, warehouse_of
+from tests.testing.requests import passing
 
 BRONZE, SILVER, QUARANTINE = "bronze.dlq_records", "silver.dlq_records", "quarantine.dlq_records"
 REJECTED, EXCEEDED = "CLIENT_REJECTED", "MAX_DELIVERY_ATTEMPTS_REACHED"

@@ -17,9 +17,9 @@ from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.warehouse import jvmless, lock
 from pipelines.warehouse.tables import Warehouse
-from tests import segments
-from tests.builders import land, warehouse_of
-from tests.deliveries import acknowledgement
+from tests.testing import segments
+from tests.testing.builders import land, warehouse_of
+from tests.testing.deliveries import acknowledgement
 
 TOPICS = ("policy.orders", "policy.state", "policy.gone")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.settings import Settings
-from tests.builders import warehouse_of
+from tests.testing.builders import warehouse_of
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ from pipelines.steps.split import Split
 from pipelines.warehouse import lock, progress
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import land, line, rows, tables, warehouse_of
-from tests.requests import push
+from tests.testing.builders import land, line, rows, tables, warehouse_of
+from tests.testing.requests import push
 
 BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
 HELD, QUARANTINE = "held.dlq_records", "quarantine.dlq_records"

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.columns.headers import PROFILES
 from pipelines.settings import ROOT, Settings
-from tests.builders import kip_1191, kip_1317, land, line, rows, run
+from tests.testing.builders import kip_1191, kip_1317, land, line, rows, run
 
 DATA = ROOT / "tests" / "data"
 TOPICS = ("audit", "billing", "orders", "second-hop", "shipping")

@@ -16,7 +16,7 @@ from pipelines.warehouse import change_feed, progress
 from pipelines.warehouse.change_feed import Changes
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import land, line, rows, run
+from tests.testing.builders import land, line, rows, run
 
 BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
 Feed = Callable[[Warehouse, str, Batch], DataFrame]

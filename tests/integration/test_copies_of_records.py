@@ -15,7 +15,7 @@ from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Settings
 from pipelines.warehouse import lock
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import kip_1191, rows, run
+from tests.testing.builders import kip_1191, rows, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

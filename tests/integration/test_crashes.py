@@ -20,7 +20,7 @@ from pipelines.settings import Dlq, RequiredProfile, Settings, load
 from pipelines.steps.held import Acceptance
 from pipelines.warehouse import lock
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import AT, HOUR, kip_1191, land, line, rows, run, tables
+from tests.testing.builders import AT, HOUR, kip_1191, land, line, rows, run, tables
 
 SCRIPT = Path(__file__).with_name("killed.py")
 

@@ -23,9 +23,9 @@ from pipelines.settings import ROOT, Settings
 from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
-from tests import segments
-from tests.builders import kip_1191, land, line, rows, warehouse_of
-from tests.deliveries import (
+from tests.testing import segments
+from tests.testing.builders import kip_1191, land, line, rows, warehouse_of
+from tests.testing.deliveries import (
     TRACE,
     acknowledgement,
     archived,

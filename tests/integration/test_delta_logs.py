@@ -18,7 +18,7 @@ from pipelines.errors import EnvironmentLacking, UsageError, readable
 from pipelines.settings import Settings
 from pipelines.warehouse import delta_log, jvmless
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import warehouse_of
+from tests.testing.builders import warehouse_of
 
 TABLE = "gold.dlq_summary"
 

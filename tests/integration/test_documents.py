@@ -18,7 +18,7 @@ from pipelines.commands import query
 from pipelines.kafka.properties import properties
 from pipelines.settings import ROOT, Settings, load
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import land, line, rows, run
+from tests.testing.builders import land, line, rows, run
 
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 DOCUMENTS = {

@@ -17,8 +17,8 @@ from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.warehouse import lock
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import AT, HOUR, land, line, run, tables
-from tests.following import Following, found
+from tests.testing.builders import AT, HOUR, land, line, run, tables
+from tests.testing.following import Following, found
 
 BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
 

@@ -17,7 +17,7 @@ from pipelines.settings import Settings
 from pipelines.sources import landing
 from pipelines.sources.landing import damaged, lines, listing
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import land, line, rows
+from tests.testing.builders import land, line, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

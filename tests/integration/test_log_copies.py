@@ -20,10 +20,10 @@ from pipelines.sources import landing
 from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import kip_1191, kip_1317, land, line, rows, warehouse_of
-from tests.deliveries import acknowledgement, millis, producer, unproduced
-from tests.logs import Clock, Log, Piece, put
-from tests.segments import batch, control, marker, message, record
+from tests.testing.builders import kip_1191, kip_1317, land, line, rows, warehouse_of
+from tests.testing.deliveries import acknowledgement, millis, producer, unproduced
+from tests.testing.logs import Clock, Log, Piece, put
+from tests.testing.segments import batch, control, marker, message, record
 
 OF_LOGS = ("log_copies", "log_batches", "transactions", "log_ranges")
 TABLES_OF_LOGS = ("silver.transactions", "silver.log_ranges")

@@ -19,9 +19,9 @@ from pipelines.silver import topic_policies
 from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
-from tests import segments
-from tests.builders import kip_1191, kip_1317, land, line, rows, warehouse_of
-from tests.deliveries import acknowledgement, millis
+from tests.testing import segments
+from tests.testing.builders import kip_1191, kip_1317, land, line, rows, warehouse_of
+from tests.testing.deliveries import acknowledgement, millis
 
 MARKER = {"key": b"\0\0\0\1", "value": b"\0\0\0\0\0\0"}
 IN_TRANSACTION = 0x10

@@ -16,7 +16,7 @@ from pipelines.commands.generate import generate
 from pipelines.run import runner
 from pipelines.settings import LANDING_DIRECTORIES, ROOT, Settings, load
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import kip_1191, land, line, warehouse_of
+from tests.testing.builders import kip_1191, land, line, warehouse_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

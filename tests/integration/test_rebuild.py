@@ -23,7 +23,7 @@ from pipelines.steps import summarise
 from pipelines.warehouse import lock, progress, quality
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import kip_1191, land, line, tables, warehouse_of
+from tests.testing.builders import kip_1191, land, line, tables, warehouse_of
 
 GOLD, LETTERS, LEDGER = "gold.dlq_summary", "silver.dead_letters", "gold.message_ledger"
 FEEDS = ("dlq", "delivery")

@@ -18,8 +18,8 @@ from pipelines.sources import landing, segments
 from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import rows
-from tests.segments import assembled, batch, marker, record
+from tests.testing.builders import rows
+from tests.testing.segments import assembled, batch, marker, record
 
 DATA = ROOT / "tests" / "data"
 BRONZE, SILVER, QUARANTINE = "bronze.record_batches", "silver.record_batches", "quarantine.record_batches"

@@ -23,7 +23,7 @@ from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import ROOT, Settings, load
 from pipelines.warehouse import lock, progress
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import AT, HOUR, kip_1191, kip_1317, land, line, rows, run, tables
+from tests.testing.builders import AT, HOUR, kip_1191, kip_1317, land, line, rows, run, tables
 
 BRONZE, SILVER, GOLD = (stage.table for stage in CATALOG if stage.feed == "dlq")
 QUARANTINE, HELD = "quarantine.dlq_records", "held.dlq_records"

@@ -17,8 +17,8 @@ from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.warehouse import lock, progress, quality
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import kip_1191, kip_1317, land, line, rows, tables, warehouse_of
-from tests.deliveries import acknowledgement, unproduced
+from tests.testing.builders import kip_1191, kip_1317, land, line, rows, tables, warehouse_of
+from tests.testing.deliveries import acknowledgement, unproduced
 
 WRITE_FAILURES = "silver.dlq_write_failures"
 FOREIGN = [("trace", b"1")]

@@ -14,7 +14,7 @@ from pipelines.catalog import CATALOG
 from pipelines.settings import ROOT, Settings
 from pipelines.steps import summarise
 from pipelines.steps.summarise import REPEATED, Summary
-from tests.builders import land, line, run
+from tests.testing.builders import land, line, run
 
 GOLD = "gold.dlq_summary"
 SUMMARISED = [stage for stage in CATALOG if stage.kind == "summarise"]

@@ -27,8 +27,8 @@ from pipelines.topology.model import Topology
 from pipelines.warehouse import jvmless, lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import land, rows
-from tests.requests import (
+from tests.testing.builders import land, rows
+from tests.testing.requests import (
     at,
     delete,
     describe,
@@ -41,7 +41,7 @@ from tests.requests import (
     push,
     steady,
 )
-from tests.topologies import tiny_topologies
+from tests.testing.topologies import tiny_topologies
 
 DATA = ROOT / "tests" / "data"
 FEED = "streams-requests"

@@ -20,9 +20,9 @@ from pipelines.commands.describe import AVAILABLE, ERROR, NOT_STORED
 from pipelines.settings import Settings
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
-from tests import requests
-from tests.builders import land, run, warehouse_of, without_the_run
-from tests.requests import described, description, node, passing
+from tests.testing import requests
+from tests.testing.builders import land, run, warehouse_of, without_the_run
+from tests.testing.requests import described, description, node, passing
 
 FEED, DIRECTORY = "topology", "streams-requests"
 TOPOLOGIES = (passing("in", "out"), passing("in", "elsewhere"), description(), description([node("a", 1, ["nowhere"])]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipelines.columns.headers import FIELDS, NAMES, PROFILES, Header, Profile, decode
-from tests import headers as reference
+from tests.testing import headers as reference
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

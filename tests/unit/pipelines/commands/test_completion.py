@@ -12,7 +12,7 @@ import pytest
 from pipelines.catalog import CATALOG
 from pipelines.commands import describe
 from pipelines.settings import ROOT, Settings
-from tests.deliveries import store
+from tests.testing.deliveries import store
 
 
 def completed(line: str, shell: str = "bash", cwd: Path = ROOT, **variables: str) -> list[str]:

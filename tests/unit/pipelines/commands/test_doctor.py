@@ -24,7 +24,7 @@ from pipelines.jvm import jars, java
 from pipelines.settings import LANDING_DIRECTORIES, Settings, load
 from pipelines.warehouse import lock, quality
 from pipelines.warehouse.tables import Warehouse
-from tests.builders import land, line, run
+from tests.testing.builders import land, line, run
 
 BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
 

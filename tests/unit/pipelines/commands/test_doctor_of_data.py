@@ -21,7 +21,7 @@ from pipelines.settings import LANDING_DIRECTORIES, Settings, load
 from pipelines.warehouse import progress
 from pipelines.warehouse.progress import Held, Progress
 from pipelines.warehouse.tables import Warehouse
-from tests.deliveries import store
+from tests.testing.deliveries import store
 
 BRONZE, SILVER, QUARANTINE = "bronze.dlq_records", "silver.dlq_records", "quarantine.dlq_records"
 NOW = datetime.now(UTC)

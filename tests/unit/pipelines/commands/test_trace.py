@@ -11,7 +11,7 @@ from pipelines.commands import trace
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, load
 from pipelines.warehouse.tables import Warehouse
-from tests.deliveries import TRACE, TRACEPARENT, at, store
+from tests.testing.deliveries import TRACE, TRACEPARENT, at, store
 
 
 def message(topic: str = "orders", partition: int = 0, offset: int | None = 7, **more: Any) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from pipelines.sources.segments import (
     rows,
     unread,
 )
-from tests.segments import (
+from tests.testing.segments import (
     AT,
     assembled,
     batch,

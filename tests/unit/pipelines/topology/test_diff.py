@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pipelines.text import columns, visible
 from pipelines.topology.diff import Diff, NotApplicable, Place, PlacedNode, apply, diff
 from pipelines.topology.model import GlobalStore, Node, Subtopology, Topology
-from tests.topologies import HOSTILE, captured, chain, ring, shuffled, topologies
+from tests.testing.topologies import HOSTILE, captured, chain, ring, shuffled, topologies
 
 BEFORE = Topology(
     (

@@ -20,7 +20,7 @@ from pipelines.topology.drawing import mermaid, svg, text
 from pipelines.topology.drawing.chart import Chart, Link, charted, joined
 from pipelines.topology.drawing.placement import Placed, crowded, drawn, flowing
 from pipelines.topology.model import GlobalStore, Node, Subtopology, Topology
-from tests.topologies import HOSTILE, captured, chain, ring, topologies
+from tests.testing.topologies import HOSTILE, captured, chain, ring, topologies
 
 SVG = "{http://www.w3.org/2000/svg}"
 

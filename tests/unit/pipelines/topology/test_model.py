@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 from pipelines.errors import UsageError
 from pipelines.topology.model import GlobalStore, Node, Subtopology, Topology, predecessors
-from tests.topologies import CAPTURED, FIELDS, captured, chain, nodes, ring, shuffled, tiny_topologies, topologies
+from tests.testing.topologies import (
+    CAPTURED,
+    FIELDS,
+    captured,
+    chain,
+    nodes,
+    ring,
+    shuffled,
+    tiny_topologies,
+    topologies,
+)
 
 # KIP-1331, appendix.
 APPENDIX = """{

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests import segments
+from tests.testing import segments
 
 TRANSACTIONAL = 0x10
 HORIZON = 0x40

@@ -12,7 +12,7 @@ from pipelines.silver import topic_policies
 from pipelines.sources import segments
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
-from tests.deliveries import at, store
+from tests.testing.deliveries import at, store
 
 TABLE = "silver.topic_policies"
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipelines.topology.model import GlobalStore, Node, Subtopology, Topology
 
-CAPTURED = Path(__file__).parent / "data" / "topology"
+CAPTURED = Path(__file__).parents[1] / "data" / "topology"
 
 # Of ours no text has the mark HARM, so that what a reader of a drawing finds of it comes from a name.
 HOSTILE = {

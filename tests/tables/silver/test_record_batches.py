@@ -13,7 +13,7 @@ from pipelines.settings import load
 from pipelines.silver.record_batches import transform
 from pipelines.sources.landing import LandedFile
 from pipelines.sources.segments import ERRORS, SCHEMA, Segment, Work, rows
-from tests.segments import AT, assembled, batch, marker, message, record
+from tests.testing.segments import AT, assembled, batch, marker, message, record
 
 if TYPE_CHECKING:
     from pathlib import Path

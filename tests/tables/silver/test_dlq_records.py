@@ -24,7 +24,7 @@ from pipelines.silver.dlq_records import transform
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-CAPTURES = Path(__file__).parents[3] / "data" / "dlq"
+CAPTURES = Path(__file__).parents[2] / "data" / "dlq"
 AT = datetime(2026, 11, 21, 2, 41, 36, 854000, UTC)
 Headers = list[tuple[str | None, bytes | None] | None]
 

@@ -13,7 +13,7 @@ from pipelines.columns.contract import ADDED_BY_THE_RUN
 from pipelines.settings import load
 from pipelines.sources.landing import LandedFile
 from pipelines.sources.segments import SCHEMA, Segment, Version, Work, rows
-from tests.segments import batch, message, record
+from tests.testing.segments import batch, message, record
 
 if TYPE_CHECKING:
     from pathlib import Path
