@@ -261,7 +261,7 @@ def _feed(warehouse: Warehouse, stage: Stage) -> Check:
     directory = warehouse.settings.landing_of(stage.directory)
     if not warehouse.is_local:
         there = unread(warehouse.settings, stage, None).values()
-        finding = f"{directory}: {len(there):,} files, {_bytes(sum(file.size for file in there))}."
+        finding = f"{directory}: {counted(len(there), 'file')}, {_bytes(sum(file.size for file in there))}."
         return Check(name, "well", f"{finding} Only a session can tell which are read, and how old the newest is.")
     known = progress.load(warehouse, stage.table)
     files = unread(warehouse.settings, stage, known).values()

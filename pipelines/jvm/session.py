@@ -106,7 +106,9 @@ def start(settings: Settings, brisk: bool = False) -> SparkSession:
     py4j = logging.getLogger("py4j")
     py4j.setLevel(max(py4j.level, logging.WARNING))
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        PySparkLogger.getLogger(name).disabled = True  # repeats what is raised anyway, and may quote a record's value
+        # It repeats what is raised anyway, and may quote a record's value. A filter lasts, also where somebody
+        # configures logging afterwards, which would enable a disabled logger again.
+        PySparkLogger.getLogger(name).addFilter(_nothing)
     return spark
 
 
@@ -159,6 +161,10 @@ def quieten_py4j() -> None:
     root = logging.getLogger()
     if _is_not_py4js not in root.filters:
         root.addFilter(_is_not_py4js)
+
+
+def _nothing(_record: logging.LogRecord) -> bool:
+    return False
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:

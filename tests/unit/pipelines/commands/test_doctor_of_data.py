@@ -142,11 +142,11 @@ def test_a_feed_that_fell_silent_needs_a_look(settings: Settings, afterlog: Comm
 def test_of_a_warehouse_by_uri_nothing_is_claimed_that_only_a_session_can_tell(settings: Settings) -> None:
     dead_letters(settings, HOUR)
     file(settings, "dlq", "a.jsonl", b"read long ago")
-    by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
+    by_uri = settings.model_copy(update={"warehouse": "hdfs://elsewhere/warehouse"})
 
     found = {one.name: one for one in doctor.diagnose(by_uri)}
 
-    assert found["landing dlq"].finding.startswith(f"{settings.landing_of('dlq')}: 1 files, 13 B. Only a session")
+    assert found["landing dlq"].finding.startswith(f"{settings.landing_of('dlq')}: 1 file, 13 B. Only a session")
     for feed in LANDING_DIRECTORIES:
         assert found[f"landing {feed}"].state == "well"
         assert not re.search("not set up|no record|to be read", found[f"landing {feed}"].finding, re.IGNORECASE)
@@ -199,7 +199,7 @@ def test_data_files_that_are_missing_or_damaged_are_told(
 
     told = {one.name for one in found if one.state == "blocked" and "missing or damaged" in one.finding}
     assert told == set(tables)
-    assert {one.newest.feed for one in report.feeds_of(settings)} == set(LANDING_DIRECTORIES)
+    assert {one.newest.feed for one in report.feeds_of(Warehouse(settings))} == set(LANDING_DIRECTORIES)
 
 
 def test_a_truncated_file_needs_a_look_until_it_landed_whole(settings: Settings, afterlog: Command) -> None:
@@ -297,7 +297,7 @@ def test_the_report_tells_how_old_each_feed_is(settings: Settings, afterlog: Com
     assert "silver.dlq_records" in overview
     for table in ("gold.topology_current", "bronze.record_batches", "gold.message_ledger", "silver.acknowledgements"):
         assert table not in overview
-    assert "tables of feeds that are not set up." in overview
+    assert "tables of feeds that are not set up are left out." in overview
 
 
 def test_a_page_that_says_less_of_the_age_than_it_should_is_built_again(settings: Settings) -> None:

@@ -324,7 +324,10 @@ def test_a_trace_tells_of_messages_that_are_held(warehouse: Settings) -> None:
     ]
     assert [whats(story) for story in stories] == [["acknowledged", "held"], ["held"], ["held", "held"]]
     assert stories[1]["acknowledgement_id"] == "d" * 64
-    assert "an acknowledgement is held, as its topic broke the contract" in trace.answer(warehouse, TRACE).result
+    assert (
+        "an acknowledgement is held, as its topic broke the contract"
+        in trace.answer(Warehouse(warehouse), TRACE).result
+    )
 
 
 def test_a_long_trace_is_cut(warehouse: Settings) -> None:
