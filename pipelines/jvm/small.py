@@ -1,4 +1,7 @@
-"""A small JVM that has Kafka's clients only and starts in under a second."""
+"""A small JVM with nothing but Kafka's clients, for questions to a cluster while no Spark session runs.
+
+The JVM starts in a quarter of a second; its first answer from Kafka takes about a second more.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipelines.errors import EnvironmentLacking
 from pipelines.jvm import jars, java, session
-
-if TYPE_CHECKING:
-    pass
 
 _JAVA_OPTIONS = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 _small: list[tuple[Any, subprocess.Popen[bytes]]] = []
 
 
 def jvm() -> Any:
-    """Return a JVM with Kafka's clients: that of this process's sessions, where it runs, else a small one."""
+    """Return a JVM with Kafka's clients: the Spark session's if one runs in this process, else a small one."""
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     running = getattr(context, "_gateway", None)
     if running is not None:
@@ -36,25 +36,25 @@ def jvm() -> Any:
 
 
 def hang_up() -> None:
-    """End the small JVM, if one runs."""
+    """Stop the small JVM, if one runs."""
     while _small:
         gateway, process = _small.pop()
         gateway.shutdown()
         if process.stdin:
-            process.stdin.close()  # it lives as long as that is open
+            process.stdin.close()  # the JVM exits when its standard input closes
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(5)
         process.kill()
 
 
 def cut_off() -> None:
-    """Kill the small JVM, if one runs, whatever it is at: who waits for its answer gets an error."""
+    """Kill the small JVM, if one runs; a thread that waits for its answer gets an error."""
     for _, process in list(_small):
         process.kill()
 
 
 def _started() -> tuple[Any, subprocess.Popen[bytes]]:
-    """Start a JVM that ends when this process does."""
+    """Start a JVM that exits when this process does; return its gateway and its process."""
     from py4j.java_gateway import (  # type: ignore[import-untyped]
         GatewayParameters,
         JavaGateway,
@@ -65,12 +65,12 @@ def _started() -> tuple[Any, subprocess.Popen[bytes]]:
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
     assert spec.submodule_search_locations is not None
-    of_spark = Path(spec.submodule_search_locations[0]) / "jars"
-    # Jackson reads the tokens of OAuth.
-    also = [f"{name}-[0-9]*.jar" for name in ("slf4j-api", "jackson-core", "jackson-databind", "jackson-annotations")]
-    needed = [*directory.glob("kafka-clients-*.jar"), *(jar for name in also for jar in of_spark.glob(name))]
-    (py4j,) = of_spark.glob("py4j-*.jar")
-    session.quieten_py4j()  # in detail it tells all that passes, secrets too
+    spark_jars = Path(spec.submodule_search_locations[0]) / "jars"
+    # Kafka's OAuth login parses tokens with Jackson.
+    names = [f"{name}-[0-9]*.jar" for name in ("slf4j-api", "jackson-core", "jackson-databind", "jackson-annotations")]
+    needed = [*directory.glob("kafka-clients-*.jar"), *(jar for name in names for jar in spark_jars.glob(name))]
+    (py4j,) = spark_jars.glob("py4j-*.jar")
+    session.quieten_py4j()  # at level DEBUG py4j logs all that it sends, also secrets
     try:
         port, token, process = launch_gateway(
             jarpath=os.fspath(py4j),
@@ -83,5 +83,5 @@ def _started() -> tuple[Any, subprocess.Popen[bytes]]:
             return_proc=True,
         )
     except (OSError, ValueError):
-        raise EnvironmentLacking("No JVM can be started to ask Kafka: look for free memory.") from None
+        raise EnvironmentLacking("No JVM can be started to ask Kafka: check the free memory.") from None
     return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token)), process

@@ -1,7 +1,7 @@
-"""Topics of a Kafka cluster -> what they hold now, and the records of exactly planned offsets.
+"""Topics of a Kafka cluster -> a snapshot of their ids and offsets, and their cleanup policies.
 
-Kafka's own Java clients ask and read: those that Spark's connector brings, in the session's JVM, or, where only a
-question has to be answered, in a small JVM that starts in a second.
+Kafka's Java admin client asks: the one that Spark's connector brings. It runs in the session's JVM, or in a small JVM
+where no session runs. docs/decisions/kafka-client.md says why no other client asks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipelines.errors import AfterlogError, UsageError
 from pipelines.jvm import small
@@ -20,13 +20,9 @@ from pipelines.kafka.offsets import Log, OffsetRange, TopicProgress
 from pipelines.kafka.properties import properties
 from pipelines.settings import Kafka, Settings, Topics
 
-if TYPE_CHECKING:
-    pass
-
-
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 give, who have no topic ids
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # what can be a topic's name, as a landed file's directory need not
-_NOT_TOLD = {
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the id of every topic on brokers before 2.8, which have no topic ids
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # names of topics come from directories too, which can have any name
+_NO_POLICY = {
     *("TopicAuthorizationException", "ClusterAuthorizationException"),
     *("UnknownTopicOrPartitionException", "InvalidTopicException"),
 }
@@ -36,7 +32,11 @@ log = logging.getLogger("afterlog")
 
 @dataclass(frozen=True)
 class TopicSnapshot:
-    """What a cluster holds of the topics that are wanted, and the ids of those, and of pending ones, by name."""
+    """The wanted topics of a cluster at one moment.
+
+    ``logs`` are the partitions that Afterlog can read. ``present`` maps names to ids: of all wanted topics, and of
+    topics with pending offsets. ``complaint`` says which wanted topics Afterlog is not allowed to read.
+    """
 
     logs: tuple[Log, ...]
     present: Mapping[str, str]
@@ -48,7 +48,8 @@ class TopicSnapshot:
 def connected(settings: Settings) -> Iterator[Cluster]:
     """Yield the cluster that the settings name.
 
-    Raises AfterlogError, here or on the first question: what is wrong with the settings or the cluster, in a sentence.
+    Raises AfterlogError, here or on the first request: one sentence about what is wrong with the settings or the
+    cluster.
     """
     given = properties(settings.kafka)
     jvm = small.jvm()
@@ -64,25 +65,28 @@ def connected(settings: Settings) -> Iterator[Cluster]:
 
 
 class Cluster:
-    """What a Kafka cluster says of its topics, asked through an admin client."""
+    """A Kafka cluster, asked about its topics through an admin client."""
 
     def __init__(self, jvm: Any, admin: Any, kafka: Kafka) -> None:
-        """Take an admin client and the JVM that it runs in."""
+        """Take an admin client and the JVM in which it runs."""
         self.jvm = jvm
         self.admin = admin
         self.kafka = kafka
 
     def snapshot(self, topics: Topics, progress: TopicProgress) -> TopicSnapshot:
-        """Return the logs of the topics that are wanted and may be read.
+        """Return the wanted topics with their ids and offsets.
 
-        Raises AfterlogError: the cluster does not answer, shows no such topic, or is another one than was read before.
+        A partition without a leader is left out. So is a new topic while any of its partitions has no leader.
+
+        Raises AfterlogError: the cluster does not answer, lists no wanted topic, or is not the cluster that was read
+        before.
         """
         cluster_id = self._id()
         if progress.cluster_id and cluster_id not in ("", progress.cluster_id):
             raise UsageError(
-                f"The cluster at {self.kafka.bootstrap_servers} is {cluster_id}, another one than "
-                f"{progress.cluster_id}, whose topics were read so far: mend bootstrap_servers, or name it by a "
-                "`cluster` of its own."
+                f"The cluster at {self.kafka.bootstrap_servers} is {cluster_id}, but topics were read from "
+                f"{progress.cluster_id} so far: fix bootstrap_servers, or set "
+                "`cluster` to another name for this cluster."
             )
         names = self._names()
         matching = {name for name in names if re.fullmatch(topics.pattern, name)}
@@ -95,9 +99,11 @@ class Cluster:
         wanted: dict[tuple[str, int], str] = {}
         for name, topic in described.items():
             if topic.topic_id == _NO_ID:
-                raise UsageError(f"The brokers give topic {name} no id: topics are read from Kafka 2.8 on.")
+                raise UsageError(f"The brokers have no id for topic {name}: Afterlog reads topics from Kafka 2.8 on.")
             if topic.leaderless:
-                log.warning("%s of topic %s has no leader: it waits.", _partitions(topic.leaderless), name)
+                log.warning(
+                    "%s of topic %s: no leader, so nothing is read there now.", _partitions(topic.leaderless), name
+                )
             if topic.readable and (not topic.leaderless or topic.topic_id in progress.followed):
                 wanted |= {(name, at): topic.topic_id for at in topic.partitions if at not in topic.leaderless}
         reached = {(id_, at): topic.reached(at) for id_, topic in progress.followed.items() for at in topic.next}
@@ -105,7 +111,8 @@ class Cluster:
         ends = self._offsets(wanted, "latest", topics.isolation_level)
         ahead = [place for place in wanted if ends[place] < reached.get((wanted[place], place[1]), 0)]
         last = ends
-        if ahead and topics.isolation_level == "read_committed":  # what a transaction holds open is there all the same
+        # Offsets behind an open transaction are there, though read_committed hides them.
+        if ahead and topics.isolation_level == "read_committed":
             last = ends | self._offsets(ahead, "latest", "read_uncommitted")
         logs = (
             Log(
@@ -121,26 +128,28 @@ class Cluster:
         complaint = None
         if refused:
             complaint = Refused(
-                f"Afterlog may not read {named(refused)}: grant it the operation Read on "
-                f"{'that topic' if len(refused) == 1 else 'those topics'}, or narrow what is wanted in the settings."
+                f"Afterlog is not allowed to read {named(refused)}: grant it the operation Read on "
+                f"{'that topic' if len(refused) == 1 else 'those topics'}, or exclude it in the settings."
             )
         present = {name: topic.topic_id for name, topic in everything.items()}
         return TopicSnapshot(tuple(logs), present, complaint, cluster_id or progress.cluster_id)
 
     def check(self, spans: Iterable[OffsetRange]) -> None:
-        """Make sure that the topics still are those of the spans; raises Changed."""
+        """Check that the topics still have the ids of the spans; raises Changed if one does not."""
         ids = {span.topic: span.topic_id for span in spans}
         described = self._described(ids)
         if any(name not in described or described[name].topic_id != topic_id for name, topic_id in ids.items()):
             raise Changed
 
     def cleanup_policies(self, topics: Iterable[str], ids: Collection[str] = ()) -> dict[str, str]:
-        """Return the cleanup.policy of topics, words in order; without those that are gone, or that it may not tell.
+        """Return the cleanup.policy of topics, with the words of each sorted: ``compact,delete``.
 
-        Raises AfterlogError: the cluster does not answer, or is none of those with the given ids.
+        Topics that are gone, or whose configuration Afterlog is not allowed to describe, are left out.
+
+        Raises AfterlogError: the cluster does not answer, or its id is none of ``ids``.
         """
         if ids and self._id() not in ids:
-            raise UsageError(f"The cluster at {self.kafka.bootstrap_servers} is another one than was read before.")
+            raise UsageError(f"The cluster at {self.kafka.bootstrap_servers} is not the cluster that was read before.")
         resource = self.jvm.org.apache.kafka.common.config.ConfigResource
         of_topics = resource.Type.valueOf("TOPIC")
         asked = self.jvm.java.util.ArrayList()
@@ -155,7 +164,7 @@ class Cluster:
                 try:
                     policy = entry.getValue().get().get("cleanup.policy")
                 except Exception as error:
-                    if kinds(error) & _NOT_TOLD:
+                    if kinds(error) & _NO_POLICY:
                         continue
                     raise
                 if policy is not None and policy.value() is not None:
@@ -164,18 +173,18 @@ class Cluster:
         return found
 
     def _id(self) -> str:
-        """Return what Kafka calls the cluster; empty where its brokers do not say."""
+        """Return the cluster's id; empty if its brokers do not tell it."""
         with as_sentence(self.kafka):
             return str(self.admin.describeCluster().clusterId().get() or "")
 
     def _names(self) -> set[str]:
-        """Return the names of all topics but Kafka's own; the cluster leaves out what we may not see."""
+        """Return the names of all topics but internal ones; the cluster omits topics that ACLs hide from Afterlog."""
         with as_sentence(self.kafka):
             names = self.admin.listTopics().names().get()
             return set(filter(None, str(self.jvm.java.lang.String.join("\n", names)).split("\n")))
 
     def _described(self, names: Iterable[str]) -> dict[str, _Topic]:
-        """Return what the cluster knows of topics; those that are gone meanwhile are left out."""
+        """Return topics by name, without those that were deleted meanwhile."""
         asked = self.jvm.java.util.ArrayList()
         for name in names:
             asked.add(name)
@@ -205,7 +214,7 @@ class Cluster:
         return described
 
     def _offsets(self, places: Iterable[tuple[str, int]], which: str, isolation: str) -> dict[tuple[str, int], int]:
-        """Return the ``earliest`` or ``latest`` offsets; with read_committed the last one is that which is decided."""
+        """Return the ``earliest`` or ``latest`` offsets; with read_committed, latest is the last stable offset."""
         admin = self.jvm.org.apache.kafka.clients.admin
         spec = getattr(admin.OffsetSpec, which)()
         level = self.jvm.org.apache.kafka.common.IsolationLevel.valueOf(isolation.upper())
@@ -220,9 +229,9 @@ class Cluster:
             return {(str(place.topic()), int(place.partition())): int(info.offset()) for place, info in pairs}
 
     def _nothing_matches(self, topics: Topics) -> NoTopics:
-        """Say that no topic is there, or not shown to us."""
+        """Return the error for a cluster that lists no wanted topic."""
         return NoTopics(
-            f"The cluster at {self.kafka.bootstrap_servers} shows no {topics.wanted}: mend the settings, create it, or "
+            f"The cluster at {self.kafka.bootstrap_servers} shows no {topics.wanted}: fix the settings, create it, or "
             f"grant Afterlog the operations Describe and Read on {'it' if ' that ' not in topics.wanted else 'them'}."
         )
 

@@ -1,84 +1,89 @@
-"""What Kafka's clients raise -> one sentence, without anything that the error quotes."""
+"""Errors of Kafka's Java clients -> one sentence that says what to do.
+
+A client's message can quote settings, so nothing of it is shown but names of topics and settings.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.kafka import listeners
 from pipelines.kafka.records import GROUP_PREFIX
 from pipelines.settings import Kafka
 
-if TYPE_CHECKING:
-    pass
-
 MOST_NAMES = 5
 
 
 class NoTopics(UsageError):
-    """No topic that is wanted is there, or shown to us: one may come yet."""
+    """The cluster lists no wanted topic: somebody can still create one, or grant access."""
 
 
 class Refused(UsageError):
-    """Some of the topics that are wanted may not be read; the others are."""
+    """ACLs forbid Afterlog to read some of the wanted topics; the others are read."""
 
 
 class Changed(Exception):
-    """What was read is not the topics that were planned: one was created again meanwhile."""
+    """A topic was deleted or created again between the plan and the read."""
 
 
 def is_kafkas(error: Exception) -> bool:
-    """Tell whether Kafka, or Spark's reading of it, is what failed."""
+    """Tell whether Kafka's clients or Spark's Kafka source failed, and not the machine."""
     text = str(error)
-    of_the_machine = "OutOfMemoryError" in text or "No space left on device" in text
-    return not of_the_machine and ("org.apache.kafka." in text or "org.apache.spark.sql.kafka010" in text)
+    machine_failed = "OutOfMemoryError" in text or "No space left on device" in text
+    return not machine_failed and ("org.apache.kafka." in text or "org.apache.spark.sql.kafka010" in text)
 
 
 def sentence_of(error: Exception, kafka: Kafka) -> AfterlogError:
-    """Return what went wrong with Kafka as a sentence; nothing of the error's own text is in it but names of topics."""
-    found, text = kinds(error), _text(error)
+    """Return one sentence for an error of Kafka's clients, raised here or in a task of Spark."""
+    found, text = kinds(error), _java_text(error)
     servers = kafka.bootstrap_servers
     if "TopicAuthorizationException" in found:
         names = re.search(r"Not authorized to access topics: \[([\w., -]+)\]", text)
         topics = named(sorted(names[1].split(", "))) if names else "the topics"
-        return UsageError(f"Afterlog may not see {topics}: grant it the operations Describe and Read there.")
+        return UsageError(f"Afterlog is not allowed to see {topics}: grant it the operations Describe and Read there.")
     if "GroupAuthorizationException" in found:
         return UsageError(
-            f"Afterlog may not read as a group: grant it the operation Read on groups that begin with {GROUP_PREFIX}."
+            "Afterlog is not allowed to read with its consumer group: grant it the operation Read on groups that begin "
+            f"with {GROUP_PREFIX}."
         )
     if "ClusterAuthorizationException" in found:
-        return UsageError(f"Afterlog may not describe the cluster at {servers}: grant it the operation Describe.")
+        return UsageError(
+            f"Afterlog is not allowed to describe the cluster at {servers}: grant it the operation Describe."
+        )
     if found & {"UnsupportedSaslMechanismException", "IllegalSaslStateException"}:
         return _probed(kafka) or UsageError(
-            f"The brokers at {servers} do not speak {kafka.security_protocol} with {kafka.sasl_mechanism}: mend "
+            f"The brokers at {servers} do not speak {kafka.security_protocol} with {kafka.sasl_mechanism}: fix "
             "security_protocol or sasl_mechanism under [kafka]."
         )
     if "SaslAuthenticationException" in found:
         return UsageError(
             f"The brokers at {servers} refuse the user of [kafka] ({kafka.sasl_mechanism or 'SASL'}): "
-            "mend username and password."
+            "fix username and password."
         )
     if "SslAuthenticationException" in found:
         return _probed(kafka) or UsageError(f"TLS with the brokers at {servers} fails: {_tls_reason(text)}.")
     if "UnsupportedVersionException" in found:
         return EnvironmentLacking(f"The brokers at {servers} are too old for Afterlog: it reads from Kafka 2.8 on.")
     if "No resolvable bootstrap urls" in text or "Couldn't resolve server" in text:
-        return EnvironmentLacking(f"No host of bootstrap_servers is known here ({servers}): mend it under [kafka].")
+        return EnvironmentLacking(f"No host of bootstrap_servers can be resolved ({servers}): fix it under [kafka].")
     if found & {"ConfigException", "InvalidConfigurationException"} or "Failed to create new KafkaAdminClient" in text:
         setting = re.search(r"for configuration ([a-z.]+)", text)
         which = f" ({setting[1]})" if setting else ""
-        return UsageError(f"Kafka's client cannot use the settings of [kafka]{which}: mend them.")
+        return UsageError(f"Kafka's client cannot use the settings of [kafka]{which}: fix them.")
     return _probed(kafka) or EnvironmentLacking(
-        f"The brokers at {servers} answer, but not within {kafka.timeout_seconds:g} s: perhaps the addresses that they "
-        "advertise cannot be reached from here, or timeout_seconds of [kafka] is too short."
+        f"The brokers at {servers} answer, but not within {kafka.timeout_seconds:g} s: check that this machine reaches "
+        "the addresses that they advertise, or raise timeout_seconds of [kafka]."
     )
 
 
 def _probed(kafka: Kafka) -> AfterlogError | None:
-    """Look at what listens at the bootstrap servers; return what is wrong with it, None where nothing is."""
+    """Ask the bootstrap servers over plain sockets what is wrong; return None if the first that answers is as set.
+
+    Kafka's clients report a wrong protocol, a closed port and a slow broker as the same timeout.
+    """
     wait = min(5.0, kafka.timeout_seconds)
     away = []
     for host, port in kafka.addresses:
@@ -89,7 +94,7 @@ def _probed(kafka: Kafka) -> AfterlogError | None:
             away.append(f"{address}: {_reason(error)}")
             continue
         if not found.is_kafka:
-            return EnvironmentLacking(f"What listens at {address} is no Kafka broker: mend bootstrap_servers.")
+            return EnvironmentLacking(f"What listens at {address} is no Kafka broker: fix bootstrap_servers.")
         if found.protocol and found.protocol != kafka.security_protocol:
             return UsageError(
                 f"{address} speaks {found.protocol}, but security_protocol of [kafka] is {kafka.security_protocol}: "
@@ -105,7 +110,7 @@ def _probed(kafka: Kafka) -> AfterlogError | None:
             )
         return None
     return EnvironmentLacking(
-        f"No broker can be reached ({'; '.join(away)}): start it, or mend bootstrap_servers of [kafka]."
+        f"No broker can be reached ({'; '.join(away)}): start it, or fix bootstrap_servers of [kafka]."
     )
 
 
@@ -117,21 +122,24 @@ def _reason(error: OSError) -> str:
 
 def _tls_reason(text: str) -> str:
     if "PKIX" in text or "unable to find valid certification path" in text:
-        return "no authority that is known here signed their certificate; name it in ca_file of [kafka]"
+        return "this machine does not know the authority that signed their certificate; name it in ca_file of [kafka]"
     if re.search(r"No subject alternative|No name matching", text):
         return "their certificate is for another host name; use that one in bootstrap_servers"
     if re.search(r"bad_certificate|certificate_required|certificate_unknown|handshake_failure", text):
-        return "they want a certificate that they know; set certificate_file and key_file of [kafka]"
+        return "they want a client certificate that they know; set certificate_file and key_file of [kafka]"
     return "the two sides do not agree; look at the certificates and at security_protocol"
 
 
 def kinds(error: BaseException) -> set[str]:
-    """Return the names of Kafka's exceptions among an error's causes."""
-    return set(re.findall(r"org\.apache\.kafka\.(?:[a-z]+\.)+(\w+Exception)\b", _text(error)))
+    """Return the class names of Kafka's exceptions among an error's causes.
+
+    They are read from its text: an error of a Spark task carries its causes as text only.
+    """
+    return set(re.findall(r"org\.apache\.kafka\.(?:[a-z]+\.)+(\w+Exception)\b", _java_text(error)))
 
 
-def _text(error: BaseException) -> str:
-    """Return what Java says of an error and its causes; it may quote anything, and is not to be shown."""
+def _java_text(error: BaseException) -> str:
+    """Return the text of a Java error and its causes; it can quote secrets, so do not show it."""
     throwable = getattr(error, "java_exception", None)
     if throwable is None:
         return str(error)
@@ -144,7 +152,7 @@ def _text(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def as_sentence(kafka: Kafka) -> Iterator[None]:
-    """Raise what Java raises as a sentence."""
+    """Turn a Java exception into an AfterlogError with one sentence."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     try:
@@ -154,7 +162,7 @@ def as_sentence(kafka: Kafka) -> Iterator[None]:
 
 
 def named(names: Sequence[str]) -> str:
-    """Return the words that name topics, the first of them if they are many."""
+    """Return "topic a", or "topics a, b and 3 more" with at most MOST_NAMES names."""
     more = len(names) - MOST_NAMES
     shown = ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
     return f"topic{'' if len(names) == 1 else 's'} {shown}"

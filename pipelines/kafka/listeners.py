@@ -1,6 +1,7 @@
-"""host:port -> what listens there: a Kafka broker or not, with TLS or without, with SASL and which of its mechanisms.
+"""host:port -> what listens there: a Kafka broker or not, with TLS or not, and the SASL mechanisms that it offers.
 
-Kafka's clients cannot tell a broker that is away from one that they speak to in the wrong way: both end in a time-out.
+Kafka's clients, Java's and librdkafka alike, report a wrong security protocol as a timeout. One SASL handshake over a
+plain socket, and one over TLS, tell which protocol the listener speaks.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _LONGEST_ANSWER = 1 << 16
 
 @dataclass(frozen=True)
 class Listener:
-    """What answers at an address; ``mechanisms`` are those of SASL, empty where there is no SASL, None if not known."""
+    """What answers at an address; ``mechanisms`` is empty for a listener without SASL, None if they are not known."""
 
     is_kafka: bool
     tls: bool
@@ -26,23 +27,23 @@ class Listener:
 
     @property
     def protocol(self) -> str | None:
-        """Kafka's name for it, None where it is not known."""
+        """The security.protocol of the listener; None if it is not known."""
         if not self.is_kafka or self.mechanisms is None:
             return None
         return f"SASL_{'SSL' if self.tls else 'PLAINTEXT'}" if self.mechanisms else "SSL" if self.tls else "PLAINTEXT"
 
 
 def listener(host: str, port: int, timeout: float) -> Listener:
-    """Ask what listens at an address.
+    """Ask what listens at an address, at first without TLS.
 
-    Raises OSError: nobody does, or the address cannot be reached.
+    Raises OSError: nothing listens there, or the address cannot be reached.
     """
     with socket.create_connection((host, port), timeout=timeout) as plain:
         mechanisms = _asked(plain)
     if mechanisms is not None:
         return Listener(True, False, mechanisms)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False  # nothing is sent that is worth protecting: the question is what listens
+    context.check_hostname = False  # the request holds no secret, so any certificate will do
     context.verify_mode = ssl.CERT_NONE
     with socket.create_connection((host, port), timeout=timeout) as plain:
         try:
@@ -50,12 +51,12 @@ def listener(host: str, port: int, timeout: float) -> Listener:
                 mechanisms = _asked(secured)
         except OSError:  # ssl.SSLError is one
             return Listener(False, False, None)
-    # A broker that wants the client's certificate says nothing to one without.
+    # A broker that requires a client certificate closes the connection without an answer: mechanisms is None.
     return Listener(True, True, mechanisms)
 
 
 def _asked(connection: socket.socket) -> tuple[str, ...] | None:
-    """Ask for SASL; return the mechanisms, none where the broker has no SASL, None where no broker answers."""
+    """Send a SASL handshake; return the mechanisms offered, () for a broker without SASL, None if no broker answers."""
     body = struct.pack(">hhih", _SASL_HANDSHAKE, _VERSION, _CORRELATION, -1) + struct.pack(">h4s", 4, b"NONE")
     with contextlib.suppress(OSError, struct.error, UnicodeDecodeError):
         connection.sendall(struct.pack(">i", len(body)) + body)
@@ -78,7 +79,7 @@ def _asked(connection: socket.socket) -> tuple[str, ...] | None:
 
 
 def _received(connection: socket.socket, size: int) -> bytes:
-    """Return exactly so many bytes; raises OSError where the other side ends before."""
+    """Return exactly ``size`` bytes; raises OSError if the other side closes the connection before."""
     received = b""
     while len(received) < size:
         if not (part := connection.recv(size - len(received))):

@@ -1,4 +1,4 @@
-"""What a cluster holds of topics, and what was read of them -> the offsets to read next, and those that are gone."""
+"""Snapshot of topics, progress so far -> the offsets to read next, and the offsets that are gone (gaps)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ALL = 2**63 - 1  # an offset that no log reaches
 
 @dataclass(frozen=True)
 class Log:
-    """A partition as the cluster has it: offsets from ``start`` to before ``end``.
+    """A partition in the cluster: it holds offsets from ``start`` to before ``end``.
 
-    It is ``truncated`` where it ends before what was read of it: a replica that lacked the rest became the leader.
+    It is ``truncated`` if it ends before the offset that was read: a replica without the last records became leader.
     """
 
     topic: str
@@ -27,7 +27,10 @@ class Log:
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """Offsets of a partition from ``start`` to before ``end``; a topic of the same name and another id is another."""
+    """Offsets of a partition from ``start`` to before ``end``.
+
+    The topic id tells a topic from a later one of the same name.
+    """
 
     topic: str
     topic_id: str
@@ -37,23 +40,23 @@ class OffsetRange:
 
     @property
     def source(self) -> str:
-        """The ``_source`` of the rows that are made of it."""
+        """The ``_source`` of the rows that are read from it."""
         return f"kafka:{self.topic}/{self.topic_id}/{self.partition}"
 
     @property
     def in_words(self) -> str:
-        """What it is, for people."""
+        """The beginning of a sentence about these offsets."""
         return f"Offsets {self.start:,} to {self.end - 1:,} of topic {self.topic}, partition {self.partition},"
 
     @property
     def length(self) -> int:
-        """How many offsets there are: at least as many as records, since transactions and compaction leave holes."""
+        """The number of offsets. There can be fewer records: transaction markers and compaction leave holes."""
         return self.end - self.start
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Offsets that were gone before they were read, and which run found that, when (ISO-8601)."""
+    """Offsets that were gone before they were read; which run found that, and when (ISO-8601)."""
 
     span: OffsetRange
     run_id: str
@@ -62,10 +65,11 @@ class Gap:
 
 @dataclass(frozen=True)
 class TopicPosition:
-    """How far a topic is read: the next offset of each partition.
+    """How far a topic is read: the ``next`` offset of each partition.
 
-    Rows of offsets below ``doubtful`` may be in the table, though they are to be read: the table is asked first. Below
-    ``written`` they are, although the run that wrote them did not live to say so: no offset there can be a gap.
+    Rows of offsets below ``doubtful`` can be in the table already: look there before inserting them again. Offsets
+    below ``written`` are in the table, although the run that wrote them ended before it saved progress: they are never
+    a gap.
     """
 
     name: str
@@ -74,16 +78,18 @@ class TopicPosition:
     written: dict[int, int] = field(default_factory=dict)
 
     def reached(self, partition: int) -> int:
-        """Return the offset behind all that is dealt with."""
+        """Return the first offset that is neither read nor written."""
         return max(self.next[partition], self.written.get(partition, 0))
 
 
 @dataclass(frozen=True)
 class TopicProgress:
-    """How far the topics of a cluster are read, by topic id.
+    """How far the topics of a cluster are read; ``followed`` is by topic id.
 
-    ``pending`` is the batch that is fixed before anything of it is written; ``gaps`` are found, but not yet recorded.
-    ``cluster_id`` is what Kafka calls the cluster, empty where that is not known.
+    ``pending`` is the batch that is saved before its first row is written. ``gaps`` were found, but are not yet in
+    quality.gaps. ``cluster_id`` is Kafka's id of the cluster, empty if it is not known.
+
+    Progress files hold the names of these fields.
     """
 
     followed: dict[str, TopicPosition] = field(default_factory=dict)
@@ -94,7 +100,7 @@ class TopicProgress:
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """What is followed, what is left of the pending batch, and what is gone for good."""
+    """Positions to read on from, what is left of the pending batch, and the offsets that are gone."""
 
     followed: dict[str, TopicPosition]
     pending: tuple[OffsetRange, ...]
@@ -102,11 +108,13 @@ class ReadPlan:
 
 
 def follow(progress: TopicProgress, logs: Sequence[Log], present: Mapping[str, str]) -> ReadPlan:
-    """Return what is followed from now on, of what the cluster has: ``present`` are the ids of topics that it shows.
+    """Return the plan for logs of a cluster; ``present`` maps the topics that it lists to their ids.
 
-    A topic that is met for the first time is read from where it begins now. Of one that is known, and of a successor of
-    its name, all is to be read: what retention removed of it is a gap. A topic that the cluster does not show may be
-    hidden from us for a while: what was to be read of it still is, until another one of its name is shown.
+    - Read a new topic from its first offset of now: earlier ones are no gap.
+    - Read a known topic, a new partition of it, and a new topic with the name of a known one completely: offsets that
+      retention removed before they were read are a gap.
+    - A topic missing from the listing may only be hidden by ACLs, so do not record a gap. Keep its pending offsets
+      until a topic with the same name and another id appears.
     """
     followed = progress.followed
     now = dict(followed)
@@ -119,7 +127,7 @@ def follow(progress: TopicProgress, logs: Sequence[Log], present: Mapping[str, s
             doubtful = known.doubtful.get(log.partition, 0)
         else:
             begun = expected = 0 if known or log.topic in names else log.start
-            doubtful = log.end  # the table may know more than progress, which may have been lost
+            doubtful = log.end  # progress may have been lost: the table can hold any of these offsets
         if log.truncated:
             start, doubtful = log.start, expected
         else:
@@ -148,9 +156,9 @@ def follow(progress: TopicProgress, logs: Sequence[Log], present: Mapping[str, s
 
 
 def doubted(progress: TopicProgress, written: bool) -> TopicProgress:
-    """Return what progress tells of a table that has changed since: rows of all offsets may be in it.
+    """Return progress for a table that changed after progress was saved: rows of any offset can be in it.
 
-    ``written`` says that those of the pending batch are, which one commit inserts.
+    ``written`` says that the pending batch is in the table: one commit inserts a batch.
     """
     ends: dict[str, dict[int, int]] = {}
     for span in progress.pending if written else ():
@@ -163,18 +171,18 @@ def doubted(progress: TopicProgress, written: bool) -> TopicProgress:
 
 
 def mark_of(cluster: str, batch: Iterable[OffsetRange]) -> str:
-    """Return what the commit says that inserts a batch of a cluster."""
-    told = json.dumps([cluster, *(astuple(span) for span in batch)])
-    return f"topics-{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+    """Return the mark by which a commit names the batch that it inserted."""
+    named = json.dumps([cluster, *(astuple(span) for span in batch)])
+    return f"topics-{hashlib.sha256(named.encode()).hexdigest()[:32]}"
 
 
 def is_doubtful(followed: Mapping[str, TopicPosition], spans: Iterable[OffsetRange]) -> bool:
-    """Tell whether rows of any of the spans may be in the table already."""
+    """Tell whether rows of any of the spans can be in the table already."""
     return any(span.start < followed[span.topic_id].doubtful.get(span.partition, 0) for span in spans)
 
 
 def unread(followed: Mapping[str, TopicPosition], logs: Iterable[Log]) -> tuple[OffsetRange, ...]:
-    """Return all that the logs hold and that is not read yet."""
+    """Return the offsets of the logs that are not read yet."""
     starts = ((log, followed[log.topic_id].next[log.partition]) for log in logs)
     return tuple(
         OffsetRange(log.topic, log.topic_id, log.partition, start, log.end) for log, start in starts if start < log.end
@@ -182,7 +190,7 @@ def unread(followed: Mapping[str, TopicPosition], logs: Iterable[Log]) -> tuple[
 
 
 def batch(waiting: Sequence[OffsetRange], most: int) -> tuple[OffsetRange, ...]:
-    """Return at most so many offsets of what waits, of each partition its share, so that none starves."""
+    """Return at most ``most`` of the waiting offsets, a proportional share of each partition, so that none starves."""
     total = sum(span.length for span in waiting)
     if total <= most:
         return tuple(waiting)
@@ -197,7 +205,7 @@ def batch(waiting: Sequence[OffsetRange], most: int) -> tuple[OffsetRange, ...]:
 
 
 def passed(followed: Mapping[str, TopicPosition], spans: Iterable[OffsetRange]) -> dict[str, TopicPosition]:
-    """Return what is followed, with the spans behind it."""
+    """Return the positions after the spans are read."""
     now = dict(followed)
     for span in spans:
         topic = now.get(span.topic_id, TopicPosition(span.topic))
@@ -207,7 +215,7 @@ def passed(followed: Mapping[str, TopicPosition], spans: Iterable[OffsetRange]) 
 
 
 def _settled(topic: TopicPosition) -> TopicPosition:
-    """Return a topic without what lies behind the offsets that are to be read next."""
+    """Return a position without the doubtful and written offsets that ``next`` has passed."""
 
     def ahead(offsets: dict[int, int]) -> dict[int, int]:
         return {at: until for at, until in offsets.items() if until > topic.next.get(at, 0)}

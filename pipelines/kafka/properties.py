@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pipelines.errors import UsageError
 from pipelines.settings import Kafka, located
-
-if TYPE_CHECKING:
-    pass
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -19,9 +15,11 @@ _LOGIN_MODULES = {
 
 
 def properties(kafka: Kafka) -> dict[str, str]:
-    """Return the properties of Kafka's clients, secrets and all: they must not be printed.
+    """Return the properties of Kafka's Java clients, with secrets: do not print them.
 
-    Raises UsageError: a file that cannot be read, or a secret that is missing.
+    Spark reads records with the same properties as the admin client asks with.
+
+    Raises UsageError: a file cannot be read, or a secret is missing.
     """
     millis = str(round(kafka.timeout_seconds * 1000))
     found = {
@@ -56,7 +54,7 @@ def _sasl(kafka: Kafka, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def login(mechanism: str, username: str, password: str) -> str:
-    """Return the entry of a login configuration (JAAS) that names a user; the password is in it."""
+    """Return a JAAS login entry for a user; it contains the password."""
     return f"{_LOGIN_MODULES[mechanism]} required username={_quoted(username)} password={_quoted(password)};"
 
 
@@ -67,7 +65,7 @@ def _password(kafka: Kafka) -> str | None:
 
 
 def _quoted(text: str) -> str:
-    """Return a value as Java's tokenizer of login configurations reads it, which knows the escapes of C."""
+    """Quote a value for JAAS, whose tokenizer knows the escapes of C."""
     for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
         text = text.replace(character, escape)
     return f'"{text}"'
@@ -87,7 +85,7 @@ def _tls(kafka: Kafka) -> dict[str, str]:
 
 
 def _key(kafka: Kafka) -> str:
-    """Return the private key in PKCS #8, the only form that Kafka reads, without a password."""
+    """Return the private key in PKCS #8 without a password; Kafka reads no other form of PEM key."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import (
         Encoding,

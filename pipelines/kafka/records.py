@@ -18,7 +18,7 @@ SPLIT_FROM = 20_000  # offsets of a batch from which several tasks read one part
 
 
 def records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequence[OffsetRange]) -> DataFrame:
-    """Return the records of spans, each partition at most once; a read of offsets that are gone fails.
+    """Return the records of spans, at most one span a partition; the read fails if offsets are gone.
 
     The columns are ``_source``, ``_bronze_id`` and those of bronze.dlq_records that hold the record.
     """
@@ -68,7 +68,7 @@ def records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequ
 
 
 def lines(records: DataFrame) -> DataFrame:
-    """Return records whose values are lines as lines: ``_source``, ``_bronze_id``, ``line``, ``damage``."""
+    """Return the values of records as lines: ``_source``, ``_bronze_id``, ``line``, ``damage``."""
     from pyspark.sql import functions as F
 
     nothing = F.when(F.col("value").isNull(), "the record has no value")

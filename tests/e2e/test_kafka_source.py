@@ -553,7 +553,7 @@ def test_another_cluster_under_the_same_name_is_refused(
         another.create_topic("dlq.whose")
         another.produce("dlq.whose", values(2, begin=10))
     other = settings.model_copy(update={"kafka": moved})
-    with pytest.raises(UsageError, match=r"another one than .*: mend bootstrap_servers"):
+    with pytest.raises(UsageError, match=r"topics were read from .*: fix bootstrap_servers"):
         run(spark, other, BRONZE)
     assert texts(settings) == numbers(0, 3)
     assert gaps(settings) == []
@@ -609,7 +609,7 @@ def secured(secured_broker: Broker, tmp_path: Path) -> Callable[..., Settings]:
         pytest.param({"security_protocol": "SASL_PLAINTEXT"}, "set it to SASL_SSL", id="no tls"),
         pytest.param({"security_protocol": "SSL"}, "set it to SASL_SSL", id="no sasl"),
         pytest.param({"sasl_mechanism": "PLAIN"}, "to one of SCRAM-SHA-512", id="mechanism"),
-        pytest.param({"password": "wrong"}, "mend username and password", id="password"),
+        pytest.param({"password": "wrong"}, "fix username and password", id="password"),
         pytest.param({"ca_file": None}, "name it in ca_file of [kafka]", id="authority"),
     ],
 )
@@ -632,7 +632,7 @@ def test_a_user_reads_what_acls_allow_and_is_told_what_is_missing(
         with pytest.raises(UsageError, match="grant Afterlog the operations Describe and Read on them"):
             asked(settings)
         admin.allow("reader", "DESCRIBE", "TOPIC", "dlq.guarded")
-        with pytest.raises(UsageError, match=r"may not read topic dlq\.guarded: grant it the operation Read"):
+        with pytest.raises(UsageError, match=r"not allowed to read topic dlq\.guarded: grant it the operation Read"):
             run(spark, settings, BRONZE)
         admin.allow("reader", "READ", "TOPIC", "dlq.guarded")
         assert run(spark, settings, BRONZE)[BRONZE].accepted == 3

@@ -321,8 +321,8 @@ def test_the_secured_listener_lands_the_same(
 @pytest.mark.parametrize(
     ("changes", "code", "sentence"),
     [
-        pytest.param({"password": "a wrong secret"}, 2, "mend username and password", id="password"),
-        pytest.param({"username": "nobody"}, 2, "mend username and password", id="user"),
+        pytest.param({"password": "a wrong secret"}, 2, "fix username and password", id="password"),
+        pytest.param({"username": "nobody"}, 2, "fix username and password", id="user"),
         pytest.param(
             {"username": "stranger", "password": "a stranger's"}, 2, "the operations Describe and Read", id="no ACL"
         ),

@@ -76,7 +76,7 @@ def test_without_the_right_to_describe_configurations_nothing_is_claimed(
         assert "DescribeConfigs" in trace.answer(Warehouse(settings), "policy.orders:0:3").result
         admin.allow("reader", "DESCRIBE_CONFIGS", "TOPIC", "policy.orders")
         assert run(spark, settings)["policy.orders"] == "LOST"
-    with connected(settings) as cluster, pytest.raises(UsageError, match="another one than was read before"):
+    with connected(settings) as cluster, pytest.raises(UsageError, match="not the cluster that was read before"):
         cluster.cleanup_policies(["policy.orders"], {"another"})
 
 

@@ -243,7 +243,7 @@ def said(text: str, **values: Any) -> AfterlogError:
             "does not offer PLAIN: set sasl_mechanism of [kafka] to one of SCRAM-SHA-256, SCRAM-SHA-512.",
             id="mechanism",
         ),
-        pytest.param({}, b"SSH-2.0", False, "is no Kafka broker: mend bootstrap_servers.", id="no broker"),
+        pytest.param({}, b"SSH-2.0", False, "is no Kafka broker: fix bootstrap_servers.", id="no broker"),
         pytest.param({}, NO_SASL, False, "answer, but not within 1 s", id="slow, or other addresses"),
     ],
 )
@@ -262,7 +262,7 @@ def test_nobody_listens() -> None:
     error = said("TimeoutException: Timed out", bootstrap_servers=f"127.0.0.1:{port}")
     assert isinstance(error, EnvironmentLacking)
     away = f"No broker can be reached (127.0.0.1:{port}: connection refused)"
-    assert str(error) == f"{away}: start it, or mend bootstrap_servers of [kafka]."
+    assert str(error) == f"{away}: start it, or fix bootstrap_servers of [kafka]."
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_nobody_listens() -> None:
         pytest.param(
             "TopicAuthorizationException: Not authorized to access topics: [dlq.b, dlq.a]",
             UsageError,
-            "Afterlog may not see topics dlq.a, dlq.b: grant it the operations Describe and Read there.",
+            "Afterlog is not allowed to see topics dlq.a, dlq.b: grant it the operations Describe and Read there.",
             id="topic",
         ),
         pytest.param(
@@ -284,7 +284,7 @@ def test_nobody_listens() -> None:
         pytest.param(
             "SaslAuthenticationException: Authentication failed",
             UsageError,
-            "refuse the user of [kafka] (SASL): mend username and password.",
+            "refuse the user of [kafka] (SASL): fix username and password.",
             id="password",
         ),
         pytest.param(

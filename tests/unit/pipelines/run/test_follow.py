@@ -210,7 +210,7 @@ def test_settings_that_never_worked_end_it_at_once(world: Callable[..., World]) 
 
 
 def test_what_brokers_refuse_later_holds_up_nothing_else(world: Callable[..., World]) -> None:
-    refused = UsageError("Afterlog may not read topic dlq.new: grant it the operation Read.")
+    refused = UsageError("Afterlog is not allowed to read topic dlq.new: grant it the operation Read.")
     found = world(None, refused, refused, [ran(BRONZE, read=1)])
     assert found.follower.follow() == 0
     assert found.stop.waits == [10, 10, 10, 10]
