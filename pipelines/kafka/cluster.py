@@ -1,7 +1,7 @@
 """Topics of a Kafka cluster -> a snapshot of their ids and offsets, and their cleanup policies.
 
 Kafka's Java admin client asks: the one that Spark's connector brings. It runs in the session's JVM, or in a small JVM
-where no session runs. docs/decisions/kafka-client.md says why no other client asks.
+where no session runs. docs/decisions/0051-do-not-ask-kafka-with-confluent-kafka.md says why no other client asks.
 """
 
 from __future__ import annotations
