@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from expectations.contract import Column, Contract
 from pipelines.catalog import CATALOG
 from pipelines.errors import AfterlogError, EnvironmentLacking
-from pipelines.stage import Stage
+from pipelines.stage import Land, Stage
 from pipelines.steps import held
 from pipelines.steps.land import unread, waiting
 from pipelines.warehouse import progress
@@ -69,7 +69,7 @@ def freshness(warehouse: Warehouse) -> list[Freshness]:
             scopes = tuple(known.held)
             one = replace(one, blocked_since=held.since(known), message=held.message(stage.table, known))
             one = replace(one, held_scopes=scopes)
-        if stage.kind == "land":
+        if isinstance(stage, Land):
             files = unread(warehouse.settings, stage, known).values()
             one = replace(one, unread_files=len(files), unread_bytes=sum(file.size for file in files))
             try:
@@ -94,7 +94,7 @@ def unread_bytes(warehouse: Warehouse, stages: Sequence[Stage]) -> int | None:
     landing = [
         (stage, progress.load(warehouse, stage.table))
         for stage in stages
-        if warehouse.settings.topics_of(stage.directory)
+        if isinstance(stage, Land) and warehouse.settings.topics_of(stage.directory)
     ]
     try:
         size = BYTES_OF_A_RECORD * sum(waiting(warehouse.settings, landing).values())
@@ -102,7 +102,7 @@ def unread_bytes(warehouse: Warehouse, stages: Sequence[Stage]) -> int | None:
         size = 0
     for stage in stages:
         known = progress.load(warehouse, stage.table)
-        if stage.kind == "land":
+        if isinstance(stage, Land):
             size += sum(file.size for file in unread(warehouse.settings, stage, known).values())
         else:
             size += sum(
