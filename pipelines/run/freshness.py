@@ -60,31 +60,31 @@ class Freshness:
 
 def freshness(warehouse: Warehouse) -> list[Freshness]:
     """Return one entry per stage; a session is needed only for a warehouse that is not local."""
-    found = []
+    entries = []
     away: EnvironmentLacking | None = None
     for stage in CATALOG:
         known = progress.load(warehouse, stage.table)
-        one = Freshness(warehouse.cluster, stage.table, stage.feed)
+        entry = Freshness(warehouse.cluster, stage.table, stage.feed)
         if known:
             scopes = tuple(known.held)
-            one = replace(one, blocked_since=held.since(known), message=held.message(stage.table, known))
-            one = replace(one, held_scopes=scopes)
+            entry = replace(entry, blocked_since=held.since(known), message=held.message(stage.table, known))
+            entry = replace(entry, held_scopes=scopes)
         if isinstance(stage, Land):
             files = unread(warehouse.settings, stage, known).values()
-            one = replace(one, unread_files=len(files), unread_bytes=sum(file.size for file in files))
+            entry = replace(entry, unread_files=len(files), unread_bytes=sum(file.size for file in files))
             try:
                 if away and warehouse.settings.topics_of(stage.directory):
                     raise away  # a cluster that does not answer is asked once
-                one = replace(one, unread_offsets=waiting(warehouse.settings, [(stage, known)]).get(stage.table))
+                entry = replace(entry, unread_offsets=waiting(warehouse.settings, [(stage, known)]).get(stage.table))
             except AfterlogError as error:
                 away = error if isinstance(error, EnvironmentLacking) else None
-                one = replace(one, message=str(error))
+                entry = replace(entry, message=str(error))
         else:
             read = {table: known.version_of(table) if known else None for table in stage.inputs}
             behind = warehouse.versions_after(read)
-            one = replace(one, input=", ".join(stage.inputs), unread_versions=behind)
-        found.append(one)
-    return found
+            entry = replace(entry, input=", ".join(stage.inputs), unread_versions=behind)
+        entries.append(entry)
+    return entries
 
 
 def unread_bytes(warehouse: Warehouse, stages: Sequence[Stage]) -> int | None:

@@ -54,18 +54,18 @@ def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
     known = {(row["cluster"], row["topic"]): row for row in rows}
     if news is not None:
         absent = news.where("_change_type <> 'delete' AND NOT is_present").select("cluster", "topic").distinct()
-        for place in (tuple(row) for row in absent.collect()):
-            known.setdefault(place, dict.fromkeys((column.name for column in CONTRACT.columns), None))
-            known[place] |= dict(zip(("cluster", "topic"), place, strict=True))
+        for key in (tuple(row) for row in absent.collect()):
+            known.setdefault(key, dict.fromkeys((column.name for column in CONTRACT.columns), None))
+            known[key] |= dict(zip(("cluster", "topic"), key, strict=True))
     changed = _changed(warehouse, [row for row in known.values() if row["cluster"] == warehouse.cluster])
-    found = {(row["cluster"], row["topic"]): row for row in rows}
-    written = {place: row for place, row in known.items() if place not in found}
+    before = {(row["cluster"], row["topic"]): row for row in rows}
+    written = {key: row for key, row in known.items() if key not in before}
     written |= {(row["cluster"], row["topic"]): row for row in changed}
     if not written:
         return 0
     topics = sorted({topic for _, topic in written})
     few = len(topics) <= MOST_GROUPS
-    affected = [row for place, row in known.items() if not few or place[1] in set(topics)]
+    affected = [row for key, row in known.items() if not few or key[1] in set(topics)]
     objects = [
         {name: value if name != "observed_at" else value and value.isoformat() for name, value in row.items()}
         for row in (written.get((row["cluster"], row["topic"]), row) for row in affected)

@@ -206,18 +206,18 @@ def hold(split: SplitBatch, stage: Split) -> int:
     assert held is not None
     row = [*split.contract.row]
     mask = F.col("_broken_rules")
-    found = split.withheld().select(
+    withheld = split.withheld().select(
         *row, F.col(SCOPE).alias("scope"), split.contract.violations(mask).alias("violations")
     )
     existing_rows = split.warehouse.existing_rows(held.table, F.col("scope").isin(sorted(split.held)))
-    there = 0
+    kept_before = 0
     if existing_rows is not None:
-        there = existing_rows.count()
-        found = found.join(existing_rows.select(*held.grain), [*held.grain], how="left_anti")
+        kept_before = existing_rows.count()
+        withheld = withheld.join(existing_rows.select(*held.grain), [*held.grain], how="left_anti")
     columns = [column.name for column in _landed(stage)]
     landed = split.rows.select(*ORIGIN, F.struct(*columns).alias(INPUT))
-    rows = split.among(found).join(landed, [*ORIGIN])
-    return there + split.warehouse.insert(rows, held)
+    rows = split.among(withheld).join(landed, [*ORIGIN])
+    return kept_before + split.warehouse.insert(rows, held)
 
 
 def release(warehouse: Warehouse, stage: Split, scopes: Sequence[str]) -> None:

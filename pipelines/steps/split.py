@@ -206,21 +206,21 @@ class SplitBatch:
             existing_rows = self.warehouse.existing_rows(self.contract.table, self.census.bounds)
         quarantine = quarantine_contract(self.contract)
         quarantined = self.warehouse.existing_rows(quarantine.table)
-        found = decided(self.flowing(), self.contract, self.census.repeats, existing_rows, quarantined).persist()
+        decisions = decided(self.flowing(), self.contract, self.census.repeats, existing_rows, quarantined).persist()
         try:
-            yield found
+            yield decisions
         finally:
-            found.unpersist()
+            decisions.unpersist()
 
     def _tally(self, decisions: DataFrame) -> dict[str, int]:
         """Return how many rows have each outcome, and how many leave quarantine."""
         from pyspark.sql import functions as F
 
         tally = dict.fromkeys((*OUTCOMES, "leaves_quarantine"), 0)
-        for found in decisions.groupBy("outcome").agg(F.count("*"), F.count_if("leaves_quarantine")).collect():
-            if found[0] is not None:
-                tally[found[0]] = found[1]
-            tally["leaves_quarantine"] += found[2]
+        for counted in decisions.groupBy("outcome").agg(F.count("*"), F.count_if("leaves_quarantine")).collect():
+            if counted[0] is not None:
+                tally[counted[0]] = counted[1]
+            tally["leaves_quarantine"] += counted[2]
         return tally
 
 
