@@ -43,7 +43,7 @@ from pipelines.run import runner
 from pipelines.run.follow import health_file
 from pipelines.settings import ROOT, Settings, load
 from pipelines.steps import scopes
-from pipelines.steps.split import Split
+from pipelines.steps.split import SplitBatch
 from pipelines.steps.summarise import Summary
 from pipelines.warehouse import jvmless, lock
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
@@ -138,7 +138,7 @@ def pipeline(bench: Bench) -> None:
     for attempt in range(2):
         settings = generated.model_copy(update={"warehouse": str(bench.scratch / f"pipeline-{attempt}")})
         gates: dict[str, float] = {}
-        with timed(Split, "gate", gates), timed(scopes, "count", gates), timed(Summary, "gate", gates):
+        with timed(SplitBatch, "gate", gates), timed(scopes, "count", gates), timed(Summary, "gate", gates):
             ours.append(bench.run(settings))
         began = time.perf_counter()
         peers.landing_to_gold(bench.spark, settings, bench.scratch / f"peer-{attempt}")
@@ -185,7 +185,7 @@ def split(bench: Bench) -> None:
     ours, theirs, gates = [], [], []
     for attempt in range(3):
         began = time.perf_counter()
-        with Split.between(Warehouse(settings, bench.spark), contract, candidates, lambda rows: rows) as batch:
+        with SplitBatch.between(Warehouse(settings, bench.spark), contract, candidates, lambda rows: rows) as batch:
             gate_began = time.perf_counter()
             batch.gate("bench")
             gates.append(time.perf_counter() - gate_began)

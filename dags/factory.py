@@ -10,12 +10,13 @@ from airflow.sdk import DAG, Asset, Param, TriggerRule
 from dags.operators import BuildReports, FillLayer, Outcome, tell_failure
 from dags.pool import POOL
 from pipelines.catalog import stages
-from pipelines.stage import Stage
+from pipelines.stage import Ask, Land, Split, Stage, Summarise
 
 _NAME = r"^(?![\s\S]*[^A-Za-z0-9_.-])"
 PRINTABLE = r"^(?!-)(?=[\s\S]*\S)(?![\s\S]*[\x00-\x1f\x7f])"
 """Not an option, not blank, no control character; written so that Python and browsers read it alike."""
 
+_KEPT = {Land: "everything lands", Split: "gate, quarantine", Summarise: "gate", Ask: "no gate"}
 _DOC = """\
 The feed `{feed}`, from its landing directory to gold, once for what is new.
 
@@ -133,7 +134,7 @@ def _read_by(members: Sequence[Stage]) -> tuple[str, ...]:
 
 def _accepted(filled: Sequence[Stage]) -> Param:
     """Return the parameter that accepts what is held of tables with a gate."""
-    tables = "|".join(stage.table.replace(".", r"\.") for stage in filled if stage.kind == "split")
+    tables = "|".join(stage.table.replace(".", r"\.") for stage in filled if isinstance(stage, Split))
     pattern = rf"^(?![\s\S]*[\x00-\x1f\x7f])(?:{tables})(?::[\s\S]*\S[\s\S]*)?$"
     return Param(
         None,
@@ -147,5 +148,5 @@ def _accepted(filled: Sequence[Stage]) -> Param:
 
 
 def _row(stage: Stage) -> str:
-    kept = {"land": "everything lands", "split": "gate, quarantine", "summarise": "gate", "ask": "no gate"}[stage.kind]
-    return f"| `{stage.table}` | {', '.join(f'`{table}`' for table in stage.inputs) or 'landing'} | {kept} |"
+    inputs = ", ".join(f"`{table}`" for table in stage.inputs) or "landing"
+    return f"| `{stage.table}` | {inputs} | {_KEPT[type(stage)]} |"

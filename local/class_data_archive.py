@@ -39,7 +39,7 @@ def make() -> None:
             spark={"spark.driver.extraJavaOptions": dumping},
         )
         generate(RECORDS, 1, Path(settings.landing))
-        spark = session.start(settings, brisk=True)
+        spark = session.start(settings, short_lived=True)
         with lock.writer(settings, "set-up"):
             runner.run(Warehouse(settings, spark), stages("dlq"))
         with contextlib.redirect_stdout(io.StringIO()):

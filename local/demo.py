@@ -35,6 +35,7 @@ from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, 
 from pipelines.jvm import jars, java
 from pipelines.settings import AIRFLOW_HOME, ROOT, Settings, load
 from pipelines.sources.segments import TOPIC_PROPERTIES
+from pipelines.stage import Land
 from pipelines.steps import held
 from pipelines.text import visible
 from pipelines.warehouse import jvmless, progress
@@ -398,7 +399,7 @@ def _findings(settings: Settings) -> Iterator[_Finding]:
     def rows(table: str, *columns: str) -> list[dict[str, Any]]:
         return jvmless.rows(Warehouse(settings), table, {"cluster": settings.cluster}, list(columns))
 
-    for stage in (stage for feed in BUNDLED for stage in stages(feed) if stage.kind != "land"):
+    for stage in (stage for feed in BUNDLED for stage in stages(feed) if not isinstance(stage, Land)):
         known = progress.load(Warehouse(settings), stage.table)
         if known and (since := held.since(known)):
             yield _Finding(

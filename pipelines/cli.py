@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from expectations.rules import counted
-from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages
+from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages, stages_of_type
 from pipelines.commands import completion, oversights
 from pipelines.errors import AfterlogError, Unforeseen, UsageError, readable
 from pipelines.jvm import jvm_log
 from pipelines.run import interrupt
 from pipelines.settings import Settings, load
-from pipelines.stage import Stage
+from pipelines.stage import Ask, Land, Stage, Summarise
 from pipelines.text import hint
 from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
@@ -457,19 +457,19 @@ def _starting() -> contextlib.AbstractContextManager[Watch]:
     return display.Display(STARTING) if display.on_terminal() else contextlib.nullcontext(NOBODY)
 
 
-def _summarised(table: str) -> Stage:
+def _summarised(table: str) -> Summarise:
     """Return the stage of a table that can be computed again; raises UsageError, which says why there is none."""
     known = {stage.table: stage for stage in CATALOG}
-    tables = [stage.table for stage in CATALOG if stage.kind == "summarise"]
+    tables = [stage.table for stage in stages_of_type(Summarise)]
     computed = ", ".join(tables)
     if table not in known:
         raise UsageError(
             f"No stage fills {table!r}; tables that are computed from others: {computed}.{hint(table, tables)}"
         )
     stage = known[table]
-    if stage.kind == "ask":
+    if isinstance(stage, Ask):
         raise UsageError(f"{table} needs no rebuild: each run brings it up to date.")
-    if stage.kind != "summarise":
+    if not isinstance(stage, Summarise):
         raise UsageError(
             f"{table} is not computed from other tables: its rows are what landed, each as it was judged when it came, "
             f"and there is no other copy of that judgement; tables that can be computed again: {computed}."
@@ -509,14 +509,14 @@ def _follow(
 
     # JSON on the terminal would be written amid the line.
     live = False if format is Shown.json and sys.stdout.isatty() else None
-    gates = any(stage.kind != "land" for stage in chosen)
+    gates = any(not isinstance(stage, Land) for stage in chosen)
     with Stop() as stop, display.Display("Looking for what is new.", quiet=True, log=True, live=live) as watch:
         return Follower(
             settings,
             chosen,
             every_seconds=every_seconds,
             health=health.expanduser().absolute() if health else health_file(Warehouse(settings)),
-            sessions=lambda given: _session(given, watch, gates=gates, brisk=False),
+            sessions=lambda given: _session(given, watch, gates=gates, short_lived=False),
             stop=stop,
             say=_say,
             report=watch.ended,
@@ -594,10 +594,11 @@ def _run_once(
                 watch.ended(stage_run)
             return done, None
         waiting = freshness.unread_bytes(warehouse, chosen)
-        brisk = waiting is not None and waiting < SHORT_WORK
+        short_lived = waiting is not None and waiting < SHORT_WORK
         watch.says(f"Starting Spark: {size_of(waiting)} wait." if waiting else STARTING)
         small.hang_up()  # the session's own JVM will ask from here on
-        with _session(settings, watch, gates=any(stage.kind != "land" for stage in chosen), brisk=brisk) as spark:
+        gates = any(not isinstance(stage, Land) for stage in chosen)
+        with _session(settings, watch, gates, short_lived) as spark:
             try:
                 runner.run(Warehouse(settings, spark), chosen, take, accepted=accepted, watch=watch)
             except AfterlogError as error:
@@ -608,7 +609,7 @@ def _run_once(
 
 
 @contextlib.contextmanager
-def _session(settings: Settings, watch: Watch, gates: bool = False, brisk: bool = True) -> Iterator[Any]:
+def _session(settings: Settings, watch: Watch, gates: bool = False, short_lived: bool = True) -> Iterator[Any]:
     """Yield a session; Great Expectations, which takes seconds to import, is imported while the JVM starts."""
     from pipelines.jvm.session import spark_session
 
@@ -616,7 +617,7 @@ def _session(settings: Settings, watch: Watch, gates: bool = False, brisk: bool 
         import pyspark.sql  # noqa: F401  # both threads need it: whole before the second one starts
 
         threading.Thread(target=importlib.import_module, args=("expectations.suite",), daemon=True).start()
-    with spark_session(settings, brisk) as spark:
+    with spark_session(settings, short_lived) as spark:
         lock.name_jvm(Warehouse(settings, spark))
         watch.asks(spark)
         try:

@@ -25,9 +25,9 @@ hypothesis.settings.load_profile("untimed")
 def spark() -> Iterator[SparkSession]:
     from pipelines.jvm.session import spark_session
 
-    # Brisk, as most of its work is small, but it lives long enough for all of the JVM's compiler.
+    # Most of its work is small, as a short-lived session's, but it lives long enough for all of the JVM's compiler.
     long_lived = {"spark.master": "local[2]", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
-    with spark_session(load(spark=long_lived), brisk=True) as session:
+    with spark_session(load(spark=long_lived), short_lived=True) as session:
         yield session
 
 

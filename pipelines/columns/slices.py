@@ -19,11 +19,6 @@ def expression(topic: str, partition: str, offset: str) -> str:
     return f"concat({partition}, ':', {offset} div {OFFSETS}, ':', {topic})"
 
 
-def where_known(topic: str, partition: str, offset: str) -> str:
-    """Return the SQL expression of the slices that a row is of, one or none, where the columns may be null."""
-    return f"filter(array({expression(topic, partition, offset)}), one -> one IS NOT NULL)"
-
-
 def of_acknowledgement() -> Column:
     """Return the slice of an acknowledgement; without an offset it stands alone, with others of its hour."""
     from pyspark.sql import functions as F

@@ -13,7 +13,8 @@ from typing import Any
 
 import typer
 
-from pipelines.catalog import CATALOG, FEEDS, LAYERS
+from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages_of_type
+from pipelines.stage import Split, Summarise
 
 MOST = 500
 _PLAIN = re.compile(r"[A-Za-z0-9_.,@%+=/-]{1,250}")
@@ -58,13 +59,13 @@ def tables(_: typer.Context) -> Iterable[str]:
 @_cautious
 def judged_tables(_: typer.Context) -> Iterable[str]:
     """Complete a table with a quarantine."""
-    return [stage.table for stage in CATALOG if stage.quarantine]
+    return [stage.table for stage in stages_of_type(Split)]
 
 
 @_cautious
 def computed_tables(_: typer.Context) -> Iterable[str]:
     """Complete a table that is computed from others."""
-    return [stage.table for stage in CATALOG if stage.kind == "summarise"]
+    return [stage.table for stage in stages_of_type(Summarise)]
 
 
 @_cautious

@@ -20,7 +20,7 @@ from expectations import verdict
 from expectations.quality import GAPS
 from expectations.rules import counted
 from expectations.verdict import WHOLE, way_on
-from pipelines.catalog import CATALOG
+from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.columns import unknown_headers
 from pipelines.commands import display, oversights
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
@@ -29,7 +29,7 @@ from pipelines.jvm.properties import defaults, unchecked_creation
 from pipelines.run import newest, runner
 from pipelines.settings import AIRFLOW_HOME, ROOT, Settings
 from pipelines.sources import landing
-from pipelines.stage import Stage
+from pipelines.stage import Land, Split, Stage, Summarise
 from pipelines.steps import held
 from pipelines.steps.land import unread, waiting
 from pipelines.warehouse import delta_log, jvmless, lock, progress, quality, storage
@@ -208,7 +208,7 @@ def _settings(warehouse: Warehouse) -> Iterator[Check]:
         yield Check("settings", "mind", sentence, f"Unset {name}.")
     unknown = bool(without_effect)
     used = [name for name in sorted(os.environ) if _is_used(name) and name not in without_effect]
-    gated = [stage.table for stage in CATALOG if stage.kind in ("split", "summarise")]
+    gated = [stage.table for stage in CATALOG if isinstance(stage, Split | Summarise)]
     for table in warehouse.settings.gates.keys() - set(gated):
         unknown = True
         finding = f'[gates."{table}"] has no effect: no gate stands before such a table.'
@@ -247,15 +247,14 @@ def _disk(warehouse: Warehouse) -> Iterator[Check]:
 def _landing(warehouse: Warehouse) -> Iterator[Check]:
     for name, sentence in oversights.stray_places(warehouse.settings):
         yield Check("landing", "mind", sentence, f"Move {name!r} to where it belongs.")
-    for stage in CATALOG:
-        if stage.kind == "land":
-            try:
-                yield _feed(warehouse, stage)
-            except AfterlogError as error:  # other feeds may be well
-                yield Check(f"landing {stage.directory}", "lacking", str(error))
+    for stage in stages_of_type(Land):
+        try:
+            yield _feed(warehouse, stage)
+        except AfterlogError as error:  # other feeds may be well
+            yield Check(f"landing {stage.directory}", "lacking", str(error))
 
 
-def _feed(warehouse: Warehouse, stage: Stage) -> Check:
+def _feed(warehouse: Warehouse, stage: Land) -> Check:
     """Say of a feed what waits to be read, how old its newest record is, and whether it fell silent."""
     name = f"landing {stage.directory}"
     directory = warehouse.settings.landing_of(stage.directory)
@@ -290,7 +289,7 @@ def _feed(warehouse: Warehouse, stage: Stage) -> Check:
 
 def _kafka(warehouse: Warehouse) -> Iterator[Check]:
     """Ask the cluster for the topics of each feed that reads any."""
-    for stage in CATALOG:
+    for stage in stages_of_type(Land):
         topics = warehouse.settings.topics_of(stage.directory)
         if topics is None:
             continue
@@ -440,7 +439,7 @@ def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
     if known and known.held:
         yield from _held(stage, known)
         return
-    if known and known.blocked_since and stage.kind == "split":
+    if known and known.blocked_since and isinstance(stage, Split):
         finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"
         yield Check(stage.table, "blocked", finding, f"Mend the contract, or accept it: {_accept(stage, WHOLE)}.")
         return
@@ -448,7 +447,7 @@ def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
         remedy = (
             "The next run takes the same rows again: mend the contract or raise the tolerance, then `afterlog run`."
         )
-        if stage.kind == "summarise":
+        if isinstance(stage, Summarise):
             remedy = f"`afterlog rebuild {stage.table}` computes it again from its inputs; then `afterlog run`."
         finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"
         yield Check(stage.table, "blocked", finding, remedy)
@@ -459,7 +458,7 @@ def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
         yield Check(stage.table, "blocked", finding, f"`afterlog rebuild {first}`, then `afterlog run`.")
         return
     if reason := _disagreement(warehouse, stage, known):
-        read = "all landed files" if stage.kind == "land" else f"all of {' and '.join(stage.inputs)}"
+        read = "all landed files" if isinstance(stage, Land) else f"all of {' and '.join(stage.inputs)}"
         yield Check(stage.table, "mind", f"{reason}.", f"The next `afterlog run` reads {read} again, without harm.")
     elif known and known.within_a_batch(warehouse.cluster):
         yield Check(stage.table, "mind", "A run ended within a batch.", "The next `afterlog run` takes it again.")
@@ -545,8 +544,8 @@ def _stated(warehouse: Warehouse, stage: Stage) -> bool:
 
 def _quarantines(warehouse: Warehouse) -> Iterator[Check]:
     """Name what is in quarantine, by rule and by file."""
-    for stage in CATALOG:
-        if stage.quarantine is None or not _was_written(warehouse, stage.quarantine):
+    for stage in stages_of_type(Split):
+        if not _was_written(warehouse, stage.quarantine):
             continue
         by_rule = (
             'SELECT violations, "_source" AS source, count(*) AS row_count FROM rows GROUP BY violations, "_source"'
@@ -581,8 +580,8 @@ def _most(counts: Counter[str]) -> str:
 
 def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
     """Name landed files that could not be read to their end, and still cannot."""
-    for stage in CATALOG:
-        if stage.kind != "land" or not _was_written(warehouse, stage.table):
+    for stage in stages_of_type(Land):
+        if not _was_written(warehouse, stage.table):
             continue
         try:
             found = _damages(warehouse, stage)
@@ -602,7 +601,7 @@ def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
             )
 
 
-def _damages(warehouse: Warehouse, stage: Stage) -> list[tuple[str, str]]:
+def _damages(warehouse: Warehouse, stage: Land) -> list[tuple[str, str]]:
     """Return the files of a feed that bronze says to be damaged, each with why, without those that are whole by now."""
     directory = warehouse.settings.landing_of(stage.directory)
     there = landing.listing(directory)

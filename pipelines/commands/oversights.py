@@ -8,9 +8,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
-from pipelines.catalog import CATALOG
+from pipelines.catalog import stages_of_type
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, located
+from pipelines.stage import Land
 from pipelines.warehouse.storage import is_local
 
 PREFIX = "AFTERLOG_"
@@ -45,7 +46,7 @@ def require_places(
         if not explicit:
             continue
         if name == "landing":
-            if any(settings.topics_of(stage.directory) for stage in CATALOG):
+            if any(settings.topics_of(stage.directory) for stage in stages_of_type(Land)):
                 continue  # whoever reads topics may have no files
             raise UsageError(
                 f"The landing directory {place} does not exist: create it, or name another with --landing."
@@ -93,7 +94,7 @@ def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
 
     Names that begin with ``.`` or ``_`` are left alone, as they are within the feeds' directories.
     """
-    known = sorted({stage.directory for stage in CATALOG if stage.directory})
+    known = sorted({stage.directory for stage in stages_of_type(Land)})
     directories = ", ".join(f"{name}/" for name in known)
     landing = Path(settings.landing)
     try:

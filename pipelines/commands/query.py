@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 from expectations.quality import QUALITY
 from expectations.rules import counted
 from expectations.verdict import shown
-from pipelines.catalog import CATALOG
+from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.commands import tabular
 from pipelines.errors import UsageError
 from pipelines.run import newest
 from pipelines.settings import ROOT
-from pipelines.stage import Stage
+from pipelines.stage import Land, Stage
 from pipelines.steps.held import contract_of_held, rows_held
 from pipelines.text import hint, visible
 from pipelines.warehouse import progress
@@ -222,7 +222,7 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
     timed = set(feeds)
     if said := _FEEDS.search(text):
         stated = [name.strip() for name in said[1].split(",")]
-        known = {stage.directory for stage in CATALOG if stage.kind == "land"}
+        known = {stage.directory for stage in stages_of_type(Land)}
         feeds = [name for name in stated if name in known]
         timed = set(feeds[:1])
     present = datetime.now(UTC)
@@ -230,7 +230,7 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
     now = min(asked, present) if isinstance(asked, datetime) else present
     window = _shortest_interval(text)
     found = []
-    for stage in (stage for stage in CATALOG if stage.kind == "land" and stage.directory in feeds):
+    for stage in (stage for stage in stages_of_type(Land) if stage.directory in feeds):
         one = newest.of_feed(warehouse, stage, now)
         if not one.is_readable:
             continue

@@ -17,13 +17,13 @@ from expectations.contract import contract_of
 from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
 from expectations.rules import counted
 from expectations.verdict import Outcome, share
-from pipelines.catalog import CATALOG
+from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.errors import EnvironmentLacking
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.newest import Newest, Silence, lasting, moment, of_feeds, silence, source_of
 from pipelines.run.runner import contracts
 from pipelines.settings import Settings
-from pipelines.stage import Stage
+from pipelines.stage import Land, Stage
 from pipelines.steps.collapse import CONFLICT
 from pipelines.steps.held import contract_of_held
 from pipelines.text import visible
@@ -164,9 +164,8 @@ class Report:
         feeds = {feed.name for feed in self.feeds if not feed.newest.used}
         stages = {stage.table: stage for stage in CATALOG}
         landing = {stage.feed: set[str]() for stage in CATALOG}
-        for stage in CATALOG:
-            if stage.kind == "land":
-                landing[stage.feed].add(stage.directory)
+        for stage in stages_of_type(Land):
+            landing[stage.feed].add(stage.directory)
         found = set()
         for table in self.tables:
             source, one = source_of(table.name), stages.get(table.name)
@@ -278,7 +277,7 @@ def gather(
 
 def uncommitted(settings: Settings) -> tuple[str, ...]:
     """Return the tables that take what aborted transactions wrote, too: a setting that must not go unnoticed."""
-    read = ((stage.table, settings.topics_of(stage.directory)) for stage in CATALOG)
+    read = ((stage.table, settings.topics_of(stage.directory)) for stage in stages_of_type(Land))
     return tuple(table for table, topics in read if topics and topics.isolation_level == "read_uncommitted")
 
 

@@ -39,8 +39,8 @@ def clear_scratch() -> None:
 # Half the time on small batches, twice the time on large ones. Where the compiler stops early Java keeps 48 MB of
 # compiled code, less than Spark has: it would drop and compile again all the time.
 SHORT_WORK = 64 << 20  # bytes that wait for a run, up to which it is short
-BRISK_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC")
-BRISK = {
+SHORT_LIVED_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC")
+SHORT_LIVED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",  # each shuffle would be a job of its own
@@ -59,16 +59,16 @@ LONG_LIVED = {
 
 
 @contextlib.contextmanager
-def spark_session(settings: Settings, brisk: bool = False) -> Iterator[SparkSession]:
-    """Yield a session of its own and stop it; the first of a process starts the JVM, ``brisk`` for short work."""
-    spark = start(settings, brisk)
+def spark_session(settings: Settings, short_lived: bool = False) -> Iterator[SparkSession]:
+    """Yield a session of its own and stop it; the first of a process starts the JVM, ``short_lived`` for short work."""
+    spark = start(settings, short_lived)
     try:
         yield spark
     finally:
         spark.stop()
 
 
-def start(settings: Settings, brisk: bool = False) -> SparkSession:
+def start(settings: Settings, short_lived: bool = False) -> SparkSession:
     """Start a session on this machine, or on the master that ``[spark]`` names.
 
     Raises EnvironmentLacking: no Java 17 or 21, or no jars.
@@ -92,11 +92,11 @@ def start(settings: Settings, brisk: bool = False) -> SparkSession:
         "spark.executorEnv.PYTHONPATH": os.fspath(ROOT),  # Python workers decode segments with this project's code
         "spark.sql.warehouse.dir": (scratch / "tables").as_uri(),
         "spark.driver.extraJavaOptions": shlex.join(
-            [*_java_options(scratch), *class_data_archive.options(), *(BRISK_JAVA if brisk else ())]
+            [*_java_options(scratch), *class_data_archive.options(), *(SHORT_LIVED_JAVA if short_lived else ())]
         ),
     }
     builder = SparkSession.builder
-    for name, value in {**properties, **defaults(), **(BRISK if brisk else {}), **settings.spark}.items():
+    for name, value in {**properties, **defaults(), **(SHORT_LIVED if short_lived else {}), **settings.spark}.items():
         if name == "spark.driver.extraJavaOptions" and value != properties[name]:
             value = f"{properties[name]} {value}"
         builder = builder.config(name, value)
@@ -112,12 +112,12 @@ def start(settings: Settings, brisk: bool = False) -> SparkSession:
     return spark
 
 
-def suit(spark: SparkSession, settings: Settings, brisk: bool) -> None:
-    """Make a running session, not started as ``brisk``, one for short work, or for long work again."""
-    for name, value in BRISK.items():
+def tune_for(spark: SparkSession, settings: Settings, short_work: bool) -> None:
+    """Tune a running session, not started as ``short_lived``, for short work, or for long work again."""
+    for name, value in SHORT_LIVED.items():
         if name in settings.spark:
             continue
-        if brisk:
+        if short_work:
             spark.conf.set(name, value)
         else:
             spark.conf.unset(name)

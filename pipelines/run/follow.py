@@ -20,7 +20,7 @@ from pipelines.kafka.errors import NoTopics, Refused
 from pipelines.run import freshness, runner
 from pipelines.run.stop import Stop
 from pipelines.settings import ROOT, Lock, Settings
-from pipelines.stage import Stage
+from pipelines.stage import Split, Stage
 from pipelines.steps import held
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.warehouse import lock, progress, storage
@@ -216,7 +216,8 @@ class Follower:
             self._start(kept)
         lock.name_jvm(self.warehouse)
         waiting = freshness.unread_bytes(self.warehouse, stages)
-        session.suit(self.warehouse.spark, self.settings, brisk=waiting is not None and waiting < session.SHORT_WORK)
+        is_short = waiting is not None and waiting < session.SHORT_WORK
+        session.tune_for(self.warehouse.spark, self.settings, short_work=is_short)
         try:
             again = self.failure is not None
             runner.run(
@@ -282,7 +283,7 @@ class Follower:
 
     def _awake(self) -> list[Stage]:
         """Return the stages that neither rest nor depend on one that does; what is split does not rest."""
-        judged = {stage.table for stage in self.stages if stage.kind == "split"}
+        judged = {stage.table for stage in self.stages if isinstance(stage, Split)}
         resting = (set(self.blocked) - judged) | self._blocked_upstream()
         awake = []
         for stage in self.stages:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from expectations.contract import Column, Contract
 from pipelines.catalog import CATALOG
 from pipelines.errors import AfterlogError, EnvironmentLacking
-from pipelines.stage import Stage
+from pipelines.stage import Land, Stage
 from pipelines.steps import held
 from pipelines.steps.land import unread, waiting
 from pipelines.warehouse import progress
@@ -60,31 +60,31 @@ class Freshness:
 
 def freshness(warehouse: Warehouse) -> list[Freshness]:
     """Return one entry per stage; a session is needed only for a warehouse that is not local."""
-    found = []
+    entries = []
     away: EnvironmentLacking | None = None
     for stage in CATALOG:
         known = progress.load(warehouse, stage.table)
-        one = Freshness(warehouse.cluster, stage.table, stage.feed)
+        entry = Freshness(warehouse.cluster, stage.table, stage.feed)
         if known:
             scopes = tuple(known.held)
-            one = replace(one, blocked_since=held.since(known), message=held.message(stage.table, known))
-            one = replace(one, held_scopes=scopes)
-        if stage.kind == "land":
+            entry = replace(entry, blocked_since=held.since(known), message=held.message(stage.table, known))
+            entry = replace(entry, held_scopes=scopes)
+        if isinstance(stage, Land):
             files = unread(warehouse.settings, stage, known).values()
-            one = replace(one, unread_files=len(files), unread_bytes=sum(file.size for file in files))
+            entry = replace(entry, unread_files=len(files), unread_bytes=sum(file.size for file in files))
             try:
                 if away and warehouse.settings.topics_of(stage.directory):
                     raise away  # a cluster that does not answer is asked once
-                one = replace(one, unread_offsets=waiting(warehouse.settings, [(stage, known)]).get(stage.table))
+                entry = replace(entry, unread_offsets=waiting(warehouse.settings, [(stage, known)]).get(stage.table))
             except AfterlogError as error:
                 away = error if isinstance(error, EnvironmentLacking) else None
-                one = replace(one, message=str(error))
+                entry = replace(entry, message=str(error))
         else:
             read = {table: known.version_of(table) if known else None for table in stage.inputs}
             behind = warehouse.versions_after(read)
-            one = replace(one, input=", ".join(stage.inputs), unread_versions=behind)
-        found.append(one)
-    return found
+            entry = replace(entry, input=", ".join(stage.inputs), unread_versions=behind)
+        entries.append(entry)
+    return entries
 
 
 def unread_bytes(warehouse: Warehouse, stages: Sequence[Stage]) -> int | None:
@@ -94,7 +94,7 @@ def unread_bytes(warehouse: Warehouse, stages: Sequence[Stage]) -> int | None:
     landing = [
         (stage, progress.load(warehouse, stage.table))
         for stage in stages
-        if warehouse.settings.topics_of(stage.directory)
+        if isinstance(stage, Land) and warehouse.settings.topics_of(stage.directory)
     ]
     try:
         size = BYTES_OF_A_RECORD * sum(waiting(warehouse.settings, landing).values())
@@ -102,7 +102,7 @@ def unread_bytes(warehouse: Warehouse, stages: Sequence[Stage]) -> int | None:
         size = 0
     for stage in stages:
         known = progress.load(warehouse, stage.table)
-        if stage.kind == "land":
+        if isinstance(stage, Land):
             size += sum(file.size for file in unread(warehouse.settings, stage, known).values())
         else:
             size += sum(

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from expectations.rules import counted
-from pipelines.catalog import CATALOG
+from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.settings import Settings
-from pipelines.stage import Stage
+from pipelines.stage import Land
 from pipelines.steps.land import unread
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.progress import Progress
@@ -102,10 +102,10 @@ def of_feeds(warehouse: Warehouse, now: datetime | None = None) -> list[Newest]:
 
     Without a session nothing is known of the tables of a warehouse that is not local.
     """
-    return [of_feed(warehouse, stage, now) for stage in CATALOG if stage.kind == "land"]
+    return [of_feed(warehouse, stage, now) for stage in stages_of_type(Land)]
 
 
-def of_feed(warehouse: Warehouse, stage: Stage, now: datetime | None = None) -> Newest:
+def of_feed(warehouse: Warehouse, stage: Land, now: datetime | None = None) -> Newest:
     """Return what is newest of the feed that a landing stage reads."""
     now = now or datetime.now(UTC)
     if not warehouse.is_local and warehouse.session is None:
@@ -124,7 +124,7 @@ def of_feed(warehouse: Warehouse, stage: Stage, now: datetime | None = None) -> 
     return Newest(stage.directory, used, how(warehouse.settings, stage), now, at, times[-1], landed_at)
 
 
-def how(settings: Settings, stage: Stage) -> str:
+def how(settings: Settings, stage: Land) -> str:
     """Say how a feed is set up."""
     said = f"put files of {WHAT_LANDS[stage.directory]} into {settings.landing_of(stage.directory)}"
     part = OF_TOPICS.get(stage.directory)
@@ -161,14 +161,16 @@ def silence(warehouse: Warehouse, newest: Newest) -> Silence | None:
     return None
 
 
-def source_of(table: str) -> Stage | None:
+def source_of(table: str) -> Land | None:
     """Return the landing stage whose rows a table is made of in the first place; None where it is of no feed."""
     by_table = {stage.table: stage for stage in CATALOG}
     layer, _, name = table.partition(".")
     stage = by_table.get(f"silver.{name}" if layer in ("quarantine", "held") else table)
-    while stage and stage.kind != "land":
+    while stage:
+        if isinstance(stage, Land):
+            return stage
         stage = by_table.get(stage.inputs[0])
-    return stage
+    return None
 
 
 def lasting(duration: timedelta) -> str:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from expectations.contract import contract_of
-from pipelines.catalog import CATALOG
+from pipelines.catalog import stages_of_type
 from pipelines.errors import UsageError
 from pipelines.run.runner import contracts, new_run_id
-from pipelines.stage import Stage
-from pipelines.steps.split import Split, wanted
+from pipelines.stage import Split
+from pipelines.steps.split import SplitBatch, wanted
 from pipelines.text import hint
 from pipelines.warehouse import quality
 from pipelines.warehouse.quality import StageRun
@@ -29,19 +29,19 @@ class Readmitted:
     stage_run: StageRun | None
 
 
-def stage_with_quarantine(name: str) -> Stage:
+def stage_with_quarantine(name: str) -> Split:
     """Return the stage of a table, named by itself or by its quarantine.
 
     Raises UsageError: no such table has a quarantine.
     """
-    stages = {name: stage for stage in CATALOG if stage.quarantine for name in (stage.table, stage.quarantine)}
+    stages = {name: stage for stage in stages_of_type(Split) for name in (stage.table, stage.quarantine)}
     if name not in stages:
-        known = ", ".join(stage.table for stage in CATALOG if stage.quarantine)
+        known = ", ".join(stage.table for stage in stages_of_type(Split))
         raise UsageError(f"{name!r} has no quarantine; tables with one: {known}.{hint(name, stages)}")
     return stages[name]
 
 
-def readmit(warehouse: Warehouse, stage: Stage) -> Readmitted:
+def readmit(warehouse: Warehouse, stage: Split) -> Readmitted:
     """Insert what passes now, remove it from quarantine, then refresh the violations of the rest, in that order.
 
     A crash between two steps leaves rows that the next readmission, or the next run that meets them, puts right. The
@@ -50,18 +50,17 @@ def readmit(warehouse: Warehouse, stage: Stage) -> Readmitted:
 
     warehouse.ensure_all(contracts())
     started_at, run_id = quality.now(), new_run_id()
-    assert stage.quarantine is not None
     quarantined = warehouse.existing_rows(stage.quarantine)
     if quarantined is None:
         return Readmitted(0, 0, None)
     origin = ["_source", "_bronze_id"]
     rows = warehouse.read(stage.inputs[0]).join(quarantined.select(*origin), origin, how="left_semi")
     row = contract_of(stage.table).row
-    with Split.of(warehouse, stage, rows, run_id, started_at, among=quarantined.select(*row)) as split:
+    with SplitBatch.of(warehouse, stage, rows, run_id, started_at, among=quarantined.select(*row)) as split:
         if not split.census.rows:
             return Readmitted(0, 0, None)
         with split.decisions() as decisions:
-            readmitted = decisions.where("heals").count()
+            readmitted = decisions.where("leaves_quarantine").count()
             counts = split.write_decided(decisions)
             _refresh(warehouse, stage, split, decisions.where("conflicts").select(*row))
     stage_run = StageRun(
@@ -81,11 +80,10 @@ def readmit(warehouse: Warehouse, stage: Stage) -> Readmitted:
     return Readmitted(counts.read, readmitted, stage_run)
 
 
-def _refresh(warehouse: Warehouse, stage: Stage, split: Split, conflicts: DataFrame) -> None:
+def _refresh(warehouse: Warehouse, stage: Split, split: SplitBatch, conflicts: DataFrame) -> None:
     """Write today's violations, and what today's transform reads, over the rows that stay in quarantine."""
     from pyspark.sql import functions as F
 
-    assert stage.quarantine is not None
     row = split.contract.row
     in_conflict = F.coalesce("_conflicts", F.lit(False))
     why = (

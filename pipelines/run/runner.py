@@ -7,8 +7,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from expectations.contract import Contract, contract_of
@@ -18,12 +16,13 @@ from expectations.verdict import MOST_NAMED, WHOLE, Outcome, Verdict, sentence_o
 from pipelines.catalog import CATALOG
 from pipelines.errors import AfterlogError
 from pipelines.settings import Settings
-from pipelines.stage import Stage
+from pipelines.stage import Ask, Land, Split, Stage, Summarise
 from pipelines.steps import held, scopes
 from pipelines.steps.held import NOTHING_ACCEPTED, Acceptance
 from pipelines.steps.land import land, unread, waiting
+from pipelines.steps.modules import ask_module
 from pipelines.steps.scopes import History
-from pipelines.steps.split import Split
+from pipelines.steps.split import SplitBatch
 from pipelines.steps.summarise import Summary
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.warehouse import change_feed, progress, quality
@@ -60,11 +59,11 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
         return False
     if any(warehouse.local_version(contract.table) is None for contract in contracts()):
         return False
-    landing: list[tuple[Stage, Progress | None]] = []
-    asking: list[Stage] = []
+    landing: list[tuple[Land, Progress | None]] = []
+    asking: list[Ask] = []
     for stage in stages:
         known = progress.load(warehouse, stage.table)
-        if known and stage.kind == "split" and held.again(known, warehouse.settings, stage, accepted):
+        if known and isinstance(stage, Split) and held.again(known, warehouse.settings, stage, accepted):
             return False
         if (
             known
@@ -72,7 +71,7 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
             and not held.rests(known, warehouse.settings, stage, accepted)
         ):
             return False
-        if stage.kind == "land":
+        if isinstance(stage, Land):
             older = known is not None and known.is_ahead_of(warehouse.local_version(stage.table))
             if older or unread(warehouse.settings, stage, known):
                 return False
@@ -81,14 +80,14 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
             warehouse.local_version(table) != ((known.reached(table) if known else None) or 0) for table in stage.inputs
         ):
             return False
-        elif stage.kind == "ask":
+        elif isinstance(stage, Ask):
             asking.append(stage)
         kept = held.contract_of_held(stage) if known else None
         if known and kept and (known.held_version or 0) > (warehouse.local_version(kept.table) or 0):
             return False
     # Last, as Kafka takes longer to ask than all else.
     return not any(waiting(warehouse.settings, landing).values()) and not any(
-        _module(one).is_stale(warehouse) for one in asking
+        ask_module(stage).is_stale(warehouse) for stage in asking
     )
 
 
@@ -108,7 +107,7 @@ def blocked_upstream(warehouse: Warehouse, stages: Sequence[Stage]) -> set[str]:
             continue
         looked_at.add(table)
         look_at += stage.inputs
-        if stage.kind == "summarise":
+        if isinstance(stage, Summarise):
             reached = progress.load(warehouse, table)
             if (reached and reached.blocked_since) or blocked_upstream(warehouse, [stage]):
                 found.add(table)
@@ -120,8 +119,10 @@ def at_rest(warehouse: Warehouse, stages: Sequence[Stage], run_id: str) -> list[
     at = quality.now()
     done = []
     for stage in stages:
-        known = held.of_table(warehouse, stage) if stage.kind == "split" else None
-        done.append(_still_held(stage, known, run_id) if known else StageRun(run_id, stage.table, "idle", at, at))
+        if isinstance(stage, Split) and (known := held.of_table(warehouse, stage)):
+            done.append(_still_held(stage, known, run_id))
+        else:
+            done.append(StageRun(run_id, stage.table, "idle", at, at))
     return done
 
 
@@ -169,7 +170,7 @@ def run(
                 done = [StageRun(run_id, stage.table, "waiting", at, at, message="An input's gate broke.")]
             else:
                 done = _run_stage(warehouse, stage, run_id, left, stopping, note_failures, accepted, watch)
-            if done[-1].status == "broken" and stage.kind == "summarise":
+            if done[-1].status == "broken" and isinstance(stage, Summarise):
                 held_up.add(stage.table)
             for stage_run in done:
                 stage_runs.append(stage_run)
@@ -196,7 +197,7 @@ def _run_stage(
     started_at = quality.now()
     stage_runs: list[StageRun] = []
     try:
-        if stage.kind == "land":
+        if isinstance(stage, Land):
             landed = land(warehouse, stage, run_id, started_at, watch)
             stage_runs += [landed.stage_run] if landed.stage_run else []
             if landed.left and not stopping():
@@ -206,22 +207,13 @@ def _run_stage(
                     quality.note(warehouse, failed)
                 stage_runs.append(failed)
                 left.append(landed.left)
-        elif stage.kind == "ask":
+        elif isinstance(stage, Split):
+            stage_runs += _run_split(warehouse, stage, run_id, stopping, accepted)
+        elif isinstance(stage, Summarise):
+            stage_runs += _run_summary(warehouse, stage, run_id, stopping)
+        elif isinstance(stage, Ask):
             asked = _ask(warehouse, stage, run_id)
             stage_runs += [asked] if asked else []
-        else:
-            if stage.kind == "split":
-                return _run_split(warehouse, stage, run_id, stopping, accepted)
-            known = _known(warehouse, stage)
-            while batch := known.pending or _news(warehouse, known):
-                if stopping():  # a job that was cancelled may have looked like versions that are gone
-                    raise Stopped
-                known = replace(known, pending=batch)
-                progress.save(warehouse, stage.table, known)
-                known, stage_run = _summarise(warehouse, stage, batch, known, run_id)
-                stage_runs += [stage_run] if stage_run else []
-                if stage_run and stage_run.status == "broken":
-                    break
     except Exception as error:
         if stopping():
             raise Stopped from None
@@ -233,11 +225,23 @@ def _run_stage(
     return stage_runs or [StageRun(run_id, stage.table, "idle", started_at, at)]
 
 
-def _module(stage: Stage) -> ModuleType:
-    return import_module(f"pipelines.{stage.table}")
+def _run_summary(warehouse: Warehouse, stage: Summarise, run_id: str, stopping: Callable[[], bool]) -> list[StageRun]:
+    """Compute again what news touches, batch by batch, until nothing is new or a fact breaks."""
+    known = _known(warehouse, stage)
+    stage_runs: list[StageRun] = []
+    while batch := known.pending or _news(warehouse, known):
+        if stopping():  # a job that was cancelled may have looked like versions that are gone
+            raise Stopped
+        known = replace(known, pending=batch)
+        progress.save(warehouse, stage.table, known)
+        known, stage_run = _summarise(warehouse, stage, batch, known, run_id)
+        stage_runs += [stage_run] if stage_run else []
+        if stage_run and stage_run.status == "broken":
+            break
+    return stage_runs
 
 
-def _ask(warehouse: Warehouse, stage: Stage, run_id: str) -> StageRun | None:
+def _ask(warehouse: Warehouse, stage: Ask, run_id: str) -> StageRun | None:
     """Bring a table up to date with what settings and cluster say, and with new rows of its input."""
     started_at = quality.now()
     known = _known(warehouse, stage)
@@ -247,7 +251,7 @@ def _ask(warehouse: Warehouse, stage: Stage, run_id: str) -> StageRun | None:
         known = replace(known, pending=batch)
         progress.save(warehouse, stage.table, known)
     news = change_feed.changes(warehouse, table, batch[table]) if batch else None
-    refreshed = _module(stage).refresh(warehouse, news.rows if news else None)
+    refreshed = ask_module(stage).refresh(warehouse, news.rows if news else None)
     if news:
         news.check()
     stage_run = None
@@ -272,7 +276,7 @@ def _ask(warehouse: Warehouse, stage: Stage, run_id: str) -> StageRun | None:
 
 
 def _run_split(
-    warehouse: Warehouse, stage: Stage, run_id: str, stopping: Callable[[], bool], accepted: Acceptance
+    warehouse: Warehouse, stage: Split, run_id: str, stopping: Callable[[], bool], accepted: Acceptance
 ) -> list[StageRun]:
     """Judge what is new, and what is held where that may come out differently; write what is not held."""
     known = _known(warehouse, stage)
@@ -285,16 +289,15 @@ def _run_split(
         stage_runs += [stage_run] if stage_run else []
     if (known.held or known.blocked_since) and not (stage_runs and stage_runs[-1].status == "broken"):
         stage_runs.append(_still_held(stage, known, run_id))
-    at = quality.now()
-    return stage_runs or [StageRun(run_id, stage.table, "idle", at, at)]
+    return stage_runs
 
 
-def _still_held(stage: Stage, known: Progress, run_id: str) -> StageRun:
+def _still_held(stage: Split, known: Progress, run_id: str) -> StageRun:
     at = quality.now()
     return StageRun(run_id, stage.table, "held", at, at, message=held.message(stage.table, known))
 
 
-def _next_batch(warehouse: Warehouse, stage: Stage, known: Progress, accepted: Acceptance) -> Progress | None:
+def _next_batch(warehouse: Warehouse, stage: Split, known: Progress, accepted: Acceptance) -> Progress | None:
     """Return the progress with the next batch fixed: versions of the input, and held scopes that are judged again.
 
     Those are scopes with new rows, those that were judged under another contract or other settings, and those that are
@@ -381,7 +384,7 @@ def _news(warehouse: Warehouse, known: Progress) -> dict[str, Batch]:
 
 
 def _split(
-    warehouse: Warehouse, stage: Stage, known: Progress, run_id: str, accepted: Acceptance
+    warehouse: Warehouse, stage: Split, known: Progress, run_id: str, accepted: Acceptance
 ) -> tuple[Progress, StageRun | None]:
     """Judge a batch, hold the scopes that break the contract, take the rest into the table and its quarantine.
 
@@ -395,7 +398,7 @@ def _split(
     others = replace(known, held={name: one for name, one in known.held.items() if name not in again})
     if rows is None:
         return _passed(warehouse, stage, others), None
-    with Split.of(warehouse, stage, rows, run_id, started_at) as split:
+    with SplitBatch.of(warehouse, stage, rows, run_id, started_at) as split:
         if feed:
             feed.check()
         if not split.census.rows:  # none is the table's business
@@ -449,7 +452,7 @@ def _split(
 
 def rebuild(
     warehouse: Warehouse,
-    stage: Stage,
+    stage: Summarise,
     *,
     accept: bool = False,
     say: Callable[[str], None] = lambda sentence: None,
@@ -494,7 +497,7 @@ def rebuild(
 
 def _decided(
     settings: Settings,
-    stage: Stage,
+    stage: Split,
     known: Progress,
     contract: Contract,
     counted: scopes.Counted,
@@ -558,7 +561,7 @@ def _verdict(told: dict[str, Any]) -> Verdict:
     return Verdict(**{**told, "outcomes": tuple(outcomes)})
 
 
-def _told(stage: Stage, known: Progress, said: dict[str, Any]) -> str | None:
+def _told(stage: Split, known: Progress, said: dict[str, Any]) -> str | None:
     """Say what a batch holds, or that something was accepted."""
     if said["held"]:
         now = {name: known.held[name] for name in said["held"]}
@@ -571,7 +574,7 @@ def _told(stage: Stage, known: Progress, said: dict[str, Any]) -> str | None:
 
 
 def _summarise(
-    warehouse: Warehouse, stage: Stage, batch: dict[str, Batch], known: Progress, run_id: str, accept: bool = False
+    warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch], known: Progress, run_id: str, accept: bool = False
 ) -> tuple[Progress, StageRun | None]:
     """Refresh the groups that a batch touches, if the facts hold, or where they are accepted as they are."""
     started_at = quality.now()
@@ -620,7 +623,7 @@ def _passed(warehouse: Warehouse, stage: Stage, known: Progress) -> Progress:
     return known
 
 
-def _blocked(warehouse: Warehouse, stage: Stage, known: Progress, stage_run: StageRun) -> Progress:
+def _blocked(warehouse: Warehouse, stage: Summarise, known: Progress, stage_run: StageRun) -> Progress:
     since = known.blocked_since or stage_run.started_at.isoformat(timespec="seconds")
     known = replace(known, blocked_since=since, message=stage_run.message)
     quality.note(warehouse, stage_run)

@@ -11,19 +11,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def is_stale(warehouse: Warehouse) -> bool:
-    """Tell whether something else than its input changes the table: nothing does."""
-    return False
-
-
 def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
     """Add the topics of new acknowledgements; return how many they were."""
     if news is None:
         return 0
     named = news.where("_change_type <> 'delete'").select("cluster", "topic").distinct()
-    standing = warehouse.existing_rows(CONTRACT.table)
-    if standing is not None:
-        named = named.join(standing, on=["cluster", "topic"], how="left_anti")
+    existing_rows = warehouse.existing_rows(CONTRACT.table)
+    if existing_rows is not None:
+        named = named.join(existing_rows, on=["cluster", "topic"], how="left_anti")
     found = named.coalesce(1).persist()
     try:
         if not found.count():  # which reads all of the news, as the check of the feed's end asks

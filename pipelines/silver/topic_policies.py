@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expectations.silver.topic_policies import CONTRACT
-from pipelines.catalog import CATALOG
+from pipelines.catalog import stages_of_type
 from pipelines.columns import globs
 from pipelines.errors import AfterlogError
 from pipelines.kafka.cluster import connected
 from pipelines.settings import CleanupPolicy, Settings
 from pipelines.sources.segments import TOPIC_PROPERTIES
+from pipelines.stage import Land
 from pipelines.warehouse import jvmless, progress, quality
 from pipelines.warehouse.groups import MOST_GROUPS, predicate
 from pipelines.warehouse.tables import Warehouse
@@ -53,21 +54,21 @@ def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
     known = {(row["cluster"], row["topic"]): row for row in rows}
     if news is not None:
         absent = news.where("_change_type <> 'delete' AND NOT is_present").select("cluster", "topic").distinct()
-        for place in (tuple(row) for row in absent.collect()):
-            known.setdefault(place, dict.fromkeys((column.name for column in CONTRACT.columns), None))
-            known[place] |= dict(zip(("cluster", "topic"), place, strict=True))
+        for key in (tuple(row) for row in absent.collect()):
+            known.setdefault(key, dict.fromkeys((column.name for column in CONTRACT.columns), None))
+            known[key] |= dict(zip(("cluster", "topic"), key, strict=True))
     changed = _changed(warehouse, [row for row in known.values() if row["cluster"] == warehouse.cluster])
-    found = {(row["cluster"], row["topic"]): row for row in rows}
-    written = {place: row for place, row in known.items() if place not in found}
+    before = {(row["cluster"], row["topic"]): row for row in rows}
+    written = {key: row for key, row in known.items() if key not in before}
     written |= {(row["cluster"], row["topic"]): row for row in changed}
     if not written:
         return 0
     topics = sorted({topic for _, topic in written})
     few = len(topics) <= MOST_GROUPS
-    standing = [row for place, row in known.items() if not few or place[1] in set(topics)]
+    affected = [row for key, row in known.items() if not few or key[1] in set(topics)]
     objects = [
         {name: value if name != "observed_at" else value and value.isoformat() for name, value in row.items()}
-        for row in (written.get((row["cluster"], row["topic"]), row) for row in standing)
+        for row in (written.get((row["cluster"], row["topic"]), row) for row in affected)
     ]
     frame = warehouse.rows_of_objects(CONTRACT, objects)
     warehouse.replace_groups(CONTRACT.table, frame, predicate("topic", topics) if few else None)
@@ -156,5 +157,5 @@ def _reported(warehouse: Warehouse, topics: list[str]) -> Mapping[str, str]:
 
 
 def _progress(warehouse: Warehouse) -> list[progress.Progress]:
-    landed = (progress.load(warehouse, stage.table) for stage in CATALOG if stage.kind == "land")
+    landed = (progress.load(warehouse, stage.table) for stage in stages_of_type(Land))
     return [known for known in landed if known]

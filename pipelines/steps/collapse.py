@@ -77,13 +77,13 @@ def decided(
     judged: DataFrame,
     contract: Contract,
     repeats: bool,
-    standing: DataFrame | None,
+    existing_rows: DataFrame | None,
     quarantined: DataFrame | None,
 ) -> DataFrame:
     """Return the candidates (by the contract's ``row``) that are not simply accepted, and why.
 
-    ``repeats`` tells whether a grain may come twice in the batch; ``standing`` are the table's rows within the census's
-    bounds, and ``quarantined`` the quarantine's; None where there are none. ``outcome`` is
+    ``repeats`` tells whether a grain can come twice in the batch. ``existing_rows`` are the table's rows within the
+    census's bounds, ``quarantined`` the quarantine's; None where there are none. ``outcome`` is
 
     - ``refused``: broken rules keep it out of the table;
     - ``duplicate``: what is made from the same row of bronze stands already, or the same grain with the same content,
@@ -95,18 +95,20 @@ def decided(
     - null where the row is accepted, and was in quarantine.
 
     Rows that know the ``learned`` column go first. What has other content than they is of another incarnation.
-    ``heals``: the row leaves quarantine, as the table holds it now. ``conflicts``: a conflict, also where the outcome
-    is ``duplicate`` because the quarantine holds it already. ``_replaces`` is the ``learned`` column of the row that a
-    row which supersedes or identifies it replaces.
+    ``leaves_quarantine``: the table holds the row now. ``conflicts``: a conflict, also where the outcome is
+    ``duplicate`` because the quarantine holds it already. ``_replaces`` is the ``learned`` column of the row that a row
+    which supersedes or identifies it replaces.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     identity = contract.identity
     refused = contract.refused(F.col("_broken_rules"))
-    if not repeats and standing is None and quarantined is None:
+    if not repeats and existing_rows is None and quarantined is None:
         plain = judged.where(refused).select(*contract.row, "_broken_rules")
-        return plain.withColumns({"outcome": F.lit("refused"), "heals": F.lit(False), "conflicts": F.lit(False)})
+        return plain.withColumns(
+            {"outcome": F.lit("refused"), "leaves_quarantine": F.lit(False), "conflicts": F.lit(False)}
+        )
     rows = judged.select(
         *contract.row,
         *(name for name in contract.grain if name not in contract.row),
@@ -115,9 +117,9 @@ def decided(
         (F.col(contract.content) if contract.content else F.lit(0)).alias("_content"),
         (F.coalesce(F.col(contract.lossy), F.lit(False)) if contract.lossy else F.lit(False)).alias("_lossy"),
     )
-    rows = _met(rows, standing, contract)
-    if contract.learned and (repeats or standing is not None):
-        rows = _identified(rows, standing, contract)
+    rows = _met(rows, existing_rows, contract)
+    if contract.learned and (repeats or existing_rows is not None):
+        rows = _identified(rows, existing_rows, contract)
     else:
         rows = rows.withColumns({"_told": F.lit(False), "_takes": F.lit(False)})
     rivals = _rivals(contract, contract.grain, F.col("_told"))
@@ -134,9 +136,9 @@ def decided(
     in_quarantine = F.coalesce(F.col("_in_quarantine"), F.lit(False))
     first = F.col("_place") == 1
     stands = F.col("_stands")
-    same_as_standing = F.col("_content").eqNullSafe(F.col("_standing_content"))
+    same_as_existing = F.col("_content").eqNullSafe(F.col("_existing_content"))
     same_as_first = F.col("_content").eqNullSafe(F.col("_first_content"))
-    supersedes = F.coalesce(F.col("_standing_lossy"), F.lit(False)) & ~F.col("_lossy")
+    supersedes = F.coalesce(F.col("_existing_lossy"), F.lit(False)) & ~F.col("_lossy")
     outcome = (
         F.when(F.col("_known"), "duplicate")
         .when(~F.col("_valid") & (~first | in_quarantine), "duplicate")
@@ -144,7 +146,7 @@ def decided(
         .when(F.col("_told"), "duplicate")
         .when(F.col("_takes"), F.when(supersedes, "supersede").otherwise("identify"))
         .when(stands & supersedes & first, "supersede")
-        .when(stands & (same_as_standing | F.col("_lossy")), "duplicate")
+        .when(stands & (same_as_existing | F.col("_lossy")), "duplicate")
         .when(stands & ~supersedes, "conflict")
         .when(first, None)
         .when(F.col("_lossy") | same_as_first, "duplicate")
@@ -152,7 +154,7 @@ def decided(
     )
     rows = rows.withColumn("outcome", outcome)
     conflicts = F.coalesce(F.col("outcome") == "conflict", F.lit(False))
-    heals = in_quarantine & (F.col("_known") | (F.col("_valid") & ~conflicts))
+    leaves_quarantine = in_quarantine & (F.col("_known") | (F.col("_valid") & ~conflicts))
     again = Window.partitionBy(*identity, "conflicts").orderBy("_source")
     held = F.col("conflicts") & (F.col("_held") | (F.row_number().over(again) > 1))
     replaces = F.col(contract.learned) if contract.learned else F.lit(None).cast("string")
@@ -161,12 +163,12 @@ def decided(
             *contract.row,
             "_broken_rules",
             "outcome",
-            heals.alias("heals"),
+            leaves_quarantine.alias("leaves_quarantine"),
             conflicts.alias("conflicts"),
             F.when(~F.col("_takes"), replaces).alias("_replaces"),
             in_quarantine.alias("_held"),
         )
-        .where(F.col("outcome").isNotNull() | F.col("heals"))
+        .where(F.col("outcome").isNotNull() | F.col("leaves_quarantine"))
         .withColumn("outcome", F.when(held, "duplicate").otherwise(F.col("outcome")))
         .drop("_held")
     )
@@ -185,25 +187,25 @@ def _rivals(contract: Contract, grain: Sequence[str], *more: Column) -> WindowSp
     ).orderBy("_lossy", *contract.identity, "_source")
 
 
-def _met(rows: DataFrame, standing: DataFrame | None, contract: Contract) -> DataFrame:
+def _met(rows: DataFrame, existing_rows: DataFrame | None, contract: Contract) -> DataFrame:
     """Add what stands in the table at each row's grain, and whether what is made from the same bronze stands there."""
     from pyspark.sql import functions as F
 
-    if standing is None:
+    if existing_rows is None:
         return rows.select(
             "*",
             F.lit(False).alias("_stands"),
-            F.lit(None).cast("bigint").alias("_standing_content"),
-            F.lit(False).alias("_standing_lossy"),
+            F.lit(None).cast("bigint").alias("_existing_content"),
+            F.lit(False).alias("_existing_lossy"),
             F.lit(False).alias("_known"),
         )
-    there = standing.select(
+    there = existing_rows.select(
         *contract.grain,
         F.lit(True).alias("_stands"),
-        (F.col(contract.content) if contract.content else F.lit(0)).alias("_standing_content"),
-        (F.col(contract.lossy) if contract.lossy else F.lit(False)).alias("_standing_lossy"),
+        (F.col(contract.content) if contract.content else F.lit(0)).alias("_existing_content"),
+        (F.col(contract.lossy) if contract.lossy else F.lit(False)).alias("_existing_lossy"),
     )
-    ids = standing.select(*contract.identity, F.lit(True).alias("_known")).dropDuplicates([*contract.identity])
+    ids = existing_rows.select(*contract.identity, F.lit(True).alias("_known")).dropDuplicates([*contract.identity])
     return (
         _beside(rows, there, contract.grain)
         .join(ids, [*contract.identity], how="left")
@@ -212,7 +214,7 @@ def _met(rows: DataFrame, standing: DataFrame | None, contract: Contract) -> Dat
     )
 
 
-def _identified(rows: DataFrame, standing: DataFrame | None, contract: Contract) -> DataFrame:
+def _identified(rows: DataFrame, existing_rows: DataFrame | None, contract: Contract) -> DataFrame:
     """Add how rows with and without the contract's ``learned`` column meet.
 
     ``_told``: the row lacks it and is a copy of one that has it, in the table or in the batch. ``_takes``: the row has
@@ -225,7 +227,7 @@ def _identified(rows: DataFrame, standing: DataFrame | None, contract: Contract)
     assert contract.learned is not None
     assert contract.content is not None
     assert contract.lossy is not None
-    if standing is None:
+    if existing_rows is None:
         rows = rows.withColumns(
             {
                 "_nameless": F.lit(None).cast("struct<content: bigint, lossy: boolean>"),
@@ -235,7 +237,7 @@ def _identified(rows: DataFrame, standing: DataFrame | None, contract: Contract)
     else:
         content, named = F.col(contract.content), F.col(contract.learned).isNotNull()
         lossy = F.coalesce(F.col(contract.lossy), F.lit(False))
-        there = standing.groupBy(*contract.place).agg(
+        there = existing_rows.groupBy(*contract.place).agg(
             F.max(F.when(~named, F.struct(content.alias("content"), lossy.alias("lossy")))).alias("_nameless"),
             F.collect_set(F.when(named, content)).alias("_named"),
         )
@@ -265,7 +267,7 @@ def _identified(rows: DataFrame, standing: DataFrame | None, contract: Contract)
             {
                 "_told": F.coalesce(told, F.lit(False)),
                 "_stands": F.col("_stands") & ~gone,
-                "_standing_lossy": F.when(F.col("_takes"), nameless["lossy"]).otherwise(F.col("_standing_lossy")),
+                "_existing_lossy": F.when(F.col("_takes"), nameless["lossy"]).otherwise(F.col("_existing_lossy")),
             }
         )
         .drop("_place", "_nameless", "_named", "_taker", "_arriving")

@@ -7,18 +7,18 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from expectations.contract import Column, Contract, contract_of
 from expectations.rules import counted
 from expectations.verdict import MOST_NAMED, SCOPE, WHOLE, shown, way_on
-from pipelines.catalog import CATALOG
+from pipelines.catalog import stages_of_type
 from pipelines.errors import UsageError
 from pipelines.settings import Settings
-from pipelines.stage import Stage
+from pipelines.stage import Split, Stage
+from pipelines.steps.modules import split_module
 from pipelines.steps.scopes import scope_of
-from pipelines.steps.split import Split, contract_under
+from pipelines.steps.split import SplitBatch, contract_under
 from pipelines.text import hint
 from pipelines.warehouse import change_feed, progress
 from pipelines.warehouse.change_feed import Changes
@@ -40,8 +40,10 @@ def contract_of_held(stage: Stage) -> Contract | None:
 
     What is held is made from its row of bronze again when it is judged again: the transform may have changed.
     """
-    contract = contract_of(stage.table) if stage.kind == "split" else None
-    if contract is None or contract.scope is None:
+    if not isinstance(stage, Split):
+        return None
+    contract = contract_of(stage.table)
+    if contract.scope is None:
         return None
     name = contract.table.partition(".")[2]
     fields = ", ".join(f"`{column.name}`: {column.type}" for column in _landed(stage))
@@ -57,7 +59,7 @@ def contract_of_held(stage: Stage) -> Contract | None:
     )
 
 
-def _landed(stage: Stage) -> tuple[Column, ...]:
+def _landed(stage: Split) -> tuple[Column, ...]:
     """Return the columns of bronze that are kept of a row that is held."""
     return tuple(column for column in contract_of(stage.inputs[0]).stored if column.name not in OF_THE_RUN)
 
@@ -97,7 +99,7 @@ class Acceptance:
         Raises UsageError: no gate before such a table lets rows be accepted, or this run does not fill it.
         """
         scopes: dict[str, frozenset[str]] = {}
-        judged = {stage.table for stage in CATALOG if stage.kind == "split"}
+        judged = {stage.table for stage in stages_of_type(Split)}
         for one in asked:
             table, colon, scope = one.partition(":")
             if table not in judged:
@@ -148,13 +150,13 @@ def rests(known: Progress, settings: Settings, stage: Stage, accepted: Acceptanc
 
 def names_in(warehouse: Warehouse, contract: Contract) -> list[str]:
     """Return the scopes of which rows are held."""
-    standing = warehouse.existing_rows(contract.table)
-    if standing is None:
+    existing_rows = warehouse.existing_rows(contract.table)
+    if existing_rows is None:
         return []
-    return sorted(row["scope"] for row in standing.select("scope").distinct().collect())
+    return sorted(row["scope"] for row in existing_rows.select("scope").distinct().collect())
 
 
-def with_news(warehouse: Warehouse, stage: Stage, versions: Batch, scopes: set[str]) -> set[str]:
+def with_news(warehouse: Warehouse, stage: Split, versions: Batch, scopes: set[str]) -> set[str]:
     """Return which of some held scopes have new rows; only what names a row's scope is computed."""
     from pyspark.sql import functions as F
 
@@ -163,18 +165,18 @@ def with_news(warehouse: Warehouse, stage: Stage, versions: Batch, scopes: set[s
         return set()
     new = rows_of(warehouse, stage, feed, ())
     assert new is not None
-    candidates = import_module(f"pipelines.{stage.table}").transform(new, warehouse.settings)
+    candidates = split_module(stage).transform(new, warehouse.settings)
     named = candidates.select(scope_of(contract_of(stage.table)).alias("scope")).distinct()
     return {row["scope"] for row in named.where(F.col("scope").isin(sorted(scopes))).collect()}
 
 
-def feed_of(warehouse: Warehouse, stage: Stage, versions: Batch) -> Changes | None:
+def feed_of(warehouse: Warehouse, stage: Split, versions: Batch) -> Changes | None:
     """Return the changes of a stage's input in a batch; None where it has no new version."""
     (table,) = stage.inputs
     return change_feed.changes(warehouse, table, versions) if (versions.start or 0) < versions.end else None
 
 
-def rows_of(warehouse: Warehouse, stage: Stage, feed: Changes | None, scopes: Sequence[str]) -> DataFrame | None:
+def rows_of(warehouse: Warehouse, stage: Split, feed: Changes | None, scopes: Sequence[str]) -> DataFrame | None:
     """Return the rows of bronze of a batch: new ones, and those of held scopes that are judged again; None for none."""
     from pyspark.sql import functions as F
 
@@ -183,11 +185,11 @@ def rows_of(warehouse: Warehouse, stage: Stage, feed: Changes | None, scopes: Se
     held = contract_of_held(stage)
     if held is None or not scopes:
         return new
-    standing = warehouse.existing_rows(held.table, F.col("scope").isin(list(scopes)))
-    if standing is None:
+    existing_rows = warehouse.existing_rows(held.table, F.col("scope").isin(list(scopes)))
+    if existing_rows is None:
         return new
-    there = {field.name for field in standing.schema[INPUT].dataType.fields}  # type: ignore[attr-defined]
-    kept = standing.select(
+    there = {field.name for field in existing_rows.schema[INPUT].dataType.fields}  # type: ignore[attr-defined]
+    kept = existing_rows.select(
         *(
             (F.col(INPUT)[column.name] if column.name in there else F.lit(None).cast(column.type)).alias(column.name)
             for column in contract_of(table).stored
@@ -199,7 +201,7 @@ def rows_of(warehouse: Warehouse, stage: Stage, feed: Changes | None, scopes: Se
     return new.join(kept.select(*ORIGIN), [*ORIGIN], how="left_anti").unionByName(kept, allowMissingColumns=True)
 
 
-def hold(split: Split, stage: Stage) -> int:
+def hold(split: SplitBatch, stage: Split) -> int:
     """Keep the rows of the scopes that a batch holds; return how many are kept now, as the commit and the table say.
 
     What an earlier, killed attempt kept is left alone.
@@ -210,21 +212,21 @@ def hold(split: Split, stage: Stage) -> int:
     assert held is not None
     row = [*split.contract.row]
     mask = F.col("_broken_rules")
-    found = split.withheld().select(
+    withheld = split.withheld().select(
         *row, F.col(SCOPE).alias("scope"), split.contract.violations(mask).alias("violations")
     )
-    standing = split.warehouse.existing_rows(held.table, F.col("scope").isin(sorted(split.held)))
-    there = 0
-    if standing is not None:
-        there = standing.count()
-        found = found.join(standing.select(*held.grain), [*held.grain], how="left_anti")
+    existing_rows = split.warehouse.existing_rows(held.table, F.col("scope").isin(sorted(split.held)))
+    kept_before = 0
+    if existing_rows is not None:
+        kept_before = existing_rows.count()
+        withheld = withheld.join(existing_rows.select(*held.grain), [*held.grain], how="left_anti")
     columns = [column.name for column in _landed(stage)]
     landed = split.rows.select(*ORIGIN, F.struct(*columns).alias(INPUT))
-    rows = split.among(found).join(landed, [*ORIGIN])
-    return there + split.warehouse.insert(rows, held)
+    rows = split.among(withheld).join(landed, [*ORIGIN])
+    return kept_before + split.warehouse.insert(rows, held)
 
 
-def release(warehouse: Warehouse, stage: Stage, scopes: Sequence[str]) -> None:
+def release(warehouse: Warehouse, stage: Split, scopes: Sequence[str]) -> None:
     """Forget the held rows of scopes, which are in the table or its quarantine now."""
     from pyspark.sql import functions as F
 

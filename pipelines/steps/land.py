@@ -6,8 +6,6 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from expectations.contract import contract_of
@@ -21,7 +19,8 @@ from pipelines.kafka.offsets import Gap, Log, OffsetRange, ReadPlan, TopicProgre
 from pipelines.settings import Settings, Topics
 from pipelines.sources import landing
 from pipelines.sources.landing import LandedFile
-from pipelines.stage import Stage
+from pipelines.stage import Land
+from pipelines.steps.modules import land_module, reader_module
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.text import files_of
 from pipelines.warehouse import progress, quality
@@ -43,18 +42,17 @@ MOST_SKIPPED = 12  # APIs whose requests are skipped: that are named
 ROWS_OF_A_FILE = 100_000
 
 
-def unread(settings: Settings, stage: Stage, known: Progress | None) -> dict[str, LandedFile]:
+def unread(settings: Settings, stage: Land, known: Progress | None) -> dict[str, LandedFile]:
     """Return the feed's files that are new, or changed since they were read, by source."""
     directory = settings.landing_of(stage.directory)
     read = known.files if known and known.directory == str(directory) else {}
     if stage.reader:
-        found: dict[str, LandedFile] = _reader(stage).unread(directory, read)
-        return found
+        return reader_module(stage).unread(directory, read)
     listed = landing.listing(directory)
     return {source: file for source, file in listed.items() if read.get(source) != file}
 
 
-def waiting(settings: Settings, stages: Sequence[tuple[Stage, Progress | None]]) -> dict[str, int]:
+def waiting(settings: Settings, stages: Sequence[tuple[Land, Progress | None]]) -> dict[str, int]:
     """Ask Kafka how many offsets wait for stages, by table; those that are gone count too.
 
     Raises AfterlogError: what is wrong with the settings or the cluster, where nothing waits that could be read.
@@ -87,7 +85,7 @@ class Landed:
     left: AfterlogError | None = None
 
 
-def land(warehouse: Warehouse, stage: Stage, run_id: str, started_at: datetime, watch: Watch = NOBODY) -> Landed:
+def land(warehouse: Warehouse, stage: Land, run_id: str, started_at: datetime, watch: Watch = NOBODY) -> Landed:
     """Read what is new in the landing directory, and then in the topics, into bronze."""
     target_id, version = warehouse.state(stage.table)
     known = progress.load(warehouse, stage.table)
@@ -131,17 +129,13 @@ def _look(cluster: Cluster, topics: Topics, topic_progress: TopicProgress) -> tu
     return snapshot, offsets.follow(topic_progress, snapshot.logs, snapshot.present)
 
 
-def _reader(stage: Stage) -> ModuleType:
-    return import_module(f"pipelines.sources.{stage.reader}")
-
-
 class _Landing:
     """What is new of a feed, on its way into bronze."""
 
     def __init__(
         self,
         warehouse: Warehouse,
-        stage: Stage,
+        stage: Land,
         run_id: str,
         started_at: datetime,
         known: Progress,
@@ -155,7 +149,7 @@ class _Landing:
         self.started_at = started_at
         self.known = known
         self.contract = contract_of(stage.table)
-        self.module = import_module(f"pipelines.{stage.table}")
+        self.module = land_module(stage)
         self.stage_run: StageRun | None = None
         self.files = 0
         self.records = 0
@@ -304,22 +298,23 @@ class _Landing:
         """
         from pyspark.sql import functions as F
 
-        of_records = hasattr(self.module, "parse_records")
+        parse_records = self.module.parse_records
         records = kafka_records.records(self.warehouse.spark, self.settings, topics, batch)
-        held = (records if of_records else kafka_records.lines(records)).persist()
+        held = (records if parse_records else kafka_records.lines(records)).persist()
         try:
-            unwanted = self.module.skipped(held) if hasattr(self.module, "skipped") else F.lit(False)
+            unwanted = self.module.skipped(held)
             counted = held.agg(F.count("*").alias("read"), F.count_if(unwanted).alias("skipped")).collect()[0]
             read, skipped = int(counted["read"]), int(counted["skipped"])
             cluster.check(batch)
-            if skipped and hasattr(self.module, "skipped_as"):
-                names = held.where(unwanted).groupBy(self.module.skipped_as(held)).count()
-                self.skipped.update(dict(names.orderBy(F.desc("count")).limit(MOST_NAMES).collect()))
+            if skipped:
+                names = held.where(unwanted).groupBy(self.module.skipped_as(held).alias("name")).count()
+                known = names.where("name IS NOT NULL").orderBy(F.desc("count")).limit(MOST_NAMES)
+                self.skipped.update(dict(known.collect()))
             if read == skipped:
                 return read, skipped, 0
             wanted = held.where(~unwanted) if skipped else held
-            parse = self.module.parse_records if of_records else self.module.parse
-            rows: DataFrame = parse(wanted, self.settings).withColumns(
+            parse = parse_records or self.module.parse
+            rows = parse(wanted, self.settings).withColumns(
                 {"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)}
             )
             rows = rows.coalesce(1 + (read - skipped) // ROWS_OF_A_FILE)
@@ -337,19 +332,18 @@ class _Landing:
             bounds = bounds & F.col("offset").between(first, last)
         if offsets.is_doubtful(self.topic_progress.followed, batch):
             grain = list(self.contract.grain)
-            standing = self.warehouse.existing_rows(self.stage.table, bounds)
-            if standing is not None:
-                rows = rows.join(standing.select(grain), grain, how="left_anti")
+            existing_rows = self.warehouse.existing_rows(self.stage.table, bounds)
+            if existing_rows is not None:
+                rows = rows.join(existing_rows.select(grain), grain, how="left_anti")
         mark = offsets.mark_of(self.settings.cluster, batch)
         return self.warehouse.insert(rows, self.contract, bounds, mark)
 
     def insert(self, files: Sequence[LandedFile], damaged: dict[str, str]) -> tuple[int, int, int]:
         """Insert the lines that bronze does not hold; return how many were read, skipped and inserted."""
         directory = self.settings.landing_of(self.stage.directory)
-        events = getattr(self.module, "events", None)
+        events = self.module.events
         if not self.stage.reader and not events:
             return self._insert(landing.lines(self.warehouse.spark, directory, files, damaged), files)
-        decoded: DataFrame
         if events:
             decoded = events(landing.lines(self.warehouse.spark, directory, files, damaged, in_order=True))
         else:
@@ -358,7 +352,7 @@ class _Landing:
             landed = self.warehouse.existing_rows(self.stage.table, self._from(files))
             if landed is not None:
                 landed = landed.where(F.col("cluster") == self.settings.cluster)
-            decoded = _reader(self.stage).read(self.warehouse.spark, directory, files, landed)
+            decoded = reader_module(self.stage).read(self.warehouse.spark, directory, files, landed)
         decoded.persist()
         try:
             return self._insert(decoded, files)
@@ -369,22 +363,22 @@ class _Landing:
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        unwanted = self.module.skipped(lines) if hasattr(self.module, "skipped") else F.lit(False)
+        unwanted = self.module.skipped(lines)
         read, skipped, repeats = self._census(lines, unwanted)
         if skipped:
             lines = lines.where(~unwanted)
-        if self.stage.numbered and "_occurrence" not in lines.columns:
+        if self.stage.lines_are_events and "_occurrence" not in lines.columns:
             equal = Window.partitionBy("_source", "line", "damage").orderBy(F.lit(0))
             lines = lines.withColumn("_occurrence", F.row_number().over(equal) if repeats else F.lit(1))
-        rows: DataFrame = self.module.parse(lines, self.settings).withColumns(
+        rows = self.module.parse(lines, self.settings).withColumns(
             {"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)}
         )
         grain = list(self.contract.grain)
-        if repeats and not self.stage.numbered:
+        if repeats and not self.stage.lines_are_events:
             rows = rows.dropDuplicates(grain)
-        standing = self.warehouse.existing_rows(self.stage.table, self._from(files))
-        if standing is not None:
-            rows = rows.join(standing.select(grain), grain, how="left_anti")
+        existing_rows = self.warehouse.existing_rows(self.stage.table, self._from(files))
+        if existing_rows is not None:
+            rows = rows.join(existing_rows.select(grain), grain, how="left_anti")
         written = self.warehouse.insert(rows, self.contract, self._from(files))
         return read, skipped, written
 
@@ -394,7 +388,7 @@ class _Landing:
 
         content = [name for name in lines.columns if name != "_source"]
         hashed = F.when(~unwanted, F.xxhash64(*content)).alias("hash")
-        named = self.module.skipped_as(lines) if hasattr(self.module, "skipped_as") else F.lit(None).cast("string")
+        named = self.module.skipped_as(lines)
         counted = (
             lines.groupBy("_source", hashed, F.when(unwanted, named).alias("name"))
             .agg(F.count("*").alias("times"))

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from expectations.contract import Contract
 from expectations.rules import counted
 from expectations.verdict import OF_THE_ROW, SCOPE, Verdict, shown
-from pipelines.catalog import CATALOG
+from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.settings import Settings
 from pipelines.sources import landing
-from pipelines.stage import Stage
+from pipelines.stage import Land
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,7 +61,7 @@ def located(verdict: Verdict, judged: DataFrame, contract: Contract, settings: S
     """Return the verdict with coordinates of failing rows, and with words for the files that hold them; one query."""
     found, coordinates = _found(verdict, judged, contract)
     stage = next((stage for stage in CATALOG if stage.table == contract.table), None)
-    landed = next((one for one in CATALOG if stage and one.table == stage.inputs[0]), None)
+    landed = next((land for land in stages_of_type(Land) if stage and land.table == stage.inputs[0]), None)
     told = _lines(found, settings, landed)
     unit = "position" if landed is not None and landed.reader else ""
     return verdict.located(coordinates, {key: _words(one, key, told, unit) for key, one in found.items()})
@@ -182,7 +182,7 @@ class _Told:
     damage: str | None = None
 
 
-def _lines(found: Mapping[Key, Found], settings: Settings, landed: Stage | None) -> dict[tuple[str, Key], _Told]:
+def _lines(found: Mapping[Key, Found], settings: Settings, landed: Land | None) -> dict[tuple[str, Key], _Told]:
     """Look for the rows in the files that they were read from, as far as these are there, and not too large."""
     if landed is None or landed.reader:
         return {}

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from expectations.contract import Contract, contract_of
 from expectations.verdict import SCOPE, Verdict
 from pipelines.columns.once import computed_once
 from pipelines.settings import Settings
-from pipelines.stage import Stage
+from pipelines.stage import Split, Stage
 from pipelines.steps import places
 from pipelines.steps.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, decided
+from pipelines.steps.modules import split_module, unexplained
 from pipelines.steps.scopes import APPLYING, Counted, count, scope_of
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
 
@@ -37,7 +37,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitBatch:
     """A batch of candidates on its way into a table and its quarantine, but for those of the scopes that are ``held``.
 
     ``rows`` become candidates by ``transform``. ``judged`` is what decides about them, cached and without payloads:
@@ -53,38 +53,39 @@ class Split:
     judged: DataFrame
     census: Census
     held: frozenset[str] = frozenset()
-    explain: Callable[[DataFrame, DataFrame, Verdict], Verdict] | None = None
+    explain: Callable[[DataFrame, DataFrame, Verdict], Verdict] = unexplained
 
     @classmethod
     @contextmanager
     def of(
         cls,
         warehouse: Warehouse,
-        stage: Stage,
+        stage: Split,
         rows: DataFrame,
         run_id: str,
         started_at: datetime,
         among: DataFrame | None = None,
-    ) -> Iterator[Split]:
+    ) -> Iterator[SplitBatch]:
         """Yield the batch of input rows, counted by grain; ``among`` names the candidates to take, if not all."""
         from pyspark.sql import functions as F
 
         contract = contract_under(warehouse.settings, stage)
-        module = import_module(f"pipelines.{stage.table}")
+        module = split_module(stage)
 
         def transform(rows: DataFrame) -> DataFrame:
-            candidates: DataFrame = module.transform(rows, warehouse.settings)
-            candidates = candidates.withColumns({"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)})
+            candidates = module.transform(rows, warehouse.settings).withColumns(
+                {"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)}
+            )
             return candidates if among is None else candidates.join(among, [*contract.row], how="left_semi")
 
         with cls.between(warehouse, contract, rows, transform) as split:
-            yield replace(split, explain=getattr(module, "explain", None))
+            yield replace(split, explain=module.explain)
 
     @classmethod
     @contextmanager
     def between(
         cls, warehouse: Warehouse, contract: Contract, rows: DataFrame, transform: Callable[[DataFrame], DataFrame]
-    ) -> Iterator[Split]:
+    ) -> Iterator[SplitBatch]:
         """Yield a batch of rows that a function makes candidates of; what is cached of it ends with the block."""
         judged = judged_by(contract, transform(rows)).persist()
         try:
@@ -117,7 +118,7 @@ class Split:
 
         return wanted(self.judged).where(F.col(SCOPE).isin(sorted(self.held)))
 
-    def holding(self, scopes: frozenset[str]) -> Split:
+    def holding(self, scopes: frozenset[str]) -> SplitBatch:
         """Return the batch with the rows of scopes held."""
         return replace(self, held=scopes)
 
@@ -136,10 +137,10 @@ class Split:
             examined_rows=counted.examined_rows,
             locate=lambda verdict: places.located(verdict, judged, self.contract, self.warehouse.settings),
         )
-        return verdict if verdict.passed or self.explain is None else self.explain(judged, self.rows, verdict)
+        return verdict if verdict.passed else self.explain(judged, self.rows, verdict)
 
     def write(self, held: int = 0) -> Counts:
-        """Insert new rows into quarantine, then into the table, then take healed rows out of quarantine.
+        """Insert new rows into quarantine, then into the table, then take out of quarantine what leaves it.
 
         Each step leaves alone what an earlier, killed attempt wrote, so that a rerun converges. ``held`` is how many
         rows of the batch are held, as the table of held rows has it.
@@ -175,9 +176,9 @@ class Split:
         accepted = warehouse.insert(new, contract, self.census.bounds)
         accepted += replaced - tally["identify"]
         duplicates = tally["duplicate"] + tally["identify"]
-        if tally["heals"]:
-            healed = decisions.where("heals").select(*contract.identity).distinct()
-            warehouse.remove_matching(quarantine.table, healed, contract.identity)
+        if tally["leaves_quarantine"]:
+            leaving = decisions.where("leaves_quarantine").select(*contract.identity).distinct()
+            warehouse.remove_matching(quarantine.table, leaving, contract.identity)
         skipped = self.census.skipped
         counts = Counts(self.census.rows + skipped, accepted, quarantined, duplicates, skipped, held)
         if counts.read != accepted + quarantined + counts.duplicates + skipped + held:
@@ -200,26 +201,26 @@ class Split:
     @contextmanager
     def decisions(self) -> Iterator[DataFrame]:
         """Yield, cached, the candidates that are not simply accepted, and why; see ``collapse.decided``."""
-        standing = None
+        existing_rows = None
         if self.census.bounds is not None:
-            standing = self.warehouse.existing_rows(self.contract.table, self.census.bounds)
+            existing_rows = self.warehouse.existing_rows(self.contract.table, self.census.bounds)
         quarantine = quarantine_contract(self.contract)
         quarantined = self.warehouse.existing_rows(quarantine.table)
-        found = decided(self.flowing(), self.contract, self.census.repeats, standing, quarantined).persist()
+        decisions = decided(self.flowing(), self.contract, self.census.repeats, existing_rows, quarantined).persist()
         try:
-            yield found
+            yield decisions
         finally:
-            found.unpersist()
+            decisions.unpersist()
 
     def _tally(self, decisions: DataFrame) -> dict[str, int]:
-        """Return how many rows have each outcome, and how many heal."""
+        """Return how many rows have each outcome, and how many leave quarantine."""
         from pyspark.sql import functions as F
 
-        tally = dict.fromkeys((*OUTCOMES, "heals"), 0)
-        for found in decisions.groupBy("outcome").agg(F.count("*"), F.count_if("heals")).collect():
-            if found[0] is not None:
-                tally[found[0]] = found[1]
-            tally["heals"] += found[2]
+        tally = dict.fromkeys((*OUTCOMES, "leaves_quarantine"), 0)
+        for counted in decisions.groupBy("outcome").agg(F.count("*"), F.count_if("leaves_quarantine")).collect():
+            if counted[0] is not None:
+                tally[counted[0]] = counted[1]
+            tally["leaves_quarantine"] += counted[2]
         return tally
 
 

@@ -14,7 +14,8 @@ from expectations.contract import contract_of
 from expectations.verdict import Verdict
 from pipelines.catalog import CATALOG
 from pipelines.settings import ROOT, Settings
-from pipelines.stage import Stage
+from pipelines.stage import Ask, Summarise
+from pipelines.steps.refresh import OwnRows, Refresh, Span, refresh_of, select_of
 from pipelines.warehouse import change_feed
 from pipelines.warehouse.change_feed import Changes
 from pipelines.warehouse.groups import MOST_GROUPS, literal, predicate
@@ -35,27 +36,27 @@ class Summary:
     """Fresh rows of a table, the rows that they are made from, and the predicate on the table that they replace."""
 
     warehouse: Warehouse
-    stage: Stage
+    stage: Summarise
+    refresh: Refresh
     inputs: dict[str, Any]
     rows: DataFrame
     replaces: str | None
     read: int
 
     @classmethod
-    def of(cls, warehouse: Warehouse, stage: Stage, batch: dict[str, Batch]) -> Summary | None:
+    def of(cls, warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> Summary | None:
         """Compute again the groups of the batch's rows, from the whole of the inputs, as of the batch, in these groups.
 
         None where the batch changes nothing. ``rows`` are cached: the caller lets go of them.
         """
         from pyspark.sql import functions as F
 
-        assert stage.refresh_by is not None
-        refresh = stage.refresh_by
+        refresh = refresh_of(stage)
         news = [table for table, versions in batch.items() if (versions.start or 0) < versions.end]
         changes = {table: change_feed.changes(warehouse, table, batch[table]) for table in news}
         changed = reduce(
             lambda some, more: some.union(more),
-            (_touched(stage, feed) for feed in changes.values()),
+            (_touched(stage, refresh, feed) for feed in changes.values()),
         )
         touched = None  # every group
         if any(versions.start is not None for versions in batch.values()):
@@ -75,15 +76,15 @@ class Summary:
         inputs = {}
         for table, versions in batch.items():
             rows = warehouse.read(table, versions.end)
-            group = refresh.group_of(table)
+            group = refresh.groups[table]
             if touched is not None and isinstance(group, str):
-                rows = rows.where(_among(rows, group, touched, refresh.spans))
+                rows = rows.where(_among(rows, group, touched, refresh.span))
             inputs[name_of(table)] = rows
         fresh = _selected(warehouse.spark, select_of(stage.table), inputs, _parameters(warehouse.settings))
         if touched is not None:  # a row of several groups gives rows of others too, which lack their other inputs
             fresh = fresh.where(_is_one_of(F.col(refresh.column), touched))
         replaces = None if touched is None else predicate(refresh.column, touched)
-        return cls(warehouse, stage, inputs, fresh.persist(), replaces, read)
+        return cls(warehouse, stage, refresh, inputs, fresh.persist(), replaces, read)
 
     def gate(self, run_id: str) -> tuple[Verdict, int]:
         """Check facts: the fresh rows add up, their grain is unique, the contract's rules hold.
@@ -107,21 +108,15 @@ class Summary:
 
     def write(self, count: int) -> int:
         """Replace the touched groups by the ``count`` fresh rows in one commit; return how many rows they have now."""
-        assert self.stage.refresh_by is not None
         contract = contract_of(self.stage.table)
         rows = self.rows.select([column.name for column in contract.stored])
         files = -(-count // ROWS_OF_A_FILE)
         if files > 1:  # in order of the groups, so that a refresh of a few rewrites a few files
-            column = self.stage.refresh_by.column
+            column = self.refresh.column
             rows = rows.repartitionByRange(files, column).sortWithinPartitions(column)
         else:
             rows = rows.coalesce(1)
         return self.warehouse.replace_groups(self.stage.table, rows, self.replaces, contract)
-
-
-def select_of(table: str) -> str:
-    """Return the SELECT that makes a gold table."""
-    return (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
 
 
 def _repeated(rows: DataFrame, grain: Sequence[str]) -> DataFrame:
@@ -172,7 +167,7 @@ def _changed(feed: Changes) -> DataFrame:
     from pyspark.sql import functions as F
 
     changes = feed.rows
-    replaced = {stage.table for stage in CATALOG if stage.kind in ("summarise", "ask")}
+    replaced = {stage.table for stage in CATALOG if isinstance(stage, Summarise | Ask)}
     if feed.batch.start is None or feed.table not in replaced:
         return changes
     sign = F.when(F.col("_change_type").isin("insert", "update_postimage"), 1).otherwise(-1)
@@ -193,24 +188,23 @@ def _collected(group: Any) -> Any:
     return EPOCH + timedelta(microseconds=group) if isinstance(group, int) else group
 
 
-def _touched(stage: Stage, feed: Changes) -> DataFrame:
+def _touched(stage: Summarise, refresh: Refresh, feed: Changes) -> DataFrame:
     """Return a row per group that each changed row of an input touches, and whether it is the row's first.
 
     Where the groups are found in the table itself, its rows are those that count.
     """
     from pyspark.sql import functions as F
 
-    assert stage.refresh_by is not None
     changed = _changed(feed)
-    group = stage.refresh_by.group_of(feed.table)
-    if isinstance(group, str):
+    group = refresh.groups[feed.table]
+    if not isinstance(group, OwnRows):
         return _grouped(changed, group)
     _, version = feed.warehouse.state(stage.table)
-    own = feed.warehouse.read(stage.table, version).where(group.where)
-    named = [row[0] for row in changed.select(F.expr(group.value)).distinct().limit(MOST_GROUPS + 1).collect()]
+    own = feed.warehouse.read(stage.table, version).where(group.condition)
+    named = [row[0] for row in changed.select(group.column).distinct().limit(MOST_GROUPS + 1).collect()]
     if len(named) <= MOST_GROUPS:  # in literals, so that Delta skips files; else all that meet the condition
         own = own.where(_is_one_of(F.col(group.column), named))
-    return own.select(F.col(stage.refresh_by.column).alias("_group"), F.lit(True).alias("_is_first"))
+    return own.select(F.col(refresh.column).alias("_group"), F.lit(True).alias("_is_first"))
 
 
 def _grouped(rows: DataFrame, group: str) -> DataFrame:
@@ -254,7 +248,7 @@ def _selected(
             catalog.dropTempView(view)
 
 
-def _among(rows: DataFrame, group: str, touched: list[Any], spans: tuple[str, timedelta] | None) -> Column:
+def _among(rows: DataFrame, group: str, touched: list[Any], span: Span | None) -> Column:
     """Return the predicate on an input that holds in the touched groups, with bounds that let Delta skip files."""
     from pyspark.sql import functions as F
 
@@ -262,11 +256,11 @@ def _among(rows: DataFrame, group: str, touched: list[Any], spans: tuple[str, ti
         return F.exists(F.expr(group), lambda one: _is_one_of(one, touched))
     values = [value for value in touched if value is not None]
     bounds = F.lit(True)
-    if values and spans is not None:
-        spanned = F.col(spans[0])
+    if values and span is not None:
+        spanned = F.col(span.column)
         bounds = spanned >= F.expr(literal(min(values)))
         with contextlib.suppress(OverflowError):  # the last hour of the year 9999 has no end in Python
-            bounds = bounds & (spanned < F.expr(literal(max(values) + spans[1])))
+            bounds = bounds & (spanned < F.expr(literal(max(values) + span.length)))
     return _is_one_of(F.expr(group), touched, bounds)
 
 

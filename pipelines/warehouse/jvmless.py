@@ -34,7 +34,7 @@ def rows(
             return rows_by_spark(warehouse, table, equal, columns)
         from pipelines.jvm.session import spark_session
 
-        with spark_session(warehouse.settings, brisk=True) as spark:
+        with spark_session(warehouse.settings, short_lived=True) as spark:
             return rows_by_spark(Warehouse(warehouse.settings, spark), table, equal, columns)
     if warehouse.local_version(table) is None:
         raise warehouse.absent(table)

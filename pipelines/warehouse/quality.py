@@ -122,9 +122,9 @@ def record_gaps(warehouse: Warehouse, table: str, gaps: Sequence[Gap]) -> None:
         for gap in gaps
     ]
     rows = warehouse.rows_of_objects(GAPS, objects)
-    standing = warehouse.existing_rows(GAPS.table)
-    if standing is not None:
-        rows = rows.join(standing.select(*GAPS.grain), [*GAPS.grain], how="left_anti")
+    existing_rows = warehouse.existing_rows(GAPS.table)
+    if existing_rows is not None:
+        rows = rows.join(existing_rows.select(*GAPS.grain), [*GAPS.grain], how="left_anti")
     warehouse.insert(rows, GAPS)
 
 

@@ -2,6 +2,13 @@
 -- Grain: cluster, topic, partition, offset where it is known, else acknowledgement_id.
 -- Parameters: {acknowledgements}, {dead_letters}, {dlq_roots}, {transactions}, {log_ranges}, rows of these silver
 -- tables, complete for each slice that is in them; {topic_policies}, all rows of silver.topic_policies.
+-- Refresh: slice
+--   silver.acknowledgements: slice
+--   silver.dead_letters: IF(counts AND source_slice IS NOT NULL, array(source_slice), array())
+--   silver.dlq_roots: slice
+--   silver.transactions: slices
+--   silver.log_ranges: slice
+--   silver.topic_policies: own rows by topic where NOT in_log
 -- Lost is what was acknowledged and is absent as landed segments of its partition prove, where the log is known not to
 -- be compacted. Where that is not known the message is absent, no more: whole batches are what a cleaner removes, too.
 -- What is known to be compacted away stays acknowledged.

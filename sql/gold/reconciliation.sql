@@ -4,6 +4,14 @@
 -- the silver tables, complete for each hour that is in them; {acknowledged_topics}, all rows of
 -- silver.acknowledged_topics. Of a topic that is not in it no acknowledgement has ever landed: whether one is lacking
 -- cannot be known, and is null.
+-- Refresh: hour
+--   gold.message_ledger: array_distinct(concat(
+--     IF(acknowledgement_count > 0, array(date_trunc('HOUR', coalesce(acknowledged_at, produced_at))), array()),
+--     transform(dead_letters, letter -> date_trunc('HOUR', letter.routed_at))))
+--   silver.dead_letters: date_trunc('HOUR', coalesce(routed_at, dlq_timestamp))
+--   silver.dlq_gaps: date_trunc('HOUR', found_at)
+--   silver.dlq_write_failures: date_trunc('HOUR', failed_at)
+--   silver.acknowledged_topics: own rows by topic where unacknowledged_count IS NULL
 -- Messages count in the hour when they were acknowledged, for no group; dead letters in the hour when they were
 -- routed, for the topic that they come from; what is found in a DLQ topic itself, for that topic and no group.
 -- What lands may name any offset: counts of offsets end at the greatest BIGINT.

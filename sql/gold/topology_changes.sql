@@ -1,6 +1,7 @@
 -- Purpose: what changed from one revision of a group's topology to the next.
 -- Grain: cluster, group_id, revision (from 2 on).
 -- Parameters: {topology_revisions}, {topology_nodes}, rows of these tables, complete for each group that is in them.
+-- Refresh: group_id
 -- A node is known by its name; where a malformed description repeats a name, all nodes of that name are one shape.
 WITH pairs AS (
   SELECT

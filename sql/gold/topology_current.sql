@@ -2,6 +2,7 @@
 -- Grain: cluster, group_id.
 -- Parameters: {topology_revisions}, {topology_pushes}, {topology_statuses}, {group_deletions}, {group_heartbeats}, rows
 -- of these tables, complete for each group that is in them; :silent_after_seconds, a setting.
+-- Refresh: group_id
 -- A group lives from its first sign of life (an accepted push or heartbeat, a describe that finds it) until it is
 -- deleted, or is no longer found; what was before does not count for the health of what came after.
 -- The broker's words about the description are the status of a describe and the acceptance of a push. The last word

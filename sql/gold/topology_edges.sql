@@ -1,6 +1,7 @@
 -- Purpose: the edges of every known topology: node to node, sink to its topic, topic to the source that reads it.
 -- Grain: cluster, group_id, topology_hash, from, to, kind, direction, subtopology_id.
 -- Parameters: {topology_nodes}, {topology_revisions}, rows of these tables, complete for each group that is in them.
+-- Refresh: group_id
 -- Applications meet at topics: a topic that one group writes and another reads joins them, and news of the one leaves
 -- the other's rows as they are.
 WITH latest AS (

@@ -3,6 +3,14 @@
 -- Parameters: {dlq_records}, {quarantined_dlq_records}, {held_dlq_records}, {transactions}, {dlq_control_markers}, rows
 -- of silver.dlq_records, quarantine.dlq_records, held.dlq_records, silver.transactions and silver.dlq_control_markers,
 -- complete for each slice of a DLQ topic in them.
+-- Refresh: slice
+--   silver.dlq_records: concat(dlq_partition, ':', dlq_offset div 10000, ':', dlq_topic)
+--   quarantine.dlq_records: filter(array(concat(dlq_partition, ':', dlq_offset div 10000, ':', dlq_topic)),
+--     one -> one IS NOT NULL)
+--   held.dlq_records: filter(array(concat(dlq_partition, ':', dlq_offset div 10000, ':', dlq_topic)),
+--     one -> one IS NOT NULL)
+--   silver.transactions: slices
+--   silver.dlq_control_markers: slice
 -- A record that its contract refused or that is held does not count, nor does a transaction's marker that its source's
 -- log proves, nor a record whose transaction was aborted (KIP-1317 with KIP-1289: what was rolled back was never
 -- dead-lettered). What only looks like a marker counts. Mandatory headers are those of KIP-1317, which binds share

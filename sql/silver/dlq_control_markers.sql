@@ -3,6 +3,12 @@
 -- Grain: cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset.
 -- Parameters: {dlq_records}, {log_batches}, {log_ranges}, rows of these silver tables, complete for each slice of a
 -- source topic in them.
+-- Refresh: source_slice
+--   silver.dlq_records: filter(array(concat(original_partition, ':', original_offset div 10000, ':', original_topic)),
+--     one -> one IS NOT NULL)
+--   silver.log_batches: IF(is_control, filter(array(concat(partition, ':', base_offset div 10000, ':', topic)),
+--     one -> one IS NOT NULL), array())
+--   silver.log_ranges: slice
 -- A broker may dead-letter a marker without its payload: where a control batch stands at the offset, the bytes do not
 -- matter. A record with a marker's bytes is data where the log holds the offset and no control batch there. Of a record
 -- whose offset no landed segment holds, nothing is said here.

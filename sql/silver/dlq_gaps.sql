@@ -2,6 +2,10 @@
 -- Grain: cluster, dlq_topic, dlq_topic_id, dlq_partition, first_offset.
 -- Parameters: {dead_letters}, {transactions}, {log_ranges}, rows of these silver tables, complete for each partition in
 -- them.
+-- Refresh: dlq_log
+--   silver.dead_letters: concat(dlq_partition, ':', dlq_topic)
+--   silver.transactions: concat(partition, ':', topic)
+--   silver.log_ranges: concat(partition, ':', topic)
 -- What the DLQ topic's own landed segments say explains an offset: a transaction's marker, a record whose transaction
 -- was aborted, which readers of committed records do not see, or compaction. Each kind's offsets up to a place are
 -- counted as those of all ranges that begin there or before, less what of the last goes beyond: ranges of one kind do

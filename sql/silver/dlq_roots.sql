@@ -1,6 +1,7 @@
 -- Purpose: which source record is behind a dead-letter record that was itself dead-lettered, hop by hop.
 -- Grain: cluster, topic, partition, offset: the place in a DLQ topic that a later dead-letter record has as its origin.
 -- Parameters: {dead_letters}, all rows of silver.dead_letters of a cluster.
+-- Refresh: cluster
 -- Each step doubles the hops that are followed. Where more than eight lead to the root it stays unknown: a group whose
 -- DLQ is its own input makes a chain without end.
 WITH accepted AS (

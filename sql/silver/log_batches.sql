@@ -1,6 +1,9 @@
 -- Purpose: every landed batch, and what took its place in its log, if anything did.
 -- Grain: cluster, segment, version, position.
 -- Parameters: {record_batches}, {log_copies}, rows of these silver tables, complete for each segment in them.
+-- Refresh: segment
+--   silver.record_batches: _source
+--   silver.log_copies: segment
 -- A batch speaks for its offsets where superseded_by is null; no two batches of a log that do have an offset in common.
 SELECT
   batches.cluster,

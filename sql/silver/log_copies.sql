@@ -1,6 +1,7 @@
 -- Purpose: of each landed segment, which of its offsets another landed copy of the same log speaks for.
 -- Grain: cluster, segment.
 -- Parameters: {record_batches}, rows of silver.record_batches, complete for each topic in them.
+-- Refresh: topic
 -- The latest version of a file stands for it. Of files that cover the same offsets the later modified one speaks, save
 -- where it is an old copy that came late: its leader epoch there is lower, and its timestamps are no later. It then
 -- ranks behind the copy that shows it. A file covers what lies between its batches too, where they stand one behind the

@@ -1,6 +1,7 @@
 -- Purpose: which offsets a landed log segment holds, and which it proves to be absent.
 -- Grain: cluster, segment, first_offset; a range ends where a slice of ten thousand offsets does.
 -- Parameters: {log_batches}, {log_copies}, rows of these silver tables, complete for each segment that is in them.
+-- Refresh: segment
 -- Absent is what lies between two batches of which one begins in the file where the other ends, and between the offset
 -- that names the segment and its first batch. Where something stands between them that was not accepted, nothing is
 -- proved; nor is anything about what comes behind the last batch, in another segment, or where another copy of the log

@@ -2,6 +2,11 @@
 -- Grain: cluster, group_id, connection, correlation_id, solicited_at.
 -- Parameters: {group_heartbeats} (but the steady ones), {topology_pushes}, {topology_statuses}, {group_deletions}, rows
 -- of the silver tables, complete for each group that is in them.
+-- Refresh: group_id
+--   silver.group_heartbeats: IF(steady_since IS NULL, array(group_id), array())
+--   silver.topology_pushes: group_id
+--   silver.topology_statuses: group_id
+--   silver.group_deletions: group_id
 -- A broker asks (KIP-1331, broker side) a member that is not STALE_TOPOLOGY, where no description of the group's epoch
 -- is stored and no back-off runs. The back-off is armed each time that a member is asked, 30 s doubling to 1 h, with 20 %
 -- jitter; an accepted push, another epoch and the end of the group clear it.

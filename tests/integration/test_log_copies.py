@@ -17,6 +17,7 @@ from pipelines.catalog import stages
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.sources import landing
+from pipelines.stage import Split
 from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
@@ -52,7 +53,7 @@ def run(spark: SparkSession, settings: Settings, *, only_logs: bool = True) -> d
 
 
 def stage_is_split(table: str) -> bool:
-    return any(stage.table == table and stage.kind == "split" for stage in stages())
+    return any(stage.table == table and isinstance(stage, Split) for stage in stages())
 
 
 def place(settings: Settings, log: str = "t-0") -> Path:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from expectations.contract import contract_of
 from pipelines import cli
-from pipelines.catalog import CATALOG, stage_of, stages
+from pipelines.catalog import CATALOG, stages
 from pipelines.commands import doctor
 from pipelines.run import runner
 from pipelines.settings import Settings
@@ -223,17 +223,17 @@ def test_a_rebuild_that_is_killed_is_ended_by_the_next_run_or_rebuild(
     with monkeypatch.context() as patched:
         patched.setattr(module, name, dying)
         with pytest.raises(Killed):
-            runner.rebuild(Warehouse(settings, spark), stage_of(GOLD))
+            runner.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0])
     if by == "run":
         with lock.writer(settings, "test"):
-            runner.run(Warehouse(settings, spark), [stage_of(GOLD)])
+            runner.run(Warehouse(settings, spark), stages(only=GOLD))
     else:
-        runner.rebuild(Warehouse(settings, spark), stage_of(GOLD))
+        runner.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0])
     assert tables(settings)[GOLD] == expected
     known = progress.load(Warehouse(settings), GOLD)
     assert known is not None
     assert not known.pending
-    assert {one.status for one in runner.run(Warehouse(settings, spark), [stage_of(GOLD)])} == {"idle"}
+    assert {one.status for one in runner.run(Warehouse(settings, spark), stages(only=GOLD))} == {"idle"}
 
 
 def test_what_is_made_from_a_table_follows_it(spark: SparkSession, ran: Settings, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_what_is_made_from_a_table_follows_it(spark: SparkSession, ran: Settings
     DeltaTable.forPath(spark, Warehouse(settings).location(LETTERS)).delete("dlq_offset = 1")
     go(spark, settings)
     assert tables(settings) != expected
-    assert runner.rebuild(Warehouse(settings, spark), stage_of(LETTERS)).written == 6
+    assert runner.rebuild(Warehouse(settings, spark), stages(only=LETTERS)[0]).written == 6
     go(spark, settings)
     assert tables(settings) == expected
 
@@ -250,7 +250,7 @@ def test_what_is_made_from_a_table_follows_it(spark: SparkSession, ran: Settings
 def test_rows_that_no_input_gives_any_more_go(spark: SparkSession, ran: Settings, tmp_path: Path) -> None:
     settings = warehouse_of(Path(ran.warehouse), tmp_path).model_copy(update={"landing": ran.landing})
     DeltaTable.forPath(spark, Warehouse(settings).location("silver.dlq_records")).delete()
-    done = runner.rebuild(Warehouse(settings, spark), stage_of(GOLD))
+    done = runner.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0])
     assert (done.status, done.read, done.written) == ("passed", 0, 0)
     assert tables(settings)[GOLD] == []
 
@@ -262,7 +262,7 @@ def test_columns_of_an_earlier_version_are_replaced(spark: SparkSession, setting
     rows = Warehouse(settings, spark).read(GOLD).drop("most_deliveries")
     place = Warehouse(settings).location(GOLD)
     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(place)
-    assert runner.rebuild(Warehouse(settings, spark), stage_of(GOLD)).status == "passed"
+    assert runner.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0]).status == "passed"
     found = Warehouse(settings, spark).read(GOLD).schema
     assert [(field.name, field.metadata.get("comment")) for field in found] == [
         (column.name, column.comment) for column in contract.stored

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.catalog import stage_of
+from pipelines.catalog import stages
 from pipelines.run import runner
 from pipelines.settings import ROOT, Settings
 from pipelines.sources import landing, segments
@@ -23,7 +23,7 @@ from tests.testing.segments import assembled, batch, marker, record
 
 DATA = ROOT / "tests" / "data"
 BRONZE, SILVER, QUARANTINE = "bronze.record_batches", "silver.record_batches", "quarantine.record_batches"
-STAGES = tuple(stage_of(table) for table in (BRONZE, SILVER))
+STAGES = (*stages(only=BRONZE), *stages(only=SILVER))
 
 
 def run(spark: SparkSession, settings: Settings) -> dict[str, StageRun]:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.catalog import CATALOG
+from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.run import runner
 from pipelines.settings import Settings
+from pipelines.stage import Summarise
 from pipelines.warehouse import lock, progress, quality
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, kip_1317, land, line, rows, tables, warehouse_of
@@ -143,7 +144,7 @@ def at_a_standstill(settings: Settings) -> dict[str, str | None]:
     found = {}
     for stage in CATALOG:
         known = progress.load(Warehouse(settings), stage.table)
-        if stage.kind == "summarise" and known and (known.pending or known.blocked_since):
+        if isinstance(stage, Summarise) and known and (known.pending or known.blocked_since):
             found[stage.table] = known.message
     return found
 
@@ -166,7 +167,7 @@ def tells(
         assert {one.status for one in done} <= {"passed", "idle"}, (seed, number, [one.message for one in done])
         assert at_a_standstill(settings) == {}
     before = tables(settings)
-    for stage in (stage for stage in CATALOG if stage.kind == "summarise" and stage.feed in feeds):
+    for stage in (stage for stage in stages_of_type(Summarise) if stage.feed in feeds):
         done = [runner.rebuild(Warehouse(settings, spark), stage)]
         assert done[0].status in ("passed", "idle"), (seed, done[0].message)
     assert tables(settings) == before

@@ -10,14 +10,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from expectations.contract import Contract, contract_of
-from pipelines.catalog import CATALOG
+from pipelines.catalog import stages_of_type
 from pipelines.settings import ROOT, Settings
+from pipelines.stage import Summarise
 from pipelines.steps import summarise
 from pipelines.steps.summarise import REPEATED, Summary
 from tests.testing.builders import land, line, run
 
 GOLD = "gold.dlq_summary"
-SUMMARISED = [stage for stage in CATALOG if stage.kind == "summarise"]
+SUMMARISED = [stage for stage in stages_of_type(Summarise)]
 VALUES: dict[str, Any] = {"string": "a", "int": 1, "bigint": 1, "timestamp": datetime(2026, 3, 1, tzinfo=UTC)}
 
 

@@ -18,6 +18,7 @@ from pipelines.catalog import stages
 from pipelines.commands import describe as describe_command
 from pipelines.commands.describe import AVAILABLE, ERROR, NOT_STORED
 from pipelines.settings import Settings
+from pipelines.stage import Land
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import requests
@@ -173,7 +174,7 @@ def tables(settings: Settings) -> dict[str, list[dict[str, Any]]]:
             key=repr,
         )
         for stage in stages(FEED)
-        if stage.kind != "land"
+        if not isinstance(stage, Land)
     }
 
 

@@ -23,7 +23,7 @@ import pytest
 
 from pipelines.catalog import FEEDS, LAYERS, stages
 from pipelines.settings import ROOT, load
-from pipelines.stage import Stage
+from pipelines.stage import Land, Split, Summarise
 from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun, Status
 
@@ -106,11 +106,11 @@ def test_a_catalog_with_branches_and_a_foreign_input_gives_its_edges(monkeypatch
     from dags import factory
 
     catalog = (
-        Stage("bronze.a", feed="f", kind="land"),
-        Stage("bronze.b", feed="f", kind="land"),
-        Stage("silver.c", feed="f", kind="split", inputs=("bronze.a", "bronze.b")),
-        Stage("silver.d", feed="f", kind="summarise", inputs=("silver.c",)),
-        Stage("gold.e", feed="f", kind="summarise", inputs=("bronze.b", "silver.of_another_feed")),
+        Land("bronze.a", feed="f", directory="a"),
+        Land("bronze.b", feed="f", directory="b"),
+        Split("silver.c", feed="f", inputs=("bronze.a", "bronze.b")),
+        Summarise("silver.d", feed="f", inputs=("silver.c",)),
+        Summarise("gold.e", feed="f", inputs=("bronze.b", "silver.of_another_feed")),
     )
     monkeypatch.setattr(factory, "stages", lambda feed: catalog)
     dag = factory.feed_dag("f", schedule=None)

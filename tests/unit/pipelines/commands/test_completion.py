@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import CATALOG
+from pipelines.catalog import stages_of_type
 from pipelines.commands import describe
 from pipelines.settings import ROOT, Settings
+from pipelines.stage import Summarise
 from tests.testing.deliveries import store
 
 
@@ -57,7 +58,7 @@ def test_tables_feeds_and_layers() -> None:
     assert completed("afterlog run --feed d") == ["delivery", "dlq"]
     assert completed("afterlog run --layer s") == ["silver"]
     assert completed("afterlog run --accept silver.t") == ["silver.topology_pushes", "silver.topology_statuses"]
-    computed = [stage.table for stage in CATALOG if stage.kind == "summarise"]
+    computed = [stage.table for stage in stages_of_type(Summarise)]
     assert completed("afterlog rebuild ") == sorted(computed)
 
 

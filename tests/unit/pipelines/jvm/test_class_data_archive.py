@@ -59,7 +59,7 @@ def test_a_session_starts_where_a_directory_has_a_space_in_its_name(tmp_path: Pa
         "from pathlib import Path\nfrom pipelines import settings\n"
         "from pipelines.jvm import class_data_archive, session\n"
         f"class_data_archive.place = lambda: Path({os.fspath(archived)!r})\n"
-        "spark = session.start(settings.load(), brisk=True)\n"
+        "spark = session.start(settings.load(), short_lived=True)\n"
         "print(spark.conf.get('spark.driver.extraJavaOptions').count('two words'))"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.catalog import CATALOG, stage_of
+from pipelines.catalog import CATALOG, stages
 from pipelines.cli import app
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.jvm import session
@@ -30,7 +30,7 @@ from pipelines.warehouse.quality import StageRun, Status, now
 from pipelines.warehouse.tables import Warehouse
 
 BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
-STAGES = [stage_of(table) for table in (BRONZE, SILVER, GOLD)]
+STAGES = [stage for table in (BRONZE, SILVER, GOLD) for stage in stages(only=table)]
 AWAY = EnvironmentLacking("No broker can be reached (broker:9092: no answer).")
 News = list[StageRun] | BaseException | None
 
@@ -99,7 +99,7 @@ class World:
         monkeypatch.setattr(runner, "idle", self.idle)
         monkeypatch.setattr(runner, "run", self.run)
         monkeypatch.setattr(freshness, "unread_bytes", lambda warehouse, stages: 1)
-        monkeypatch.setattr(session, "suit", lambda spark, settings, brisk: None)
+        monkeypatch.setattr(session, "tune_for", lambda spark, settings, short_work: None)
         monkeypatch.setattr(session, "jvm_ended", lambda: self.jvm_ended)
         written = storage.replace_text
 

@@ -11,12 +11,13 @@ import pytest
 from arro3.core import Array, DataType, Table
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from pipelines.catalog import CATALOG, stage_of
+from pipelines.catalog import CATALOG, stages, stages_of_type
 from pipelines.commands import query
 from pipelines.errors import UsageError
 from pipelines.run import newest
 from pipelines.settings import LANDING_DIRECTORIES, ROOT, Settings, load
 from pipelines.sources.landing import LandedFile
+from pipelines.stage import Land
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.progress import Held, Progress
 from pipelines.warehouse.tables import Warehouse
@@ -52,7 +53,7 @@ def dead_letters(settings: Settings, *ages: timedelta, cluster: str = "default",
 
 
 def of(settings: Settings, feed: str = "dlq", now: datetime = NOW) -> newest.Newest:
-    (stage,) = [stage for stage in CATALOG if stage.kind == "land" and stage.directory == feed]
+    (stage,) = [stage for stage in stages_of_type(Land) if stage.directory == feed]
     return newest.of_feed(Warehouse(settings), stage, now)
 
 
@@ -144,15 +145,16 @@ def test_a_feed_that_was_read_or_is_to_be_read_from_topics_is_used(settings: Set
 
 
 def test_the_feeds_are_those_of_the_catalog() -> None:
-    landing = [stage.directory for stage in CATALOG if stage.kind == "land"]
+    landing = [stage.directory for stage in stages_of_type(Land)]
     assert sorted(LANDING_DIRECTORIES) == sorted(landing) == sorted(newest.TIMES) == sorted(newest.WHAT_LANDS)
 
 
 def test_each_table_is_of_a_feed() -> None:
     sources = {stage.table: newest.source_of(stage.table) for stage in CATALOG}
     assert all(sources.values())
-    assert newest.source_of("gold.dlq_summary") == stage_of(BRONZE)
-    assert newest.source_of("quarantine.dlq_records") == newest.source_of("held.dlq_records") == stage_of(BRONZE)
+    (bronze,) = stages(only=BRONZE)
+    assert newest.source_of("gold.dlq_summary") == bronze
+    assert newest.source_of("quarantine.dlq_records") == newest.source_of("held.dlq_records") == bronze
     assert newest.source_of("quality.stage_runs") is newest.source_of("gold.nothing") is None
 
 

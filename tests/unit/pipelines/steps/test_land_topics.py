@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.catalog import stage_of
+from pipelines.catalog import stages
 from pipelines.errors import AfterlogError
 from pipelines.kafka import offsets
 from pipelines.kafka.cluster import TopicSnapshot
@@ -21,7 +21,7 @@ from pipelines.steps import land
 from pipelines.warehouse import progress, quality
 from pipelines.warehouse.tables import Warehouse
 
-STAGE = stage_of("bronze.dlq_records")
+(STAGE,) = stages(only="bronze.dlq_records")
 NAMES = ("dlq.a", "dlq.b")
 Place = tuple[str, int, int]
 

@@ -16,6 +16,7 @@ from expectations.verdict import Outcome, Verdict
 from pipelines.catalog import CATALOG
 from pipelines.settings import Settings
 from pipelines.sources import landing
+from pipelines.stage import Split
 from pipelines.steps import places
 from pipelines.steps.places import Found, Source, first_lines
 
@@ -146,7 +147,7 @@ def test_a_verdict_with_places_says_them_once() -> None:
 
 def test_every_rule_that_rows_can_break_has_words_for_it() -> None:
     for stage in CATALOG:
-        if stage.kind == "split":
+        if isinstance(stage, Split):
             for rule in contract_of(stage.table).rules:
                 assert "that breaks" not in rule.failure, (stage.table, rule.code)
                 assert rule.told(1).startswith(f"1 {rule.noun} ")

@@ -1,0 +1,98 @@
+"""The head of a table's SELECT -> which groups of the table are computed again when rows of its inputs change.
+
+The head names the column that holds the group, and below it, for each input, the SQL expression that gives the group
+of the input's rows. An array says that a row is of several groups, or of none. Without these lines the column has the
+same name in each input::
+
+    -- Refresh: slice
+    --   silver.transactions: slices
+    --   silver.topic_policies: own rows by topic where NOT in_log
+
+``own rows`` are groups that are found in the table itself: those of its rows that meet the condition and share the
+column with the news. That is for an input of few rows, each of which concerns many groups; the SELECT gets all rows of
+that input. Where a group is a range of an input's column the head says so: ``-- Refresh: hour, a span of 1 hour of
+routed_at``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pipelines.settings import ROOT
+from pipelines.stage import Summarise
+
+_HEAD = re.compile(r"-- Refresh: (?P<column>\w+)(?:, a span of (?P<hours>\d+) hours? of (?P<spanned>\w+))?")
+_INPUT = re.compile(r"--   (?P<input>[a-z]+\.[a-z_]+): (?P<group>.+)")
+_CONTINUED = re.compile(r"--     (?P<more>\S.*)")
+_OWN = re.compile(r"own rows by (?P<column>\w+) where (?P<condition>.+)")
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """Groups of the table's own rows that meet a condition and share a column with the news."""
+
+    column: str
+    condition: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """A group is this range of an input's column."""
+
+    column: str
+    length: timedelta
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """The column that names a table's groups, and what gives the group of each input's rows."""
+
+    column: str
+    groups: Mapping[str, str | OwnRows]
+    span: Span | None = None
+
+
+def select_of(table: str) -> str:
+    """Return the SELECT that makes a table."""
+    return (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
+
+
+def refresh_of(stage: Summarise) -> Refresh:
+    """Return what the head of a table's SELECT says.
+
+    Raises ValueError: it has no such line, one that cannot be read, or others than the stage's inputs.
+    """
+    return parsed(select_of(stage.table), stage)
+
+
+def parsed(text: str, stage: Summarise) -> Refresh:
+    """Return what the head of a SELECT says; raises ValueError as ``refresh_of`` does."""
+    lines = iter(text.splitlines())
+    head = next((match for line in lines if (match := _HEAD.fullmatch(line))), None)
+    if head is None:
+        raise ValueError(f"The head of the SELECT of {stage.table} has no line like `-- Refresh: group_id`.")
+    stated: dict[str, str] = {}
+    for line in lines:
+        if match := _INPUT.fullmatch(line):
+            stated[match["input"]] = match["group"]
+        elif stated and (match := _CONTINUED.fullmatch(line)):
+            stated[next(reversed(stated))] += f" {match['more']}"
+        elif line.startswith("--  "):
+            raise ValueError(f"This line about the refresh of {stage.table} cannot be read: {line}")
+        else:
+            break
+    if stated and stated.keys() != set(stage.inputs):
+        raise ValueError(
+            f"The refresh of {stage.table} names {', '.join(stated)}; its inputs are {', '.join(stage.inputs)}."
+        )
+    groups = {table: _group(stated[table]) if stated else head["column"] for table in stage.inputs}
+    span = Span(head["spanned"], timedelta(hours=int(head["hours"]))) if head["spanned"] else None
+    return Refresh(head["column"], groups, span)
+
+
+def _group(text: str) -> str | OwnRows:
+    own = _OWN.fullmatch(text)
+    return OwnRows(own["column"], own["condition"]) if own else text
