@@ -149,8 +149,9 @@ def test_that_nothing_is_new_is_known_without_a_session(
     run(spark, settings)
     asked = (
         "import sys; from pipelines import settings; from pipelines.run import runner;"
+        "from pipelines.warehouse.tables import Warehouse;"
         "from pipelines.catalog import stages;"
-        "print(runner.idle(settings.load(warehouse=sys.argv[1], landing=sys.argv[2]), stages('dlq')),"
+        "print(runner.idle(Warehouse(settings.load(warehouse=sys.argv[1], landing=sys.argv[2])), stages('dlq')),"
         " 'pyspark' in sys.modules)"
     )
 
