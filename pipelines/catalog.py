@@ -66,7 +66,7 @@ Type = TypeVar("Type", bound=Stage)
 
 
 def stages(feed: str | None = None, only: str | None = None, layer: str | None = None) -> tuple[Stage, ...]:
-    """Return the stages of a feed, of a layer, or the one that fills a table (default all), in the order data flows."""
+    """Return the stages of a feed, of a layer or of one table (default: all), in the order data flows."""
     return tuple(
         stage
         for stage in CATALOG

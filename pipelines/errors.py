@@ -1,10 +1,10 @@
-"""What can go wrong, each with the exit code and the one sentence a user reads."""
+"""Afterlog's errors: each has an exit code and one sentence for the user."""
 
 import errno
 import re
 from typing import ClassVar
 
-# A checkpoint of a Delta log in what Spark and Hadoop say of a file that they cannot read.
+# Finds a checkpoint of a Delta log in Spark's and Hadoop's messages about files that they cannot read.
 _CHECKPOINT = re.compile(
     r"(?:FAILED_READ_FILE|Checksum error|not a Parquet file|CORRUPT|corrupt|DELTA_CHECKPOINT)"
     r"[^\n]*?/([a-z]+)/([a-z_]+)/_delta_log/(?:_last_checkpoint|\d{20}\.checkpoint)"
@@ -13,13 +13,13 @@ _CHECKPOINT = re.compile(
 
 
 class AfterlogError(Exception):
-    """An error that a user can cause or mend; its text is one sentence that says what to do."""
+    """An error that a user can cause or fix; its text is one sentence that says what to do."""
 
     exit_code: ClassVar[int] = 2
 
 
 class ContractBroken(AfterlogError):
-    """A gate broke: more rows than the tolerance allows violate a contract."""
+    """A gate broke: more rows violate a contract than its tolerance allows."""
 
     exit_code: ClassVar[int] = 1
 
@@ -43,19 +43,19 @@ class WriterBusy(AfterlogError):
 
 
 class FeedIncomplete(AfterlogError):
-    """A change feed lacks a commit that its table's log holds: a defect, not the data's."""
+    """A change feed lacks a commit that its table's log has: a defect of software, not of the data."""
 
     exit_code: ClassVar[int] = 1
 
 
 class Unforeseen(AfterlogError):
-    """Something that should never happen; its sentence names its kind only, as its text may quote a record."""
+    """An unexpected error; the sentence gives only its kind, as its message may quote a record."""
 
     exit_code: ClassVar[int] = 1
 
 
 def unreadable_log(table: str | None) -> EnvironmentLacking:
-    """Return the error of a Delta log that cannot be read; the doctor says more."""
+    """Return the error for a Delta log that cannot be read; it refers to ``afterlog doctor``."""
     named = f"The Delta log of {table}" if table else "The Delta log of a table"
     return EnvironmentLacking(
         f"{named} cannot be read, as a checkpoint in it is damaged: `afterlog doctor` says which file, and what to do."
@@ -63,7 +63,7 @@ def unreadable_log(table: str | None) -> EnvironmentLacking:
 
 
 def readable(error: Exception) -> AfterlogError:
-    """Return an error as one whose text may be shown."""
+    """Turn any error into an AfterlogError, whose text is safe to show."""
     if isinstance(error, AfterlogError):
         return error
     if (isinstance(error, OSError) and error.errno == errno.ENOSPC) or "No space left on device" in str(error):

@@ -1,4 +1,4 @@
-"""The types of stages: what feeds a table and how it is kept; everything else is found by the table's name."""
+"""The types of stages: a table's inputs and how the table is filled; its name gives the paths of everything else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 class Stage:
     """One step of the pipeline, named by the table that it fills.
 
-    ``also`` names feeds whose news the table follows, too: a run of one of them fills it as well.
+    ``also`` names other feeds that the table depends on: a run of one of them fills it as well.
     """
 
     table: str
@@ -25,18 +25,17 @@ class Stage:
 
     @property
     def quarantine(self) -> str | None:
-        """The table's quarantine, where it has one."""
+        """The table's quarantine, if it has one."""
         return None
 
 
 @dataclass(frozen=True)
 class Land(Stage):
-    """Insert what lies in ``<landing>/<directory>``, and what topics hold where the settings say so.
+    """Insert the lines of files in ``<landing>/<directory>``, and the records of topics if the settings name any.
 
-    Rows are inserted once on the contract's grain. The table's module is a ``steps.modules.LandModule``. Where equal
-    lines are different events (``lines_are_events``) each has the number of its occurrence in its file,
-    ``_occurrence``. Where files do not consist of lines, ``pipelines/sources/<reader>.py`` reads them: it is a
-    ``steps.modules.ReaderModule``.
+    Rows are inserted once on the contract's grain. The table's module is a ``steps.modules.LandModule``. If equal lines
+    are different events (``lines_are_events``), ``_occurrence`` numbers them in their file. If files do not consist of
+    lines, ``pipelines/sources/<reader>.py`` reads them; it is a ``steps.modules.ReaderModule``.
     """
 
     _: KW_ONLY
@@ -61,15 +60,15 @@ class Split(Stage):
 
 @dataclass(frozen=True)
 class Summarise(Stage):
-    """Compute again the groups that news touches: ``sql/<table>.sql`` is the SELECT, whose head names the groups.
+    """Compute again the groups that new input touches, with the SELECT in ``sql/<layer>/<table>.sql``.
 
-    ``steps.refresh`` reads that head.
+    The head of the SELECT names the groups; ``steps.refresh`` reads it.
     """
 
 
 @dataclass(frozen=True)
 class Ask(Stage):
-    """Bring the table up to date with the settings, with what a cluster says and with the changed rows of the input.
+    """Update the table with what the settings and a cluster say, and with the changed rows of the input.
 
     The table's module is a ``steps.modules.AskModule``.
     """

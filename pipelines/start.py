@@ -1,4 +1,4 @@
-"""The command ``afterlog``: it listens to Ctrl-C first, then imports the command line, which takes longer."""
+"""The command ``afterlog``: it listens to Ctrl-C first, then imports the command line, which takes time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pipelines.run import interrupt
 
 
 def main() -> None:
-    """Run the command line; ends the process."""
+    """Run the command line and end the process."""
     with interrupt.heard():
         from pipelines import cli
 

@@ -1,4 +1,4 @@
-"""Text that people read: escaped, cut, sized, and names that a person may have meant."""
+"""Text for people: escape and shorten names, write sizes in words, suggest names that a person may have meant."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from expectations.rules import counted
 
 MOST = 3
 MOST_COMPARED = 20_000  # names; each takes microseconds to compare
-LIKE = 0.76  # at least, of two names; 1 is the same
+LIKE = 0.76  # least similarity of two names; 1 means equal
 WIDEST = 80
-LONGEST = 300  # of a name that is compared: Kafka's topics have 249 characters at most
+LONGEST = 300  # characters of a name to compare: a Kafka topic's name has at most 249
 
 
 def escape(one: str) -> str:
-    r"""Return a character as \uXXXX, one beyond the Basic Multilingual Plane as \UXXXXXXXX."""
+    r"""Return a character as \uXXXX, or as \UXXXXXXXX if it is beyond the Basic Multilingual Plane."""
     code = ord(one)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def visible(name: str, escaped: Callable[[str], str] = escape) -> str:
-    """Return a name with what a terminal would obey or hide (controls, line ends, bidirectional marks) escaped."""
+    """Escape the characters of a name that a terminal obeys or hides: controls, line ends, bidirectional marks."""
     return name if name.isprintable() else "".join(one if one.isprintable() else escaped(one) for one in name)
 
 
 def columns(name: str) -> int:
-    """Return how many columns of a monospaced font a name takes at most."""
+    """Return the most columns that a name takes in a monospaced font."""
     return sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in name)
 
 
 def elided(name: str, most: int) -> str:
-    """Return a visible name of at most so many columns (3 or more); of a longer one the middle becomes an ellipsis."""
+    """Return a visible name in at most ``most`` columns (3 or more); an ellipsis replaces the middle of a long name."""
     shown = visible(name[: 2 * most] + name[2 * most :][-2 * most :])
     if columns(shown) <= most:
         return shown
@@ -50,7 +50,7 @@ def _start(name: str, most: int) -> str:
 
 
 def size_of(count: float) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes in a unit for people, such as 1.5 MB."""
     for unit in ("bytes", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.1f} {unit}"
@@ -59,12 +59,12 @@ def size_of(count: float) -> str:
 
 
 def files_of(number: int, size: int) -> str:
-    """Return how many files of which size."""
+    """Return a number of files and their size in words."""
     return f"{counted(number, 'file')}, {size_of(size)}"
 
 
 def close(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that are like a name, the likest first; neither case nor the layer of a table counts."""
+    """Return the known names most similar to a name, most similar first; ignore case and a table's layer."""
     if len(name) > LONGEST:
         return []
     candidates: dict[str, list[str]] = {}
@@ -76,6 +76,6 @@ def close(name: str, known: Iterable[str]) -> list[str]:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return `` Did you mean 'orders'?`` for the end of a message, or nothing where no known name is like the name."""
+    """Return `` Did you mean 'orders'?`` for the end of a message, or an empty text if no known name is similar."""
     found = [f"'{elided(one, WIDEST)}'" for one in close(name, known)]
     return f" Did you mean {' or '.join(found)}?" if found else ""

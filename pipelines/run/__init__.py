@@ -1,1 +1,1 @@
-"""Stages in order: once, again and again, until stopped."""
+"""Run stages in order: once, or in cycles until stopped."""

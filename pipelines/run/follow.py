@@ -1,4 +1,4 @@
-"""Run stages again and again on what is new: one session, the writer's lock for a cycle at a time, a health file."""
+"""Run stages on new input in cycles: one session for all, the writer's lock for each cycle, a health file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PURPOSE = "afterlog run --follow"
-BREATH_SECONDS = 0.5  # between cycles at least: others who wait for the lock look for it more often than that
+BREATH_SECONDS = 0.5  # least pause between cycles: processes that wait for the lock look for it more often
 MOST_PATIENCE_SECONDS = 60.0
 
 Result = Literal["idle", "read", "broken", "failed", "skipped"]
@@ -43,7 +43,7 @@ log = logging.getLogger("afterlog")
 
 @dataclass(frozen=True)
 class Blocked:
-    """A stage of which something is held: since when, why, and which scopes; of a summary the batch that waits."""
+    """A stage with held rows or broken facts: since when, why, the pending batch and the held scopes."""
 
     table: str
     since: str
@@ -54,7 +54,7 @@ class Blocked:
 
 @dataclass(frozen=True)
 class Cycle:
-    """One cycle, for the health file; ``rows_read`` by table."""
+    """One cycle, for the health file; ``rows_read`` is by table."""
 
     began_at: str
     ended_at: str
@@ -64,18 +64,18 @@ class Cycle:
 
 
 def health_file(warehouse: Warehouse) -> Path:
-    """Return where the health file is if the user names none: always on this machine."""
+    """Return where the health file is if the user names none; it is always on this machine."""
     if warehouse.is_local:
         return Path(warehouse.root) / storage.STATE / "follow.json"
     return ROOT / ".cache" / "follow.json"
 
 
 class Follower:
-    """Cycles over stages until it is asked to stop.
+    """Runs stages in cycles until it is asked to stop.
 
-    What a gate holds is left alone until it has new rows, or somebody accepts it. A summary whose facts broke rests,
-    and what depends on it, as long as its batch is the same: it would break again. What fails is tried again, with
-    longer and longer pauses; that it fails is said once.
+    Held scopes are left alone until they have new rows or somebody accepts them. If the facts of a summary are broken,
+    it rests, with the stages that depend on it, as long as its batch stays the same: the facts would break again. A
+    failed cycle is tried again, after longer and longer pauses; the failure is reported once.
     """
 
     def __init__(
@@ -93,9 +93,9 @@ class Follower:
         watch: Watch = NOBODY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take what to follow and whom to tell: ``say`` a sentence, ``report`` a stage, ``show`` a cycle that read.
+        """Take what to follow and callbacks: ``say`` a sentence, ``report`` a stage, ``show`` a cycle that read rows.
 
-        ``watch`` looks on at each step.
+        ``watch`` observes each step.
         """
         self.settings = settings
         self.warehouse = Warehouse(settings)  # without a session until there is work
@@ -114,7 +114,7 @@ class Follower:
         self.done: list[StageRun] = []
         self.last: Cycle | None = None
         self.began_at: str | None = None
-        self.failure: str | None = None  # what the last cycle failed with
+        self.failure: str | None = None  # the error of the last cycle, as a sentence
         self.failing_since: str | None = None
         self.worked = False
         self.patience = 0.0
@@ -122,14 +122,14 @@ class Follower:
 
     @property
     def exit_code(self) -> int:
-        """1 where something is held or a gate stands broken, of these stages or of what they are made from, else 0."""
+        """1 if rows of these stages are held, or facts of these stages or of tables upstream are broken; else 0."""
         return 1 if self.blocked or self._blocked_upstream() else 0
 
     def follow(self) -> int:
-        """Go on until asked to stop; return the exit code.
+        """Run cycles until asked to stop; return the exit code.
 
-        Raises UsageError, EnvironmentLacking: settings that never worked, a health file that cannot be written, no
-        session, or its JVM's end.
+        Raises UsageError: the settings have an error and no cycle worked before. Raises EnvironmentLacking: the health
+        file cannot be written, no session starts, or the session's JVM has ended.
         """
         self._write("working", must=True)
         self.stop.last_words = self._last_words
@@ -142,19 +142,19 @@ class Follower:
                     new_cycle()
                     if not self.stop.asked():
                         self.stop.wait(self._pause(began))
-            except KeyboardInterrupt:  # a session that is just starting takes SIGINT for itself
+            except KeyboardInterrupt:  # while a session starts, it has its own handler for SIGINT
                 pass
             except Exception:
                 if not self.stop.is_why():
                     self._write("ended")
                     raise
             finally:
-                with contextlib.suppress(Exception):  # a JVM that has ended cannot be asked to
+                with contextlib.suppress(Exception):  # a JVM that has ended cannot stop its session
                     kept.close()
         return self._last_words()
 
     def _cycle(self, kept: ExitStack) -> None:
-        """Run one cycle and tell how it came out; raise what ends following."""
+        """Run one cycle and report its result; raise the errors that end following."""
         began_at, self.done = now(), []
         self.began_at = _text(began_at)
         self._write("working")
@@ -189,7 +189,10 @@ class Follower:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """Hold the writer's lock, waiting for it as long as the settings say, but no longer than until a stop."""
+        """Hold the writer's lock; wait for it as long as the settings say, or until a stop.
+
+        Raises Stopped: a stop was asked for. Raises WriterBusy: another process held the lock until the wait ended.
+        """
         at_once = self.settings.model_copy(update={"lock": Lock(wait_seconds=0)})
         until = self.clock() + self.settings.lock.wait_seconds
         with ExitStack() as held:
@@ -206,7 +209,7 @@ class Follower:
             yield
 
     def _run(self, kept: ExitStack) -> None:
-        """Run the stages that do not rest, if anything is new for them."""
+        """Run the stages that do not rest, if they have anything to do."""
         self._look_at_blocked()
         stages = self._awake()
         if runner.idle(self.warehouse, stages):
@@ -235,10 +238,10 @@ class Follower:
             self._tidy()
 
     def _start(self, kept: ExitStack) -> None:
-        """Start the session, which is kept until the end."""
+        """Start the session and keep it until the end."""
         self.starting = True
         self.watch.says("Starting Spark.")
-        small.hang_up()  # the session's own JVM will ask from here on
+        small.hang_up()  # from here on the session's own JVM asks Kafka
         session.quieten_py4j()
         long_lived = self.settings.model_copy(update={"spark": {**session.LONG_LIVED, **self.settings.spark}})
         try:
@@ -248,7 +251,7 @@ class Follower:
         self.starting = False
 
     def _take(self, stage_run: StageRun) -> None:
-        """Keep what a stage did, and tell it, unless it is nothing, or an error, which is told when it is raised."""
+        """Keep what a stage did and report it, unless it was idle or failed: an error is reported when it is raised."""
         self.done.append(stage_run)
         told_before = stage_run.status == "held" and stage_run.table in self.blocked
         if stage_run.status in ("broken", "held"):
@@ -264,14 +267,14 @@ class Follower:
         self.blocked[stage_run.table] = Blocked(stage_run.table, since, message, known.pending, tuple(known.held))
 
     def _note_held(self, at_rest: Sequence[StageRun]) -> None:
-        """Take in what was held before this process began, of which nothing is new."""
+        """Take over and report what was held before this process began and has nothing new."""
         for stage_run in at_rest:
             if stage_run.status == "held" and stage_run.table not in self.blocked:
                 self._block(stage_run)
                 self.report(stage_run)
 
     def _look_at_blocked(self) -> None:
-        """Wake the stages whose batch is done with, and forget what is no longer held: another run accepted it, say."""
+        """Wake stages whose batch is done, and drop scopes that are no longer held: another run may accept them."""
         for table, blocked in list(self.blocked.items()):
             known = progress.load(self.warehouse, table)
             left = (known and held.since(known)) is None
@@ -282,7 +285,7 @@ class Follower:
                 self.say(f"{table}: the batch at which its gate broke is done with; it is followed again.")
 
     def _awake(self) -> list[Stage]:
-        """Return the stages that neither rest nor depend on one that does; what is split does not rest."""
+        """Return the stages that neither rest nor depend on a resting stage; ``Split`` stages never rest themselves."""
         judged = {stage.table for stage in self.stages if isinstance(stage, Split)}
         resting = (set(self.blocked) - judged) | self._blocked_upstream()
         awake = []
@@ -295,11 +298,11 @@ class Follower:
 
     def _blocked_upstream(self) -> set[str]:
         if not self.warehouse.is_local and self.warehouse.session is None:
-            return set()  # the session of the first cycle will look
+            return set()  # unknown until the first cycle has a session
         return runner.blocked_upstream(self.warehouse, self.stages)
 
     def _tell_failure(self, error: Exception) -> None:
-        """Say what failed, unless the last cycle failed with the same; raise what another try cannot mend."""
+        """Say what failed, unless the last cycle failed with the same error; raise errors that a retry cannot fix."""
         settings_never_worked = isinstance(error, UsageError) and not isinstance(error, NoTopics | Refused)
         if (settings_never_worked and not self.worked) or isinstance(error, BrokenPipeError):
             raise error
@@ -316,7 +319,7 @@ class Follower:
                 log.warning("This is what failed:", exc_info=error)
         self.failure = sentence
         self.failing_since = self.failing_since or _text(now())
-        # What brokers refuse, they refuse at once: other topics need not wait for that one.
+        # Brokers refuse at once, so that a retry costs little: do not make other topics wait longer.
         answered = isinstance(error, UsageError)
         self.patience = 0.0 if answered else min(MOST_PATIENCE_SECONDS, 2 * self.patience or 1.0)
 
@@ -328,11 +331,11 @@ class Follower:
         self.worked = True
 
     def _pause(self, began: float) -> float:
-        """Return how long to wait after a cycle that began then."""
+        """Return how many seconds to wait after a cycle that began at ``began``."""
         return self.patience or max(BREATH_SECONDS, began + self.every_seconds - self.clock())
 
     def _tidy(self) -> None:
-        """Forget what gates found longer ago than Data Docs show: no report may ever be built."""
+        """Remove gate results older than Data Docs show; otherwise only building a report removes them."""
         from expectations import suite
 
         suite.forget(self.settings.reports() / "gx", self.settings.report.keep_runs)
@@ -342,7 +345,10 @@ class Follower:
         return self.exit_code
 
     def _write(self, state: Literal["working", "waiting", "ended"], must: bool = False) -> None:
-        """Replace the health file; where it ``must`` be, raises EnvironmentLacking: it cannot be written."""
+        """Replace the health file; warn if it cannot be written.
+
+        Raises EnvironmentLacking: it cannot be written, and ``must`` is true.
+        """
         blocked = [{"table": one.table, "since": one.since, "message": one.message} for one in self.blocked.values()]
         facts: dict[str, Any] = {
             "pid": os.getpid(),
@@ -368,7 +374,7 @@ class Follower:
 
 
 class _Once(logging.Filter):
-    """Lets a message of each cycle pass only where the cycle before did not have it."""
+    """Lets a message pass once in a cycle, and only if the cycle before did not have it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -387,7 +393,7 @@ class _Once(logging.Filter):
 
 @contextlib.contextmanager
 def _once() -> Iterator[Callable[[], None]]:
-    """Say warnings once that each cycle would say again; yield what tells of a new cycle."""
+    """Log a warning once if each cycle repeats it; yield the function to call after each cycle."""
     found = _Once()
     log.addFilter(found)
     try:

@@ -1,4 +1,4 @@
-"""How far each table is behind its input, and what blocks it, from progress, Delta logs, landing listings and Kafka."""
+"""Tell how far each table is behind its input and what blocks it: from progress, Delta logs, landed files and Kafka."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipelines.steps.land import unread, waiting
 from pipelines.warehouse import progress
 from pipelines.warehouse.tables import Warehouse
 
-BYTES_OF_A_RECORD = 1_000  # of a topic, by rule of thumb
+BYTES_OF_A_RECORD = 1_000  # rule of thumb for a topic's records
 
 FRESHNESS = Contract(
     table="quality.freshness",
@@ -54,7 +54,7 @@ class Freshness:
 
     @property
     def behind(self) -> bool:
-        """True where there is input that the table has not taken in."""
+        """True if the table has unread input."""
         return bool(self.unread_files or self.unread_versions or self.unread_offsets)
 
 
@@ -74,7 +74,7 @@ def freshness(warehouse: Warehouse) -> list[Freshness]:
             entry = replace(entry, unread_files=len(files), unread_bytes=sum(file.size for file in files))
             try:
                 if away and warehouse.settings.topics_of(stage.directory):
-                    raise away  # a cluster that does not answer is asked once
+                    raise away  # ask a cluster that does not answer only once
                 entry = replace(entry, unread_offsets=waiting(warehouse.settings, [(stage, known)]).get(stage.table))
             except AfterlogError as error:
                 away = error if isinstance(error, EnvironmentLacking) else None
@@ -88,7 +88,7 @@ def freshness(warehouse: Warehouse) -> list[Freshness]:
 
 
 def unread_bytes(warehouse: Warehouse, stages: Sequence[Stage]) -> int | None:
-    """Return roughly how many bytes wait for stages; None where only a session could tell."""
+    """Return roughly how many unread bytes stages have; None if only a session could tell."""
     if not warehouse.is_local:
         return None
     landing = [
@@ -98,7 +98,7 @@ def unread_bytes(warehouse: Warehouse, stages: Sequence[Stage]) -> int | None:
     ]
     try:
         size = BYTES_OF_A_RECORD * sum(waiting(warehouse.settings, landing).values())
-    except AfterlogError:  # the run will say it
+    except AfterlogError:  # the run will report it
         size = 0
     for stage in stages:
         known = progress.load(warehouse, stage.table)

@@ -1,7 +1,7 @@
 """Ctrl-C -> the process ends at once, with one sentence and exit code 130, whatever its main thread waits for.
 
-A run can be killed anywhere and loses nothing, so nothing needs to be unwound: unwinding through Py4J, Spark and
-imports is what made tracebacks. Only the standard library is imported, so that this is in force while packages load.
+A run can be killed anywhere and loses nothing, so the stack need not be unwound; unwinding through Py4J, Spark and
+imports caused tracebacks. This module imports only the standard library, so that it works while packages load.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ _leaving = threading.Event()
 
 @contextlib.contextmanager
 def heard() -> Iterator[None]:
-    """Listen to SIGINT from now on until the process ends; only the main thread can.
+    """Listen to SIGINT from now on until the process ends; only the main thread can call this.
 
-    A main thread that fails because the process is ending waits at the context's end, and so changes no exit code.
+    If the main thread fails because the process is ending, it waits at the end of the context, so that it does not
+    change the exit code.
     """
     told, tells = socket.socketpair()
     tells.setblocking(False)
-    # The signal reaches a thread through the socket: a Python handler could find the main thread within a lock.
+    # A socket passes the signal to a thread: a Python handler could run while the main thread holds a lock.
     signal.set_wakeup_fd(tells.detach(), warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, _nothing)
     _hearing.set()
@@ -43,14 +44,14 @@ def heard() -> Iterator[None]:
 
 
 def unwind() -> None:
-    """Let SIGINT raise KeyboardInterrupt from now on: the command has something to undo, such as a broker it starts."""
+    """Let SIGINT raise KeyboardInterrupt from now on: the command has work to undo, such as a broker that it starts."""
     if _hearing.is_set():
         _unwinding.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def wipe(descriptor: int = 2) -> None:
-    """Clear the line that shows on a terminal what is being done, for a process that ends without unwinding."""
+    """Clear the terminal's progress line, for a process that ends without unwinding."""
     if (os.environ.get("TERM") or "dumb") != "dumb" and os.isatty(descriptor):
         os.write(descriptor, b"\r\x1b[2K")
 
@@ -63,7 +64,7 @@ def _watch(told: socket.socket) -> None:
 
 
 def _leave() -> None:
-    """Say the sentence, silence whatever would speak after it, end the JVMs and the process."""
+    """Print the sentence, redirect all later output to the null device, end the JVMs and the process."""
     _leaving.set()
     with contextlib.suppress(OSError):
         said = os.dup(2)
@@ -73,7 +74,7 @@ def _leave() -> None:
         wipe(said)
         os.write(said, f"{SENTENCE}\n".encode())
     for name in ("pipelines.jvm.session", "pipelines.jvm.small"):
-        with contextlib.suppress(Exception):  # the module is not there, or only half of it yet
+        with contextlib.suppress(Exception):  # the module is not imported, or only half imported
             sys.modules[name].cut_off()
     with contextlib.suppress(Exception):
         sys.modules["pipelines.jvm.session"].clear_scratch()

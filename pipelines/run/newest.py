@@ -1,6 +1,6 @@
-"""How old the newest record of each feed is, whether a feed is set up at all, and whether one fell silent.
+"""Tell how old the newest record of each feed is, whether a feed is set up at all, and whether it fell silent.
 
-Delta's file statistics tell most of it; no session is needed for a local warehouse.
+Most of this comes from Delta's file statistics. A local warehouse needs no session.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.tables import Warehouse
 
-# By landing directory: the columns that tell the time of a record. The first are of what landed, the last is of what
-# was accepted, which is what questions ask.
+# By landing directory: the columns with the time of a record. The first ones are of landed records; the last one is of
+# accepted records, which the questions query.
 TIMES = {
     "dlq": (("bronze.dlq_records", "timestamp"), ("silver.dlq_records", "routed_at")),
     "streams-requests": (("bronze.streams_requests", "logged_at"),),
@@ -38,10 +38,12 @@ WHAT_LANDS = {
 }
 OF_TOPICS = {"dlq": "dlq", "streams-requests": "streams_requests", "acknowledgements": "acknowledgements"}
 NOUNS = {"broker-logs": "failed DLQ write", "producers": "statement", "acknowledgements": "acknowledgement"}
-# Copies of segments, statements and the few events that are kept of brokers' logs come when somebody makes them.
+# The other feeds are not steady: copies of segments, statements and the few events kept from brokers' logs come only
+# when somebody makes them.
 STEADY = ("dlq", "streams-requests", "acknowledgements")
 
-# A feed is steady that had so many pauses in so long a time, the longest of which is at most this share of it.
+# A feed counts as steady if it had at least so many pauses in at least so long a time, and its longest pause was at
+# most this share of that time.
 LEAST_PAUSES = 10
 LEAST_TIME = timedelta(minutes=30)
 MOST_OF_A_PAUSE = 0.25
@@ -51,11 +53,11 @@ EVER = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest record of a feed as of ``now``: later ones, of clocks that are ahead, are left out.
+    """The newest record of a feed as of ``now``; later records, from clocks that are ahead, are left out.
 
-    ``accepted_at`` is that of the newest record that was accepted, ``landed_at`` when the last rows landed. A feed is
-    ``used`` if anything landed ever, waits to be read, or is to be read from topics. Where its tables cannot be read,
-    nothing is known of times.
+    ``at`` is the time of the newest record, ``accepted_at`` that of the newest accepted record, ``landed_at`` the time
+    when the last rows landed. A feed is ``used`` if anything was ever read, if files wait to be read, or if the
+    settings give it topics. If its tables cannot be read, all times are None.
     """
 
     feed: str
@@ -69,12 +71,12 @@ class Newest:
 
     @property
     def age(self) -> timedelta | None:
-        """How old the newest record is; None where there is none, or nothing tells."""
+        """How old the newest record is; None if there is no record, or no time is known."""
         return None if self.at is None else self.now - self.at
 
     @property
     def in_words(self) -> str:
-        """What there is to say of the feed, without its name."""
+        """The feed's state in words, without its name."""
         noun = NOUNS.get(self.feed, "record")
         if not self.is_readable:
             return "its tables cannot be read: see `afterlog doctor`"
@@ -91,22 +93,22 @@ class Newest:
 
 @dataclass(frozen=True)
 class Silence:
-    """A feed that has no record for longer than ``limit``; ``pause`` is the longest it had before, if that counts."""
+    """A feed without a record for longer than ``limit``; ``pause`` is the longest earlier one, if the limit uses it."""
 
     limit: timedelta
     pause: timedelta | None = None
 
 
 def of_feeds(warehouse: Warehouse, now: datetime | None = None) -> list[Newest]:
-    """Return what is newest of each feed, in the order of the catalog.
+    """Return the newest record of each feed, in the order of the catalog.
 
-    Without a session nothing is known of the tables of a warehouse that is not local.
+    Without a session the tables of a warehouse that is not local cannot be read: all times are None.
     """
     return [of_feed(warehouse, stage, now) for stage in stages_of_type(Land)]
 
 
 def of_feed(warehouse: Warehouse, stage: Land, now: datetime | None = None) -> Newest:
-    """Return what is newest of the feed that a landing stage reads."""
+    """Return the newest record of the feed that a landing stage reads."""
     now = now or datetime.now(UTC)
     if not warehouse.is_local and warehouse.session is None:
         used = bool(warehouse.settings.topics_of(stage.directory) or unread(warehouse.settings, stage, None))
@@ -116,7 +118,7 @@ def of_feed(warehouse: Warehouse, stage: Land, now: datetime | None = None) -> N
     try:
         landed_at = jvmless.greatest(warehouse, stage.table, "_ingested_at", EVER)
         times = [jvmless.greatest(warehouse, table, column, now) for table, column in TIMES[stage.directory]]
-    except Exception:  # a reader's own, of any kind: the doctor tells what is wrong with a table
+    except Exception:  # the reader's libraries raise any kind; `afterlog doctor` tells what is wrong with a table
         return Newest(stage.directory, True, how(warehouse.settings, stage), now, is_readable=False)
     used = landed_at is not None or _was_read(known) or warehouse.settings.topics_of(stage.directory) is not None
     used = used or bool(waits)
@@ -125,17 +127,17 @@ def of_feed(warehouse: Warehouse, stage: Land, now: datetime | None = None) -> N
 
 
 def how(settings: Settings, stage: Land) -> str:
-    """Say how a feed is set up."""
+    """Say how to set up a feed."""
     said = f"put files of {WHAT_LANDS[stage.directory]} into {settings.landing_of(stage.directory)}"
     part = OF_TOPICS.get(stage.directory)
     return said + (f', or set source = "kafka" under [{part}]' if part else "")
 
 
 def silence(warehouse: Warehouse, newest: Newest) -> Silence | None:
-    """Return since how long a feed should have had a record, if it fell silent; None where it did not.
+    """Return the limit that a feed's pause exceeds, if the feed fell silent; None if it did not.
 
-    A setting says how long a feed may pause. Where none does, a steady feed is silent once it pauses some times as long
-    as it ever did in the two weeks before its newest record.
+    A setting can say how long a feed can pause. Without it, a steady feed is silent if its pause is longer than
+    ``times_longest_pause`` times its longest pause in the two weeks before its newest record, and than ``least_hours``.
     """
     rule = warehouse.settings.silence
     if newest.age is None or newest.at is None:
@@ -149,7 +151,7 @@ def silence(warehouse: Warehouse, newest: Newest) -> Silence | None:
     for table, column in TIMES[newest.feed]:
         try:
             minutes = jvmless.minutes(warehouse, table, column, newest.at - HISTORY, newest.at)
-        except Exception:  # a reader's own, of any kind: the doctor tells what is wrong with a table
+        except Exception:  # the reader's libraries raise any kind; `afterlog doctor` tells what is wrong with a table
             return None
         pauses = [later - earlier for earlier, later in pairwise(minutes)]
         if len(pauses) < LEAST_PAUSES or minutes[-1] - minutes[0] < LEAST_TIME:
@@ -162,7 +164,7 @@ def silence(warehouse: Warehouse, newest: Newest) -> Silence | None:
 
 
 def source_of(table: str) -> Land | None:
-    """Return the landing stage whose rows a table is made of in the first place; None where it is of no feed."""
+    """Return the landing stage at the start of a table's first inputs; None if the table belongs to no feed."""
     by_table = {stage.table: stage for stage in CATALOG}
     layer, _, name = table.partition(".")
     stage = by_table.get(f"silver.{name}" if layer in ("quarantine", "held") else table)
@@ -174,7 +176,7 @@ def source_of(table: str) -> Land | None:
 
 
 def lasting(duration: timedelta) -> str:
-    """Return a duration in a unit that a person would choose: 32 hours, 3 days."""
+    """Return a duration in a unit that a person would choose, such as 32 hours or 3 days."""
     seconds = max(0, int(duration.total_seconds()))
     for unit, length, least in (("day", 86_400, 3), ("hour", 3_600, 2), ("minute", 60, 2), ("second", 1, 0)):
         if seconds >= least * length:
@@ -184,10 +186,10 @@ def lasting(duration: timedelta) -> str:
 
 
 def moment(at: datetime) -> str:
-    """Return a time as it is shown to people."""
+    """Return a time as people read it."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _was_read(known: Progress | None) -> bool:
-    """Tell whether a file or a topic of a feed was read ever, though none of its lines may have been wanted."""
+    """Tell whether a file or topic of a feed was ever read, even if all of its lines were skipped."""
     return bool(known and (known.files or any(topics.followed for topics in known.topics.values())))

@@ -1,4 +1,4 @@
-"""Quarantine -> silver: today's transform and contract, gate off, over the bronze rows of quarantined rows."""
+"""Quarantine -> silver: run the present transform and contract, without the gate, on quarantined rows' bronze rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Readmitted:
-    """What a readmission did: rows found in quarantine, rows that left it, rows that stay with refreshed violations."""
+    """What a readmission did: rows found in quarantine, rows that left it, the stage's run (None: nothing to do)."""
 
     found: int
     readmitted: int
@@ -30,9 +30,9 @@ class Readmitted:
 
 
 def stage_with_quarantine(name: str) -> Split:
-    """Return the stage of a table, named by itself or by its quarantine.
+    """Return the stage of a table; the name is the table's or its quarantine's.
 
-    Raises UsageError: no such table has a quarantine.
+    Raises UsageError: no table of that name has a quarantine.
     """
     stages = {name: stage for stage in stages_of_type(Split) for name in (stage.table, stage.quarantine)}
     if name not in stages:
@@ -42,10 +42,10 @@ def stage_with_quarantine(name: str) -> Split:
 
 
 def readmit(warehouse: Warehouse, stage: Split) -> Readmitted:
-    """Insert what passes now, remove it from quarantine, then refresh the violations of the rest, in that order.
+    """Insert the rows that pass now, remove them from quarantine, then refresh the violations of the others.
 
-    A crash between two steps leaves rows that the next readmission, or the next run that meets them, puts right. The
-    caller holds the writer's lock.
+    After a crash between two steps, the next readmission fixes the rows, or the next run that meets them. The caller
+    holds the writer's lock.
     """
 
     warehouse.ensure_all(contracts())
@@ -81,7 +81,7 @@ def readmit(warehouse: Warehouse, stage: Split) -> Readmitted:
 
 
 def _refresh(warehouse: Warehouse, stage: Split, split: SplitBatch, conflicts: DataFrame) -> None:
-    """Write today's violations, and what today's transform reads, over the rows that stay in quarantine."""
+    """Replace the rows that stay in quarantine by their present candidates, with their present violations."""
     from pyspark.sql import functions as F
 
     row = split.contract.row

@@ -1,4 +1,4 @@
-"""Run the stages once on what is new: land, transform, gate, split, collapse, summarise; in the order data flows."""
+"""Run the stages once on new input, in the order data flows: land, transform, gate, split, collapse, summarise."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ LETTERS = "bcdfghjkmnpqrstvwxz"
 
 
 class Stopped(Exception):
-    """A run was asked to stop, and did; the next one goes on from there."""
+    """A run was asked to stop and did; the next run continues from there."""
 
 
 def new_run_id() -> str:
     """Return an id that sorts by time and is unique.
 
-    It ends with letters: Great Expectations takes a run's name for a time, and digits there for its zone, if it can.
+    It ends with letters, as Great Expectations tries to parse a run's name as a time, with digits there as its zone.
     """
     return f"{quality.now():%Y%m%dT%H%M%S.%fZ}-{''.join(secrets.choice(LETTERS) for _ in range(6))}"
 
 
 def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = NOTHING_ACCEPTED) -> bool:
-    """Tell, without a session, whether a run would find nothing to do; False where only a session can tell.
+    """Tell, without a session, whether a run would have nothing to do; False if only a session can tell.
 
-    What is held is nothing to do as long as a gate would find the same.
+    Held rows are not work as long as the gate would find the same.
 
-    Raises AfterlogError: nothing but topics may have news, and the cluster cannot be asked.
+    Raises AfterlogError: only topics can have new input, and the cluster cannot be asked.
     """
     if not warehouse.is_local or quality.waiting(warehouse) or blocked_upstream(warehouse, stages):
         return False
@@ -85,16 +85,17 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
         kept = held.contract_of_held(stage) if known else None
         if known and kept and (known.held_version or 0) > (warehouse.local_version(kept.table) or 0):
             return False
-    # Last, as Kafka takes longer to ask than all else.
+    # Ask Kafka last: it takes longer than everything else.
     return not any(waiting(warehouse.settings, landing).values()) and not any(
         ask_module(stage).is_stale(warehouse) for stage in asking
     )
 
 
 def blocked_upstream(warehouse: Warehouse, stages: Sequence[Stage]) -> set[str]:
-    """Return the summarised tables whose facts are broken, which stages are made from and which are none of theirs.
+    """Return the blocked summarised tables upstream of the stages, without the tables of the stages themselves.
 
-    In their own run the stages after them would wait: a layer that is run by itself must do the same.
+    A summarised table is blocked if its facts are broken, or if a table upstream of it is blocked. In a run of all
+    stages those after it would wait; a run of one layer must do the same.
     """
     known = {stage.table: stage for stage in CATALOG}
     own = {stage.table for stage in stages}
@@ -115,7 +116,7 @@ def blocked_upstream(warehouse: Warehouse, stages: Sequence[Stage]) -> set[str]:
 
 
 def at_rest(warehouse: Warehouse, stages: Sequence[Stage], run_id: str) -> list[StageRun]:
-    """Return what a run with nothing to do did to each stage: nothing, but some hold rows as they did before."""
+    """Return the stage runs of a run with nothing to do: idle, or held if a stage still holds rows."""
     at = quality.now()
     done = []
     for stage in stages:
@@ -127,7 +128,7 @@ def at_rest(warehouse: Warehouse, stages: Sequence[Stage], run_id: str) -> list[
 
 
 def contracts() -> tuple[Contract, ...]:
-    """Return the contracts of all tables that exist from the first run on: catalog, quarantine, held and quality."""
+    """Return the contracts of all tables that the first run creates: catalog, quarantine, held and quality."""
     tables = [contract_of(stage.table) for stage in CATALOG]
     quarantines = [quarantine_contract(contract_of(stage.table)) for stage in CATALOG if stage.quarantine]
     return (*tables, *quarantines, *filter(None, map(held.contract_of_held, CATALOG)), *QUALITY)
@@ -145,13 +146,13 @@ def run(
 ) -> list[StageRun]:
     """Run stages once; return what each did, in order. The caller holds the writer's lock.
 
-    What breaks a contract is held, unless it is ``accepted``, and the stages below go on with what is not. A summary
-    whose facts broke leaves its batch uncommitted, and stages that depend on it wait. An error that is not a
-    contract's is raised after the counts so far are reported; one that leaves topics unread, after all stages.
-    Without ``note_failures`` such errors are not reported. Where ``stopping`` becomes true no further stage begins, and
-    whoever makes it true may cancel Spark's jobs: what was done is reported by the next run.
+    Rows that break a contract are held, unless they are ``accepted``, and later stages continue with the other rows. If
+    the facts of a summary are broken, its batch stays uncommitted, and stages that depend on it wait. Any other error
+    is raised after the counts so far are reported; an error that leaves topics unread is raised after all stages.
+    Without ``note_failures`` such errors are not reported. When ``stopping`` returns true no further stage begins.
+    Whoever makes it true may also cancel Spark's jobs. The next run then reports what was done.
 
-    Raises Stopped.
+    Raises Stopped: ``stopping`` returned true.
     """
     warehouse.ensure_all(contracts())
     quality.report(warehouse)
@@ -193,7 +194,10 @@ def _run_stage(
     accepted: Acceptance,
     watch: Watch,
 ) -> list[StageRun]:
-    """Run one stage on the batch that waits, if any, and then on what came after it; add why topics are left unread."""
+    """Run one stage on its pending batch, if any, then on later input; ``left`` takes errors that left topics unread.
+
+    Raises Stopped: an error came while ``stopping`` was true.
+    """
     started_at = quality.now()
     stage_runs: list[StageRun] = []
     try:
@@ -226,11 +230,11 @@ def _run_stage(
 
 
 def _run_summary(warehouse: Warehouse, stage: Summarise, run_id: str, stopping: Callable[[], bool]) -> list[StageRun]:
-    """Compute again what news touches, batch by batch, until nothing is new or a fact breaks."""
+    """Compute the groups that new input touches, batch by batch, until no input is new or a fact breaks."""
     known = _known(warehouse, stage)
     stage_runs: list[StageRun] = []
     while batch := known.pending or _news(warehouse, known):
-        if stopping():  # a job that was cancelled may have looked like versions that are gone
+        if stopping():  # a cancelled job may have looked as if versions were gone
             raise Stopped
         known = replace(known, pending=batch)
         progress.save(warehouse, stage.table, known)
@@ -242,7 +246,7 @@ def _run_summary(warehouse: Warehouse, stage: Summarise, run_id: str, stopping: 
 
 
 def _ask(warehouse: Warehouse, stage: Ask, run_id: str) -> StageRun | None:
-    """Bring a table up to date with what settings and cluster say, and with new rows of its input."""
+    """Update a table with what settings and cluster say, and with new rows of its input."""
     started_at = quality.now()
     known = _known(warehouse, stage)
     (table,) = stage.inputs
@@ -278,11 +282,11 @@ def _ask(warehouse: Warehouse, stage: Ask, run_id: str) -> StageRun | None:
 def _run_split(
     warehouse: Warehouse, stage: Split, run_id: str, stopping: Callable[[], bool], accepted: Acceptance
 ) -> list[StageRun]:
-    """Judge what is new, and what is held where that may come out differently; write what is not held."""
+    """Judge new rows, and held rows if the verdict can differ now; write the rows that are not held."""
     known = _known(warehouse, stage)
     stage_runs: list[StageRun] = []
     while fixed := _next_batch(warehouse, stage, known, accepted):
-        if stopping():  # a job that was cancelled may have looked like versions that are gone
+        if stopping():  # a cancelled job may have looked as if versions were gone
             raise Stopped
         progress.save(warehouse, stage.table, fixed)
         known, stage_run = _split(warehouse, stage, fixed, run_id, accepted)
@@ -298,11 +302,11 @@ def _still_held(stage: Split, known: Progress, run_id: str) -> StageRun:
 
 
 def _next_batch(warehouse: Warehouse, stage: Split, known: Progress, accepted: Acceptance) -> Progress | None:
-    """Return the progress with the next batch fixed: versions of the input, and held scopes that are judged again.
+    """Return the progress with the next batch fixed: versions of the input, and held scopes to judge again.
 
-    Those are scopes with new rows, those that were judged under another contract or other settings, and those that are
-    accepted. A batch that is held as a whole grows by what came after it. None where there is nothing to judge. What a
-    gate said of rows that would be read in another way by now is not taken over: the batch is judged anew.
+    These are scopes with new rows, scopes that were judged under another contract or other settings, and accepted
+    scopes. A batch that is held as a whole grows by later input. Return None if there is nothing to judge. If rows
+    would now be read in another way, a saved decision of the gate is dropped and the batch is judged again.
     """
     if known.decided is not None and known.decided.get("reading") == held.reading(warehouse.settings, stage):
         return known
@@ -323,16 +327,16 @@ def _next_batch(warehouse: Warehouse, stage: Split, known: Progress, accepted: A
         read = known.inputs[table].version
         batch = {table: Batch(read, read or 0)}
     kept = held.contract_of_held(stage)
-    if kept and batch[table].start is None:  # progress was lost: what is held is read again, too
+    if kept and batch[table].start is None:  # the input is read from its beginning: so are the held rows
         scopes_again |= set(held.names_in(warehouse, kept))
     elif kept and known.held:
         scopes_again |= held.with_news(warehouse, stage, batch[table], set(known.held) - scopes_again)
-    # A batch that was judged rests; this one was not, as long as nothing says under which circumstances.
+    # Only a batch that was judged can rest; `under` is None until this one is judged.
     return replace(known, pending=batch, again=tuple(sorted(scopes_again)), under=None)
 
 
 def _known(warehouse: Warehouse, stage: Stage) -> Progress:
-    """Return a stage's progress, or none, announced, where it speaks of other tables or of versions that are gone."""
+    """Return a stage's progress; empty progress, with a warning, if it names other tables or versions that are gone."""
     target_id, target_version = warehouse.state(stage.table)
     states = {table: warehouse.state(table) for table in stage.inputs}
     inputs = {table: Reading(table_id) for table, (table_id, _) in states.items()}
@@ -356,7 +360,7 @@ def _known(warehouse: Warehouse, stage: Stage) -> Progress:
 
 
 def _holds(warehouse: Warehouse, stage: Stage, known: Progress) -> bool:
-    """Tell whether the table of held rows is the one that the progress speaks of."""
+    """Tell whether the table of held rows is the one in the progress, at the same version or a later one."""
     kept = held.contract_of_held(stage)
     if kept is None or known.held_id is None:
         return True
@@ -365,7 +369,7 @@ def _holds(warehouse: Warehouse, stage: Stage, known: Progress) -> bool:
 
 
 def _is_there(warehouse: Warehouse, known: Progress, table: str, latest: int) -> bool:
-    """Tell whether the versions of an input that are to be read next are in its log, and those that were read."""
+    """Tell whether an input has reached the version in the progress, and its log has the versions to read next."""
     batch = known.pending.get(table) or Batch(known.inputs[table].version, latest)
     if (known.reached(table) or 0) > latest:
         return False
@@ -373,9 +377,9 @@ def _is_there(warehouse: Warehouse, known: Progress, table: str, latest: int) ->
 
 
 def _news(warehouse: Warehouse, known: Progress) -> dict[str, Batch]:
-    """Return, for every input, the versions after those that are read; nothing where no input has any.
+    """Return, for every input, the versions after the last one read; an empty dict if no input has new versions.
 
-    Version 0 creates a table and holds no rows.
+    Version 0 creates a table and has no rows.
     """
     latest = {table: warehouse.state(table)[1] for table in known.inputs}
     if all(latest[table] == (reading.version or 0) for table, reading in known.inputs.items()):
@@ -386,9 +390,9 @@ def _news(warehouse: Warehouse, known: Progress) -> dict[str, Batch]:
 def _split(
     warehouse: Warehouse, stage: Split, known: Progress, run_id: str, accepted: Acceptance
 ) -> tuple[Progress, StageRun | None]:
-    """Judge a batch, hold the scopes that break the contract, take the rest into the table and its quarantine.
+    """Judge a batch, hold the scopes that break the contract, write the other rows to the table and its quarantine.
 
-    What the gate said is fixed before anything is written, so that a rerun writes the same.
+    Progress saves the gate's decision before anything is written, so that a rerun writes the same rows.
     """
     started_at = quality.now()
     (table,) = stage.inputs
@@ -401,7 +405,7 @@ def _split(
     with SplitBatch.of(warehouse, stage, rows, run_id, started_at) as split:
         if feed:
             feed.check()
-        if not split.census.rows:  # none is the table's business
+        if not split.census.rows:  # all rows belong to other tables
             held.release(warehouse, stage, again)
             return _passed(warehouse, stage, others), None
         verdict = None
@@ -457,10 +461,10 @@ def rebuild(
     accept: bool = False,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> StageRun:
-    """Compute a summarised table again from the whole of its inputs, whatever its progress says; tell what was done.
+    """Compute a summarised table again from all of its inputs, whatever its progress says; return the stage's run.
 
-    The batch is fixed first: a run after a crash anywhere ends what was begun. Where facts do not hold on all of the
-    inputs either nothing is written, unless the caller is to ``accept`` them. The caller holds the writer's lock.
+    The batch is fixed first, so that the next run completes it after a crash. If the facts do not hold for all of the
+    inputs either, nothing is written, unless ``accept`` is true. The caller holds the writer's lock.
     """
     warehouse.ensure_all(contracts())
     quality.report(warehouse)
@@ -506,9 +510,9 @@ def _decided(
     at: datetime,
     accepted: Acceptance,
 ) -> Progress:
-    """Return the progress with what the gate's verdict means for each scope of a batch.
+    """Return the progress with the decision for each scope of a batch that follows from the gate's verdict.
 
-    A table without scopes is held as a whole, by not going beyond its batch.
+    A batch of a table without scopes is held as a whole: it stays pending, and nothing of it is written.
     """
     broken = verdict.broken(counted.scopes)
     passes = {name for name in broken if accepted.has(stage.table, name)}
@@ -526,7 +530,7 @@ def _decided(
     for name, lines in counted.others.items():
         if name in waiting:
             waiting[name] = replace(waiting[name], others=waiting[name].others + lines)
-    # What passes because other settings tolerate it is accepted, too.
+    # A held scope that passes under another contract or other settings counts as accepted, too.
     passes |= {name for name, one in known.held.items() if name in counted.scopes and one.under != under} - holds.keys()
     if contract.tolerance >= 1:
         passes |= {name for name, one in counted.scopes.items() if any(found.failing for found in one.tallies.values())}
@@ -553,7 +557,7 @@ def _mark(stage: Stage) -> str:
 
 
 def _verdict(told: dict[str, Any]) -> Verdict:
-    """Return a verdict as it was, from progress."""
+    """Return a verdict that progress has saved."""
     outcomes = (
         Outcome(**{**one, **{name: tuple(one.get(name, ())) for name in ("coordinates", "places")}})
         for one in told["outcomes"]
@@ -562,7 +566,7 @@ def _verdict(told: dict[str, Any]) -> Verdict:
 
 
 def _told(stage: Split, known: Progress, said: dict[str, Any]) -> str | None:
-    """Say what a batch holds, or that something was accepted."""
+    """Say what a batch holds, or which scopes were accepted; None if neither."""
     if said["held"]:
         now = {name: known.held[name] for name in said["held"]}
         return held.message(stage.table, replace(known, held=now))
@@ -576,7 +580,7 @@ def _told(stage: Split, known: Progress, said: dict[str, Any]) -> str | None:
 def _summarise(
     warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch], known: Progress, run_id: str, accept: bool = False
 ) -> tuple[Progress, StageRun | None]:
-    """Refresh the groups that a batch touches, if the facts hold, or where they are accepted as they are."""
+    """Refresh the groups that a batch touches, if the facts hold or the caller accepts broken facts."""
     started_at = quality.now()
     summary = Summary.of(warehouse, stage, batch)
     if summary is None:

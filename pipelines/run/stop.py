@@ -22,25 +22,26 @@ _LOOK_SECONDS = 0.2
 
 
 class Stop:
-    """Whether this process was asked to end, by SIGTERM or SIGINT while the context lasts.
+    """Tells whether SIGTERM or SIGINT asked this process to end while the context lasts.
 
-    Then jobs of Spark are cancelled, again and again, as the main thread may be about to start one. Where it still
-    waits after `CUT_OFF_SECONDS`, for a broker that does not answer, say, the JVMs are killed. After `LEAVE_SECONDS`
-    the process ends with the exit code that ``last_words`` returns. A rerun continues after any of these.
+    After the signal, Spark's jobs are cancelled again and again, as the main thread may be about to start another one.
+    If the main thread still waits after `CUT_OFF_SECONDS`, for example for a broker that does not answer, the JVMs are
+    killed. After `LEAVE_SECONDS` the process ends with the exit code that ``last_words`` returns. A rerun continues
+    after any of these.
     """
 
     def __init__(self, last_words: Callable[[], int] = lambda: 0) -> None:
-        """Take what is to be called before the process ends without having come to an end."""
+        """Take the function to call before the process is ended after `LEAVE_SECONDS`; it returns the exit code."""
         self.last_words = last_words
         self._asked = threading.Event()
         self._left = threading.Event()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        """Listen to the signals; only the main thread can."""
+        """Listen to the signals; only the main thread can call this."""
         self._told, self._tells = socket.socketpair()
         self._tells.setblocking(False)
-        # Python code in a handler could find the main thread within a lock that it needs; this is written without any.
+        # Python code in a handler could need a lock that the main thread holds; the wakeup fd is written without locks.
         self._woke = signal.set_wakeup_fd(self._tells.fileno(), warn_on_full_buffer=False)
         self._before = {number: signal.getsignal(number) for number in SIGNALS}
         self.listen()
@@ -48,7 +49,7 @@ class Stop:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Listen no more."""
+        """Stop listening to the signals."""
         self._left.set()
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -56,7 +57,7 @@ class Stop:
         self._tells.close()
 
     def listen(self) -> None:
-        """Take the signals (again): a session that starts takes SIGINT for itself."""
+        """Install the signal handlers, again after a session has started: it installs its own handler for SIGINT."""
         for number in SIGNALS:
             signal.signal(number, _nothing)
 
@@ -65,22 +66,22 @@ class Stop:
         return self._asked.is_set()
 
     def is_why(self) -> bool:
-        """Tell whether an error may come of being asked to end: a handler may raise it before `asked` knows."""
+        """Tell whether an error may follow from the stop; wait a moment, as the error can come before `asked` knows."""
         return self._asked.wait(_LOOK_SECONDS)
 
     def wait(self, seconds: float) -> None:
-        """Wait so long, or until the process is asked to end."""
+        """Wait so many seconds, or until the process is asked to end."""
         self._asked.wait(seconds)
 
     def _watch(self) -> None:
-        with self._told:  # until the end: a second signal is written to it, too
+        with self._told:  # open until the end, as a second signal is written to it, too
             while number := self._told.recv(1):
                 if number[0] in SIGNALS:
                     break
             else:
                 return
             self._asked.set()
-            threading.Thread(target=self._cancel, daemon=True).start()  # of its own: it may wait for the JVM, too
+            threading.Thread(target=self._cancel, daemon=True).start()  # in its own thread: it may wait for the JVM
             began = time.monotonic()
             while not self._left.wait(_LOOK_SECONDS):
                 spent = time.monotonic() - began
@@ -95,7 +96,7 @@ class Stop:
 
     def _cancel(self) -> None:
         while not self._left.wait(_LOOK_SECONDS):
-            with contextlib.suppress(Exception):  # there is no session yet, or none any more
+            with contextlib.suppress(Exception):  # no session exists yet, or it has ended
                 session.cancel_jobs()
 
 

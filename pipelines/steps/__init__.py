@@ -1,1 +1,1 @@
-"""What a stage does: land, split, summarise."""
+"""The steps of stages: land, split, collapse, summarise."""

@@ -1,7 +1,7 @@
-"""Collapse on the grain: which candidates are new, which are duplicates, which contradict what stands.
+"""Collapse on the grain: which candidates are new, which are duplicates, which conflict with existing rows.
 
-Everything here works on a few narrow columns; payloads are neither shuffled nor cached. Where a census proves that
-a batch neither repeats itself nor meets the table, there is nothing to decide.
+All functions work on a few narrow columns; payloads are neither shuffled nor cached. If the census proves that no
+grain repeats in the batch or exists in the table, there is nothing to decide.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 CONFLICT = "grain.conflict"
 MOST_RANGES = 100
 OUTCOMES = ("refused", "duplicate", "conflict", "supersede", "identify")
-SKIPPED = "_skipped"  # of a candidate: true where it is none of the table's business
+SKIPPED = "_skipped"  # column of a candidate: true if the row belongs to other tables
 
 
 @dataclass(frozen=True)
 class Census:
-    """What a batch looks like on its grain: rows, whether a grain comes twice, and the literal bounds of its grains.
+    """A batch's number of rows, whether a grain repeats in it, and a predicate with literal bounds of its grains.
 
-    ``skipped`` counts rows that are none of the table's business; ``rows`` does not.
+    ``skipped`` counts rows that belong to other tables; ``rows`` does not count them.
     """
 
     rows: int
@@ -38,12 +38,12 @@ class Census:
 
 
 def census(judged: DataFrame, contract: Contract) -> Census:
-    """Count a batch by grain, in one job; rows that differ in what not every source knows count as one grain.
+    """Count a batch by grain, in one job; rows that differ only in the ``learned`` column count as one grain.
 
-    The bounds are a predicate on the table that every row of the batch's grains satisfies, in literals, so that Delta
-    skips files: a range of the grain's last column for each value of ``ranges_per``, or one if there are too many.
-    Rows whose last grain column is null (they break the contract) repeat each other by what they are made from, and
-    bound nothing.
+    The bounds are a predicate on the table that is true for every row of the batch's grains. They consist of literals,
+    so that Delta skips files: a range of the grain's last column for each value of ``ranges_per``, or one range for all
+    if there are more than ``MOST_RANGES``. Rows whose last grain column is null break the contract: they repeat only if
+    they come from the same row of bronze, and the bounds ignore them.
     """
     from pyspark.sql import functions as F
 
@@ -80,24 +80,27 @@ def decided(
     existing_rows: DataFrame | None,
     quarantined: DataFrame | None,
 ) -> DataFrame:
-    """Return the candidates (by the contract's ``row``) that are not simply accepted, and why.
+    """Return an outcome for each candidate (by the contract's ``row``) that is not simply inserted.
 
-    ``repeats`` tells whether a grain can come twice in the batch. ``existing_rows`` are the table's rows within the
-    census's bounds, ``quarantined`` the quarantine's; None where there are none. ``outcome`` is
+    ``repeats`` tells whether a grain can repeat in the batch. ``existing_rows`` are the table's rows within the
+    census's bounds, ``quarantined`` the quarantine's rows; None if there are none. ``outcome`` is
 
-    - ``refused``: broken rules keep it out of the table;
-    - ``duplicate``: what is made from the same row of bronze stands already, or the same grain with the same content,
-      or a lossy copy;
-    - ``conflict``: the same grain with other content; what stands stays, within a batch the lowest ``_bronze_id`` wins;
-    - ``supersede``: the lossless record behind a lossy copy that stands;
-    - ``identify``: a duplicate of a row that stands without the contract's ``learned`` column, which it knows: it takes
-      that row's place;
-    - null where the row is accepted, and was in quarantine.
+    - ``refused``: the row breaks rules that keep it out of the table;
+    - ``duplicate``: the table has a row from the same row of bronze; or the table or the batch has the grain with the
+      same content; or it has the grain, and the row is a lossy copy; or the row breaks rules, and the quarantine or the
+      batch has a row from the same row of bronze;
+    - ``conflict``: the same grain with other content; an existing row stays, and within a batch the lowest
+      ``_bronze_id`` wins;
+    - ``supersede``: the lossless record that replaces a lossy copy in the table;
+    - ``identify``: a duplicate of an existing row without the contract's ``learned`` column; the duplicate has that
+      column and replaces the existing row;
+    - null: the row is accepted and was in quarantine.
 
-    Rows that know the ``learned`` column go first. What has other content than they is of another incarnation.
-    ``leaves_quarantine``: the table holds the row now. ``conflicts``: a conflict, also where the outcome is
-    ``duplicate`` because the quarantine holds it already. ``_replaces`` is the ``learned`` column of the row that a row
-    which supersedes or identifies it replaces.
+    Rows with the ``learned`` column take precedence. A row without it and with other content than theirs belongs to
+    another incarnation. ``leaves_quarantine`` is true if the row was in quarantine and the table has it now.
+    ``conflicts`` marks every conflict, even if ``outcome`` is ``duplicate`` because the quarantine, or another source
+    in the batch, has the same row. For a row that supersedes or identifies another one, ``_replaces`` is the
+    ``learned`` column of the row to replace.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -175,7 +178,7 @@ def decided(
 
 
 def _rivals(contract: Contract, grain: Sequence[str], *more: Column) -> WindowSpec:
-    """Return rows of one grain in the order in which they are taken; rows that break a rule rival their copies only."""
+    """Return the window over a grain's rows, by precedence; rows that break a rule compete only with their copies."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -188,7 +191,7 @@ def _rivals(contract: Contract, grain: Sequence[str], *more: Column) -> WindowSp
 
 
 def _met(rows: DataFrame, existing_rows: DataFrame | None, contract: Contract) -> DataFrame:
-    """Add what stands in the table at each row's grain, and whether what is made from the same bronze stands there."""
+    """Add the existing row of each row's grain, and whether the table has a row from the same row of bronze."""
     from pyspark.sql import functions as F
 
     if existing_rows is None:
@@ -215,11 +218,11 @@ def _met(rows: DataFrame, existing_rows: DataFrame | None, contract: Contract) -
 
 
 def _identified(rows: DataFrame, existing_rows: DataFrame | None, contract: Contract) -> DataFrame:
-    """Add how rows with and without the contract's ``learned`` column meet.
+    """Match rows that have the contract's ``learned`` column with rows that lack it.
 
-    ``_told``: the row lacks it and is a copy of one that has it, in the table or in the batch. ``_takes``: the row has
-    it, and is, or is the lossless record behind, a row that stands without it: then what stands, for the row, is that
-    one. For others it stands no longer.
+    ``_told``: the row lacks the column and is a copy of a row that has it, in the table or in the batch. ``_takes``:
+    the row has the column and replaces an existing row without it, because it has the same content or is the lossless
+    record of that lossy copy. ``_stands`` becomes false for other rows without the column, as that existing row goes.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -275,7 +278,7 @@ def _identified(rows: DataFrame, existing_rows: DataFrame | None, contract: Cont
 
 
 def _beside(rows: DataFrame, there: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Return rows with the other columns of what is there under the same keys, compared null-safe."""
+    """Left-join rows with ``there`` on the keys, compared null-safe."""
     from pyspark.sql import functions as F
 
     there = there.withColumnsRenamed({name: f"_at_{place}" for place, name in enumerate(keys)})

@@ -1,4 +1,4 @@
-"""What is held: rows of scopes that broke the gate, kept as they landed until they are judged again or accepted."""
+"""Held rows: rows of scopes that broke the gate, kept as they landed until they pass or are accepted."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 
 ORIGIN = ("_source", "_bronze_id")
 INPUT = "input"
-OF_THE_RUN = ("_ingested_at", "_run_id")  # which landed the row; each candidate gets those of its own
-# Where the warehouse is, how it is reached and what is shown of it: none of it changes what a gate finds.
+OF_THE_RUN = ("_ingested_at", "_run_id")  # of the run that landed the row; each candidate gets its own
+# These settings do not change what a gate finds. Thresholds of `gates` count by the contract: see `contract_under`.
 _OTHER_SETTINGS = {"warehouse", "landing", "kafka", "kafka_connection", "lock", "report", "spark", "gates"}
 
 
 def contract_of_held(stage: Stage) -> Contract | None:
-    """Return the columns of the rows that are held, and the row of bronze behind each; None for a table without scopes.
+    """Return the contract of a table's held rows; None for a table without scopes.
 
-    What is held is made from its row of bronze again when it is judged again: the transform may have changed.
+    A held row contains its row of bronze. The transform runs on it again when the row is judged again, as the transform
+    may have changed.
     """
     if not isinstance(stage, Split):
         return None
@@ -60,25 +61,28 @@ def contract_of_held(stage: Stage) -> Contract | None:
 
 
 def _landed(stage: Split) -> tuple[Column, ...]:
-    """Return the columns of bronze that are kept of a row that is held."""
+    """Return the columns of bronze that a held row keeps."""
     return tuple(column for column in contract_of(stage.inputs[0]).stored if column.name not in OF_THE_RUN)
 
 
 def mark_of(contract: Contract) -> str:
-    """Return a short text that changes when the contract does."""
+    """Return a hash that changes when the contract's rules, scope, grain or thresholds change."""
     rules = [(rule.code, rule.kind, rule.arguments, rule.subject, rule.guard, rule.refuses) for rule in contract.rules]
     return _digest([rules, contract.scope, contract.grain, contract.tolerance, contract.min_failures])
 
 
 def circumstances(settings: Settings, stage: Stage) -> str:
-    """Return a short text that changes when the contract or settings do: what was judged is then judged again."""
+    """Return a hash that changes when the contract or the settings change; held rows are then judged again."""
     return _digest(
         [mark_of(contract_under(settings, stage)), settings.model_dump(mode="json", exclude=_OTHER_SETTINGS)]
     )
 
 
 def reading(settings: Settings, stage: Stage) -> str:
-    """Return a short text that changes when rows may be read in another way or by other rules, thresholds aside."""
+    """Return a hash that changes when rows may be read in another way or by other rules.
+
+    Thresholds that the settings give are left out.
+    """
     return circumstances(settings.model_copy(update={"tolerance": None, "gates": {}}), stage)
 
 
@@ -88,15 +92,15 @@ def _digest(values: object) -> str:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What a run is asked to accept once: scopes by table; ``WHOLE`` is all of a table."""
+    """The scopes that a run accepts once, by table; ``WHOLE`` means all of a table."""
 
     scopes: Mapping[str, frozenset[str]]
 
     @classmethod
     def of(cls, asked: Iterable[str], stages: Sequence[Stage]) -> Acceptance:
-        """Read TABLE[:SCOPE], with the scope as it is or as it is shown.
+        """Parse arguments TABLE[:SCOPE]; the scope is spelled as in the data or as ``shown``.
 
-        Raises UsageError: no gate before such a table lets rows be accepted, or this run does not fill it.
+        Raises UsageError: the table is not a ``Split`` table, this run does not fill it, or the scope is empty.
         """
         scopes: dict[str, frozenset[str]] = {}
         judged = {stage.table for stage in stages_of_type(Split)}
@@ -107,18 +111,18 @@ class Acceptance:
                 raise UsageError(f"Nothing can be accepted for {shown(table)!r}; {tables}")
             if table not in {stage.table for stage in stages}:
                 raise UsageError(f"This run does not fill {table}, for which something is to be accepted.")
-            if colon and not scope:  # a variable of a script that is empty, say
+            if colon and not scope:  # for example an empty variable in a script
                 raise UsageError(f"{shown(one)!r} names no scope behind the colon; all of the table is {table}.")
             scopes[table] = scopes.get(table, frozenset()) | {scope if colon else WHOLE}
         return cls(scopes)
 
     def has(self, table: str, scope: str) -> bool:
-        """Tell whether a scope is to be accepted."""
+        """Tell whether this run accepts a scope."""
         asked = self.scopes.get(table, frozenset())
         return WHOLE in asked or scope in asked or shown(scope) in asked
 
     def remarks(self, warehouse: Warehouse) -> list[str]:
-        """Return a sentence for each scope that is to be accepted, and of which nothing is held now."""
+        """Return a sentence for each scope to accept that has no held rows now."""
         said = []
         for table, scopes in self.scopes.items():
             known = progress.load(warehouse, table) or Progress()
@@ -136,20 +140,20 @@ NOTHING_ACCEPTED = Acceptance({})
 
 
 def again(known: Progress, settings: Settings, stage: Stage, accepted: Acceptance) -> list[str]:
-    """Return the held scopes that are judged again whether or not they have new rows."""
+    """Return the held scopes to judge again without new rows: they are accepted, or contract or settings changed."""
     now = circumstances(settings, stage)
     return [name for name, one in known.held.items() if one.under != now or accepted.has(stage.table, name)]
 
 
 def rests(known: Progress, settings: Settings, stage: Stage, accepted: Acceptance = NOTHING_ACCEPTED) -> bool:
-    """Tell whether a batch that is held as a whole would be judged as it was."""
+    """Tell whether a batch that is held as a whole would break the gate again, as nothing has changed."""
     if known.blocked_since is None or known.decided is not None:
         return False
     return known.under == circumstances(settings, stage) and not accepted.has(stage.table, WHOLE)
 
 
 def names_in(warehouse: Warehouse, contract: Contract) -> list[str]:
-    """Return the scopes of which rows are held."""
+    """Return the scopes that have held rows."""
     existing_rows = warehouse.existing_rows(contract.table)
     if existing_rows is None:
         return []
@@ -157,7 +161,7 @@ def names_in(warehouse: Warehouse, contract: Contract) -> list[str]:
 
 
 def with_news(warehouse: Warehouse, stage: Split, versions: Batch, scopes: set[str]) -> set[str]:
-    """Return which of some held scopes have new rows; only what names a row's scope is computed."""
+    """Return which of the held scopes have new rows; compute only the scope of each row."""
     from pyspark.sql import functions as F
 
     feed = feed_of(warehouse, stage, versions)
@@ -171,13 +175,13 @@ def with_news(warehouse: Warehouse, stage: Split, versions: Batch, scopes: set[s
 
 
 def feed_of(warehouse: Warehouse, stage: Split, versions: Batch) -> Changes | None:
-    """Return the changes of a stage's input in a batch; None where it has no new version."""
+    """Return the changes of a stage's input in a batch; None if the input has no new version."""
     (table,) = stage.inputs
     return change_feed.changes(warehouse, table, versions) if (versions.start or 0) < versions.end else None
 
 
 def rows_of(warehouse: Warehouse, stage: Split, feed: Changes | None, scopes: Sequence[str]) -> DataFrame | None:
-    """Return the rows of bronze of a batch: new ones, and those of held scopes that are judged again; None for none."""
+    """Return a batch's rows of bronze: new rows, and those of held scopes to judge again; None if there are none."""
     from pyspark.sql import functions as F
 
     (table,) = stage.inputs
@@ -197,14 +201,14 @@ def rows_of(warehouse: Warehouse, stage: Split, feed: Changes | None, scopes: Se
     ).dropDuplicates([*ORIGIN])
     if new is None:
         return kept
-    # What this very batch held before it was killed, or all, where everything is read again.
+    # New rows can be held already: by a killed attempt at this batch, or because all of the input is read again.
     return new.join(kept.select(*ORIGIN), [*ORIGIN], how="left_anti").unionByName(kept, allowMissingColumns=True)
 
 
 def hold(split: SplitBatch, stage: Split) -> int:
-    """Keep the rows of the scopes that a batch holds; return how many are kept now, as the commit and the table say.
+    """Insert the rows of the scopes that a batch holds; return how many rows of these scopes are held now.
 
-    What an earlier, killed attempt kept is left alone.
+    Rows that an earlier, killed attempt inserted stay as they are.
     """
     from pyspark.sql import functions as F
 
@@ -227,7 +231,7 @@ def hold(split: SplitBatch, stage: Split) -> int:
 
 
 def release(warehouse: Warehouse, stage: Split, scopes: Sequence[str]) -> None:
-    """Forget the held rows of scopes, which are in the table or its quarantine now."""
+    """Remove the rows of scopes that are no longer held from the table of held rows."""
     from pyspark.sql import functions as F
 
     held = contract_of_held(stage)
@@ -236,13 +240,13 @@ def release(warehouse: Warehouse, stage: Split, scopes: Sequence[str]) -> None:
 
 
 def since(known: Progress) -> str | None:
-    """Return since when something of a table is held."""
+    """Return since when rows of a table are held; None if none are."""
     times = [one.since for one in known.held.values()]
     return min([*times, *([known.blocked_since] if known.blocked_since else [])], default=None)
 
 
 def message(table: str, known: Progress) -> str | None:
-    """Say what is held, since when, why, and the way on."""
+    """Say what is held, since when, why, and what to do."""
     if not known.held:
         return known.message
     if len(known.held) == 1:
@@ -268,7 +272,7 @@ def rows_held(rows: int, of: str) -> str:
 
 
 def of_table(warehouse: Warehouse, stage: Stage) -> Progress | None:
-    """Return a stage's progress if something of it is held."""
+    """Return a stage's progress if rows of it are held, else None."""
     known = progress.load(warehouse, stage.table)
     return known if known and (known.held or known.blocked_since) else None
 

@@ -37,13 +37,13 @@ log = logging.getLogger("afterlog")
 
 MOST_NAMES = 200
 MOST_ATTEMPTS = 3
-MOST_TOPICS = 5  # that are named
-MOST_SKIPPED = 12  # APIs whose requests are skipped: that are named
+MOST_TOPICS = 5  # named in a message
+MOST_SKIPPED = 12  # names of skipped lines, such as APIs, in a message
 ROWS_OF_A_FILE = 100_000
 
 
 def unread(settings: Settings, stage: Land, known: Progress | None) -> dict[str, LandedFile]:
-    """Return the feed's files that are new, or changed since they were read, by source."""
+    """Return the feed's files that are new or have changed since they were read, by source."""
     directory = settings.landing_of(stage.directory)
     read = known.files if known and known.directory == str(directory) else {}
     if stage.reader:
@@ -53,9 +53,9 @@ def unread(settings: Settings, stage: Land, known: Progress | None) -> dict[str,
 
 
 def waiting(settings: Settings, stages: Sequence[tuple[Land, Progress | None]]) -> dict[str, int]:
-    """Ask Kafka how many offsets wait for stages, by table; those that are gone count too.
+    """Ask Kafka how many offsets the stages have not read, by table; offsets in gaps count too.
 
-    Raises AfterlogError: what is wrong with the settings or the cluster, where nothing waits that could be read.
+    Raises AfterlogError: the settings or the cluster have an error, and no stage has offsets to read.
     """
     found: dict[str, int] = {}
     wrong: list[AfterlogError] = []
@@ -66,7 +66,7 @@ def waiting(settings: Settings, stages: Sequence[tuple[Land, Progress | None]]) 
         for stage, known, topics in asking:
             try:
                 snapshot, plan = _look(cluster, topics, _topic_progress(settings, known))
-            except UsageError as error:  # of this feed's topics; others may be well
+            except UsageError as error:  # concerns this feed's topics; those of other feeds may be ok
                 wrong.append(error)
                 continue
             late = (*offsets.unread(plan.followed, snapshot.logs), *plan.gaps)
@@ -79,14 +79,14 @@ def waiting(settings: Settings, stages: Sequence[tuple[Land, Progress | None]]) 
 
 @dataclass(frozen=True)
 class Landed:
-    """What a landing stage did, None where nothing was new; and the reason why it left topics unread, if it did."""
+    """What a landing stage did (None if nothing was new), and the error that left topics unread, if any."""
 
     stage_run: StageRun | None
     left: AfterlogError | None = None
 
 
 def land(warehouse: Warehouse, stage: Land, run_id: str, started_at: datetime, watch: Watch = NOBODY) -> Landed:
-    """Read what is new in the landing directory, and then in the topics, into bronze."""
+    """Read new and changed files, then new records of topics, into bronze."""
     target_id, version = warehouse.state(stage.table)
     known = progress.load(warehouse, stage.table)
     if known and (known.target_id != target_id or known.is_ahead_of(version)):
@@ -113,7 +113,7 @@ def land(warehouse: Warehouse, stage: Land, run_id: str, started_at: datetime, w
 
 
 def _listed(counts: Counter[str]) -> str:
-    """Return counts in words, the greatest first."""
+    """Return counts in words, greatest first."""
     most = [f"{name} {times:,}" for name, times in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
     more = len(most) - MOST_SKIPPED
     return ", ".join(most[:MOST_SKIPPED]) + (f" and {more:,} more" if more > 0 else "")
@@ -124,13 +124,13 @@ def _topic_progress(settings: Settings, known: Progress | None) -> TopicProgress
 
 
 def _look(cluster: Cluster, topics: Topics, topic_progress: TopicProgress) -> tuple[TopicSnapshot, ReadPlan]:
-    """Return what the cluster holds now, and what that means for what is followed."""
+    """Return a snapshot of the topics in the cluster, and the plan for reading them."""
     snapshot = cluster.snapshot(topics, topic_progress)
     return snapshot, offsets.follow(topic_progress, snapshot.logs, snapshot.present)
 
 
 class _Landing:
-    """What is new of a feed, on its way into bronze."""
+    """One run of a landing stage: it reads the new input of a feed into bronze."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Landing:
         self.files = 0
         self.records = 0
         self.topics: set[str] = set()
-        self.skipped: Counter[str] = Counter()  # what it is that is skipped, where the table's module names it
+        self.skipped: Counter[str] = Counter()  # skipped lines by name, if the table's module names them
 
     def read_files(self) -> None:
         """Read new and changed files."""
@@ -187,11 +187,11 @@ class _Landing:
         self.save(replace(self.known, directory=str(directory), files={**before, **files}))
 
     def read_topics(self, topics: Topics) -> AfterlogError | None:
-        """Read what the topics hold now, batch by batch; return why some of them were left, if any was.
+        """Read the topics up to their present ends, batch by batch; return the error that left some unread, if any.
 
-        Raises AfterlogError: the cluster does not answer, or not to us.
+        Raises AfterlogError: the cluster does not answer, or refuses this client.
         """
-        self.record_gaps()  # those that an earlier run found, but did not live to record
+        self.record_gaps()  # gaps that an earlier run found, but was killed before it recorded them
         with connected(self.settings) as cluster:
             snapshot = self.look(cluster, topics)
             ends = snapshot.logs
@@ -202,13 +202,14 @@ class _Landing:
         return snapshot.complaint
 
     def next_batch(self, topics: Topics, ends: Sequence[Log]) -> tuple[OffsetRange, ...]:
-        """Return the next offsets to be read."""
+        """Return the next offsets to read."""
         return offsets.batch(offsets.unread(self.topic_progress.followed, ends), topics.max_records_per_batch)
 
     def take(self, cluster: Cluster, topics: Topics, ends: tuple[Log, ...]) -> tuple[Log, ...]:
-        """Read the pending batch; return up to where the topics are to be read in this run.
+        """Read the pending batch; return the logs, whose ends are where this run stops reading.
 
-        A read fails where retention, or someone, removed what it was to read: what is left is planned anew.
+        A read fails if retention or a person has removed its offsets. Then plan what is left again, and try that, in at
+        most ``MOST_ATTEMPTS`` attempts.
         """
         for left in reversed(range(MOST_ATTEMPTS)):
             batch = self.topic_progress.pending
@@ -239,7 +240,7 @@ class _Landing:
         return _topic_progress(self.settings, self.known)
 
     def look(self, cluster: Cluster, topics: Topics) -> TopicSnapshot:
-        """Look at the topics, keep what that tells, and record the gaps."""
+        """Take a snapshot of the topics, save the progress that follows from it, and record the gaps."""
         snapshot, plan = _look(cluster, topics, self.topic_progress)
         at = quality.now().isoformat()
         gaps = tuple(Gap(span, self.run_id, at) for span in plan.gaps)
@@ -251,13 +252,13 @@ class _Landing:
         return snapshot
 
     def record_gaps(self) -> None:
-        """Record the gaps that are not recorded yet; a crash in between records none of them twice."""
+        """Record the gaps that are not recorded yet; a crash in between does not record a gap twice."""
         if self.topic_progress.gaps:
             quality.record_gaps(self.warehouse, self.stage.table, self.topic_progress.gaps)
             self.remember(replace(self.topic_progress, gaps=()))
 
     def remember(self, topic_progress: TopicProgress) -> None:
-        """Save how far the topics are read, without saying that anything was written to the table."""
+        """Save how far the topics are read; the table's version in progress stays the same."""
         if topic_progress != self.topic_progress:
             self.known = self._with(topic_progress)
             progress.save(self.warehouse, self.stage.table, self.known)
@@ -266,13 +267,13 @@ class _Landing:
         return replace(self.known, topics=self.known.topics | {self.settings.cluster: topic_progress})
 
     def save(self, known: Progress) -> None:
-        """Save progress, and the version of the table that it speaks of."""
+        """Save progress with the table's present version."""
         _, version = self.warehouse.state(self.stage.table)
         self.known = replace(known, target_version=version)
         progress.save(self.warehouse, self.stage.table, self.known)
 
     def count(self, read: int, skipped: int, accepted: int) -> None:
-        """Add to what the stage did in this run, and note it."""
+        """Add counts to the stage's run, and note it."""
         before = self.stage_run or StageRun(self.run_id, self.stage.table, "passed", self.started_at, quality.now())
         said = [counted(self.files, "new or changed file")] if self.files else []
         topics = ", ".join(sorted(self.topics)[:MOST_TOPICS])
@@ -294,7 +295,8 @@ class _Landing:
     def insert_records(self, cluster: Cluster, topics: Topics, batch: Sequence[OffsetRange]) -> tuple[int, int, int]:
         """Insert the records that bronze does not hold; return how many were read, skipped and inserted.
 
-        They are held once they are read: that the topics are still the same must be known before any is written.
+        The records are persisted, as the check that the topics are still the same comes after the read and before the
+        first write.
         """
         from pyspark.sql import functions as F
 
@@ -323,7 +325,7 @@ class _Landing:
             held.unpersist()
 
     def _insert_new(self, rows: DataFrame, batch: Sequence[OffsetRange]) -> int:
-        """Insert rows of a batch, without those that the table may hold: it is asked only where that is in doubt."""
+        """Insert a batch's rows that the table does not hold; look into the table only if its offsets are doubtful."""
         from pyspark.sql import functions as F
 
         bounds = self._of_sources([span.source for span in batch])
@@ -383,7 +385,7 @@ class _Landing:
         return read, skipped, written
 
     def _census(self, lines: DataFrame, unwanted: Column) -> tuple[int, int, bool]:
-        """Count lines, all and skipped; tell whether a file may hold a wanted one twice, from their 64-bit hashes."""
+        """Count all lines and skipped lines; tell from 64-bit hashes whether a file may hold a wanted line twice."""
         from pyspark.sql import functions as F
 
         content = [name for name in lines.columns if name != "_source"]
@@ -410,7 +412,7 @@ class _Landing:
         return counted["read"] or 0, counted["skipped"] or 0, (counted["most"] or 0) > 1
 
     def _from(self, files: Sequence[LandedFile]) -> Column:
-        """Return the predicate on bronze that rows of these files satisfy, in literals, so that Delta skips files."""
+        """Return a predicate on bronze that rows of these files satisfy; it has literals, so that Delta skips files."""
         return self._of_sources([file.source for file in files])
 
     def _of_sources(self, sources: Sequence[str]) -> Column:

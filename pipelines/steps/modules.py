@@ -1,6 +1,6 @@
-"""What the module of a table provides for its stage: ``pipelines/<table>.py``, which is found by the table's name.
+"""The interface that each stage expects of its table's module, ``pipelines/<layer>/<table>.py``.
 
-What a module may leave out has a default, which is named here with it.
+The docstring of an optional member states its default.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ class LandModule(Protocol):
     """The module of a ``Land`` table. It must have ``parse``, and may have the others."""
 
     def parse(self, lines: DataFrame, settings: Settings) -> DataFrame:
-        """Return the contract's columns, without those that the run adds, for lines of files or of topics.
+        """Return the contract's columns, without those that the run adds, for lines of files or topics.
 
-        The value of a topic's record is a line; its source gave it its ``_bronze_id``.
+        The value of a topic's record is a line, and the line has its ``_bronze_id`` already.
         """
         ...
 
     def skipped(self, lines: DataFrame) -> Column:
-        """Tell which lines are not wanted: they are counted, no more. By default all lines are wanted."""
+        """Return whether a line is not wanted; such lines are only counted. Default: all lines are wanted."""
         ...
 
     def skipped_as(self, lines: DataFrame) -> Column:
-        """Return the name that a skipped line is counted under. By default there is none."""
+        """Return the name under which a skipped line is counted. Default: none."""
         ...
 
     @property
     def parse_records(self) -> Callable[[DataFrame, Settings], DataFrame] | None:
-        """Do what ``parse`` does for records of topics as a whole. By default their values are parsed as lines."""
+        """Parse whole records of topics instead of lines. Default: ``parse`` takes their values as lines."""
         ...
 
     @property
     def events(self) -> Callable[[DataFrame], DataFrame] | None:
-        """Make events of lines in order, each with its ``_occurrence``. By default each line is an event."""
+        """Make events from lines in order, each with its ``_occurrence``. Default: each line is an event."""
         ...
 
 
@@ -54,13 +54,13 @@ class ReaderModule(Protocol):
     """``pipelines/sources/<reader>.py`` of a ``Land`` table whose files do not consist of lines."""
 
     def unread(self, directory: Path, read: Mapping[str, LandedFile]) -> dict[str, LandedFile]:
-        """Return, by source, the files that are to be read, given those that were."""
+        """Return the files to read, by source; ``read`` has the files that were read."""
         ...
 
     def read(
         self, spark: SparkSession, directory: Path, files: Sequence[LandedFile], landed: DataFrame | None = None
     ) -> DataFrame:
-        """Return the rows that ``parse`` takes for lines; ``landed`` are the table's rows of these files, if any."""
+        """Return the rows that ``parse`` takes as lines; ``landed`` are the table's rows of these files, if any."""
         ...
 
 
@@ -70,12 +70,12 @@ class SplitModule(Protocol):
     def transform(self, bronze: DataFrame, settings: Settings) -> DataFrame:
         """Return at least one candidate for each input row.
 
-        Where ``_skipped`` is true the candidate belongs to other tables: it is counted, no more.
+        A candidate with a true ``_skipped`` belongs to other tables and is only counted.
         """
         ...
 
     def explain(self, judged: DataFrame, bronze: DataFrame, verdict: Verdict) -> Verdict:
-        """Add to the verdict of a broken gate what else the judged and the input rows tell. By default nothing."""
+        """Add to a broken gate's verdict what else the judged and the input rows tell. Default: nothing."""
         ...
 
 
@@ -83,37 +83,37 @@ class AskModule(Protocol):
     """The module of an ``Ask`` table. It must have ``refresh``, and may have ``is_stale``."""
 
     def refresh(self, warehouse: Warehouse, news: DataFrame | None) -> int:
-        """Bring the table up to date, with the changed rows of its input; return how many of its rows changed."""
+        """Update the table, given the changed rows of its input; return how many of the table's rows changed."""
         ...
 
     def is_stale(self, warehouse: Warehouse) -> bool:
-        """Tell, without a session, whether something else than its input changes the table now. By default nothing."""
+        """Tell, without a session, whether anything but the input changes the table now. Default: no."""
         ...
 
 
 def land_module(stage: Land) -> LandModule:
-    """Return the module of a table that lands."""
+    """Return the module of a ``Land`` table."""
     defaults = {"skipped": _nothing, "skipped_as": _nameless, "parse_records": None, "events": None}
     return cast(LandModule, _module(stage.table, defaults))
 
 
 def reader_module(stage: Land) -> ReaderModule:
-    """Return the module that reads the files of a table that lands."""
+    """Return the module that reads the files of a ``Land`` table."""
     return cast(ReaderModule, import_module(f"pipelines.sources.{stage.reader}"))
 
 
 def split_module(stage: Split) -> SplitModule:
-    """Return the module of a table that is split."""
+    """Return the module of a ``Split`` table."""
     return cast(SplitModule, _module(stage.table, {"explain": unexplained}))
 
 
 def ask_module(stage: Ask) -> AskModule:
-    """Return the module of a table that is asked for."""
+    """Return the module of an ``Ask`` table."""
     return cast(AskModule, _module(stage.table, {"is_stale": _never_stale}))
 
 
 def unexplained(judged: DataFrame, bronze: DataFrame, verdict: Verdict) -> Verdict:
-    """Return the verdict as it is."""
+    """Return the verdict unchanged."""
     return verdict
 
 

@@ -1,7 +1,7 @@
-"""Rows that break a gate -> which files and topics hold them, and where in these: lines, offsets or positions.
+"""Rows that break a gate -> the files and topics that hold them, with line numbers, offsets or positions.
 
-Bronze keeps no numbers of lines. A line's ``_bronze_id`` is made of its bytes, so that the file, while it is there,
-still tells: it is read until the first lines that break each rule are found. No value of a record is part of this.
+Bronze keeps no line numbers. But a line's ``_bronze_id`` is a hash of its bytes: if the file still exists, it is read
+again until the first lines that break each rule are found. The result contains no value of a record.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 Key = tuple[str | None, str]  # scope, or None for the whole batch, and the code of a rule
 
 MOST_COORDINATES = 20
-MOST_LOCATED = 50  # scopes whose failing rows are named
+MOST_LOCATED = 50  # scopes whose failing rows are located
 MOST_FILES = 3
-MOST_PLACES = 3  # lines, offsets or positions that are named of a file
-MOST_IDS = 1_000  # rows of a file that are looked for in it
-MOST_BYTES = 256 << 20  # that are read of files for one gate
+MOST_PLACES = 3  # lines, offsets or positions named for each file
+MOST_IDS = 1_000  # rows to look for in a file
+MOST_BYTES = 256 << 20  # to read from files for one gate
 MOST_CHARACTERS = 300  # of a file's name
 KAFKA = "kafka:"
 
@@ -50,7 +50,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Found:
-    """What holds the rows that break a rule in a batch: the sources with most of them, and how many there are."""
+    """The sources with most of the rows that break a rule in a batch, and the numbers of all such sources and rows."""
 
     sources: tuple[Source, ...]
     source_count: int
@@ -58,7 +58,7 @@ class Found:
 
 
 def located(verdict: Verdict, judged: DataFrame, contract: Contract, settings: Settings) -> Verdict:
-    """Return the verdict with coordinates of failing rows, and with words for the files that hold them; one query."""
+    """Return the verdict with the coordinates of failing rows and words for the files that hold them; run one query."""
     found, coordinates = _found(verdict, judged, contract)
     stage = next((stage for stage in CATALOG if stage.table == contract.table), None)
     landed = next((land for land in stages_of_type(Land) if stage and land.table == stage.inputs[0]), None)
@@ -84,7 +84,7 @@ def _words(
 
 
 def _place(source: Source, told: _Told | None, unit: str) -> str:
-    """Return words for what one file or topic holds; names are shown so that a terminal can be trusted with them."""
+    """Return words for the failing rows of one file or topic; names are escaped for terminals."""
     name, numbers = source.name, list(told.lines if told else ())
     if name.startswith(KAFKA) and name.count("/") >= 2:
         topic, _, partition = name.removeprefix(KAFKA).rsplit("/", 2)
@@ -108,7 +108,7 @@ def _place(source: Source, told: _Told | None, unit: str) -> str:
 def _found(
     verdict: Verdict, judged: DataFrame, contract: Contract
 ) -> tuple[dict[Key, Found], dict[Key, tuple[str, ...]]]:
-    """Ask which sources hold most of the rows that break each failing rule, in the batch and in its failing scopes."""
+    """Query the sources with most of the rows that break each failing rule, in the batch and in its failing scopes."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -176,14 +176,14 @@ def _found(
 
 @dataclass(frozen=True)
 class _Told:
-    """What a file tells of some of its rows: their first lines, and what is wrong with the file as a whole."""
+    """What a file tells about failing rows: the numbers of the first lines, and the file's damage, if any."""
 
     lines: tuple[int, ...]
     damage: str | None = None
 
 
 def _lines(found: Mapping[Key, Found], settings: Settings, landed: Land | None) -> dict[tuple[str, Key], _Told]:
-    """Look for the rows in the files that they were read from, as far as these are there, and not too large."""
+    """Look for the rows in the files that they were read from, if these exist; read up to ``MOST_BYTES`` in all."""
     if landed is None or landed.reader:
         return {}
     wanted: dict[str, dict[Key, frozenset[str]]] = {}
@@ -207,7 +207,7 @@ def _lines(found: Mapping[Key, Found], settings: Settings, landed: Land | None) 
 def first_lines(
     blocks: Iterable[bytes], wanted: Sequence[frozenset[str]], most_bytes: int
 ) -> tuple[list[list[int]], int]:
-    """Return the numbers of the first lines whose ids are in each set, and how many bytes were read to find them."""
+    """Return, for each set of ids, the numbers of the first lines with these ids, and how many bytes were read."""
     numbers: list[list[int]] = [[] for _ in wanted]
     size = 0
     every = frozenset().union(*wanted)
@@ -234,7 +234,7 @@ def first_lines(
 
 
 def _digests(blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
-    """Yield each line's number, from 1, and the beginning of its SHA-256; lines may be longer than blocks."""
+    """Yield each line's number, from 1, and the beginning of its SHA-256; a line can be longer than a block."""
     number, begun = 1, hashlib.sha256()
     is_begun = False
     for block in blocks:

@@ -1,17 +1,17 @@
 """The head of a table's SELECT -> which groups of the table are computed again when rows of its inputs change.
 
-The head names the column that holds the group, and below it, for each input, the SQL expression that gives the group
-of the input's rows. An array says that a row is of several groups, or of none. Without these lines the column has the
-same name in each input::
+The head names the table's column that holds the group. Lines below it give, for each input, the SQL expression for the
+group of that input's rows. If the expression is an array, a row belongs to several groups, or to none. Without these
+lines the column has the same name in each input::
 
     -- Refresh: slice
     --   silver.transactions: slices
     --   silver.topic_policies: own rows by topic where NOT in_log
 
-``own rows`` are groups that are found in the table itself: those of its rows that meet the condition and share the
-column with the news. That is for an input of few rows, each of which concerns many groups; the SELECT gets all rows of
-that input. Where a group is a range of an input's column the head says so: ``-- Refresh: hour, a span of 1 hour of
-routed_at``.
+``own rows`` finds the groups in the table itself: it takes the groups of the table's rows that meet the condition and
+have the same value in the column as a changed row of the input. Use it for an input of few rows that each touch many
+groups; the SELECT gets all rows of that input. If a group is a range of an input's column, the head says so:
+``-- Refresh: hour, a span of 1 hour of routed_at``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OWN = re.compile(r"own rows by (?P<column>\w+) where (?P<condition>.+)")
 
 @dataclass(frozen=True)
 class OwnRows:
-    """Groups of the table's own rows that meet a condition and share a column with the news."""
+    """Groups of the table's own rows that meet a condition and share a column's value with a changed input row."""
 
     column: str
     condition: str
@@ -40,7 +40,7 @@ class OwnRows:
 
 @dataclass(frozen=True)
 class Span:
-    """A group is this range of an input's column."""
+    """The range of an input's column that makes a group."""
 
     column: str
     length: timedelta
@@ -48,7 +48,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Refresh:
-    """The column that names a table's groups, and what gives the group of each input's rows."""
+    """The column that names a table's groups, and the expression for the group of each input's rows."""
 
     column: str
     groups: Mapping[str, str | OwnRows]
@@ -63,7 +63,8 @@ def select_of(table: str) -> str:
 def refresh_of(stage: Summarise) -> Refresh:
     """Return what the head of a table's SELECT says.
 
-    Raises ValueError: it has no such line, one that cannot be read, or others than the stage's inputs.
+    Raises ValueError: the head has no ``-- Refresh:`` line, has a line that cannot be read, or names other inputs than
+    the stage's.
     """
     return parsed(select_of(stage.table), stage)
 

@@ -1,4 +1,4 @@
-"""Scopes: the parts of a batch, such as a topic's rows, that the gate judges apart; their counts, now and recently."""
+"""Scopes: parts of a batch, such as a topic's rows, that the gate judges apart; their counts now and in the past."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ APPLYING = "_applying_rules"
 NO_VIOLATIONS = OF_THE_ROW
 FILE = "file:"  # no legal name of a topic has a colon
 OTHER_TOPIC = "topic:"
-MOST_CHARACTERS = 300  # of what a line says, which may be anything
+MOST_CHARACTERS = 300  # of a name: a line can contain anything as a name
 RECENT_ROWS = 1_000
 MERGED_ROWS = 20  # batches this small are remembered as one
 MOST_SCOPES = 2_000
@@ -30,12 +30,15 @@ Counts = list[tuple[int, int]]  # failing and examined rows, newest batch first
 
 @dataclass(frozen=True)
 class History:
-    """What rules found in the small batches before, by scope and by the rule's place in the contract."""
+    """What rules found in earlier small batches, by scope and by the rule's place in the contract."""
 
     scopes: dict[str, dict[int, Counts]] = field(default_factory=dict)
 
     def recent(self, scope: str, place: int, examined: int) -> tuple[int, int]:
-        """Return what to add to a batch of so many rows: earlier ones, newest first, as long as all are few."""
+        """Return the failing and the examined rows of earlier batches to add to a batch with ``examined`` rows.
+
+        Batches are added from the newest on, as long as all together have at most ``RECENT_ROWS`` rows.
+        """
         failing, room = 0, RECENT_ROWS - examined
         added = 0
         for found, rows in self.scopes.get(scope, {}).get(place, ()):
@@ -45,10 +48,10 @@ class History:
         return failing, added
 
     def after(self, batch: Mapping[str, Mapping[int, tuple[int, int]]], forgotten: Iterable[str]) -> History:
-        """Return the history with a batch; scopes that were accepted begin anew."""
+        """Return the history with a batch added, without the earlier counts of the ``forgotten`` scopes."""
         scopes = {name: places for name, places in self.scopes.items() if name not in set(forgotten)}
         for name, found in batch.items():
-            places = dict(scopes.pop(name, {}))  # to the end, as the last one seen
+            places = dict(scopes.pop(name, {}))  # moves to the end: the scopes seen last are kept
             for place, counts in found.items():
                 places[place] = _with(places.get(place, []), counts)
             if places := {place: counts for place, counts in places.items() if counts}:
@@ -56,7 +59,7 @@ class History:
         return History(dict(list(scopes.items())[-MOST_SCOPES:]))
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for a file; rules that speak about the same rows, and find the same, are written once."""
+        """Return the history for a file; rules with the same counts in a scope share one entry."""
         told = {}
         for name, places in self.scopes.items():
             alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -67,7 +70,7 @@ class History:
 
     @classmethod
     def of_json(cls, told: dict[str, Any]) -> History:
-        """Return what ``as_json`` gave."""
+        """Return the history that ``as_json`` wrote."""
         scopes: dict[str, dict[int, Counts]] = {}
         for name, groups in told.items():
             scopes[name] = {
@@ -79,7 +82,7 @@ class History:
 
 
 def _with(counts: Counts, newest: tuple[int, int]) -> Counts:
-    """Return counts with a batch before them, cut off where no later batch can reach."""
+    """Return counts with a batch put first, without the old batches that no later batch can add."""
     if counts and newest[1] + counts[0][1] <= MERGED_ROWS:
         counts = [(newest[0] + counts[0][0], newest[1] + counts[0][1]), *counts[1:]]
     elif newest[1]:
@@ -95,9 +98,10 @@ def _with(counts: Counts, newest: tuple[int, int]) -> Counts:
 
 @dataclass(frozen=True)
 class Counted:
-    """A batch's counts: by scope; of how many rows each rule speaks, by code; ``others`` are a file's other lines.
+    """A batch's counts: ``scopes`` by scope, ``examined_rows`` of each rule by code, ``others`` by scope of a file.
 
-    A line without a topic is of the scope of its file, and its share is of all lines of that file.
+    A line without a topic is in the scope of its file, and its share is of all lines of that file. ``others`` are the
+    lines of such a file that name a topic.
     """
 
     scopes: dict[str, Scope]
@@ -105,27 +109,27 @@ class Counted:
     others: dict[str, int]
 
     def batch(self, contract: Contract) -> dict[str, dict[int, tuple[int, int]]]:
-        """Return the counts of the batch alone as a history keeps them."""
+        """Return the counts of this batch alone, in the form that a history keeps."""
         places = {code: place for place, code in enumerate(codes(contract))}
         found = {
             name: {places[code]: (tally.failing, tally.examined) for code, tally in scope.tallies.items()}
             for name, scope in self.scopes.items()
         }
-        for name, lines in self.others.items():  # a file that has good lines only
+        for name, lines in self.others.items():  # a file all of whose lines name a topic now
             if name not in found:
                 found[name] = dict.fromkeys(places.values(), (0, lines))
         return found
 
 
 def codes(contract: Contract) -> tuple[str, ...]:
-    """Return the codes of what the gate counts: the bit of a rule is its place."""
+    """Return the codes that the gate counts; a code's place is the bit of its rule."""
     return (*(rule.code for rule in contract.rules), NO_VIOLATIONS)
 
 
 def scope_of(contract: Contract) -> Column:
-    """Return the scope of a candidate: its topic; of a line without one its file; or the batch.
+    """Return the scope of a candidate: its topic, its file if the line names no topic, or the whole batch.
 
-    A topic is named as it is where Kafka would allow its name.
+    A topic whose name Kafka allows is a scope by that name. Other names get the prefix ``topic:``.
     """
     from pyspark.sql import functions as F
 
@@ -137,7 +141,7 @@ def scope_of(contract: Contract) -> Column:
 
 
 def file_scope() -> Column:
-    """Return the scope of the lines of a candidate's file that name no topic."""
+    """Return the scope for lines without a topic in the candidate's file."""
     from pyspark.sql import functions as F
 
     return F.concat(F.lit(FILE), _short(F.col("_source")))
@@ -154,9 +158,10 @@ def _short(name: Column) -> Column:
 def count(
     judged: DataFrame, contract: Contract, history: History | None = None, others: Mapping[str, int] | None = None
 ) -> Counted:
-    """Count, in one aggregation, what each rule finds in each scope; once more for the lines of files without topics.
+    """Count, in one aggregation, what each rule finds in each scope.
 
-    ``others`` are lines of files that were counted before, while what names no topic in them was held.
+    A second aggregation counts the lines of files that have lines without a topic. ``others`` are lines of such files
+    that earlier batches counted while the file's lines without a topic were held.
     """
     from pyspark.sql import functions as F
 

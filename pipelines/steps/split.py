@@ -1,4 +1,4 @@
-"""Bronze -> silver: transform, gate, split into table and quarantine, collapse on the grain, insert."""
+"""Bronze -> silver: transform, judge at the gate, split into table and quarantine, collapse on the grain, insert."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Counts:
 
 @dataclass(frozen=True)
 class SplitBatch:
-    """A batch of candidates on its way into a table and its quarantine, but for those of the scopes that are ``held``.
+    """A batch of candidates for a table and its quarantine, without those of the ``held`` scopes.
 
-    ``rows`` become candidates by ``transform``. ``judged`` is what decides about them, cached and without payloads:
-    what names them, the grain, their scope, bitmasks of the rules that each breaks and of those that speak about it,
-    and what each rule examines. It is computed once; later passes over the candidates evaluate no rule. ``explain``
-    adds to the verdict of a broken gate what else the judged and the input rows tell about it.
+    ``transform`` makes candidates from ``rows``. ``judged`` has one row per candidate, cached and without payloads: the
+    columns that name it, its grain and scope, bitmasks of the rules that it breaks and of the rules that apply to it,
+    and the values that rules examine. It is computed once; later passes over the candidates evaluate no rule.
+    ``explain`` adds to a broken gate's verdict what else the judged and the input rows tell.
     """
 
     warehouse: Warehouse
@@ -66,7 +66,7 @@ class SplitBatch:
         started_at: datetime,
         among: DataFrame | None = None,
     ) -> Iterator[SplitBatch]:
-        """Yield the batch of input rows, counted by grain; ``among`` names the candidates to take, if not all."""
+        """Yield the batch for input rows, counted by grain; ``among`` names the candidates to take (None: all)."""
         from pyspark.sql import functions as F
 
         contract = contract_under(warehouse.settings, stage)
@@ -86,7 +86,7 @@ class SplitBatch:
     def between(
         cls, warehouse: Warehouse, contract: Contract, rows: DataFrame, transform: Callable[[DataFrame], DataFrame]
     ) -> Iterator[SplitBatch]:
-        """Yield a batch of rows that a function makes candidates of; what is cached of it ends with the block."""
+        """Yield a batch of rows from which ``transform`` makes candidates; unpersist its cache when the block ends."""
         judged = judged_by(contract, transform(rows)).persist()
         try:
             yield cls(warehouse, contract, rows, transform, judged, census(judged, contract))
@@ -95,7 +95,7 @@ class SplitBatch:
 
     @property
     def candidates(self) -> DataFrame:
-        """The candidates that are not held, with payloads, computed whenever they are used."""
+        """The candidates that are not held, with payloads; each use computes them again."""
         from pyspark.sql import functions as F
 
         candidates = self.transform(self.rows)
@@ -106,7 +106,7 @@ class SplitBatch:
         return candidates
 
     def flowing(self) -> DataFrame:
-        """Return the judged rows that are the table's business and are not held."""
+        """Return the judged rows that belong to the table and are not held."""
         from pyspark.sql import functions as F
 
         rows = wanted(self.judged)
@@ -119,11 +119,11 @@ class SplitBatch:
         return wanted(self.judged).where(F.col(SCOPE).isin(sorted(self.held)))
 
     def holding(self, scopes: frozenset[str]) -> SplitBatch:
-        """Return the batch with the rows of scopes held."""
+        """Return the batch with these scopes held."""
         return replace(self, held=scopes)
 
     def gate(self, run_id: str, counted: Counted | None = None) -> Verdict:
-        """Hold the candidates to the contract; of a broken gate the verdict says where failing rows are."""
+        """Judge the candidates by the contract; a broken gate's verdict says where failing rows are."""
         from expectations import suite
 
         counted = counted or count(self.judged, self.contract)
@@ -140,18 +140,18 @@ class SplitBatch:
         return verdict if verdict.passed else self.explain(judged, self.rows, verdict)
 
     def write(self, held: int = 0) -> Counts:
-        """Insert new rows into quarantine, then into the table, then take out of quarantine what leaves it.
+        """Insert new rows into quarantine, then into the table, then remove from quarantine the rows that leave it.
 
-        Each step leaves alone what an earlier, killed attempt wrote, so that a rerun converges. ``held`` is how many
-        rows of the batch are held, as the table of held rows has it.
+        No step writes again what an earlier, killed attempt wrote, so that a rerun converges. ``held`` is the number of
+        the batch's rows in the table of held rows.
 
-        Raises RuntimeError: the rows written do not add up to the rows read, so that progress must not be recorded.
+        Raises RuntimeError: the rows written do not add up to the rows read; progress must not be recorded.
         """
         with self.decisions() as decisions:
             return self.write_decided(decisions, held)
 
     def write_decided(self, decisions: DataFrame, held: int = 0) -> Counts:
-        """Do what ``write`` does, by decisions that the caller holds."""
+        """Do what ``write`` does, with decisions that the caller has cached."""
         from pyspark.sql import functions as F
 
         warehouse, contract, row = self.warehouse, self.contract, [*self.contract.row]
@@ -164,7 +164,7 @@ class SplitBatch:
             )
             quarantined = warehouse.insert(self.among(why), quarantine)
         replaced = 0
-        if tally["supersede"] or tally["identify"]:  # before the rest is inserted: it may come where a row leaves
+        if tally["supersede"] or tally["identify"]:  # before the insert: a new row may have the grain of a replaced one
             chosen = decisions.where(F.col("outcome").isin("supersede", "identify")).select(*row, "_replaces")
             names = [column.name for column in contract.stored]
             replacing = self.among(chosen).select(*names, "_replaces")
@@ -186,13 +186,13 @@ class SplitBatch:
         return counts
 
     def among(self, chosen: DataFrame) -> DataFrame:
-        """Return the candidates that ``chosen`` names, with its columns; only their rows are transformed."""
+        """Return the candidates that ``chosen`` names, with its columns; transform only the rows behind them."""
         origin = ["_source", "_bronze_id"]
         rows = self.rows.join(chosen.select(*origin).distinct(), origin, how="left_semi")
         return self.transform(rows).join(chosen, [*self.contract.row])
 
     def why(self, conflict: Column) -> Column:
-        """Return the violations of a candidate that enters quarantine, or stays there, as array<string>."""
+        """Return the violations of a candidate that enters or stays in quarantine, as array<string>."""
         from pyspark.sql import functions as F
 
         codes = self.contract.violations(F.col("_broken_rules"))
@@ -200,7 +200,7 @@ class SplitBatch:
 
     @contextmanager
     def decisions(self) -> Iterator[DataFrame]:
-        """Yield, cached, the candidates that are not simply accepted, and why; see ``collapse.decided``."""
+        """Yield, cached, the outcomes of candidates that are not simply inserted; see ``collapse.decided``."""
         existing_rows = None
         if self.census.bounds is not None:
             existing_rows = self.warehouse.existing_rows(self.contract.table, self.census.bounds)
@@ -225,7 +225,7 @@ class SplitBatch:
 
 
 def judged_by(contract: Contract, candidates: DataFrame) -> DataFrame:
-    """Return what decides about candidates: names, grain and scope, bits of broken rules, what rules examine."""
+    """Return the judged row of each candidate; ``SplitBatch`` says which columns it has."""
     from pyspark.sql import functions as F
 
     named = (*contract.row, *contract.grain, *filter(None, (contract.content, contract.lossy)))
@@ -242,7 +242,7 @@ def judged_by(contract: Contract, candidates: DataFrame) -> DataFrame:
 
 
 def wanted(judged: DataFrame) -> DataFrame:
-    """Return the judged rows that are the table's business."""
+    """Return the judged rows that belong to the table."""
     from pyspark.sql import functions as F
 
     return judged.where(~F.col(SKIPPED))

@@ -1,4 +1,4 @@
-"""Silver -> gold: compute again, with the table's SELECT, only the groups that new input touches."""
+"""Inputs -> summarised table: compute again, with the table's SELECT, only the groups that new input touches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROWS = "_rows"
 
 @dataclass(frozen=True)
 class Summary:
-    """Fresh rows of a table, the rows that they are made from, and the predicate on the table that they replace."""
+    """Fresh rows of a table, the inputs that they are made from, and the predicate of the table's rows to replace."""
 
     warehouse: Warehouse
     stage: Summarise
@@ -45,9 +45,9 @@ class Summary:
 
     @classmethod
     def of(cls, warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> Summary | None:
-        """Compute again the groups of the batch's rows, from the whole of the inputs, as of the batch, in these groups.
+        """Compute again the groups that a batch touches, from all rows of the inputs in these groups as of the batch.
 
-        None where the batch changes nothing. ``rows`` are cached: the caller lets go of them.
+        Return None if the batch changes nothing. ``rows`` are persisted; the caller must unpersist them.
         """
         from pyspark.sql import functions as F
 
@@ -72,7 +72,7 @@ class Summary:
         if touched is None:
             read = changed.where("_is_first").count()
             if not read and not warehouse.state(stage.table)[1]:
-                return None  # nothing to take in, and nothing to take out
+                return None  # no input rows, and no rows of the table to replace
         inputs = {}
         for table, versions in batch.items():
             rows = warehouse.read(table, versions.end)
@@ -81,7 +81,7 @@ class Summary:
                 rows = rows.where(_among(rows, group, touched, refresh.span))
             inputs[name_of(table)] = rows
         fresh = _selected(warehouse.spark, select_of(stage.table), inputs, _parameters(warehouse.settings))
-        if touched is not None:  # a row of several groups gives rows of others too, which lack their other inputs
+        if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
             fresh = fresh.where(_is_one_of(F.col(refresh.column), touched))
         replaces = None if touched is None else predicate(refresh.column, touched)
         return cls(warehouse, stage, refresh, inputs, fresh.persist(), replaces, read)
@@ -89,7 +89,7 @@ class Summary:
     def gate(self, run_id: str) -> tuple[Verdict, int]:
         """Check facts: the fresh rows add up, their grain is unique, the contract's rules hold.
 
-        Return how many fresh rows there are, too: the same query counts them.
+        Return the verdict and the number of fresh rows, which the same query counts.
         """
         from pyspark.sql import functions as F
 
@@ -107,11 +107,11 @@ class Summary:
         return suite.gate_facts(found, self.stage.table, run_id=run_id, store=store), count
 
     def write(self, count: int) -> int:
-        """Replace the touched groups by the ``count`` fresh rows in one commit; return how many rows they have now."""
+        """Replace the touched groups by the ``count`` fresh rows in one commit; return how many rows were written."""
         contract = contract_of(self.stage.table)
         rows = self.rows.select([column.name for column in contract.stored])
         files = -(-count // ROWS_OF_A_FILE)
-        if files > 1:  # in order of the groups, so that a refresh of a few rewrites a few files
+        if files > 1:  # sorted by group, so that a refresh of few groups rewrites few files
             column = self.refresh.column
             rows = rows.repartitionByRange(files, column).sortWithinPartitions(column)
         else:
@@ -120,9 +120,10 @@ class Summary:
 
 
 def _repeated(rows: DataFrame, grain: Sequence[str]) -> DataFrame:
-    """Return one row: how many values of a grain several rows have, null being a value of its own.
+    """Return one row: how many values of a grain occur in several rows; null counts as a value.
 
-    Values are compared by 128 bits of hashes, which take less memory than long names; a hash passes over nulls.
+    Values are compared by hashes of 128 bits, which take less memory than long names. ``xxhash64`` skips nulls, so
+    whether a column is null is hashed as well.
     """
     from pyspark.sql import functions as F
 
@@ -134,7 +135,7 @@ def _repeated(rows: DataFrame, grain: Sequence[str]) -> DataFrame:
 
 
 def _by_name(counts: DataFrame) -> DataFrame:
-    """Return one row of counts as a row for each of them, with its name."""
+    """Return one row of counts as one row per count, with the count's name."""
     from pyspark.sql import functions as F
 
     pairs = [
@@ -154,15 +155,15 @@ def _count_broken(broken: Column, code: str) -> Column:
 
 
 def name_of(table: str) -> str:
-    """Return what a SELECT calls an input: ``x`` for ``silver.x``, ``quarantined_x`` and ``held_x`` for what is not."""
+    """Return a SELECT's name for an input: ``x`` for ``silver.x``, ``quarantined_x`` and ``held_x`` for the others."""
     layer, _, name = table.partition(".")
     return {"quarantine": f"quarantined_{name}", "held": f"held_{name}"}.get(layer, name)
 
 
 def _changed(feed: Changes) -> DataFrame:
-    """Return the changed rows of an input, as they were and as they are.
+    """Return the changed rows of an input, as they were before and as they are now.
 
-    Of a table whose groups are replaced as a whole, the rows that came back as they were are left out.
+    If the input's groups are replaced as a whole, rows that were written back unchanged are left out.
     """
     from pyspark.sql import functions as F
 
@@ -176,7 +177,7 @@ def _changed(feed: Changes) -> DataFrame:
 
 
 def _collectable(counts: DataFrame) -> Column:
-    """Return the group in a form that Python takes whole: of times the microseconds, as its clock knows no year 1."""
+    """Return the group in a form that Python can hold: times as microseconds, as their conversion fails in year 1."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import TimestampType
 
@@ -189,9 +190,9 @@ def _collected(group: Any) -> Any:
 
 
 def _touched(stage: Summarise, refresh: Refresh, feed: Changes) -> DataFrame:
-    """Return a row per group that each changed row of an input touches, and whether it is the row's first.
+    """Return one row per group that each changed row of an input touches, and whether it is the row's first group.
 
-    Where the groups are found in the table itself, its rows are those that count.
+    If the groups are found in the table itself, the table's own rows count instead of the input's.
     """
     from pyspark.sql import functions as F
 
@@ -202,13 +203,13 @@ def _touched(stage: Summarise, refresh: Refresh, feed: Changes) -> DataFrame:
     _, version = feed.warehouse.state(stage.table)
     own = feed.warehouse.read(stage.table, version).where(group.condition)
     named = [row[0] for row in changed.select(group.column).distinct().limit(MOST_GROUPS + 1).collect()]
-    if len(named) <= MOST_GROUPS:  # in literals, so that Delta skips files; else all that meet the condition
+    if len(named) <= MOST_GROUPS:  # literals let Delta skip files; with more values take all rows of the condition
         own = own.where(_is_one_of(F.col(group.column), named))
     return own.select(F.col(refresh.column).alias("_group"), F.lit(True).alias("_is_first"))
 
 
 def _grouped(rows: DataFrame, group: str) -> DataFrame:
-    """Return a row per group of each row, and whether it is the row's first."""
+    """Return one row per group of each row, and whether it is the row's first group."""
     from pyspark.sql import functions as F
 
     if not _is_array(rows, group):
@@ -225,17 +226,17 @@ def _is_array(rows: DataFrame, group: str) -> bool:
 
 
 def _parameters(settings: Settings) -> dict[str, Any]:
-    """Return the settings that SELECTs name, as ``:parameters``."""
+    """Return the settings that SELECTs use as ``:parameters``."""
     return {"silent_after_seconds": settings.streams_requests.silent_after_seconds}
 
 
 def _selected(
     spark: SparkSession, text: str, frames: Mapping[str, DataFrame], parameters: Mapping[str, Any]
 ) -> DataFrame:
-    """Return what a query selects, which names DataFrames in braces.
+    """Return what a query selects; its text names DataFrames in braces.
 
-    As ``spark.sql(text, **frames)``, but that compares all that is cached, each snapshot of Delta's, with each of them
-    before it drops their views: a tenth of a small run.
+    ``spark.sql(text, **frames)`` does the same, but takes a tenth of a small run: before it drops the views, it
+    compares each of them with everything that is cached, such as each of Delta's snapshots.
     """
     views = {name: f"_{name}_{uuid4().hex}" for name in frames}
     catalog = spark._jsparkSession.sessionState().catalog()
@@ -249,7 +250,7 @@ def _selected(
 
 
 def _among(rows: DataFrame, group: str, touched: list[Any], span: Span | None) -> Column:
-    """Return the predicate on an input that holds in the touched groups, with bounds that let Delta skip files."""
+    """Return a predicate for an input's rows in the touched groups, with bounds that let Delta skip files."""
     from pyspark.sql import functions as F
 
     if _is_array(rows, group):
@@ -259,7 +260,7 @@ def _among(rows: DataFrame, group: str, touched: list[Any], span: Span | None) -
     if values and span is not None:
         spanned = F.col(span.column)
         bounds = spanned >= F.expr(literal(min(values)))
-        with contextlib.suppress(OverflowError):  # the last hour of the year 9999 has no end in Python
+        with contextlib.suppress(OverflowError):  # Python has no datetime for the end of the last hour of the year 9999
             bounds = bounds & (spanned < F.expr(literal(max(values) + span.length)))
     return _is_one_of(F.expr(group), touched, bounds)
 
@@ -268,7 +269,7 @@ def _is_one_of(group: Column, touched: list[Any], bounds: Column | None = None) 
     from pyspark.sql import functions as F
 
     values = [value for value in touched if value is not None]
-    if values and isinstance(values[0], datetime):  # as a literal, a time before 1582 would be one of another calendar
+    if values and isinstance(values[0], datetime):  # a literal of a time before 1582 would be in another calendar
         among = F.unix_micros(group).isin([(value - EPOCH) // timedelta(microseconds=1) for value in values])
     else:
         among = group.isin(values) if values else F.lit(False)

@@ -1,4 +1,4 @@
-"""Who looks on while a command works: what hears of each step of a run, and tells nobody unless it is told how."""
+"""The observer of a run: the steps call it as they work; a subclass can show what it hears."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Hears of each step of a run; this one keeps it to itself."""
+    """Observer of a run's steps; this base class shows nothing."""
 
     def says(self, doing: str, *, quiet: bool = False) -> None:
-        """Hear what is being done now, between stages; ``quiet`` is what needs no line of its own."""
+        """Hear what is being done between stages; ``quiet`` means that it needs no line of its own."""
 
     def asks(self, spark: SparkSession | None) -> None:
-        """Take the session whose jobs tell how far a stage is; None where it is about to end."""
+        """Take the session whose jobs show how far a stage is; None if the session is about to end."""
 
     def begins(self, table: str, number: int, of: int) -> None:
-        """Hear that a stage begins, the how manieth of how many."""
+        """Hear that stage ``number`` of ``of`` begins."""
 
     def finds(self, what: str) -> None:
-        """Hear what the stage at work has to read."""
+        """Hear what the present stage has to read."""
 
     def ended(self, stage_run: StageRun) -> None:
         """Hear what a stage did."""
