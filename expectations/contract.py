@@ -33,17 +33,19 @@ class Column:
 class Contract:
     """What a table promises.
 
-    ``grain`` names the columns that identify a row, compared null-safe. ``content`` names the column that tells whether
-    two rows of one grain are the same (a duplicate) or not (a conflict); ``lossy`` the boolean column that marks copies
-    which never conflict; ``learned`` the column of the grain that some sources cannot tell: a row without it is the
-    same as one with it where their contents agree, or where it is a lossy copy; ``item`` the column that numbers the
-    rows, from 0, where one row of bronze gives several; ``position`` the column of the grain that says where in its
-    source a row stands: the offset in a topic, the byte in a segment.
-    ``ranges_per`` are the columns of the grain for each value of which a batch's range of the last one is looked at
-    apart, so that Delta skips files; default all the others, which suits those with few values. ``scope`` names the
-    column, of topics, for each value of which the gate judges apart; default the batch as a whole. ``tolerance`` and
-    ``min_failures`` are the gate's: a rule breaks it when failing rows are at least ``min_failures`` and more than the
-    share ``tolerance`` of the rows that the rule speaks about; with a tolerance of 0 one failing row does.
+    - ``grain``: the columns that identify a row, compared null-safe.
+    - ``content``: the column that tells whether two rows of one grain are equal (a duplicate) or not (a conflict).
+    - ``lossy``: the boolean column that marks lossy copies, which never conflict.
+    - ``learned``: the column of the grain that some sources do not know. A row without it is the same as a row with it
+      if their contents agree, or if the row without it is a lossy copy.
+    - ``item``: the column that numbers the rows, from 0, if one bronze row gives several.
+    - ``position``: the column of the grain with a row's position in its source: the offset in a topic, the byte in a
+      segment.
+    - ``ranges_per``: the columns of the grain that group a batch. Each group gets its own range of the grain's last
+      column, so that Delta skips files. Default: all other columns of the grain, which suits columns with few values.
+    - ``scope``: the column of topics; the gate judges each of its values apart. Default: the batch as a whole.
+    - ``tolerance``, ``min_failures``: a rule breaks the gate if at least ``min_failures`` rows fail and they are more
+      than the share ``tolerance`` of the rows that the rule applies to. With a tolerance of 0 one failure is enough.
     """
 
     table: str
@@ -61,7 +63,7 @@ class Contract:
     min_failures: int = 10
 
     def __post_init__(self) -> None:
-        """Refuse a contract that contradicts itself, when it is imported rather than when data arrives."""
+        """Raise ValueError if the contract contradicts itself: at import, not only when data arrives."""
         names = [column.name for column in self.columns]
         optional = (self.content, self.lossy, self.learned, self.item, self.position, self.scope)
         named = [*self.grain, *(self.ranges_per or ()), *filter(None, optional)]
@@ -77,7 +79,7 @@ class Contract:
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
-        """All rules, each with its code, in the order of the columns: the bit of a rule is its place here."""
+        """All rules with their codes, in the order of the columns; a rule's index is its bit in a mask."""
         return tuple(rule.bound(column.name) for column in self.columns for rule in column.rules)
 
     @property
@@ -87,12 +89,12 @@ class Contract:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What a row is made from, whichever file held it: the row of bronze, and the item within it."""
+        """The columns that identify a row's origin, in whichever file it is: the bronze row, and the item within it."""
         return ("_bronze_id", self.item) if self.item else ("_bronze_id",)
 
     @property
     def row(self) -> tuple[str, ...]:
-        """What names one candidate: bronze's grain, and the item within it."""
+        """The columns that identify a candidate: bronze's grain, and the item within the bronze row."""
         return ("_source", *self.identity)
 
     @property
@@ -102,12 +104,12 @@ class Contract:
 
     @property
     def quarantine(self) -> tuple[Column, ...]:
-        """The columns of the table's quarantine: every candidate column, and why."""
+        """The columns of the table's quarantine: every candidate column, and ``violations``."""
         violations = Column("violations", "array<string>", "Codes of the rules that the row breaks, column.rule.")
         return (*(replace(column, evidence=False) for column in self.columns), violations)
 
     def broken_rules(self) -> SparkColumn:
-        """Return a bigint Column, bit i set where rule i is broken: one projection however many rules."""
+        """Return a bigint Column with bit i set if rule i is broken: one projection for any number of rules."""
         from pyspark.sql import functions as F
 
         none = F.lit(0).cast("bigint")
@@ -117,7 +119,7 @@ class Contract:
         return mask
 
     def applying_rules(self) -> SparkColumn:
-        """Return a bigint Column, bit i set where rule i speaks about the row; each guard is looked at once."""
+        """Return a bigint Column with bit i set if rule i applies to the row; each guard is evaluated once."""
         from pyspark.sql import functions as F
 
         bits: dict[str, int] = {}
@@ -130,7 +132,7 @@ class Contract:
         return mask
 
     def refused(self, mask: SparkColumn) -> SparkColumn:
-        """Return whether the mask has the bit of a rule that keeps a row out of the table."""
+        """Return a boolean Column: true if the mask has the bit of a rule that keeps a row out of the table."""
         from pyspark.sql import functions as F
 
         if all(rule.refuses for rule in self.rules):
@@ -150,7 +152,7 @@ class Contract:
         return F.filter(F.array(*[F.lit(rule.code) for rule in self.rules]).cast("array<string>"), broken)
 
     def with_gate(self, tolerance: float | None, min_failures: int | None) -> Contract:
-        """Return the contract under other thresholds; None keeps the contract's own."""
+        """Return the contract with other thresholds; None keeps the contract's own."""
         return replace(
             self,
             tolerance=self.tolerance if tolerance is None else tolerance,

@@ -1,4 +1,7 @@
-"""Columns and rules that the contracts of all exchanges with streams groups share: one line of the request log each."""
+"""Columns and rules that the contracts of exchanges with streams groups share.
+
+An exchange is a request and its response: one line of the brokers' request log.
+"""
 
 from expectations.contract import Column
 from expectations.rules import at_least, between, is_true, not_null, one_of
@@ -9,7 +12,7 @@ INT32_MOST = 2**31 - 1
 
 
 def origin(unit: str) -> tuple[Column, ...]:
-    """Return the columns that say which row of bronze a row comes from, and which connection's request it was."""
+    """Return the columns that identify the bronze row that a row comes from, and the request that it is about."""
     return (
         Column("_source", "string", "File below the landing directory that the line was read from."),
         Column("_bronze_id", "string", f"Identifier of the row of bronze.streams_requests that the {unit} comes from."),
@@ -40,12 +43,12 @@ def logged(name: str, comment: str) -> Column:
 
 
 def item(unit: str) -> Column:
-    """Return the column that numbers what one response says of several groups."""
+    """Return the column that numbers the groups in one response."""
     return Column("_item", "int", f"Place of the {unit} in its response, from 0.", (at_least(0),))
 
 
 def group_id(*rules: str) -> Column:
-    """Return the group's column; ``rules`` are SQL guards under which its name must not be empty."""
+    """Return the column of the group; ``rules`` are SQL guards under which the group's name must not be empty."""
     named = tuple(
         is_true("named", "group_id <> ''", "A group has a name.").where(guard).failing("came without a group's name")
         for guard in rules
@@ -54,8 +57,9 @@ def group_id(*rules: str) -> Column:
 
 
 def outcome(codes: tuple[int, ...], subject: str = "error_code") -> tuple[Column, ...]:
-    """Return the columns of a response's error; codes that the API does not know are counted by the gate, and kept.
+    """Return the columns of a response's error.
 
+    The gate counts codes that the API does not define, but their rows enter the table.
     ``subject`` is the SQL expression that must give one of the codes.
     """
     known = "Kafka's API answers with these codes only."

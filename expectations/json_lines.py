@@ -7,7 +7,7 @@ READABLE = "line_error IS NULL"
 
 
 def landed(bronze_id: str) -> tuple[Column, ...]:
-    """Return the columns of a bronze table, given what its ``_bronze_id`` is."""
+    """Return the columns of a bronze table; ``bronze_id`` is the comment of its column ``_bronze_id``."""
     return (
         Column("_source", "string", "File below the landing directory, or kafka:<topic>/<topic id>/<partition>."),
         Column("_bronze_id", "string", bronze_id),

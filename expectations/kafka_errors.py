@@ -1,4 +1,4 @@
-"""Kafka's error codes and their names, as of 4.4.0, and those that the APIs of streams groups answer with."""
+"""Kafka's error codes and their names, as of 4.4.0, and the codes that each API of streams groups returns."""
 
 NAMES = {
     -1: "UNKNOWN_SERVER_ERROR",
@@ -30,5 +30,5 @@ NAMES = {
 
 PUSH = (0, 14, 15, 16, 25, 30, 35, 42, 69, 135)
 DESCRIBE = (0, 14, 15, 16, 24, 29, 30, 42, 69)
-DELETION = (*DESCRIBE, 68, 134)  # a group with members is refused with 68, streams or not; 134 since version 3
+DELETION = (*DESCRIBE, 68, 134)  # 68: any group with members, streams or not; 134: since version 3
 HEARTBEAT = (0, 14, 15, 16, 24, 25, 29, 30, 35, 42, 69, 81, 82, 110, 111, 113, 130, 131, 132)

@@ -1,4 +1,4 @@
-"""Columns of the quality tables: what each run did, what each expectation found, what was gone before it was read."""
+"""Contracts of the quality tables: what each run did, what each expectation found, which offsets are missing."""
 
 from expectations.contract import Column, Contract
 

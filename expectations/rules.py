@@ -1,7 +1,7 @@
-"""Rules: each one predicate over a row, said twice, for Spark's row split and for the Great Expectations gate.
+"""Rules: each is one predicate over a row, for Spark's row split and for the Great Expectations gate.
 
-A rule examines a subject (a column, or an SQL expression over a candidate's columns) and, as in Great Expectations,
-a null subject breaks only ``not_null``. A guard limits a rule to the rows it speaks about, such as one header profile.
+A rule examines a subject: a column, or an SQL expression over a candidate's columns. As in Great Expectations, a null
+subject breaks only ``not_null``. A guard limits a rule to some rows, such as those of one header profile.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things in words, such as "1 line" and "2 batches"."""
+    """Return a number with its noun, such as "1 line" and "2 batches"."""
     return f"{number:,} {plural(number, noun)}"
 
 
 def plural(number: int, noun: str) -> str:
-    """Return a noun as it stands behind a number of things, such as "line" behind 1 and "topologies" behind 2."""
+    """Return the form of a noun for a number, such as "line" for 1 and "topologies" for 2."""
     if number == 1:
         return noun
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
@@ -34,8 +34,8 @@ Kind = Literal["not_null", "one_of", "between", "matches", "is_true"]
 class Rule:
     """One predicate of a contract.
 
-    ``arguments`` are what the kind needs: ``one_of`` the values, ``between`` (least, most) with None for unbounded,
-    ``matches`` the pattern as Java and Python both read it, anchored with ``\\A`` and ``\\z`` (Java's end of input).
+    ``arguments`` depend on the kind. ``one_of`` has the values. ``between`` has (least, most), with None for unbounded.
+    ``matches`` has a pattern that Java and Python read alike, anchored with ``\\A`` and ``\\z`` (Java's end of input).
     ``failure`` says what is wrong with a ``noun`` that breaks the rule, in words for one and many: "cannot be read".
     """
 
@@ -52,27 +52,27 @@ class Rule:
     noun: str = "row"
 
     def of(self, subject: str) -> Rule:
-        """Return the rule examining an SQL expression in place of the column that it is written on."""
+        """Return the rule with an SQL expression as its subject, in place of the column that declares it."""
         return replace(self, subject=subject)
 
     def where(self, guard: str) -> Rule:
-        """Return the rule limited to rows for which the SQL predicate is true (null counts as false)."""
+        """Return the rule limited to rows for which the SQL predicate is true; null counts as false."""
         return replace(self, guard=guard)
 
     def hinting(self, hint: str) -> Rule:
-        """Return the rule with a sentence that the message of a broken gate adds: the likely cause, the way on."""
+        """Return the rule with a sentence for the message of a broken gate: the likely cause and what to do."""
         return replace(self, hint=hint)
 
     def failing(self, failure: str, noun: str = "row") -> Rule:
-        """Return the rule with the words for what breaks it; they follow a number: "64 lines" "cannot be read"."""
+        """Return the rule with words for rows that break it; they follow a count: "64 lines" "cannot be read"."""
         return replace(self, failure=failure, noun=noun)
 
     def told(self, number: int) -> str:
-        """Say that a number of rows breaks the rule, as what is wrong with them: "64 lines cannot be read"."""
+        """Say how many rows break the rule and what is wrong with them: "64 lines cannot be read"."""
         return f"{counted(number, self.noun)} {self.failure}"
 
     def tolerated(self) -> Rule:
-        """Return the rule as one that the gate counts, but whose breach keeps no row out of the table."""
+        """Return the rule as tolerated: the gate counts failing rows, but the rule keeps no row out of the table."""
         return replace(self, refuses=False)
 
     def bound(self, column: str) -> Rule:
@@ -81,13 +81,13 @@ class Rule:
         return replace(self, code=f"{column}.{self.name}", subject=subject, failure=failure)
 
     def applies(self) -> Column:
-        """Return a boolean Column, never null: true where the rule speaks about the row, its subject null or not."""
+        """Return a boolean Column, never null: true if the rule applies to the row, even if its subject is null."""
         from pyspark.sql import functions as F
 
         return F.coalesce(F.expr(self.guard), F.lit(False)) if self.guard else F.lit(True)
 
     def broken(self) -> Column:
-        """Return a boolean Column, never null: true where the row breaks the rule. Needs a session."""
+        """Return a boolean Column, never null: true if the row breaks the rule. Needs a Spark session."""
         from pyspark.sql import functions as F
 
         subject = F.expr(self.subject)
@@ -97,9 +97,10 @@ class Rule:
         return F.coalesce(broken, F.lit(False))
 
     def examined(self) -> Column:
-        """Return what the gate's expectation looks at: the subject, or where the guard is not true a value that passes.
+        """Return the Column that the gate's expectation examines, named by the rule's code.
 
-        Null passes every kind but ``not_null``, for which an empty string stands in; the column is named by the code.
+        It is the subject, or a value that passes if the guard is not true. Null passes every kind but ``not_null``. For
+        that kind the Column is an empty string if the row passes, else null.
         """
         from pyspark.sql import functions as F
 
@@ -111,7 +112,7 @@ class Rule:
         return examined.alias(self.code)
 
     def _failure(self, column: str) -> str:
-        """Return words for what breaks a rule that says none: they are made of what the rule wants."""
+        """Return default words for rows that break the rule, made from its kind and arguments."""
         if self.kind == "not_null":
             return f"came without {column}"
         if self.kind == "one_of":
@@ -142,7 +143,7 @@ class Rule:
 
 
 def not_null(meaning: str = "") -> Rule:
-    """Require a value; absent, null and empty are alike once a transform has made empty text null."""
+    """Require a value; if the transform makes empty text null, absent, null and empty all break the rule."""
     return Rule("not_null", "not_null", meaning=meaning)
 
 
@@ -167,14 +168,14 @@ def matches(name: str, pattern: str, meaning: str = "") -> Rule:
 
 
 def is_true(name: str, subject: str, meaning: str = "") -> Rule:
-    """Require an SQL predicate to be true; where it is null the rule has nothing to say."""
+    """Require an SQL predicate to be true; a null predicate does not break the rule."""
     return Rule(name, "is_true", (), subject=subject, meaning=meaning)
 
 
 def decimal_up_to(most: int) -> str:
     """Return the pattern of the decimals 0 to ``most`` as Kafka prints them: no sign, space, exponent or leading zero.
 
-    The range is decided on the text, since casts differ between engines.
+    The pattern checks the range on the text, because casts differ between engines.
     """
     digits = str(most)
     shorter = [f"[1-9][0-9]{{0,{len(digits) - 2}}}"] if len(digits) > 1 else []

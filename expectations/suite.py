@@ -1,6 +1,6 @@
-"""candidates -> verdict: a contract as a Great Expectations suite, its results kept for Data Docs.
+"""candidates -> verdict: run a contract as a Great Expectations suite and keep the results for Data Docs.
 
-The only module that imports Great Expectations, which takes seconds: import it where a gate is run, not before.
+Only this module imports Great Expectations, which takes seconds: import it where a gate runs, not before.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ OF_SCOPES = "scopes.within_tolerance"
 COUNTS_ONLY: dict[str, Any] = {
     "result_format": "BASIC",
     "partial_unexpected_count": 0,
-}  # no value of a row, few Spark jobs
+}  # never a value of a row, and fewer Spark jobs
 SCOPES_NAMED: dict[str, Any] = {"result_format": "COMPLETE", "unexpected_index_column_names": ["scope", "place"]}
 
 
 class GateUnusable(Exception):
-    """The expectations could not be evaluated, mostly because a rule does not suit the columns; quotes no value."""
+    """The expectations could not be evaluated, usually because a rule does not fit the columns; quotes no value."""
 
 
 class _Counted(ColumnMapExpectation):
-    """An expectation that counts failing rows among those that its rule speaks about (``examined`` in its ``meta``).
+    """An expectation that counts failing rows among those that its rule applies to (``examined`` in its ``meta``).
 
-    Great Expectations' own ``mostly`` divides by the rows that are not null and knows no least number of failures; it
-    also asks for null counts and samples, which would double the price.
+    Great Expectations' own ``mostly`` divides by the rows that are not null and has no minimum number of failures. It
+    also asks for null counts and samples, which would double the cost.
     """
 
     def get_validation_dependencies(self, *args: Any, **kwargs: Any) -> ValidationDependencies:
@@ -104,7 +104,7 @@ class ExpectOneOf(_Counted, ExpectColumnValuesToBeInSet):
 
 
 class ExpectBetween(_Counted, ExpectColumnValuesToBeBetween):
-    """``between`` under a contract's tolerance, with whole bounds: a float would blur those above 2**53."""
+    """``between`` under a contract's tolerance, with integer bounds: a float is not exact above 2**53."""
 
     min_value: int | None = None
     max_value: int | None = None
@@ -124,13 +124,14 @@ def gate(
     examined_rows: Mapping[str, int] | None = None,
     locate: Callable[[Verdict], Verdict] = lambda verdict: verdict,
 ) -> Verdict:
-    """Examine candidates: the contract's columns, or, by the rules' codes, what the rules examine in them.
+    """Validate candidates against their contract with Great Expectations and return the verdict.
 
-    The bits of broken rules are taken from ``_broken_rules`` if they are there, and the numbers of rows that rules
-    speak about from ``examined_rows``. One native column expectation for each rule and one for the row as a whole look
-    at all candidates; one expectation looks at what was counted in the batch's ``scopes``. The result, and with it
-    the verdict, is Great Expectations' own; it goes to ``store``. Where a
-    gate broke, ``locate`` says where failing rows are, and Data Docs say it, too.
+    The candidates have the contract's columns, or columns that are named by the rules' codes and hold what the rules
+    examine. The bits of broken rules come from the column ``_broken_rules`` if it exists. ``examined_rows`` gives the
+    number of rows that each rule applies to; None counts them. One native column expectation for each rule and one for
+    the row as a whole examine all candidates. One more expectation examines the counts of the batch's ``scopes``. Great
+    Expectations' own result decides the verdict and goes to ``store``, unless that is None. If the gate broke,
+    ``locate`` adds where failing rows are, and Data Docs show it too.
 
     Raises GateUnusable: a rule cannot be evaluated on these columns.
     """
@@ -170,7 +171,7 @@ def gate(
 
 
 def _say_where(result: ExpectationSuiteValidationResult, verdict: Verdict) -> None:
-    """Add to what Data Docs say of expectations that failed which files hold failing rows, and where in them."""
+    """Add to failed expectations in Data Docs which files hold failing rows, and where in these files."""
     told: dict[str, list[str]] = {}
     for outcome in verdict.failed:
         if outcome.where:
@@ -187,7 +188,7 @@ def _say_where(result: ExpectationSuiteValidationResult, verdict: Verdict) -> No
 
 
 def _examined_rows(candidates: DataFrame, contract: Contract) -> dict[str, int]:
-    """Return how many candidates each rule speaks about."""
+    """Return how many candidates each rule applies to."""
     from pyspark.sql import functions as F
 
     counts = [F.count_if(rule.applies()).alias(str(bit)) for bit, rule in enumerate(contract.rules)]
@@ -198,10 +199,11 @@ def _examined_rows(candidates: DataFrame, contract: Contract) -> dict[str, int]:
 def _judged_scopes(
     contract: Contract, scopes: Mapping[str, Scope], run_id: str
 ) -> tuple[ExpectationSuiteValidationResult, tuple[Outcome, ...]] | None:
-    """Hold what was counted in each scope to what may fail there; None where nothing fails anywhere.
+    """Compare the failing rows of each scope with what it tolerates; return None if no row fails in any scope.
 
-    A table of counts with two rows for each scope and rule that fails in it, for the batch and for the batch with the
-    small ones before it, is one batch of Great Expectations', whatever the number of scopes and rules.
+    Great Expectations gets one table of counts as one batch, for any number of scopes and rules. The table has two rows
+    for each scope and rule that fails in it, or one if they are equal: the counts of the batch, and those of the batch
+    together with the small batches before it.
     """
     import pandas as pd  # type: ignore[import-untyped]
 
@@ -243,7 +245,7 @@ def _judged_scopes(
     result = _validated(batch, [each], contract.table, SCOPES_NAMED)
     (found,) = result.results
     places = {named["place"] for named in found.result.get("unexpected_index_list") or ()}
-    if not found.success and not places:  # it does not say where
+    if not found.success and not places:  # the result does not say which rows failed
         places = set(range(len(counted)))
     broken: dict[tuple[str, str], Outcome] = {}
     for place in sorted(places):
@@ -256,16 +258,16 @@ def _judged_scopes(
             failure=rule.failure,
             noun=rule.noun,
         )
-        broken.setdefault((name, code), outcome)  # the batch alone goes before what small ones add
+        broken.setdefault((name, code), outcome)  # prefer the counts of the batch alone
     kept = ("element_count", "unexpected_count", "unexpected_percent")
-    found.result = {name: found.result[name] for name in kept if name in found.result}  # no name of a topic
+    found.result = {name: found.result[name] for name in kept if name in found.result}  # drop what names topics
     return result, tuple(broken.values())
 
 
 def _joined(
     result: ExpectationSuiteValidationResult, more: ExpectationSuiteValidationResult
 ) -> ExpectationSuiteValidationResult:
-    """Return two results of one table as one, for Data Docs."""
+    """Merge two results of one table into one, for Data Docs."""
     results = [*result.results, *more.results]
     held = sum(bool(found.success) for found in results)
     result.results = results
@@ -282,7 +284,7 @@ def _joined(
 def gate_facts(
     facts: Mapping[str, int], contract_or_table: Contract | str, *, run_id: str, store: Path | None
 ) -> Verdict:
-    """Examine facts of a table, counts of what is wrong such as ``grain.duplicates``: each must be 0."""
+    """Validate facts of a table, which are counts of defects such as ``grain.duplicates``: each must be 0."""
     import pandas as pd
 
     table = contract_or_table if isinstance(contract_or_table, str) else contract_or_table.table
@@ -306,9 +308,10 @@ def gate_facts(
 
 
 def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
-    """Render the last runs of each table as Data Docs and forget older ones; return the page to open.
+    """Render the last ``keep_runs`` runs of each table as Data Docs and delete older results; return the page to open.
 
-    Pages that are there already are kept as they are: the work follows new results.
+    A result whose page exists is not rendered again, so that the work follows new results.
+    Raises RuntimeError: Great Expectations could not render a page.
     """
     forget(store, keep_runs)
     context = _context()
@@ -336,7 +339,7 @@ def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
             key = ValidationResultIdentifier(suite, RunIdentifier(**result.meta["run_id"]), batch_identifier="gate")
             context.validation_results_store.add(key, result)
             kept.append(key)
-        if runs:  # the contract as the last run knew it
+        if runs:  # the suite as of the last run
             expectations = [_plain_expectation(found) for found in result.results]
             context.suites.add_or_update(gx.ExpectationSuite(name=result.suite_name, expectations=expectations))
             kept.append(suite)
@@ -348,21 +351,21 @@ def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
 
 
 def _plain_expectation(found: ExpectationValidationResult) -> Any:
-    """Return an expectation as its contract has it, without what a run found."""
+    """Return an expectation as its contract states it, without the findings of a run."""
     config: Any = found.expectation_config
     config.description = config.meta.pop("description", config.description)
     return config
 
 
 def forget(store: Path, keep_runs: int) -> None:
-    """Remove what gates found, but for the last runs of each table."""
+    """Delete the results of gates, except those of the last ``keep_runs`` runs of each table."""
     for table in store.glob("*"):
         for run in sorted(table.glob("*.json"))[:-keep_runs]:
             run.unlink(missing_ok=True)
 
 
 class OfflinePage(DefaultJinjaPageView):
-    """A page of Data Docs whose style is part of it: Great Expectations' own pages are bare without the network."""
+    """A page of Data Docs that contains its styles: Great Expectations' own pages load them from the network."""
 
     _template = "page.j2"
 
@@ -396,7 +399,7 @@ def _page(site: Path, key: Any) -> Path:
 
 
 def _plain(name: str) -> str:
-    """Return a name as one that is safe in a path, a URL and a page."""
+    """Return a name in a form that is safe in a path, a URL and a page."""
     return quote(name, safe="").replace("%", "_")
 
 
@@ -441,14 +444,17 @@ def _expectation(rule: Rule, contract: Contract, examined: int) -> Expectation:
 
 
 def _said(text: str) -> str:
-    """Return text for Data Docs, which take a description as HTML, and ``$name`` in it for a parameter."""
+    """Escape text for Data Docs, which read a description as HTML and ``$name`` in it as a parameter."""
     return html.escape(text).replace("$", "&#36;")
 
 
 def _validated(
     batch: Batch, expectations: Iterable[Expectation], table: str, result_format: dict[str, Any] = COUNTS_ONLY
 ) -> ExpectationSuiteValidationResult:
-    """Return what Great Expectations finds, in the order of the expectations."""
+    """Return Great Expectations' result, in the order of the expectations.
+
+    Raises GateUnusable: an expectation cannot be evaluated.
+    """
     suite = gx.ExpectationSuite(name=_plain(table), expectations=list(expectations))
     result = batch.validate(suite, result_format=result_format)
     for found in result.results:
@@ -463,7 +469,7 @@ def _validated(
 
 
 def _outcomes(result: ExpectationSuiteValidationResult) -> tuple[Outcome, ...]:
-    """Return results as outcomes; whether an expectation holds is Great Expectations' own answer."""
+    """Return results as outcomes; Great Expectations itself decides whether an expectation holds."""
     outcomes = []
     for found in result.results:
         meta, counts, success = _meta(found), found.result, bool(found.success)
@@ -485,7 +491,7 @@ def _meta(found: ExpectationValidationResult) -> dict[str, Any]:
 
 
 def _error_class(exception_info: Mapping[str, Any]) -> str:
-    """Return the name of an error; its text may quote a value of a row."""
+    """Return only the name of an error, because its text may quote a value of a row."""
     told = json.dumps(exception_info, default=str)
     for name in (r"\[([A-Z][A-Z_.]+)\]", r"(No space left on device)", r"\b([A-Z][A-Za-z]+(?:Error|Exception))\b"):
         if named := re.search(name, told):

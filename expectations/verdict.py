@@ -10,8 +10,8 @@ from typing import Any
 
 from expectations.rules import counted
 
-WHOLE = "*"  # the one scope of a table whose contract names none
-SCOPE = "_scope"  # the column of a candidate that names what the gate judges apart, such as a topic
+WHOLE = "*"  # the only scope of a table whose contract names none
+SCOPE = "_scope"  # the column of candidates that names their scope, such as a topic
 OF_THE_ROW = "row.no_violations"
 MOST_NAMED = 5
 MOST_FINDINGS = 10
@@ -19,9 +19,10 @@ MOST_LISTED = 50
 
 
 def most_failing(examined: int, tolerance: float, min_failures: int) -> int:
-    """Return how many of the examined rows may fail before a rule breaks the gate.
+    """Return how many of the examined rows can fail before a rule breaks the gate.
 
-    With a tolerance of 0 no row may; otherwise fewer than ``min_failures``, or the share ``tolerance``.
+    With a tolerance of 0 no row can fail. Otherwise the result is the greater of ``min_failures - 1`` and the share
+    ``tolerance`` of the examined rows, rounded down.
     """
     if tolerance == 0:
         return 0
@@ -34,7 +35,7 @@ def breaks(failing: int, examined: int, tolerance: float, min_failures: int) -> 
 
 
 def share(part: float) -> str:
-    """Return a share as a percentage that is never rounded to nothing, or to all, where it is not."""
+    """Return a share as a percentage, with up to 5 decimals so that it does not round to 0 % or 100 %."""
     for digits in range(1, 6):
         text = f"{part:.{digits}%}"
         if part in (0, 1) or float(text.rstrip("%")) not in (0, 100):
@@ -43,13 +44,13 @@ def share(part: float) -> str:
 
 
 def shown(text: str) -> str:
-    """Return text as one can read it and type it: names of topics and files could move a terminal's cursor."""
+    """Escape unprintable characters: names of topics and files could otherwise move a terminal's cursor."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What one rule finds in one scope: failing and examined rows of the batch, and with the small ones before it."""
+    """What one rule finds in one scope: failing and examined rows, alone and with those of small batches before."""
 
     failing: int
     examined: int
@@ -59,7 +60,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Scope:
-    """What the rules find in one scope of a batch, by code; ``rows`` are those that the scope's verdict decides."""
+    """What the rules find in one scope of a batch, by code; ``rows`` is how many the scope's verdict decides."""
 
     rows: int
     tallies: Mapping[str, Tally] = field(default_factory=dict)
@@ -69,11 +70,11 @@ class Scope:
 class Outcome:
     """What one expectation found: counts of rows, never a value of one.
 
-    ``candidates`` are the rows that the rule speaks about. A fact of a table, such as a count of duplicates, has none:
-    it must be 0. ``scope`` is the part of the batch that was looked at, null for all of it. Of a rule that is
-    tolerated, which does not refuse rows, failing rows stay in the table. ``proposal`` are lines for the settings that
-    may be the way on. ``noun`` and ``failure`` say what fails, such as "line" and "cannot be read"; ``places`` say in
-    words which files and topics hold failing rows, and where.
+    ``candidates`` is the number of rows that the rule applies to. A fact of a table, such as a count of duplicates, has
+    0 of them, and ``failing`` must be 0. ``scope`` is the part of the batch that was examined; None is all of it.
+    ``refuses`` is False for a tolerated rule, whose failing rows enter the table. ``proposal`` has lines for the
+    settings that may fix the failure. ``noun`` and ``failure`` say what fails, such as "line" and "cannot be read".
+    ``places`` say in words which files and topics hold failing rows, and where.
     """
 
     code: str
@@ -117,16 +118,16 @@ class Outcome:
 
     @property
     def fault(self) -> str:
-        """What failed, in words such as "64 lines cannot be read"; empty where there are no words for it."""
+        """What failed, in words such as "64 lines cannot be read"; empty if there are no words for it."""
         return f"{counted(self.failing, self.noun)} {self.failure}" if self.failure and self.candidates else ""
 
     @property
     def where(self) -> str:
-        """Which files hold failing rows, and where in them, in words; empty where nothing is known."""
+        """Which files hold failing rows, and where in them, in words; empty if nothing is known."""
         return "; ".join(self.places)
 
     def told(self, located: bool = True) -> str:
-        """Say how far the expectation was missed, by what, and, unless that is said elsewhere, where it is."""
+        """Say how far the expectation was missed, what failed and, if ``located``, where the failing rows are."""
         where = self.where if located else ""
         said = f"{self.fault} ({where})" if self.fault and where else self.fault or where
         return f"{self.finding}: {said}" if said else self.finding
@@ -134,7 +135,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a gate decided about one batch of candidates of one table; ``success`` is Great Expectations' own."""
+    """What a gate decided about one batch of candidates of one table; ``success`` is Great Expectations' own answer."""
 
     table: str
     run_id: str
@@ -144,7 +145,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """True where no expectation failed."""
+        """True if no expectation failed."""
         return self.success and all(outcome.success for outcome in self.outcomes)
 
     @property
@@ -156,8 +157,8 @@ class Verdict:
     def broken(self, scopes: Mapping[str, Scope]) -> dict[str, tuple[Outcome, ...]]:
         """Return the scopes that do not pass, each with what it broke, worst first.
 
-        Where the batch breaks a rule, but no scope does, those with failing rows do not pass; where an expectation
-        failed that no row breaks, none does.
+        If the batch breaks a rule that no scope breaks, the scopes with rows that fail the rule do not pass. If an
+        expectation failed without a failing row in any scope, no scope passes.
         """
         if self.passed:
             return {}
@@ -180,9 +181,10 @@ class Verdict:
         coordinates: Mapping[tuple[str | None, str], tuple[str, ...]],
         places: Mapping[tuple[str | None, str], Callable[[int], tuple[str, ...]]] | None = None,
     ) -> Verdict:
-        """Return the verdict with the coordinates of failing rows, by scope and code, and with words for their files.
+        """Return the verdict with the coordinates of failing rows and with words for their files.
 
-        ``places`` make these words of the number of failing rows, some of which may be of earlier batches.
+        Both arguments are by scope and code. A function of ``places`` makes the words from the number of failing rows,
+        some of which may be of earlier batches.
         """
         outcomes = []
         for one in self.outcomes:
@@ -193,7 +195,7 @@ class Verdict:
         return replace(self, outcomes=tuple(outcomes))
 
     def explained(self, code: str, of: Mapping[str | None, tuple[str, str]]) -> Verdict:
-        """Return the verdict with a further hint and a proposal, by scope, where a rule failed."""
+        """Return the verdict with another hint and a proposal, by scope, for a rule that failed."""
         outcomes = (
             replace(one, hint=f"{one.hint} {of[one.scope][0]}".strip(), proposal=of[one.scope][1])
             if one.code == code and not one.success and one.scope in of
@@ -207,7 +209,7 @@ class Verdict:
         return "; ".join(outcome.finding for outcome in self.failed)
 
     def sentence(self) -> str:
-        """Say which rules broke the gate, by how much, and the way on; one sentence where it passed."""
+        """Say which rules broke the gate, by how much, and what to do; one sentence if the gate passed."""
         if self.passed:
             judged = f": {counted(self.candidates, 'candidate')}" if self.candidates else ""
             return f"The gate of {self.table} passed{judged}."
@@ -240,7 +242,7 @@ class Verdict:
 
 
 def sentence_of(table: str, scope: str, failed: Sequence[Outcome]) -> str:
-    """Say which rules a scope broke, by how much, what becomes of its rows, and the way on."""
+    """Say which rules a scope broke, by how much, what happens to its rows, and what to do."""
     whole = scope == WHOLE
     of = "" if whole else f" for {shown(scope)}"
     waits = (
@@ -272,7 +274,7 @@ def _fails(scope: Scope, code: str) -> bool:
 def _findings(failed: Sequence[Outcome]) -> str:
     if not failed:
         return "an expectation answered no."
-    # Rows that break some rule are those that break the rules: where they are is said there.
+    # The rows behind row.no_violations also break other rules: the findings of those say where the rows are.
     told = any(outcome.where and outcome.code != OF_THE_ROW for outcome in failed[:MOST_FINDINGS])
     findings = "; ".join(
         outcome.told(located=not told or outcome.code != OF_THE_ROW) for outcome in failed[:MOST_FINDINGS]
@@ -283,7 +285,7 @@ def _findings(failed: Sequence[Outcome]) -> str:
 
 
 def _accepting(failed: Sequence[Outcome]) -> str:
-    """Say what becomes of failing rows once they are accepted."""
+    """Say what happens to failing rows once they are accepted."""
     kept = list(dict.fromkeys(outcome.code for outcome in failed if not outcome.refuses))
     if not kept:
         return "quarantines the failing rows"

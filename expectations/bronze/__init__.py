@@ -1,1 +1,1 @@
-"""Contracts of the bronze tables: columns and grain, no opinion about the content."""
+"""Contracts of the bronze tables: columns and grain, no rules about the content."""

@@ -1,4 +1,4 @@
-"""Contract of bronze.acknowledgements: what producers were told of their records, line by line, as it came."""
+"""Contract of bronze.acknowledgements: the lines about acknowledgements that producers received, as they came."""
 
 from expectations.contract import Contract
 from expectations.json_lines import landed

@@ -1,4 +1,4 @@
-"""Contract of bronze.broker_logs: what the brokers' own log tells of DLQ writes that failed, as logged."""
+"""Contract of bronze.broker_logs: the failed DLQ writes in the brokers' own log, as logged."""
 
 from expectations.contract import Column, Contract
 

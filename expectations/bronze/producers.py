@@ -1,4 +1,4 @@
-"""Contract of bronze.producers: what is said of producers' settings, line by line, as it came."""
+"""Contract of bronze.producers: the lines about producers' settings, as they came."""
 
 from expectations.contract import Contract
 from expectations.json_lines import landed

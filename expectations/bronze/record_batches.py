@@ -1,4 +1,4 @@
-"""Contract of bronze.record_batches: what the header of every batch of a landed log segment says; no payload."""
+"""Contract of bronze.record_batches: the header of every batch of a landed log segment, without payload."""
 
 from expectations.contract import Column, Contract
 

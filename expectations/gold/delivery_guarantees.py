@@ -1,4 +1,4 @@
-"""Contract of gold.delivery_guarantees: the idempotence that producers ask for, and have."""
+"""Contract of gold.delivery_guarantees: the idempotence that producers ask for, and whether it is in effect."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, not_null, one_of

@@ -1,4 +1,4 @@
-"""Contract of gold.message_ledger: what became of each produced message."""
+"""Contract of gold.message_ledger: the outcome of each produced message."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, is_true, not_null, one_of

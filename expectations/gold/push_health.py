@@ -1,4 +1,4 @@
-"""Contract of gold.push_health: how pushes of each group fare, and how brokers ask for them."""
+"""Contract of gold.push_health: how often the pushes of each group succeed or fail, and how brokers ask for them."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, is_true, one_of

@@ -1,4 +1,4 @@
-"""Contract of gold.reconciliation: what was sent, what was dead-lettered, and what of it does not add up."""
+"""Contract of gold.reconciliation: counts of sent and dead-lettered messages, and what does not add up."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import is_true, not_null

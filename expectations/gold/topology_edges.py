@@ -1,4 +1,4 @@
-"""Contract of gold.topology_edges: the edges of every known topology, to and from topics included."""
+"""Contract of gold.topology_edges: the edges of every known topology, including those to and from topics."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import is_true, not_null, one_of

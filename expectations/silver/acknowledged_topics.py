@@ -1,4 +1,4 @@
-"""Contract of silver.acknowledged_topics: of which topics producers' acknowledgements land at all."""
+"""Contract of silver.acknowledged_topics: the topics of which an acknowledgement has landed."""
 
 from expectations.contract import Column, Contract
 

@@ -1,4 +1,4 @@
-"""Contract of silver.acknowledgements: what producers were told of each record that they sent."""
+"""Contract of silver.acknowledgements: the success or failure that producers were told for each record."""
 
 from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Column, Contract
@@ -77,7 +77,7 @@ CONTRACT = Contract(
         Column("acknowledged_at_millis", "bigint", "When the producer was told, as the line says it.", evidence=True),
         *EVIDENCE,
     ),
-    # An acknowledgement is what its line is; what else the line says lets Delta skip files.
+    # _bronze_id identifies an acknowledgement; the other columns let Delta skip files.
     grain=("cluster", "topic", "partition", "outcome", "_bronze_id", "offset"),
     ranges_per=("cluster", "topic", "partition", "outcome"),
     scope="topic",

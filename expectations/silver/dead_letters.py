@@ -1,4 +1,4 @@
-"""Contract of silver.dead_letters: every dead-letter record, whether it counts, and its own topic's log behind it."""
+"""Contract of silver.dead_letters: every dead-letter record, whether it counts, and what its topic's log says of it."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import is_true, not_null, one_of

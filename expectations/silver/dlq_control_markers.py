@@ -1,4 +1,4 @@
-"""Contract of silver.dlq_control_markers: dead-letter records that a landed log tells to be control markers, or not."""
+"""Contract of silver.dlq_control_markers: which dead-letter records are control markers, as a landed log shows."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import not_null

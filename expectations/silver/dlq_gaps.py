@@ -1,4 +1,4 @@
-"""Contract of silver.dlq_gaps: offsets of DLQ topics that never landed, between those that did."""
+"""Contract of silver.dlq_gaps: offsets of DLQ topics that never landed, between offsets that did."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, is_true, not_null

@@ -1,4 +1,4 @@
-"""Contract of silver.dlq_roots: the source record behind a dead-letter record that was dead-lettered in turn."""
+"""Contract of silver.dlq_roots: the source record behind a DLQ record that was dead-lettered again."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import between, is_true, not_null

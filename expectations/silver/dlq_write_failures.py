@@ -1,4 +1,4 @@
-"""Contract of silver.dlq_write_failures: DLQ writes that failed, which no consumer ever hears of."""
+"""Contract of silver.dlq_write_failures: DLQ writes that failed, of which no consumer is notified."""
 
 from expectations.contract import Column, Contract
 from expectations.json_lines import origin

@@ -1,10 +1,10 @@
-"""Contract of silver.group_deletions: every deletion of a group, done or refused."""
+"""Contract of silver.group_deletions: every deletion of a group, successful or refused."""
 
 from expectations.contract import Contract
 from expectations.exchanges import CONTENT_HASH, EVIDENCE, GRAIN, group_id, item, logged, origin, outcome
 from expectations.kafka_errors import DELETION
 
-# KIP-1331: to a request before version 3 a failing plugin is UNKNOWN_SERVER_ERROR in place of GROUP_DELETION_FAILED.
+# KIP-1331: before version 3, a broker reports a plugin failure as UNKNOWN_SERVER_ERROR, not GROUP_DELETION_FAILED.
 DOWNGRADED = "IF(error_code = -1 AND api_version < 3, 134, error_code)"
 
 CONTRACT = Contract(

@@ -1,4 +1,4 @@
-"""Contract of silver.group_heartbeats: heartbeats that tell something of a group's topology or members."""
+"""Contract of silver.group_heartbeats: heartbeats that tell something about a group's topology or members."""
 
 from expectations.contract import Column, Contract
 from expectations.exchanges import CONTENT_HASH, EVIDENCE, GRAIN, READABLE, THROTTLE, group_id, logged, origin, outcome

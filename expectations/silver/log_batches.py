@@ -1,4 +1,4 @@
-"""Contract of silver.log_batches: every landed batch, and whether its log holds it as far as landed copies say."""
+"""Contract of silver.log_batches: every landed batch, and whether its log still holds it, as landed copies show."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import not_null, one_of

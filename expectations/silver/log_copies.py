@@ -1,4 +1,4 @@
-"""Contract of silver.log_copies: of each landed segment, which of its offsets another landed copy speaks for."""
+"""Contract of silver.log_copies: the offsets of each landed segment that another landed copy supersedes."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, not_null

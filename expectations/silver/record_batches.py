@@ -1,4 +1,4 @@
-"""Contract of silver.record_batches: sound record batches of landed log segments, typed; and the segments' versions."""
+"""Contract of silver.record_batches: valid record batches of landed log segments, typed, and the segments' versions."""
 
 from dataclasses import replace
 
@@ -180,7 +180,7 @@ CONTRACT = Contract(
         ),
         Column("error", "string", "Code of what is wrong with the batch.", evidence=True),
     ),
-    # Copies of a log may contradict each other, lawfully: all of them are kept.
+    # Copies of a log can contradict each other without an error: the table keeps all of them.
     grain=("cluster", "_source", "version", "position"),
     content="_content_hash",
     position="position",

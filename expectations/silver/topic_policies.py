@@ -1,4 +1,4 @@
-"""Contract of silver.topic_policies: whether compaction may have removed what is absent from a topic's log."""
+"""Contract of silver.topic_policies: whether compaction can have removed offsets that are absent from a topic's log."""
 
 from expectations.contract import Column, Contract
 

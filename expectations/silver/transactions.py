@@ -1,4 +1,4 @@
-"""Contract of silver.transactions: which offsets of a partition are of each transaction, and how it ended."""
+"""Contract of silver.transactions: the offsets of each transaction in a partition, and how it ended."""
 
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, is_true, not_null, one_of

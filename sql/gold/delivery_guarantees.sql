@@ -1,11 +1,11 @@
--- Purpose: which producers have the idempotence that they ask for, and which do not and may not know it (KIP-185).
+-- Purpose: which producers have the idempotence that they ask for, and which lack it, perhaps unknowingly (KIP-185).
 -- Grain: cluster, client_id, topic.
 -- Parameters: {producers}, {log_batches}, rows of these silver tables, complete for each topic that is in them.
 -- Refresh: topic
--- requested is best effort: it is not in effect where the topic's message format is older than 2, or where brokers of
--- 0.11.0 or before do not tell the format. required fails where the format or the brokers have no idempotence. A mode
--- that the client's version does not know is not in effect; of a client that tells no version it is taken as known. What
--- batches show is shown, and decides nothing: the topic's may be another client's.
+-- requested means best effort: idempotence is not in effect if the topic's message format is older than 2, or if the
+-- brokers are 0.11.0 or older, which do not tell the format. required fails if the format or the brokers have no
+-- idempotence. A mode that the client's version does not know is not in effect; if the client tells no version, the
+-- mode counts as known. Landed batches do not affect the verdict, because those of the topic can be another client's.
 WITH judged AS (
   SELECT
     *,

@@ -1,11 +1,12 @@
--- Purpose: how much was dead-lettered, where, by whom and why, hour by hour.
--- Grain: cluster, hour of routed_at (UTC), dlq_topic, original_topic, consumer_group, disposition; null is a value of its own.
+-- Purpose: the number of dead-lettered records by hour, topics, consumer group and disposition.
+-- Grain: cluster, hour of routed_at (UTC), dlq_topic, original_topic, consumer_group, disposition; null counts as a
+-- value.
 -- Parameters: {dlq_records}, {dlq_control_markers}, rows of these silver tables, complete for each hour that is in them.
 -- Refresh: hour, a span of 1 hour of routed_at
 --   silver.dlq_records: date_trunc('HOUR', routed_at)
 --   silver.dlq_control_markers: date_trunc('HOUR', routed_at)
--- Transaction markers that a broker dead-lettered are no records of anybody: where the source's landed log proves them
--- they are not counted. Where it does not tell, what looks like a marker counts as a record.
+-- A broker can dead-letter transaction markers, which are not an application's records. A marker that the source's
+-- landed log proves is not counted. If the log does not tell, a record that looks like a marker counts.
 SELECT
   cluster,
   date_trunc('HOUR', routed_at) AS hour,

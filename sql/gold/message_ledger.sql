@@ -1,5 +1,5 @@
--- Purpose: what became of each produced message: acknowledged, committed or aborted, dead-lettered, lost.
--- Grain: cluster, topic, partition, offset where it is known, else acknowledgement_id.
+-- Purpose: the outcome of each produced message: acknowledged, committed or aborted, dead-lettered, lost.
+-- Grain: cluster, topic, partition, offset if it is known, else acknowledgement_id.
 -- Parameters: {acknowledgements}, {dead_letters}, {dlq_roots}, {transactions}, {log_ranges}, rows of these silver
 -- tables, complete for each slice that is in them; {topic_policies}, all rows of silver.topic_policies.
 -- Refresh: slice
@@ -9,11 +9,11 @@
 --   silver.transactions: slices
 --   silver.log_ranges: slice
 --   silver.topic_policies: own rows by topic where NOT in_log
--- Lost is what was acknowledged and is absent as landed segments of its partition prove, where the log is known not to
--- be compacted. Where that is not known the message is absent, no more: whole batches are what a cleaner removes, too.
--- What is known to be compacted away stays acknowledged.
--- A trace id never merges rows: one trace spans many messages. A dead letter whose headers do not name the place of its
--- source record, as only a profile of the settings may permit, is of no message.
+-- A message is lost if it was acknowledged, landed segments of its partition prove it absent, and the log is known not
+-- to be compacted. If that is not known, the message is only absent, because the cleaner also removes whole batches. If
+-- the log is known to be compacted, an absent message stays acknowledged.
+-- A trace id never merges rows, because one trace spans many messages. A dead letter belongs to no message if its
+-- headers do not name the place of its source record, which only a profile of the settings can permit.
 WITH acknowledged AS (
   SELECT
     cluster,
@@ -89,7 +89,7 @@ spans AS (
     CAST(NULL AS BIGINT) AS producer_id, CAST(NULL AS INT) AS producer_epoch, slice
   FROM {log_ranges}
 ),
--- Only of slices that hold a message: two batches of one segment may lie two thousand million offsets apart.
+-- Explode only slices that hold a message: two batches of one segment can lie two billion offsets apart.
 stretches AS (
   SELECT
     cluster,

@@ -1,12 +1,13 @@
--- Purpose: how pushes of topology descriptions fare, group by group, and how brokers ask for them.
+-- Purpose: results of the pushes of topology descriptions by group, and how brokers ask for pushes.
 -- Grain: cluster, group_id.
 -- Parameters: {topology_pushes}, {topology_solicitations}, {topology_statuses}, {group_deletions}, {group_heartbeats},
 -- rows of these tables, complete for each group in them; :silent_after_seconds, a setting.
 -- Refresh: group_id
--- Error 135 does not say whether a plugin's failure is permanent or transient: only the broker knows, and asks again
--- after a transient one, at the latest when its back-off of 1 h and 20 % jitter is over (KIP-1331). Asked again at the
--- epoch of the failed push: transient. Not asked in 72 minutes of heartbeats logged without a gap: permanent. A row of
--- questions (silver.topology_solicitations) ends where a push is accepted, with the group, and with the epoch.
+-- Error 135 does not say whether a plugin's failure is permanent or transient; only the broker knows. After a transient
+-- failure it asks again, at the latest when its back-off of 1 h and 20 % jitter is over (KIP-1331). So a failure is
+-- transient if the broker asks again at the epoch of the failed push, and permanent if it does not ask in 72 minutes of
+-- heartbeats logged without a gap. A row of questions (silver.topology_solicitations) ends when a push is accepted, the
+-- group ends or the epoch changes.
 WITH pushes AS (
   SELECT
     cluster,
@@ -110,7 +111,7 @@ failures AS (
       AND questions.row_of_questions = failed.row_of_questions
   WHERE failed.event = 'failed'
 ),
--- when heartbeats of members that could be asked were logged
+-- Times of the heartbeats of members that the broker could have asked.
 beats AS (
   SELECT
     beat.cluster, beat.group_id, coalesce(steady_since, heartbeat_at) AS from_at, heartbeat_at AS to_at,

@@ -1,9 +1,9 @@
--- Purpose: what was sent and what was dead-lettered, hour by hour, and what of it does not add up.
--- Grain: cluster, hour (UTC), topic, consumer_group; null is a value of its own.
+-- Purpose: counts of sent and dead-lettered messages by hour, and what of them does not add up.
+-- Grain: cluster, hour (UTC), topic, consumer_group; null counts as a value.
 -- Parameters: {message_ledger}, {dead_letters}, {dlq_gaps}, {dlq_write_failures}, rows of gold.message_ledger and of
 -- the silver tables, complete for each hour that is in them; {acknowledged_topics}, all rows of
--- silver.acknowledged_topics. Of a topic that is not in it no acknowledgement has ever landed: whether one is lacking
--- cannot be known, and is null.
+-- silver.acknowledged_topics. If a topic is not in it, no acknowledgement of the topic has ever landed. Whether a
+-- message lacks one is then unknown, and unacknowledged_count is null.
 -- Refresh: hour
 --   gold.message_ledger: array_distinct(concat(
 --     IF(acknowledgement_count > 0, array(date_trunc('HOUR', coalesce(acknowledged_at, produced_at))), array()),
@@ -12,9 +12,9 @@
 --   silver.dlq_gaps: date_trunc('HOUR', found_at)
 --   silver.dlq_write_failures: date_trunc('HOUR', failed_at)
 --   silver.acknowledged_topics: own rows by topic where unacknowledged_count IS NULL
--- Messages count in the hour when they were acknowledged, for no group; dead letters in the hour when they were
--- routed, for the topic that they come from; what is found in a DLQ topic itself, for that topic and no group.
--- What lands may name any offset: counts of offsets end at the greatest BIGINT.
+-- Messages count in the hour of their acknowledgement, without a group. Dead letters count in the hour when they were
+-- routed, under their source topic. Findings about a DLQ topic itself count under that topic, without a group.
+-- Landed records can name any offset, so counts of offsets are capped at the greatest BIGINT.
 WITH sent AS (
   SELECT
     cluster,

@@ -2,7 +2,7 @@
 -- Grain: cluster, group_id, revision (from 2 on).
 -- Parameters: {topology_revisions}, {topology_nodes}, rows of these tables, complete for each group that is in them.
 -- Refresh: group_id
--- A node is known by its name; where a malformed description repeats a name, all nodes of that name are one shape.
+-- The name identifies a node. If a malformed description repeats a name, all nodes of that name are compared as one.
 WITH pairs AS (
   SELECT
     cluster, group_id, revision, accepted_at, topology_hash,

@@ -3,12 +3,12 @@
 -- Parameters: {topology_revisions}, {topology_pushes}, {topology_statuses}, {group_deletions}, {group_heartbeats}, rows
 -- of these tables, complete for each group that is in them; :silent_after_seconds, a setting.
 -- Refresh: group_id
--- A group lives from its first sign of life (an accepted push or heartbeat, a describe that finds it) until it is
--- deleted, or is no longer found; what was before does not count for the health of what came after.
--- The broker's words about the description are the status of a describe and the acceptance of a push. The last word
--- counts, unless the group has gone on to another epoch: brokers serve the description of the group's epoch only.
--- The group's epoch is the last one that a describe, an accepted push or a joining member tells. A member may join with
--- an older topology: then the heartbeat's status is STALE_TOPOLOGY, or, where no status is logged, the epoch is lower.
+-- A group's life begins with its first sign of life (an accepted push or heartbeat, a describe that finds it) and ends
+-- when the group is deleted or no longer found. Events of an earlier life do not affect the health of a later one.
+-- The broker tells about the description in the status of a describe and in the acceptance of a push. The last of these
+-- counts, unless the group has moved to another epoch: brokers serve only the description of the group's epoch.
+-- The group's epoch is the last one that a describe, an accepted push or a joining member names. A member can join with
+-- an older topology: then the heartbeat's status is STALE_TOPOLOGY or, if no status is logged, its epoch is lower.
 WITH events AS (
   SELECT
     cluster, group_id, pushed_at AS at, connection, correlation_id, 'push' AS kind, member_id, topology_epoch,
@@ -55,7 +55,7 @@ spanned AS (
     min(IF(is_sign, since, NULL)) OVER of_group AS first_seen_at,
     max(IF(is_sign, at, NULL)) OVER of_group AS last_seen_at,
     max(at) OVER of_group AS last_logged_at,
-    -- a member that leaves does not bring a group back that was deleted in the same moment
+    -- A member that leaves does not revive a group that was deleted at the same moment.
     coalesce(
       max(IF(is_sign AND coalesce(member_epoch, 0) >= 0, place, NULL)) OVER of_group,
       max(IF(is_sign, place, NULL)) OVER of_group
@@ -139,8 +139,8 @@ groups AS (
     max(struct(place, error_code, error_name, error_message)) FILTER (
       WHERE kind = 'push' AND is_since_end
     ) AS attempted,
-    -- What clients try again by themselves (COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR)
-    -- is no refusal of what is stored.
+    -- If a description is stored, errors that clients retry by themselves (COORDINATOR_LOAD_IN_PROGRESS,
+    -- COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR) are no refusals.
     max(struct(place, error_code, error_name, error_message)) FILTER (
       WHERE kind = 'push' AND error_code <> 0 AND is_since_end
         AND (last_served IS NULL OR place > last_served)

@@ -2,8 +2,8 @@
 -- Grain: cluster, group_id, topology_hash, from, to, kind, direction, subtopology_id.
 -- Parameters: {topology_nodes}, {topology_revisions}, rows of these tables, complete for each group that is in them.
 -- Refresh: group_id
--- Applications meet at topics: a topic that one group writes and another reads joins them, and news of the one leaves
--- the other's rows as they are.
+-- A topic that one group writes and another reads connects the two applications. New input of one group does not change
+-- the rows of the other.
 WITH latest AS (
   SELECT cluster, group_id, max_by(topology_hash, revision) AS topology_hash
   FROM {topology_revisions}

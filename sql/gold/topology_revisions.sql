@@ -1,13 +1,13 @@
--- Purpose: the history of each group's description; brokers let one replace another under the same epoch.
+-- Purpose: the history of each group's topology description, which can change under the same epoch.
 -- Grain: cluster, group_id, revision.
 -- Parameters: {topology_pushes}, {topology_statuses}, rows of the silver tables, complete for each group in them.
 -- Refresh: group_id
 --   silver.topology_pushes: group_id
 --   silver.topology_statuses: IF(topology_hash IS NULL, array(), array(group_id))
 -- A describe without a description shows no topology.
--- A description is seen where a push of it is accepted, or where a describe shows it: the request log is mostly on for
--- a while only, so that pushes are missed. A revision begins where the description seen differs from the one seen
--- before, whatever was deleted between.
+-- A description is seen if a push of it is accepted or if a describe shows it. Describes count because the request log
+-- is mostly on only for a while, so that pushes are missed. A revision begins when the description differs from the one
+-- seen before, even if the group was deleted in between.
 WITH seen AS (
   SELECT
     cluster, group_id, pushed_at AS at, connection, correlation_id, 'pushed' AS source, member_id, topology_epoch,

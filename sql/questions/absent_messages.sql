@@ -1,6 +1,6 @@
--- Purpose: which acknowledged messages does their partition's log not have, and nothing tells whether compaction removed
---   them or they are lost? Name the topic's cleanup.policy under [[segments.cleanup_policy]] of the settings, or give
---   Afterlog the operation DescribeConfigs on it; the next run decides them.
+-- Purpose: which acknowledged messages are absent from their partition's log, either lost or removed by compaction? To
+--   decide which, set the topic's cleanup.policy under [[segments.cleanup_policy]] of the settings, or grant Afterlog
+--   DescribeConfigs on the topic; the next run decides.
 -- Usage: afterlog sql --file sql/questions/absent_messages.sql
 -- Parameters: none.
 -- Feeds: acknowledgements, segments.

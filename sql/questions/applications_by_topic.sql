@@ -1,4 +1,4 @@
--- Purpose: which applications feed which: the topics that one writes and another reads, as of their current topologies?
+-- Purpose: which applications feed which: which topics does one write and another read in their current topologies?
 -- Usage: afterlog sql --file sql/questions/applications_by_topic.sql
 -- Parameters: none.
 -- Feeds: streams-requests.

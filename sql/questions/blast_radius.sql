@@ -1,4 +1,4 @@
--- Purpose: which source topics are hit, in how many partitions, and whom does it concern? The last day.
+-- Purpose: which source topics were hit in the last day, in how many partitions, and for which consumer groups?
 -- Usage: afterlog sql --file sql/questions/blast_radius.sql [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.

@@ -1,6 +1,7 @@
--- Purpose: did a broker dead-letter transaction markers (a trap of read_uncommitted share groups)? Those that the source's
---   landed log proves are no records of anybody: gold does not count them and nothing is lost when they are dropped. Those
---   that are only suspected, by their bytes, are counted as dead letters: land the source partition's segments to know.
+-- Purpose: did a broker dead-letter transaction markers (a trap of read_uncommitted share groups)? Markers that the
+--   source's landed log proves are not an application's records: gold does not count them, and you lose nothing by
+--   dropping them. Markers that are only suspected, by their bytes, count as dead letters: land the source partition's
+--   segments to be sure.
 -- Usage: afterlog sql --file sql/questions/control_markers.sql
 -- Parameters: none.
 -- Feeds: dlq.

@@ -1,5 +1,5 @@
 -- Purpose: which source records did the same group dead-letter more than once (poison pills, replays that failed again,
---   a broker that wrote twice)? In the DLQ coordinates, partition:offset, the first 20.
+--   a broker that wrote twice)? dlq_coordinates has the first 20, as partition:offset.
 -- Usage: afterlog sql --file sql/questions/dead_lettered_twice.sql
 -- Parameters: none.
 -- Feeds: dlq.

@@ -1,5 +1,5 @@
--- Purpose: which groups dead-lettered messages of aborted transactions? They read what was never committed: their
---   share.isolation.level is read_uncommitted, the default.
+-- Purpose: which groups dead-lettered messages of aborted transactions? They read records that were never committed:
+--   their share.isolation.level is read_uncommitted, the default.
 -- Usage: afterlog sql --file sql/questions/dead_lettered_yet_aborted.sql
 -- Parameters: none.
 -- Feeds: dlq, segments.

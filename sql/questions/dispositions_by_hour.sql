@@ -1,4 +1,4 @@
--- Purpose: how do reasons shift over time, by group and hour of the last day?
+-- Purpose: how do dispositions shift over time, by group and hour of the last day?
 -- Usage: afterlog sql --file sql/questions/dispositions_by_hour.sql [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.

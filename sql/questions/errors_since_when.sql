@@ -1,4 +1,4 @@
--- Purpose: since when does each error message occur, and does it still?
+-- Purpose: since when does each error message occur, and does it still occur?
 -- Usage: afterlog sql --file sql/questions/errors_since_when.sql [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, up to which records count; default the present.
 -- Feeds: dlq.

@@ -1,4 +1,4 @@
--- Purpose: which records were archived although they are in no DLQ, as the write failed? No consumer hears of it.
+-- Purpose: which records were archived but are in no DLQ, because the write failed? No consumer is notified of it.
 -- Usage: afterlog sql --file sql/questions/failed_dlq_writes.sql
 -- Parameters: none.
 -- Feeds: broker-logs.

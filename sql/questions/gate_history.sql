@@ -1,4 +1,5 @@
--- Purpose: which rules fail, how often, and how near is each to breaking the gate? One row per table and rule that ever failed.
+-- Purpose: which rules fail, how often, and how near is each to breaking the gate? One row per table and rule that ever
+--   failed.
 -- Usage: afterlog sql --file sql/questions/gate_history.sql
 -- Parameters: none.
 -- Feeds: none.

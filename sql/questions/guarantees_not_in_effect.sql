@@ -1,4 +1,4 @@
--- Purpose: which producers can send duplicates, or would fail, and what is to be told to their owners?
+-- Purpose: which producers can send duplicates, or would fail, and what should their owners be told?
 -- Usage: afterlog sql --file sql/questions/guarantees_not_in_effect.sql
 -- Parameters: none.
 -- Feeds: producers.

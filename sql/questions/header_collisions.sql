@@ -1,5 +1,5 @@
--- Purpose: who writes headers under reserved names? The values that Afterlog took are those of the profile shown, the last
---   of each name; such records deserve a look before a replay relies on them.
+-- Purpose: who writes headers under reserved names? Afterlog took the values of the profile shown, the last of each
+--   name. Check such records before a replay relies on them.
 -- Usage: afterlog sql --file sql/questions/header_collisions.sql
 -- Parameters: none.
 -- Feeds: dlq.

@@ -1,5 +1,6 @@
--- Purpose: does every DLQ topic still get the headers that it used to? More than one profile in a topic, or one that ends
---   while another begins: a broker was upgraded, rolled back, or had share.group.dlq.disposition.header.enable turned off.
+-- Purpose: does every DLQ topic still get the same headers as before? If a topic has more than one profile, or one
+--   profile ends while another begins, a broker was upgraded, rolled back, or had
+--   share.group.dlq.disposition.header.enable turned off.
 -- Usage: afterlog sql --file sql/questions/header_profiles.sql
 -- Parameters: none.
 -- Feeds: dlq.

@@ -1,4 +1,4 @@
--- Purpose: in which hours does what was sent not add up with what was dead-lettered and what the logs say?
+-- Purpose: in which hours do the sent messages, the dead letters and the logs not add up?
 -- Usage: afterlog sql --file sql/questions/hours_that_do_not_add_up.sql
 -- Parameters: none.
 -- Feeds: acknowledgements, dlq, segments, broker-logs.

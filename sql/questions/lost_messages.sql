@@ -1,5 +1,5 @@
--- Purpose: which messages did a producer believe to be written that their partition's log does not have?
---   Of topics whose log may be compacted, for all that is known, see absent_messages.sql.
+-- Purpose: which messages were acknowledged to their producer, but are not in their partition's log?
+--   For topics whose log may be compacted, see absent_messages.sql.
 -- Usage: afterlog sql --file sql/questions/lost_messages.sql
 -- Parameters: none.
 -- Feeds: acknowledgements, segments.

@@ -1,5 +1,5 @@
--- Purpose: what became of the messages of each topic, of what is in the ledger? What no acknowledgement or no segment of
---   the topic could tell is null.
+-- Purpose: how many messages of each topic in the ledger have which outcome? A count is null if no acknowledgement or
+--   no segment of the topic landed that could tell it.
 -- Usage: afterlog sql --file sql/questions/messages_by_outcome.sql
 -- Parameters: none.
 -- Feeds: acknowledgements, dlq.

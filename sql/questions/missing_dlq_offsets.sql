@@ -1,5 +1,5 @@
--- Purpose: did every record of the DLQ topics land? Gaps in the offsets of each partition, in silver, quarantine and what is held.
---   A gap is a record that never landed, unless the topic is compacted or was written in transactions.
+-- Purpose: did every record of the DLQ topics land? The rows are gaps in a partition's offsets, over silver, quarantine
+--   and held rows. A gap means records that never landed, unless the topic is compacted or was written in transactions.
 -- Usage: afterlog sql --file sql/questions/missing_dlq_offsets.sql
 -- Parameters: none.
 -- Feeds: dlq.

@@ -1,6 +1,6 @@
--- Purpose: which transactions have not ended in what landed? An old one holds back every reader of committed records.
+-- Purpose: which transactions have no end in the landed log? An old one holds back every reader of committed records.
 -- Usage: afterlog sql --file sql/questions/open_transactions.sql [--param now=2026-11-21T03:00:00Z]
--- Parameters: :now timestamp, which the age is taken to; default the present.
+-- Parameters: :now timestamp, at which the age is taken; default the present.
 -- Feeds: segments.
 SELECT
   cluster,

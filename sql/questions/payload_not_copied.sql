@@ -1,6 +1,6 @@
--- Purpose: which records cannot be replayed from the DLQ, as their payload was not copied, and why?
---   all records of a group: record copy is off (errors.deadletterqueue.copy.record.enable); some: they were larger than the
---   DLQ topic allows, or the source had deleted them.
+-- Purpose: which records cannot be replayed from the DLQ because their payload was not copied, and why? If it is all
+--   records of a group, record copy is off (errors.deadletterqueue.copy.record.enable). If it is some, they were larger
+--   than the DLQ topic allows, or the source had deleted them.
 -- Usage: afterlog sql --file sql/questions/payload_not_copied.sql
 -- Parameters: none.
 -- Feeds: dlq.

@@ -1,8 +1,8 @@
 -- Purpose: is it one poison pill, or is everything failing? One row per group and error of the last day, worst first.
---   Each source record is judged by itself: systemic where it is one of five neighbours of a partition that nearly all
---   failed, partial where at least one in ten of its neighbours failed, a poison pill where it came three times or more.
---   A record whose headers do not name its place is a single one.
---   The verdict is the strongest of these that enough records share; the counts beside it tell of the others.
+--   Each source record is judged by itself. It is systemic if it is one of five neighbours of a partition that nearly
+--   all failed, partial if at least one in ten of its neighbours failed, and a poison pill if it was dead-lettered
+--   three times or more. Any other record, and one whose headers do not name its place, is single. The verdict is the
+--   strongest of these kinds that enough records share; the counts beside it show the others.
 -- Usage: afterlog sql --file sql/questions/poison_pill_or_systemic.sql [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.
@@ -32,7 +32,7 @@ source_records AS (
   FROM recent
   GROUP BY ALL
 ),
--- How many offsets the record and those that failed next to it take: 5 and 9 records, behind, before and around it.
+-- Offsets of the records that failed next to each record: 5 or 9 records, which end with, begin with or surround it.
 neighbours AS (
   SELECT
     *,

@@ -1,4 +1,5 @@
--- Purpose: which pushes of topology descriptions fail in the brokers' plugin, and do brokers ask for them by the rules?
+-- Purpose: which pushes of topology descriptions fail in the brokers' plugin, and do brokers ask for pushes by the
+--   rules?
 -- Usage: afterlog sql --file sql/questions/push_findings.sql
 -- Parameters: none.
 -- Feeds: streams-requests.

@@ -1,4 +1,4 @@
--- Purpose: which pushes of topology descriptions were refused in the last day, with what error?
+-- Purpose: which pushes of topology descriptions were refused in the last day, and with what error?
 -- Usage: afterlog sql --file sql/questions/pushes_refused.sql [--param now=2026-11-21T03:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: streams-requests.

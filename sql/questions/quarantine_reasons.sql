@@ -1,6 +1,7 @@
--- Purpose: what is in quarantine or held, and which rules does it break? A row that breaks two is counted under both.
--- Grain: where the rows are (state: quarantine, or held with their topic), rule, topic, profile. Of held rows that break
--- no rule, which wait with the others of their topic, the rule is null.
+-- Purpose: which rows are in quarantine or held, and which rules do they break? A row that breaks two rules counts
+--   under both.
+-- Grain: where the rows are (state: quarantine, or held with their topic), rule, topic, profile. The rule is null for
+-- held rows that break no rule and wait with the others of their topic.
 -- Usage: afterlog sql --file sql/questions/quarantine_reasons.sql
 -- Parameters: none.
 -- Feeds: dlq.

@@ -1,5 +1,6 @@
--- Purpose: does a group refuse records (its code decided), or do they run out of delivery attempts (it could not decide)?
---   most_deliveries near the group's limit with few rejections: look for time-outs and crashes, not for bad data.
+-- Purpose: does a group refuse records (its code decided), or do they run out of delivery attempts (it could not
+--   decide)? If most_deliveries is near the group's limit and few are rejected, look for time-outs and crashes, not for
+--   bad data.
 -- Usage: afterlog sql --file sql/questions/rejected_or_retried_to_death.sql [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.

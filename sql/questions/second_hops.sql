@@ -1,7 +1,7 @@
--- Purpose: which dead-letter records were read from a DLQ in the first place, and where do they really come from?
---   A share group's second hop replaces the headers, so the origin is what the first DLQ's record at that offset says, or,
---   where that did not land, what Connect, Streams or Spring kept of the hop before. A loop is a group whose DLQ is its own
---   input: it never ends by itself.
+-- Purpose: which dead-letter records were read from a DLQ, and where do they really come from? A share group's second
+--   hop replaces the headers. So the origin is what the first DLQ's record at that offset says or, if that did not
+--   land, what Connect, Streams or Spring kept of the hop before. A loop is a group whose DLQ is its own input: it
+--   never ends by itself.
 -- Usage: afterlog sql --file sql/questions/second_hops.sql
 -- Parameters: none.
 -- Feeds: dlq.

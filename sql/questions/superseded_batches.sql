@@ -1,4 +1,4 @@
--- Purpose: which landed batches does a log no longer hold, as newer copies of it say, and what took their place?
+-- Purpose: which landed batches does a log no longer hold, according to newer copies of it, and what took their place?
 -- Usage: afterlog sql --file sql/questions/superseded_batches.sql
 -- Parameters: none.
 -- Feeds: segments.

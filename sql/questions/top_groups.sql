@@ -1,4 +1,4 @@
--- Purpose: which groups dead-letter most in the last day, and what share of all records is theirs?
+-- Purpose: which groups dead-lettered most in the last day, and what is their share of all records?
 -- Usage: afterlog sql --file sql/questions/top_groups.sql [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.

@@ -1,4 +1,4 @@
--- Purpose: which applications changed their topology in the last week, and what?
+-- Purpose: which applications changed their topology in the last week, and what changed?
 -- Usage: afterlog sql --file sql/questions/topology_changes.sql [--param now=2026-11-21T03:00:00Z]
 -- Parameters: :now timestamp, the end of the week; default the present.
 -- Feeds: streams-requests.

@@ -1,5 +1,5 @@
--- Purpose: which offsets of DLQ topics never landed, and what of it do the DLQ's own segments not explain?
---   Where log_has_landed is false, none of its partition landed: markers and compaction may be all there is to explain.
+-- Purpose: which offsets of DLQ topics never landed, and how many of them do the DLQ's own segments not explain? If
+--   log_has_landed is false, no segment of the partition landed: markers and compaction may explain the whole gap.
 -- Usage: afterlog sql --file sql/questions/unexplained_dlq_gaps.sql
 -- Parameters: none.
 -- Feeds: dlq.

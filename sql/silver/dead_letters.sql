@@ -1,4 +1,5 @@
--- Purpose: what each dead-letter record says of which source record, and whether it counts, by its own topic's log too.
+-- Purpose: each dead-letter record with its source record, and whether it counts, which its own topic's log also
+-- decides.
 -- Grain: cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset.
 -- Parameters: {dlq_records}, {quarantined_dlq_records}, {held_dlq_records}, {transactions}, {dlq_control_markers}, rows
 -- of silver.dlq_records, quarantine.dlq_records, held.dlq_records, silver.transactions and silver.dlq_control_markers,
@@ -11,11 +12,13 @@
 --     one -> one IS NOT NULL)
 --   silver.transactions: slices
 --   silver.dlq_control_markers: slice
--- A record that its contract refused or that is held does not count, nor does a transaction's marker that its source's
--- log proves, nor a record whose transaction was aborted (KIP-1317 with KIP-1289: what was rolled back was never
--- dead-lettered). What only looks like a marker counts. Mandatory headers are those of KIP-1317, which binds share
--- groups: Connect, Kafka Streams and Spring never write them. Of two copies of one record, from a file, which knows no
--- topic id, and from its topic, a refused or held one gives no row beside the other.
+-- These records do not count: a record that the contract refused or that is held, a transaction marker that the
+-- source's log proves, and a record whose transaction was aborted (KIP-1317 with KIP-1289: what was rolled back was
+-- never dead-lettered). A record that only looks like a marker counts.
+-- The mandatory headers are those of KIP-1317, which binds share groups: Connect, Kafka Streams and Spring never write
+-- them.
+-- A record can land twice: from a file, which knows no topic id, and from its topic. A refused or held copy then gives
+-- no row beside the other copy.
 WITH landed AS (
   SELECT
     cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, _bronze_id, _content_hash, lossy_encoding,
@@ -85,7 +88,7 @@ spans AS (
     LATERAL VIEW explode(ranges) AS span
     LATERAL VIEW explode(sequence(span.first_offset div 10000, span.last_offset div 10000)) AS place
 ),
--- Only of slices that hold a dead letter: a batch may span two thousand million offsets.
+-- Explode only slices that hold a dead letter: a batch can span two billion offsets.
 stretches AS (
   SELECT
     cluster,

@@ -1,4 +1,4 @@
--- Purpose: which dead-letter records are a transaction's control marker, as the landed log of their source says, and
+-- Purpose: which dead-letter records are transaction control markers, as the landed log of their source shows, and
 -- which only look like one.
 -- Grain: cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset.
 -- Parameters: {dlq_records}, {log_batches}, {log_ranges}, rows of these silver tables, complete for each slice of a
@@ -9,9 +9,9 @@
 --   silver.log_batches: IF(is_control, filter(array(concat(partition, ':', base_offset div 10000, ':', topic)),
 --     one -> one IS NOT NULL), array())
 --   silver.log_ranges: slice
--- A broker may dead-letter a marker without its payload: where a control batch stands at the offset, the bytes do not
--- matter. A record with a marker's bytes is data where the log holds the offset and no control batch there. Of a record
--- whose offset no landed segment holds, nothing is said here.
+-- A broker can dead-letter a marker without its payload: if a control batch stands at the offset, the bytes of the
+-- record do not matter. A record with a marker's bytes is data if the log holds the offset without a control batch. If
+-- no landed segment holds the offset, the record has no row here.
 WITH letters AS (
   SELECT
     cluster, _bronze_id, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, original_topic, original_partition,

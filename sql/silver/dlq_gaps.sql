@@ -1,4 +1,4 @@
--- Purpose: which offsets of DLQ topics never landed, between those that did, and what explains it.
+-- Purpose: which offsets of DLQ topics never landed, between offsets that did, and what explains them.
 -- Grain: cluster, dlq_topic, dlq_topic_id, dlq_partition, first_offset.
 -- Parameters: {dead_letters}, {transactions}, {log_ranges}, rows of these silver tables, complete for each partition in
 -- them.
@@ -6,10 +6,10 @@
 --   silver.dead_letters: concat(dlq_partition, ':', dlq_topic)
 --   silver.transactions: concat(partition, ':', topic)
 --   silver.log_ranges: concat(partition, ':', topic)
--- What the DLQ topic's own landed segments say explains an offset: a transaction's marker, a record whose transaction
--- was aborted, which readers of committed records do not see, or compaction. Each kind's offsets up to a place are
--- counted as those of all ranges that begin there or before, less what of the last goes beyond: ranges of one kind do
--- not overlap.
+-- The DLQ topic's own landed segments can explain an offset: by a transaction marker, by a record of an aborted
+-- transaction, which readers of committed records do not see, or by compaction.
+-- The offsets of a kind up to a place are the offsets of all ranges that begin at or before it, minus the part of the
+-- last range that lies beyond it. This holds because ranges of one kind do not overlap.
 WITH landed AS (
   SELECT
     cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, coalesce(routed_at, dlq_timestamp) AS landed_at

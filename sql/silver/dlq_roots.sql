@@ -1,9 +1,9 @@
--- Purpose: which source record is behind a dead-letter record that was itself dead-lettered, hop by hop.
--- Grain: cluster, topic, partition, offset: the place in a DLQ topic that a later dead-letter record has as its origin.
+-- Purpose: the source record behind each DLQ record that was itself dead-lettered, hop by hop.
+-- Grain: cluster, topic, partition, offset: the place in a DLQ topic that a later dead letter names as its origin.
 -- Parameters: {dead_letters}, all rows of silver.dead_letters of a cluster.
 -- Refresh: cluster
--- Each step doubles the hops that are followed. Where more than eight lead to the root it stays unknown: a group whose
--- DLQ is its own input makes a chain without end.
+-- Each step doubles the number of hops that it follows. If more than eight hops lead to the root, the root stays null:
+-- a group whose DLQ is its own input makes an endless chain.
 WITH accepted AS (
   SELECT
     cluster, dlq_topic, dlq_partition, dlq_offset, original_topic, original_partition, original_offset, routed_at

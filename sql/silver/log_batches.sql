@@ -1,10 +1,10 @@
--- Purpose: every landed batch, and what took its place in its log, if anything did.
+-- Purpose: every landed batch, and what superseded it in its log, if anything.
 -- Grain: cluster, segment, version, position.
 -- Parameters: {record_batches}, {log_copies}, rows of these silver tables, complete for each segment in them.
 -- Refresh: segment
 --   silver.record_batches: _source
 --   silver.log_copies: segment
--- A batch speaks for its offsets where superseded_by is null; no two batches of a log that do have an offset in common.
+-- A batch counts if superseded_by is null. No two such batches of a log have an offset in common.
 SELECT
   batches.cluster,
   _source AS segment,

@@ -1,15 +1,15 @@
--- Purpose: of each landed segment, which of its offsets another landed copy of the same log speaks for.
+-- Purpose: for each landed segment, the offsets that another landed copy of the same log supersedes.
 -- Grain: cluster, segment.
 -- Parameters: {record_batches}, rows of silver.record_batches, complete for each topic in them.
 -- Refresh: topic
--- The latest version of a file stands for it. Of files that cover the same offsets the later modified one speaks, save
--- where it is an old copy that came late: its leader epoch there is lower, and its timestamps are no later. It then
--- ranks behind the copy that shows it. A file covers what lies between its batches too, where they stand one behind the
--- other: holes are what it says as well.
--- A topic that is created again has another topic id: copies of any but the newest speak for nothing. Leader epochs go
--- up along a log: behind a batch of a higher epoch, in a copy of higher rank, batches of lower ones were truncated.
--- Nothing here changes where a file is copied again as it was, or grows alone, but of that file: nothing else is then
--- computed again. Batches are looked at only of files that meet.
+-- The latest version of a file represents it. If files cover the same offsets, the one that was modified last
+-- supersedes the others, unless it is an old copy that came late: its leader epoch at these offsets is lower, and its
+-- timestamps are no later. It then ranks behind the copy that shows this. A file also covers the offsets between its
+-- batches if these are adjacent in the file: a hole is information, too.
+-- A topic that is created again has another topic id: copies with an older id count nowhere. Leader epochs rise along a
+-- log: if a copy of higher rank has a batch of a higher epoch, batches of lower epochs behind it were truncated.
+-- If a file is copied again unchanged, or grows alone, only its own row can change, so that nothing else is computed
+-- again. Batches are read only for files that meet.
 WITH latest AS (
   SELECT cluster, topic, partition, _source AS segment, max_by(file, version) AS file
   FROM {record_batches}
@@ -38,7 +38,7 @@ logs AS (
   FROM latest
   GROUP BY cluster, topic, partition
 ),
--- Files of which another one tells something: in common offsets, or of epochs that are too low behind its own.
+-- Files that meet: they have offsets in common, or one has lower epochs behind the greatest epoch of the other.
 meetings AS (
   SELECT
     cluster,

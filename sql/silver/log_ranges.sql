@@ -1,11 +1,11 @@
 -- Purpose: which offsets a landed log segment holds, and which it proves to be absent.
--- Grain: cluster, segment, first_offset; a range ends where a slice of ten thousand offsets does.
+-- Grain: cluster, segment, first_offset; ranges are cut at slices of ten thousand offsets.
 -- Parameters: {log_batches}, {log_copies}, rows of these silver tables, complete for each segment that is in them.
 -- Refresh: segment
--- Absent is what lies between two batches of which one begins in the file where the other ends, and between the offset
--- that names the segment and its first batch. Where something stands between them that was not accepted, nothing is
--- proved; nor is anything about what comes behind the last batch, in another segment, or where another copy of the log
--- speaks for an offset between them. A batch that has fewer records than offsets was compacted.
+-- Offsets are proved absent if they lie between two batches that are adjacent in the file, or between the offset that
+-- names the segment and its first batch. Nothing is proved if something that was not accepted stands between them, or
+-- if another copy of the log supersedes an offset between them. Nothing is proved about offsets behind the last batch
+-- or in another segment. A segment counts as compacted if one of its batches has fewer records than offsets.
 WITH batches AS (
   SELECT
     cluster,

@@ -1,11 +1,12 @@
--- Purpose: the nodes of every topology that brokers accepted or showed, with the predecessors that the wire leaves out.
+-- Purpose: the nodes of every topology that brokers accepted or showed, with predecessors, which the wire schema omits.
 -- Grain: cluster, group_id, topology_hash, part, part_place, subtopology_id, node, occurrence.
 -- Parameters: {topology_pushes}, {topology_statuses}, rows of the silver tables, complete for each group in them.
 -- Refresh: group_id
 --   silver.topology_pushes: group_id
 --   silver.topology_statuses: IF(topology_hash IS NULL, array(), array(group_id))
 -- A describe without a description shows no topology.
--- Edges stay within a sub-topology, or a global store: a name that is not there is dangling and has no row.
+-- An edge stays within its sub-topology or global store. A successor that does not exist there is dangling and has no
+-- row.
 WITH seen AS (
   SELECT cluster, group_id, topology_hash, struct(pushed_at AS at, connection, correlation_id, description) AS described
   FROM {topology_pushes}

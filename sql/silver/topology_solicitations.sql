@@ -1,15 +1,16 @@
--- Purpose: when members were asked for their description, whether a push followed, whether the broker might ask.
+-- Purpose: when brokers asked members for their description, whether a push followed, and whether the broker was
+-- allowed to ask.
 -- Grain: cluster, group_id, connection, correlation_id, solicited_at.
--- Parameters: {group_heartbeats} (but the steady ones), {topology_pushes}, {topology_statuses}, {group_deletions}, rows
+-- Parameters: {group_heartbeats} (not steady ones), {topology_pushes}, {topology_statuses}, {group_deletions}, rows
 -- of the silver tables, complete for each group that is in them.
 -- Refresh: group_id
 --   silver.group_heartbeats: IF(steady_since IS NULL, array(group_id), array())
 --   silver.topology_pushes: group_id
 --   silver.topology_statuses: group_id
 --   silver.group_deletions: group_id
--- A broker asks (KIP-1331, broker side) a member that is not STALE_TOPOLOGY, where no description of the group's epoch
--- is stored and no back-off runs. The back-off is armed each time that a member is asked, 30 s doubling to 1 h, with 20 %
--- jitter; an accepted push, another epoch and the end of the group clear it.
+-- A broker asks a member that is not STALE_TOPOLOGY, if no description of the group's epoch is stored and no back-off
+-- runs (KIP-1331, broker side). Each question arms the back-off: 30 s doubling to 1 h, with 20 % jitter. An accepted
+-- push, another epoch and the end of the group clear it.
 WITH events AS (
   SELECT
     cluster, group_id, member_id, connection, correlation_id, heartbeat_at AS at,
@@ -117,7 +118,7 @@ SELECT
   seconds_since_previous,
   IF(attempt > 1, 0.8 * least(3600, 30 * pow(2, attempt - 2)), NULL) AS least_back_off_seconds,
   coalesce(seconds_since_previous < 0.8 * least(3600, 30 * pow(2, attempt - 2)), false) AS too_early,
-  -- what was stored while the broker had the heartbeat in hand may have come after it had decided
+  -- A description that was stored while the broker handled the heartbeat may have come after the broker decided.
   coalesce(
     last_word.word IN (2, 3)
       AND coalesce(last_word.group_epoch = epoch, true)

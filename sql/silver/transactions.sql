@@ -1,11 +1,11 @@
--- Purpose: the transactions of a partition's log: which offsets are of each, and how it ended.
+-- Purpose: the transactions of a partition's log: the offsets of each, and how it ended.
 -- Grain: cluster, topic, partition, producer_id, producer_epoch, first_offset.
 -- Parameters: {log_batches}, rows of silver.log_batches, complete for each producer and partition in them.
 -- Refresh: producer
 --   silver.log_batches: IF(is_transactional, array(concat(partition, ':', producer_id, ':', topic)), array())
--- A marker ends what its producer wrote before it. It has the epoch of the data, or the next one: with
--- transaction.version 2, and where a coordinator fenced the producer. Before a marker of another epoch the
--- transaction's own has not landed, or was compacted away: it is open as far as is known.
+-- A marker ends what its producer wrote before it. Its epoch is that of the data or the next one: the next one with
+-- transaction.version 2, or if a coordinator fenced the producer. If the first marker behind the data has another
+-- epoch, the transaction's own marker has not landed or was compacted away: the transaction counts as open.
 WITH batches AS (
   SELECT
     cluster,

@@ -1,5 +1,5 @@
--- Purpose: facts that must be 0 before gold.delivery_guarantees is written; they break its gate.
--- Grain: one row, one column a fact.
+-- Purpose: facts that must be 0 before gold.delivery_guarantees is written; any other value breaks its gate.
+-- Grain: one row, one column per fact.
 -- Parameters: {producers} rows of silver.producers of the topics that are refreshed; {fresh} the new rows;
 -- {log_batches}.
 SELECT

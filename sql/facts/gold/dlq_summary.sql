@@ -1,5 +1,6 @@
--- Purpose: facts that must be 0 before gold.dlq_summary is written; they break the gate between silver and gold.
--- Grain: one row, one column a fact.
+-- Purpose: facts that must be 0 before gold.dlq_summary is written; else they break the gate between
+-- silver and gold.
+-- Grain: one row, one column per fact.
 -- Parameters: {dlq_records}, {dlq_control_markers} rows of these silver tables in the hours that are refreshed; {fresh}
 -- the new summary rows.
 SELECT

@@ -1,5 +1,5 @@
--- Purpose: facts that must be 0 before gold.message_ledger is written; they break its gate.
--- Grain: one row, one column a fact.
+-- Purpose: facts that must be 0 before gold.message_ledger is written; any other value breaks its gate.
+-- Grain: one row, one column per fact.
 -- Parameters: {acknowledgements} and {dead_letters} rows of these silver tables in the slices that are refreshed;
 -- {fresh} the new rows; {dlq_roots}, {transactions}, {log_ranges}, {topic_policies}.
 SELECT

@@ -1,5 +1,5 @@
--- Purpose: facts that must be 0 before gold.push_health is written; they break its gate.
--- Grain: one row, one column a fact.
+-- Purpose: facts that must be 0 before gold.push_health is written; any other value breaks its gate.
+-- Grain: one row, one column per fact.
 -- Parameters: {topology_pushes}, {topology_solicitations} rows of the groups that are refreshed; {fresh} the new rows;
 -- {topology_statuses}, {group_deletions}, {group_heartbeats}.
 SELECT

@@ -1,5 +1,5 @@
--- Purpose: facts that must be 0 before gold.reconciliation is written; they break its gate.
--- Grain: one row, one column a fact.
+-- Purpose: facts that must be 0 before gold.reconciliation is written; any other value breaks its gate.
+-- Grain: one row, one column per fact.
 -- Parameters: {dead_letters}, {dlq_gaps}, {dlq_write_failures} rows of these silver tables in the hours that are
 -- refreshed; {fresh} the new rows; {message_ledger}.
 SELECT

@@ -1,5 +1,5 @@
--- Purpose: facts that must be 0 before gold.topology_edges is written; they break its gate.
--- Grain: one row, one column a fact.
+-- Purpose: facts that must be 0 before gold.topology_edges is written; any other value breaks its gate.
+-- Grain: one row, one column per fact.
 -- Parameters: {topology_nodes} rows of silver.topology_nodes of the groups that are refreshed; {fresh} the new rows;
 -- {topology_revisions}.
 SELECT

@@ -1,5 +1,5 @@
--- Purpose: facts that must be 0 before gold.topology_revisions is written; they break its gate.
--- Grain: one row, one column a fact.
+-- Purpose: facts that must be 0 before gold.topology_revisions is written; any other value breaks its gate.
+-- Grain: one row, one column per fact.
 -- Parameters: {topology_pushes}, {topology_statuses} rows of the silver tables of the groups that are refreshed;
 -- {fresh} the new rows.
 SELECT

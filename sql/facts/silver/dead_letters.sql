@@ -1,5 +1,5 @@
--- Purpose: facts that must be 0 before silver.dead_letters is written; they break its gate.
--- Grain: one row, one column a fact.
+-- Purpose: facts that must be 0 before silver.dead_letters is written; any other value breaks its gate.
+-- Grain: one row, one column per fact.
 -- Parameters: {dlq_records} rows of silver.dlq_records of the slices that are refreshed; {fresh} the new rows;
 -- {quarantined_dlq_records}, {held_dlq_records}, {transactions}.
 SELECT

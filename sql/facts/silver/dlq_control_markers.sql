@@ -1,5 +1,5 @@
--- Purpose: facts that must be 0 before silver.dlq_control_markers is written; they break its gate.
--- Grain: one row, one column a fact.
+-- Purpose: facts that must be 0 before silver.dlq_control_markers is written; any other value breaks its gate.
+-- Grain: one row, one column per fact.
 -- Parameters: {fresh} the new rows; {dlq_records}, rows of silver.dlq_records of the same slices; {log_batches},
 -- {log_ranges}.
 SELECT

@@ -1,5 +1,5 @@
--- Purpose: facts that must be 0 before silver.dlq_gaps is written; they break its gate.
--- Grain: one row, one column a fact.
+-- Purpose: facts that must be 0 before silver.dlq_gaps is written; any other value breaks its gate.
+-- Grain: one row, one column per fact.
 -- Parameters: {dead_letters} rows of silver.dead_letters of the partitions that are refreshed; {fresh} the new rows;
 -- {transactions}, {log_ranges}.
 SELECT

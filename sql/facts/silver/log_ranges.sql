@@ -1,5 +1,5 @@
--- Purpose: facts that must be 0 before silver.log_ranges is written; they break its gate.
--- Grain: one row, one column a fact.
+-- Purpose: facts that must be 0 before silver.log_ranges is written; any other value breaks its gate.
+-- Grain: one row, one column per fact.
 -- Parameters: {log_batches} rows of silver.log_batches of the segments that are refreshed; {fresh} the new rows;
 -- {log_copies}.
 SELECT
