@@ -1,1 +1,1 @@
-"""Benchmarks: each pair in one run, shown as ratios."""
+"""Benchmarks: each measures both sides of a comparison in one run and shows the ratio."""

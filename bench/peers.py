@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def landing_to_gold(spark: SparkSession, settings: Settings, warehouse: Path) -> None:
-    """Land, decode, drop repeated grains and summarise: three tables, each read from the one before."""
+    """Land, decode, drop repeated grains and summarise into three tables, each read from the one before."""
     from pyspark.sql import functions as F
 
     from pipelines.bronze import dlq_records as bronze
@@ -43,7 +43,7 @@ def landing_to_gold(spark: SparkSession, settings: Settings, warehouse: Path) ->
 
 
 def two_pass_split(candidates: DataFrame, checks: Sequence[tuple[str, Column]], warehouse: Path) -> None:
-    """Split by an array of the codes of broken checks, in one pass for each side."""
+    """Split by an array with the codes of broken checks, with one pass for each side."""
     from pyspark.sql import functions as F
 
     codes = [F.when(F.coalesce(broken, F.lit(False)), F.lit(code)) for code, broken in checks]

@@ -59,7 +59,7 @@ RESULTS = ROOT / "bench" / "results"
 
 @dataclass
 class Finding:
-    """One measured figure, and the target that it is held against."""
+    """A measured figure and its target."""
 
     name: str
     value: float
@@ -70,7 +70,7 @@ class Finding:
 
 
 class Bench:
-    """A session, a scratch directory and the figures found so far."""
+    """A Spark session, a scratch directory and the figures found so far."""
 
     def __init__(self, spark: SparkSession, scratch: Path, scale: float) -> None:
         """Keep what the benchmarks share; ``scale`` multiplies the numbers of records."""
@@ -80,21 +80,21 @@ class Bench:
         self.findings: list[Finding] = []
 
     def settings(self, name: str, **more: Any) -> Settings:
-        """Return settings with a warehouse and a landing of their own."""
+        """Return settings with a warehouse and a landing directory of their own."""
         place = self.scratch / name
         return load(warehouse=str(place / "warehouse"), landing=str(place / "landing"), **more)
 
     def records(self, count: int) -> int:
-        """Return a number of records, scaled."""
+        """Return a number of records, multiplied by the scale, at least 100."""
         return max(100, int(count * self.scale))
 
     def found(self, name: str, value: float, unit: str, target: float | None = None, **parts: Any) -> None:
-        """Keep a figure; a target is the most it should be."""
+        """Keep a figure; ``target`` is the highest value that meets the target."""
         met = None if target is None else value <= target
         self.findings.append(Finding(name, value, unit, "" if target is None else f"<= {target:g} {unit}", met, parts))
 
     def run(self, settings: Settings, feed: str = "dlq") -> float:
-        """Run a feed's stages once; return the seconds, locks included."""
+        """Run a feed's stages once and return the seconds, the lock included."""
         began = time.perf_counter()
         with lock.writer(settings, "bench"):
             done = runner.run(Warehouse(settings, self.spark), stages(feed))
@@ -104,7 +104,7 @@ class Bench:
         return seconds
 
     def warm_up(self) -> None:
-        """Let the JVM compile both sides before anything is measured."""
+        """Run both sides once, so that the JVM compiles them before the measurements."""
         settings = self.settings("warm-up")
         generate(self.records(20_000), 7, Path(settings.landing))
         self.run(settings)
@@ -131,7 +131,7 @@ def timed(owner: Any, name: str, spent: dict[str, float]) -> Iterator[None]:
 
 
 def pipeline(bench: Bench) -> None:
-    """Landing to gold with contracts, gates and quarantine, against the same jobs by hand without any."""
+    """Measure landing to gold with contracts, gates and quarantine against the same jobs by hand without them."""
     count, ratios, shares, ours, theirs = bench.records(1_000_000), [], [], [], []
     generated = bench.settings("pipeline")
     generate(count, 1, Path(generated.landing))
@@ -175,7 +175,7 @@ CANDIDATES = Contract(
 
 
 def split(bench: Bench) -> None:
-    """Split and gate candidates by 12 rules, against a two-pass split by hand."""
+    """Measure the split and the gate of candidates by 12 rules against a two-pass split by hand."""
     count, settings = bench.records(2_000_000), bench.settings("split")
     candidates = candidates_of(bench.spark, count, bench.scratch / "candidates")
     Warehouse(settings, bench.spark).ensure(CANDIDATES)
@@ -222,7 +222,7 @@ def candidates_of(spark: SparkSession, count: int, path: Path) -> DataFrame:
 
 
 def nothing_new(bench: Bench) -> None:
-    """A run with nothing new: in a warm session, and as a command from a cold start."""
+    """Measure a run with nothing new, in a warm session and as a command from a cold start."""
     settings = bench.settings("nothing-new")
     generate(bench.records(1_000), 3, Path(settings.landing))
     bench.run(settings)
@@ -232,7 +232,7 @@ def nothing_new(bench: Bench) -> None:
 
 
 def increment(bench: Bench) -> None:
-    """1,000 new records onto 5,000,000, against the same onto none."""
+    """Measure 1,000 new records on top of 5,000,000 against 1,000 in an empty warehouse."""
     large, onto = bench.settings("onto-many"), bench.records(5_000_000)
     generate(onto, 5, Path(large.landing))
     bench.run(large)
@@ -249,7 +249,7 @@ def increment(bench: Bench) -> None:
 
 
 def topology(bench: Bench) -> None:
-    """Pushes of 500 groups, 50 nodes, 4 epochs, from landing to gold; then one push on top of them."""
+    """Measure pushes of 500 groups, 50 nodes, 4 epochs, from landing to gold; then one push on top of them."""
     settings, groups, nodes, epochs = bench.settings("topology"), bench.records(500), 50, 4
     directory = settings.landing_of("streams-requests")
     directory.mkdir(parents=True)
@@ -267,7 +267,7 @@ def topology(bench: Bench) -> None:
 
 
 def pushed(group: int, epoch: int, nodes: int) -> Iterator[str]:
-    """Yield what a request log tells of one epoch of a group: the member is asked, and pushes a chain of nodes."""
+    """Yield the request-log lines of one epoch of a group: a heartbeat that asks for a topology, and its push."""
     at, name = 60.0 * epoch + group / 100, f"group-{group}"
     chain = ["source", *(f"step-{place}-{epoch if place == 7 else 0}" for place in range(nodes - 2)), "sink"]
     made = [
@@ -280,7 +280,7 @@ def pushed(group: int, epoch: int, nodes: int) -> Iterator[str]:
 
 
 def ledger(bench: Bench) -> None:
-    """Acknowledgements against dead letters, a partition's offsets each in order; then a thousand of them more."""
+    """Measure acknowledgements against dead letters, then 1,000 more; a partition's offsets come in order."""
     settings, told, dead = bench.settings("ledger"), bench.records(5_000_000), bench.records(100_000)
     Warehouse(settings, bench.spark).ensure_all(runner.contracts())
     land_lines(acknowledgements(bench.spark, 0, told), settings.landing_of("acknowledgements") / "first")
@@ -299,7 +299,7 @@ def ledger(bench: Bench) -> None:
 
 
 def acknowledgements(spark: SparkSession, first: int, count: int) -> DataFrame:
-    """Return what an interceptor was told of so many records, in eight partitions."""
+    """Return what a producer interceptor reports about a number of records in eight partitions."""
     from pyspark.sql import functions as F
 
     number = F.col("id")
@@ -320,7 +320,7 @@ def acknowledgements(spark: SparkSession, first: int, count: int) -> DataFrame:
 
 
 def dead_letters(spark: SparkSession, count: int, step: int) -> DataFrame:
-    """Return so many dead-letter records, one for each ``step``-th acknowledgement."""
+    """Return dead-letter records, one for each ``step``-th acknowledgement."""
     from pyspark.sql import functions as F
 
     number, source = F.col("id"), F.col("id") * step
@@ -349,12 +349,12 @@ def dead_letters(spark: SparkSession, count: int, step: int) -> DataFrame:
 
 
 def land_lines(records: DataFrame, directory: Path) -> None:
-    """Write records as JSON lines into a directory below a feed's."""
+    """Write records as JSON lines into a directory below a feed's landing directory."""
     records.write.option("ignoreNullFields", "false").json(str(directory))
 
 
 def segments(bench: Bench) -> None:
-    """A log segment of a GiB to silver.record_batches, against Kafka's own reading where Java can compile it."""
+    """Measure a log segment of 1 GiB to bronze, against Kafka's own classes if Java can compile them, and to gold."""
     settings, size = bench.settings("segments"), int(2**30 * bench.scale)
     segment = settings.landing_of("segments") / "orders-0" / f"{0:020}.log"
     segment.parent.mkdir(parents=True)
@@ -378,7 +378,7 @@ def segments(bench: Bench) -> None:
 
 
 def kafka_reads(segment: Path) -> float | None:
-    """Return the seconds that Kafka's own classes take to read a segment, a JVM's start left out; None: no compiler."""
+    """Return the seconds that Kafka's classes take to read a segment, without JVM start; None without a compiler."""
     source = ROOT / "bench" / "ReadSegment.java"
     class_path = jars.class_path("broker")
     command = [str(java.find().home / "bin" / "java"), "-cp", class_path, str(source), str(segment)]
@@ -387,7 +387,7 @@ def kafka_reads(segment: Path) -> float | None:
 
 
 def follow(bench: Bench) -> None:
-    """From the write of a dead letter until gold counts it, at 100 a second for a minute, all on this machine."""
+    """Measure the time from a dead letter to its count in gold, at 100 a second for a minute on this machine."""
     settings, topic, warm, count = bench.settings("follow"), "dlq.bench", 500, bench.records(6_000)
     with Broker(bench.scratch / "broker") as broker, KafkaClient(broker.bootstrap_servers) as client:
         client.create_topic(topic)
@@ -422,7 +422,7 @@ PER_SECOND = 100
 
 @contextmanager
 def following(settings: Settings, broker: Broker, every: float) -> Iterator[psutil.Popen]:
-    """Follow the dead-letter topics of a broker in a process of its own, which is killed if it still runs then."""
+    """Follow the dead-letter topics of a broker in a process, and kill it at the end if it still runs."""
     told = {"AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers, "AFTERLOG_DLQ__SOURCE": "kafka"}
     places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
     process = psutil.Popen(
@@ -440,7 +440,7 @@ def following(settings: Settings, broker: Broker, every: float) -> Iterator[psut
 
 
 def paced(count: int, written: list[float], per_second: float = PER_SECOND) -> Iterator[Message]:
-    """Yield dead letters, so many a second, and note when."""
+    """Yield dead letters at a constant rate, and append the time of each to ``written``."""
     began = time.perf_counter()
     for number in range(count):
         time.sleep(max(0.0, began + number / per_second - time.perf_counter()))
@@ -449,7 +449,7 @@ def paced(count: int, written: list[float], per_second: float = PER_SECOND) -> I
 
 
 def counted(settings: Settings) -> list[tuple[float, int]]:
-    """Return when each version of gold.dlq_summary was committed, and how many records it counts, in order."""
+    """Return when each version of gold.dlq_summary was committed, and its number of records, in order."""
     place = Path(Warehouse(settings).location("gold.dlq_summary"))
     found = []
     for version in range((Warehouse(settings).local_version("gold.dlq_summary") or 0) + 1):
@@ -460,7 +460,7 @@ def counted(settings: Settings) -> list[tuple[float, int]]:
 
 
 def await_gold(settings: Settings, count: int, process: psutil.Popen) -> None:
-    """Wait until gold counts so many records."""
+    """Wait until gold counts this many records."""
     until = time.monotonic() + 300
     while True:
         if process.poll() is not None or time.monotonic() > until:
@@ -475,7 +475,7 @@ def await_gold(settings: Settings, count: int, process: psutil.Popen) -> None:
 
 
 def resident(process: psutil.Popen) -> dict[str, float]:
-    """Return the MiB of memory of a process and its children, by program."""
+    """Return the resident memory in MiB of a process and its children, by program."""
     found: dict[str, float] = defaultdict(float)
     for member in (process, *process.children(recursive=True)):
         found[member.name()] += member.memory_info().rss / 2**20
@@ -483,7 +483,7 @@ def resident(process: psutil.Popen) -> dict[str, float]:
 
 
 def soak(bench: Bench) -> None:
-    """Two hours of following a trickle: memory and the seconds of a cycle, the last quarter against the second."""
+    """Follow a trickle for two hours; compare memory and cycle seconds of the last quarter with the second."""
     settings, per_second = bench.settings("soak"), 2
     samples: list[dict[str, Any]] = []
     with Broker(bench.scratch / "broker-to-soak") as broker, KafkaClient(broker.bootstrap_servers) as client:
@@ -500,7 +500,7 @@ def soak(bench: Bench) -> None:
             await_gold(settings, 60 * per_second * len(samples), process)
     quarter = len(samples) // 4
     then, now = samples[quarter : 2 * quarter], samples[-quarter:]
-    # Least, since a heap fills and empties: what cannot be let go of stays.
+    # Take the minimum: a heap fills and empties, but memory that leaks stays.
     least = [min(sum(one["resident_mib"].values()) for one in part) for part in (then, now)]
     cycles = [median(one["seconds"] for one in part) for part in (then, now)]
     hours = f"{len(samples) / 60:.1f} h of following"
@@ -509,7 +509,7 @@ def soak(bench: Bench) -> None:
 
 
 def catch_up(bench: Bench) -> None:
-    """The same records from a topic and from files, to bronze and on to gold."""
+    """Measure the same records from a topic and from files, to bronze and on to gold."""
     from pyspark.sql import functions as F
 
     count = bench.records(500_000)
@@ -548,7 +548,7 @@ def catch_up(bench: Bench) -> None:
 
 
 def jobs(bench: Bench) -> None:
-    """Spark jobs per stage, and of a gate by its number of rules."""
+    """Count Spark jobs per stage, and of a gate by its number of rules."""
     settings = bench.settings("jobs")
     tracker = bench.spark.sparkContext.statusTracker()
     generate(bench.records(5_000), 4, Path(settings.landing))
@@ -574,7 +574,7 @@ def jobs(bench: Bench) -> None:
 
 
 def bulkheads(bench: Bench) -> None:
-    """Bronze to silver of the records of 1,000 topics against as many of one: all good, or all held."""
+    """Measure bronze to silver of 1,000 topics against one topic with as many records: all good, or all held."""
     from pyspark.sql import functions as F
 
     count, tracker = bench.records(100_000), bench.spark.sparkContext.statusTracker()
@@ -605,7 +605,7 @@ def bulkheads(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """Peak memory of ``afterlog run`` over a million records, JVM and Python together."""
+    """Measure the peak memory of ``afterlog run`` over a million records, JVM and Python together."""
     settings = bench.settings("memory")
     generate(bench.records(1_000_000), 6, Path(settings.landing))
     command = [afterlog(), "run", "--warehouse", settings.warehouse, "--landing", settings.landing]
@@ -623,12 +623,12 @@ def memory(bench: Bench) -> None:
 
 
 def query(bench: Bench) -> None:
-    """``afterlog sql "select 1"`` from a cold start."""
+    """Measure ``afterlog sql "select 1"`` from a cold start."""
     bench.found('afterlog sql "select 1", cold', cold(["sql", "select 1"]), "s")
 
 
 def demo(bench: Bench) -> None:
-    """``make demo`` once set up, in a copy of the project."""
+    """Measure ``make demo`` after set-up, in a copy of the project."""
     copy = bench.scratch / "demo"
     ignored = shutil.ignore_patterns(".venv", ".jars", ".git", "warehouse", "landing", ".airflow", ".cache")
     shutil.copytree(ROOT, copy, ignore=ignored)
@@ -654,7 +654,7 @@ def cold(command: list[str]) -> float:
 
 
 def afterlog() -> str:
-    """Return the command of this environment."""
+    """Return the path of this environment's `afterlog` command."""
     return str(Path(sys.executable).with_name("afterlog"))
 
 
@@ -693,7 +693,7 @@ def show(findings: list[Finding]) -> None:
 
 
 def main() -> None:
-    """Run the benchmarks and leave their results."""
+    """Run the benchmarks and write their results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=sorted(BENCHMARKS), help="run one benchmark")
     parser.add_argument("--scale", type=float, default=1.0, help="multiply the numbers of records")

@@ -1,1 +1,1 @@
-"""Airflow DAGs: one file a feed; tasks and edges are derived from the catalog."""
+"""Airflow DAGs: one file per feed, with tasks and edges derived from the catalog."""

@@ -1,4 +1,4 @@
-"""Run the command line as a child process: its log streams in, its last line of output comes back."""
+"""Run the command line as a child process: stream its log, return its last line of output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def program() -> list[str]:
 
 
 class Command:
-    """One run of the command line in a process group of its own, which ends with ``run``, however that ends."""
+    """One run of the command line in its own process group, which ends with ``run`` in every case."""
 
     def __init__(
         self,
@@ -45,14 +45,17 @@ class Command:
         cluster: Mapping[str, str] | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Take the arguments after the program's name, variables of a cluster in place of those set, and others."""
+        """Take the arguments after the program's name, a cluster's variables and other variables.
+
+        The variables of ``cluster`` replace all ``AFTERLOG_KAFKA__*`` variables of this process.
+        """
         self.argv = [*program(), *arguments]
         self._cluster = cluster
         self._variables = variables or {}
         self._process: subprocess.Popen[str] | None = None
 
     def run(self, log: Callable[[str], None]) -> Ended:
-        """Run to the end, passing each line of the child's log on as it comes.
+        """Run the command to its end, passing on each line of its log as it comes.
 
         Raises OSError: the command cannot be started.
         """
@@ -88,7 +91,7 @@ class Command:
             return Ended(code, _last_line(output), complaint)
 
     def kill(self) -> None:
-        """End the command and what it started: TERM first, KILL for what is left."""
+        """End the command and all processes of its group: TERM first, then KILL."""
         process = self._process
         if process is None:
             return
@@ -98,7 +101,8 @@ class Command:
             while process.poll() is None and time.monotonic() < until:
                 time.sleep(0.05)
         self._signal(signal.SIGKILL)
-        # Airflow calls this from a signal handler: without a timeout, it would deadlock with the wait it interrupts.
+        # Airflow calls this from a signal handler. Without a timeout it would deadlock with the wait that it
+        # interrupts.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=1)
 

@@ -1,6 +1,6 @@
-"""Airflow connection -> settings of a cluster: its extra holds keys of Kafka's clients, as ``kafka_default`` does.
+"""Airflow connection -> settings of a cluster: its extra holds keys of Kafka's clients, as in ``kafka_default``.
 
-Neither the Kafka provider nor any other is needed: a connection of type ``generic`` does as well.
+No provider is needed, not even Kafka's: a connection of type ``generic`` works as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import SecretStr, ValidationError
 from pipelines.errors import UsageError
 from pipelines.settings import Kafka, first_mistake
 
-# Keys of librdkafka, and of Kafka's Java clients where both know them, that settings of ours mean.
+# Keys of librdkafka and of Kafka's Java clients that have a setting of ours.
 _SETTINGS = {
     "metadata.broker.list": "bootstrap_servers",
     "bootstrap.servers": "bootstrap_servers",
@@ -29,7 +29,7 @@ _SETTINGS = {
     "ssl.certificate.location": "certificate_file",
     "ssl.key.location": "key_file",
 }
-# Keys of librdkafka that hold a file's text, as the Java clients name them.
+# Keys of librdkafka that hold the text of a file -> the names in the Java clients.
 _TEXTS = {
     "ssl.ca.pem": ("ssl.truststore.type", "ssl.truststore.certificates"),
     "ssl.certificate.pem": ("ssl.keystore.type", "ssl.keystore.certificate.chain"),
@@ -38,18 +38,18 @@ _TEXTS = {
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _OPTION = re.compile(r"(ssl|sasl|client|connections|reconnect|retry|fetch|socket\.connection)\.[a-z0-9.]+")
 _SECRET = re.compile(r"password|secret|token|jaas|certificate|keystore\.key")
-_HARMLESS = 4  # a shorter text would be hidden wherever it stands in a log
+_HARMLESS = 4  # masking a shorter secret would hide its text everywhere in the log
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Settings of a cluster, secrets and all, and the keys that were left out."""
+    """The settings of a cluster, secrets included, and the keys that were left out."""
 
     kafka: Kafka
     left_out: tuple[str, ...]
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that give these settings, and no other of a cluster, to a process."""
+        """Return the environment variable that gives exactly these settings to a process."""
         return {"AFTERLOG_KAFKA": json.dumps(_plain(self.kafka.model_dump(exclude_defaults=True)))}
 
     def secrets(self) -> list[str]:
@@ -61,7 +61,7 @@ class Cluster:
 
 
 def named(connection_id: str) -> Cluster:
-    """Return the cluster of a connection, and let Airflow hide its secrets in the task's log.
+    """Return the cluster of a connection, and let Airflow mask its secrets in the task's log.
 
     Raises UsageError: there is no such connection, or it cannot be used.
     """
@@ -93,11 +93,11 @@ def cluster_of(
     login: str | None = None,
     password: str | None = None,
 ) -> Cluster:
-    """Return the cluster that a connection's extra describes; host, port, login and password fill what is not there.
+    """Return the cluster of a connection's extra; host, port, login and password fill what the extra lacks.
 
-    Keys that concern a consumer of one's own, such as ``group.id``, are left out.
+    Keys that concern only a consumer of the user's own, such as ``group.id``, are left out.
 
-    Raises UsageError: it cannot be used; no value is quoted.
+    Raises UsageError: it cannot be used; the message quotes no value.
     """
     unusable = f"The Airflow connection {connection_id} cannot be used"
     if not isinstance(extra, dict):
@@ -148,14 +148,14 @@ def cluster_of(
 
 
 def _text(value: object) -> str | None:
-    """Return a value of JSON as Kafka's clients take it; None where they cannot."""
+    """Return a JSON value as Kafka's clients take it, or None if they cannot take it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (str, int, float)) else None
 
 
 def _plain(value: Any) -> Any:
-    """Return settings with their secrets readable."""
+    """Return settings with readable secrets."""
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     return {name: _plain(one) for name, one in value.items()} if isinstance(value, Mapping) else value

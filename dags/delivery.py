@@ -1,6 +1,6 @@
-"""landing/acknowledgements, segments, broker-logs -> gold.message_ledger and its kin: the Airflow DAG `delivery`."""
+"""landing/acknowledgements, segments, broker-logs -> gold.message_ledger and others: the Airflow DAG `delivery`."""
 
 from dags.factory import feed_dag
 
-# Airflow looks for DAGs only in files that hold both words, "airflow" and "dag".
+# Airflow looks for DAGs only in files that contain both words, "airflow" and "dag".
 dag = feed_dag("delivery", schedule="*/5 * * * *")

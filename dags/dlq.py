@@ -2,5 +2,5 @@
 
 from dags.factory import feed_dag
 
-# Airflow looks for DAGs only in files that hold both words, "airflow" and "dag".
+# Airflow looks for DAGs only in files that contain both words, "airflow" and "dag".
 dag = feed_dag("dlq", schedule="*/5 * * * *")

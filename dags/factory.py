@@ -1,4 +1,4 @@
-"""catalog -> DAG: one task a layer, an edge where a table has an input in another layer, then the reports."""
+"""catalog -> DAG: one task per layer, an edge for an input in another layer, then the reports and the outcome."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def asset_of(table: str) -> Asset:
 
 
 def feed_dag(feed: str, schedule: str | None) -> DAG:
-    """Return the DAG of a feed, its id the feed's name.
+    """Return the DAG of a feed; its id is the feed's name.
 
-    All feeds share a pool of one slot, as one process at a time may write to a local warehouse.
+    All feeds share a pool of one slot, because only one process at a time may write to a local warehouse.
     """
     filled = stages(feed)
     layers: dict[str, list[Stage]] = {}
@@ -97,7 +97,7 @@ def feed_dag(feed: str, schedule: str | None) -> DAG:
                 feed=feed,
                 layer=layer,
                 tables=[stage.table for stage in members],
-                # What a gate holds above keeps nothing else from flowing on.
+                # Rows that an upstream gate holds must not stop the other rows.
                 trigger_rule=TriggerRule.ALL_DONE,
                 inlets=[asset_of(table) for table in _read_by(members)],
                 outlets=[asset_of(stage.table) for stage in members],
@@ -133,7 +133,7 @@ def _read_by(members: Sequence[Stage]) -> tuple[str, ...]:
 
 
 def _accepted(filled: Sequence[Stage]) -> Param:
-    """Return the parameter that accepts what is held of tables with a gate."""
+    """Return the DAG parameter that accepts held rows of tables with a gate."""
     tables = "|".join(stage.table.replace(".", r"\.") for stage in filled if isinstance(stage, Split))
     pattern = rf"^(?![\s\S]*[\x00-\x1f\x7f])(?:{tables})(?::[\s\S]*\S[\s\S]*)?$"
     return Param(

@@ -1,4 +1,4 @@
-"""A failed task -> one sentence where people look: the end of its log after one frame of a traceback, and its note."""
+"""A failed task -> one sentence in its note and at the end of its log, after one frame of the traceback."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from urllib.parse import quote
 
 from dags.command import printable
 
-_MOST_OF_A_NOTE = 1000  # characters, by Airflow's API
+_MOST_OF_A_NOTE = 1000  # characters, the limit of Airflow's API
 _SECONDS = 5
 _UNTOLD = "See the log above, then clear this task or wait for the next run."
 
 
 def told(error: object) -> tuple[str, str]:
-    """Return why a task failed and what to do next, with where the report is if the error knows."""
+    """Return why a task failed and what to do next, with the path of the report if the error has it."""
     why = printable(str(error)) if error and str(error) else "it was ended from outside"
     way_on = getattr(error, "way_on", _UNTOLD)
     report = getattr(error, "report", None)
@@ -28,7 +28,7 @@ def told(error: object) -> tuple[str, str]:
 def shorten_tracebacks(kinds: tuple[type[BaseException], ...]) -> None:
     """Let this process log errors of these kinds with the last frame of their traceback only.
 
-    What they say is the reason; the frames are Airflow's own and push it out of sight.
+    The message gives the reason. The other frames are Airflow's own and would push it out of sight.
     """
     import structlog
 
@@ -52,12 +52,13 @@ def shorten_tracebacks(kinds: tuple[type[BaseException], ...]) -> None:
 
 
 def note(ti: Any, why: str, way_on: str) -> str | None:
-    """Make two sentences the note of a task in Airflow's grid; return what keeps them from being one, if anything.
+    """Make two sentences the note of a task in Airflow's grid; return the reason if that fails, else None.
 
-    Airflow limits a note: the first is cut where both are longer.
+    Airflow limits the length of a note: if both together are longer, the first is cut.
 
-    A task has no right of its own to write notes: the API that tasks speak (Task Execution API) knows none. The public
-    API takes them from whoever it gives a token without a login, as that of `make up` does.
+    A task has no right of its own to write notes: the Task Execution API, which tasks use, has no call for them. The
+    public
+    API takes a note if it gives tokens without a login, as the API of `make up` does.
     """
     from airflow.sdk.configuration import conf
 

@@ -1,4 +1,4 @@
-"""What a task of a feed does: fill the tables of a layer, build the reports, say how the run came out."""
+"""The tasks of a feed: fill the tables of a layer, build the reports, tell the outcome of the run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOTIFY_SECONDS = 30
 
 
 class GateBroke(AirflowFailException):
-    """A contract broke: running again gives the same answer, so Airflow does not retry."""
+    """A contract broke: a retry gives the same answer, so Airflow does not retry."""
 
     way_on = (
         "See the report and `afterlog doctor`; when it is mended, the next run takes what is held first. "
@@ -37,19 +37,19 @@ class GateBroke(AirflowFailException):
 
 
 class CannotRun(AirflowFailException):
-    """A setting, a parameter or the machine is wrong: running again gives the same answer."""
+    """A setting, a parameter or the machine is wrong: a retry gives the same answer."""
 
     way_on = "Mend it, check with `afterlog doctor`, then clear this task or wait for the next run."
 
 
 class WriterBusy(AirflowException):
-    """Another process writes to the same warehouse: worth another try."""
+    """Another process writes to the same warehouse, so Airflow retries."""
 
     way_on = "Let the other writer end, then clear this task or wait for the next run."
 
 
 class CommandDied(AirflowException):
-    """The command ended in a way it never should: worth another try, as nothing is left half done."""
+    """The command ended in an unexpected way; Airflow retries, because a run leaves nothing half done."""
 
     way_on = "See the log above; the next run continues where this one ended."
 
@@ -66,7 +66,7 @@ FAILURE = "failure"
 
 
 class _CommandOperator(BaseOperator):
-    """A task that runs the command line; it ends with the task, also when Airflow kills that."""
+    """A task that runs the command line; the command ends with the task, also when Airflow kills the task."""
 
     def __init__(self, *, arguments: Sequence[str], **options: Any) -> None:
         super().__init__(**options)
@@ -79,7 +79,7 @@ class _CommandOperator(BaseOperator):
             self._command.kill()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Do the work; where it fails, leave for `outcome` why, and what to do next.
+        """Do the work; on a failure leave for `outcome` the reason and what to do next.
 
         Raises GateBroke, CannotRun, WriterBusy, CommandDied, each with the report's path.
         """
@@ -89,7 +89,7 @@ class _CommandOperator(BaseOperator):
         except TOLD as error:
             error.report = _report(context)  # type: ignore[union-attr]
             why, way_on = failures.told(error)
-            with contextlib.suppress(Exception):  # the reason of the failure must not be lost behind another one
+            with contextlib.suppress(Exception):  # a second error must not hide the reason of the failure
                 context["ti"].xcom_push(key=FAILURE, value={"why": why, "next": way_on})
             raise error.with_traceback(None) from None
 
@@ -98,13 +98,13 @@ class _CommandOperator(BaseOperator):
         raise NotImplementedError
 
     def more_arguments(self, context: Context) -> list[str]:
-        """Return arguments that the run's parameters add."""
+        """Return the arguments that the parameters of the run add."""
         return []
 
     def _run(self, context: Context) -> Ended:
-        """Run with the run's parameters as single arguments; no shell reads them.
+        """Run the command; each parameter of the run is one argument, and no shell reads it.
 
-        Raises as `check`, and CannotRun where there is no command.
+        Raises as `check`, and CannotRun if the command does not exist.
         """
         places = [f"--{name}={context['params'][name]}" for name in PLACES if context["params"].get(name) is not None]
         arguments = [*self.arguments, *places, *self.more_arguments(context)]
@@ -118,7 +118,7 @@ class _CommandOperator(BaseOperator):
         return ended
 
     def _cluster(self, context: Context) -> dict[str, str] | None:
-        """Return the variables of the cluster, of which a secret may be part, if a connection is named for it."""
+        """Return the variables of the cluster, secrets included, or None if no connection is named for it."""
         try:
             wanted = context["params"].get("kafka_connection") or settings.kafka_connection()
             if not wanted:
@@ -132,15 +132,15 @@ class _CommandOperator(BaseOperator):
 
 
 class FillLayer(_CommandOperator):
-    """Fill the tables of a feed's layer from what is new; their counts become the XCom, and extras of their assets."""
+    """Fill the tables of a feed's layer from new input; their counts become the XCom and their assets' extras."""
 
     def __init__(self, *, feed: str, layer: str, tables: Sequence[str], **options: Any) -> None:
-        """Take a feed and a layer of the catalog, and the tables that it holds of that feed."""
+        """Take a feed and a layer of the catalog, and the feed's tables in this layer."""
         super().__init__(arguments=["run", "--feed", feed, "--layer", layer, "--format", "json"], **options)
         self.tables = list(tables)
 
     def more_arguments(self, context: Context) -> list[str]:
-        """Return what is to be accepted of the tables that this layer fills."""
+        """Return the `--accept` arguments for the tables that this layer fills."""
         given = context["params"].get("accept") or []
         asked = [given] if isinstance(given, str) else given
         if not all(isinstance(one, str) and one.isprintable() for one in asked):
@@ -148,7 +148,7 @@ class FillLayer(_CommandOperator):
         return [f"--accept={one}" for one in asked if one.partition(":")[0] in self.tables]
 
     def work(self, context: Context) -> dict[str, Any]:
-        """Return ``{"run_id": ..., "tables": {table: counts and verdict}}``; it is the XCom also where a gate broke.
+        """Return ``{"run_id": ..., "tables": {table: counts and verdict}}``, which is the XCom also if a gate broke.
 
         Raises GateBroke, CannotRun, WriterBusy, CommandDied.
         """
@@ -166,9 +166,11 @@ class FillLayer(_CommandOperator):
         return filled
 
     def _filled(self, ended: Ended) -> tuple[dict[str, Any], list[str]]:
-        """Return what a run says of each table, and a sentence for each gate that broke.
+        """Return what a run says about each table, and a sentence for each gate that broke.
 
-        Batches of one table (one that waited and the next, say) are summed up; the last one says how it came out.
+        A table can have several batches, such as one that waited and the next one. Their counts are summed up, and the
+        last
+        batch gives the status.
         """
         try:
             answer = json.loads(ended.answer)
@@ -182,7 +184,7 @@ class FillLayer(_CommandOperator):
                 tables[table] = {"status": last["status"], **sums, "verdict": judged[-1] if judged else None}
                 if last["status"] in BROKE:
                     broke.append("\n".join(map(printable, last["message"].split("\n"))))
-            if not broke:  # of another layer perhaps, whose task is red; what waits for it is not done either
+            if not broke:  # the broken gate is perhaps in another layer, whose task is red
                 broke = [f"{table} waits." for table, counts in tables.items() if counts["status"] == "waiting"]
             if ended.code != (1 if broke else 0):
                 raise ValueError
@@ -195,12 +197,12 @@ class BuildReports(_CommandOperator):
     """Build Data Docs and the quality page, and publish the verdict of every table of the run."""
 
     def __init__(self, *, layers: Mapping[str, Sequence[str]], **options: Any) -> None:
-        """Take the layers, whose tasks, named like them, run before, and the tables of each."""
+        """Take the upstream layers, whose tasks have the same names, and the tables of each layer."""
         super().__init__(arguments=["report"], **options)
         self.layers = {layer: list(tables) for layer, tables in layers.items()}
 
     def work(self, context: Context) -> dict[str, Any]:
-        """Return where the report is, and the counts and verdict of each table that this run reached.
+        """Return the path of the report, and the counts and verdict of each table that this run reached.
 
         Raises CannotRun, WriterBusy, CommandDied.
         """
@@ -222,21 +224,22 @@ class BuildReports(_CommandOperator):
 
 
 class Outcome(BaseOperator):
-    """The last task, which runs in any case: it says what became of every other one, and is green only where all are.
+    """The last task, which always runs: it tells how each other task ended, and succeeds only if all succeeded.
 
-    Airflow judges a run by its last tasks. Later layers and the reports run in any case, so that they alone would turn
-    a broken gate green.
+    Airflow judges a run by its last tasks. Later layers and the reports run also after a failure, so without this task
+    a
+    run with a broken gate would be green.
     """
 
     def __init__(self, *, layers: Sequence[str], **options: Any) -> None:
-        """Take the layers, whose tasks, named like them, run before."""
+        """Take the upstream layers, whose tasks have the same names."""
         super().__init__(**options)
         self.layers = list(layers)
 
     def execute(self, context: Context) -> None:
-        """Say what each task did, and what to do about those that failed.
+        """Log what each task did, and what to do about each failed task.
 
-        Raises RunFailed: one failed, or did not say how it ended.
+        Raises RunFailed: a task failed, or did not say how it ended.
         """
         failures.shorten_tracebacks(TOLD)
         wrong: list[str] = []
@@ -263,9 +266,9 @@ class Outcome(BaseOperator):
 
 
 def check(ended: Ended) -> None:
-    """Pass a command that answered: exit code 0, or 1 where a gate broke.
+    """Pass a command that answered: exit code 0, or 1 if a gate broke.
 
-    Raises CannotRun, WriterBusy, CommandDied: what the command said, by its exit code.
+    Raises CannotRun, WriterBusy, CommandDied, chosen by the exit code, with what the command said.
     """
     said = ended.complaint.removeprefix("afterlog: ") or "it said nothing"
     if ended.code in (2, 3):
@@ -277,9 +280,9 @@ def check(ended: Ended) -> None:
 
 
 def tell_failure(context: Context) -> None:
-    """Log one sentence: what failed, why, and what to do; pass it to the command that AFTERLOG_ON_FAILURE names.
+    """Log in one sentence what failed, why and what to do; pass it to the command in AFTERLOG_ON_FAILURE.
 
-    It becomes the note of the task, too, where Airflow's API lets anybody write one.
+    The sentence also becomes the note of the task, if Airflow's API accepts a note without a login.
     """
     log = logging.getLogger(__name__)
     why, way_on = failures.told(context.get("exception"))
@@ -298,7 +301,7 @@ def tell_failure(context: Context) -> None:
 
 
 def _report(context: Context) -> str | None:
-    """Return where the reports of this run are, as far as settings and parameters tell."""
+    """Return the path of the run's reports, or None if the settings cannot be loaded."""
     places = {name: context["params"].get(name) for name in PLACES}
     try:
         return os.fspath(settings.load(**places).reports() / "index.html")
@@ -307,7 +310,7 @@ def _report(context: Context) -> str | None:
 
 
 def _tolerance(context: Context) -> dict[str, str]:
-    """Return the variable that gives the tolerance of a run to a command; none where the settings say it."""
+    """Return the variable that gives the run's tolerance to a command; empty if the settings apply."""
     given = context["params"].get("tolerance")
     if given is None:
         return {}

@@ -1,3 +1,3 @@
-"""The Airflow pool of one slot that keeps the writers of a local warehouse apart."""
+"""The Airflow pool of one slot: one writer at a time on a local warehouse."""
 
 POOL = "afterlog_writer"

@@ -1,1 +1,1 @@
-"""What runs on one machine for set-up, the demo and tests."""
+"""Tools for one machine: set-up, the demo, a broker for tests and the project's own Airflow."""

@@ -1,4 +1,4 @@
-"""The project's own Airflow: where it lives, how it is prepared, and its web interface (``up``)."""
+"""The project's own Airflow: its environment, its database, and its processes with the web interface (``up``)."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _STOP_SECONDS = 10.0
 
 
 def environment(home: Path = AIRFLOW_HOME, port: int = 8080) -> dict[str, str]:
-    """Return the variables under which Airflow works on this project alone.
+    """Return the environment variables that tie Airflow to this project alone.
 
-    Variables of another Airflow (``AIRFLOW_*``) are left out: nothing here may reach somebody's production database.
+    Variables of another Airflow (``AIRFLOW_*``) are left out, so that no command here reaches a production database.
     """
     address = f"http://127.0.0.1:{port}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW_")}
@@ -66,9 +66,9 @@ def environment(home: Path = AIRFLOW_HOME, port: int = 8080) -> dict[str, str]:
 
 
 def prepare(home: Path = AIRFLOW_HOME) -> None:
-    """Create or migrate the database and create the pool; nothing to do where this Airflow did so before.
+    """Create or migrate Airflow's database and create the pool, unless this version of Airflow already did.
 
-    Raises EnvironmentLacking: Airflow cannot prepare it.
+    Raises EnvironmentLacking: Airflow cannot prepare its database.
     """
     stamp = home / ".prepared"
     if stamp.exists() and (home / "airflow.db").exists() and stamp.read_text() == version("apache-airflow"):
@@ -84,7 +84,7 @@ def prepare(home: Path = AIRFLOW_HOME) -> None:
 
 
 def up(port: int, home: Path = AIRFLOW_HOME) -> None:
-    """Serve Airflow with its web interface until Ctrl-C or TERM; every process that it started ends with it.
+    """Serve Airflow with its web interface until Ctrl-C or TERM, then end every process that it started.
 
     Raises EnvironmentLacking: the port is in use, or a component of Airflow ended.
     """
@@ -153,7 +153,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def stop(started: Sequence[subprocess.Popen[Any]], seconds: float = _STOP_SECONDS) -> None:
-    """End processes and all their descendants, also those in sessions of their own: TERM first, then KILL."""
+    """End processes and all their descendants, also those in other sessions: TERM first, then KILL."""
     family = [member for process in started for member in _family(process.pid)]
     _signal(family, signal.SIGTERM)
     _, left = psutil.wait_procs(family, timeout=seconds)
@@ -200,7 +200,7 @@ def _all_alive(started: dict[str, subprocess.Popen[bytes]], logs: Path) -> None:
 
 
 def main() -> int:
-    """Run ``up`` on port AFTERLOG_PORT (8080); return the exit code."""
+    """Run ``up`` on port AFTERLOG_PORT (default 8080) and return the exit code."""
     text = os.environ.get("AFTERLOG_PORT") or "8080"
     try:
         if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):

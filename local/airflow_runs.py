@@ -1,4 +1,4 @@
-"""Inside Airflow's environment: prepare its database, and run a DAG for each line of standard input."""
+"""Runs inside Airflow's environment: prepares its database, and runs a DAG for each line of standard input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dags.pool import POOL
 
 
 def prepare() -> None:
-    """Create or migrate the database, and the pool of one slot that keeps writers apart."""
+    """Create or migrate the database, and create the pool of one slot that allows one writer at a time."""
     from airflow.models.pool import Pool
     from airflow.utils.db import initdb
 
@@ -24,10 +24,11 @@ def prepare() -> None:
 
 
 def serve(tell: Callable[[dict[str, Any]], None]) -> None:
-    """Run a DAG for each line of standard input, ``{"dag": its id, "parameters": {...}}``; tell what happens as JSON.
+    """Run a DAG for each line of standard input, ``{"dag": its id, "parameters": {...}}``, and tell its events.
 
-    Airflow costs seconds to start: whoever runs DAGs several times pays once. The runs are ordinary DAG runs in
-    Airflow's database; tasks run one after the other in this process instead of under a scheduler.
+    Airflow takes seconds to start, so one process runs several DAGs. The runs are ordinary DAG runs in Airflow's
+    database,
+    but their tasks run one after the other in this process, without a scheduler.
     """
     from airflow.dag_processing.dagbag import DagBag
     from airflow.listeners import hookimpl
@@ -57,7 +58,7 @@ def serve(tell: Callable[[dict[str, Any]], None]) -> None:
 
 
 def _found(dag_id: str, run_id: str) -> dict[str, Any]:
-    """Return what Airflow's database holds of a run: its tasks, their XComs, the events of assets."""
+    """Return what Airflow's database holds about a run: its tasks, their XComs and its asset events."""
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.models.taskinstance import TaskInstance
     from airflow.models.xcom import XComModel
@@ -89,7 +90,7 @@ def _found(dag_id: str, run_id: str) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """``prepare`` or ``serve``: answers go to standard output, all that Airflow prints to standard error."""
+    """Run ``prepare`` or ``serve``: answers go to standard output, all that Airflow prints to standard error."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 

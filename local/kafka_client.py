@@ -1,6 +1,6 @@
-"""kafka-clients 4.4 in a JVM of its own, driven from Python: what applications around a broker do, for demo and tests.
+"""kafka-clients 4.4 in a JVM of its own, driven from Python: clients for the demo and tests.
 
-Spark's connector brings another version of the same library, so this never runs in a session's JVM.
+Spark's connector brings another version of the same library, so this code never runs in a Spark session's JVM.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from pipelines.jvm import jars, java
 Headers = Sequence[tuple[str, bytes | None]]
 
 _SCRAM_ITERATIONS = 4096
-_EXPIRY_SECONDS = 1.2  # how much longer than a lock a record is held that shall expire
+_EXPIRY_SECONDS = 1.2  # how long after the end of its lock a record with Action.EXPIRE is still held
 _TIMESTAMP_TYPES = {"CREATE_TIME": 0, "LOG_APPEND_TIME": 1}
 
 
 class KafkaFailure(EnvironmentLacking):
-    """What a broker or a Java client refused; ``reason`` is the simple name of Kafka's exception."""
+    """A broker or a Java client refused something; ``reason`` is the simple name of Kafka's exception."""
 
     def __init__(self, reason: str, message: str | None) -> None:
-        """Take the exception's name and text."""
+        """Take the name and the text of the exception."""
         super().__init__(f"Kafka answers {reason}: {message}" if message else f"Kafka answers {reason}.")
         self.reason = reason
 
 
 class Action(StrEnum):
-    """What a share consumer does with a record; EXPIRE holds it until its lock has run out, and accepts it too late."""
+    """What a share consumer does with a record; EXPIRE accepts it only after its acquisition lock has expired."""
 
     ACCEPT = "ACCEPT"
     REJECT = "REJECT"
@@ -65,7 +65,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Message:
-    """What is produced; without a partition or a timestamp (ms) the producer chooses."""
+    """A message to produce; without a partition or a timestamp (ms) the producer chooses it."""
 
     value: bytes | None
     key: bytes | None = None
@@ -76,7 +76,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Record:
-    """What is consumed: every byte, all headers in order; ``delivery_count`` is of share groups only."""
+    """A consumed record, with every byte and all headers in order; only share groups have a ``delivery_count``."""
 
     topic: str
     partition: int
@@ -91,17 +91,17 @@ class Record:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A record that a share consumer got, and what it did with it."""
+    """A record that a share consumer received, and what the consumer did with it."""
 
     record: Record
     action: Action
 
 
 class KafkaClient:
-    """Clients of one cluster; the JVM ends with `close`, with the context or with this process.
+    """Clients of one cluster; their JVM ends with `close`, with the context or with this process.
 
-    ``options`` are settings of every Java client made here (security, time-outs). ``beside`` another client, the same
-    JVM is used.
+    ``options`` are settings of every Java client made here (security, timeouts). With ``beside`` it uses the JVM of
+    another KafkaClient.
     """
 
     def __init__(
@@ -117,15 +117,15 @@ class KafkaClient:
         self.json: Any = beside.json if beside else _json_mapper(self.jvm)
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return this client."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Close it."""
+        """Close this client."""
         self.close()
 
     def close(self) -> None:
-        """Close the admin client, and end the JVM unless it is another's."""
+        """Close the admin client, and end the JVM if this client started it."""
         with contextlib.suppress(Py4JNetworkError):
             if self._admin:
                 self._admin.close(self._seconds(5))
@@ -141,13 +141,13 @@ class KafkaClient:
     def create_topic(
         self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None, *, replicas: int = 1
     ) -> None:
-        """Create a topic; KafkaFailure TopicExistsException where it is there."""
+        """Create a topic; raises KafkaFailure with reason TopicExistsException: it exists already."""
         with _clear():
             topic = self.jvm.org.apache.kafka.clients.admin.NewTopic(name, partitions, replicas)
             self.admin.createTopics([topic.configs(dict(settings or {}))]).all().get()
 
     def delete_topics(self, *names: str) -> None:
-        """Delete topics; one of the same name that is created later has another id."""
+        """Delete topics; a topic created later with the same name gets another id."""
         with _clear():
             self.admin.deleteTopics(list(names)).all().get()
 
@@ -161,7 +161,7 @@ class KafkaClient:
         """Remove the records of a partition before an offset, as retention does."""
         with _clear():
             place = self.jvm.org.apache.kafka.common.TopicPartition(topic, partition)
-            # Py4J does not find a static method that shares its name with another one.
+            # Py4J does not find a static method if an instance method has the same name.
             kind = f"{STATIC_PREFIX}org.apache.kafka.clients.admin.RecordsToDelete"
             before_offset = JavaMember("beforeOffset", None, kind, self._gateway._gateway_client)
             self.admin.deleteRecords({place: before_offset(before)}).all().get()
@@ -172,7 +172,7 @@ class KafkaClient:
             return str(self._described(name).topicId().toString())
 
     def leaders(self, topic: str) -> dict[int, int]:
-        """Return the node that leads each partition of a topic; -1 where none does."""
+        """Return the node that leads each partition of a topic; -1 if no node leads it."""
         with _clear():
             partitions = self._described(topic).partitions()
             return {one.partition(): one.leader().id() if one.leader() else -1 for one in partitions}
@@ -183,7 +183,7 @@ class KafkaClient:
     def configure(
         self, kind: Literal["TOPIC", "GROUP", "BROKER", "BROKER_LOGGER"], name: str, settings: Mapping[str, str]
     ) -> None:
-        """Set configurations of a topic, a group, a broker or a broker's loggers; others stay as they are."""
+        """Set configurations of a topic, a group, a broker or a broker's loggers; other configurations stay."""
         admin = self.jvm.org.apache.kafka.clients.admin
         config = self.jvm.org.apache.kafka.common.config.ConfigResource
         with _clear():
@@ -204,8 +204,9 @@ class KafkaClient:
     ) -> None:
         """Let a share group read from the beginning and dead-letter to a topic, with or without the record's payload.
 
-        ``limit`` is of deliveries, ``lock_ms`` how long a delivered record stays locked, ``committed`` hides aborted
-        data from the group.
+        ``limit`` is the delivery count limit. ``lock_ms`` is how long a delivered record stays locked. ``committed``
+        hides
+        aborted records from the group.
         """
         settings = {
             "share.auto.offset.reset": "earliest",
@@ -231,7 +232,7 @@ class KafkaClient:
             self.configure("BROKER_LOGGER", node, {"kafka.request.logger": "DEBUG" if switch else "WARN"})
 
     def create_user(self, name: str, password: str) -> None:
-        """Create a user of SCRAM-SHA-512, or give it another password."""
+        """Create a user with a SCRAM-SHA-512 password, or change the user's password."""
         admin = self.jvm.org.apache.kafka.clients.admin
         with _clear():
             how = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_512, _SCRAM_ITERATIONS)
@@ -245,7 +246,7 @@ class KafkaClient:
         name: str,
         prefixed: bool = False,
     ) -> None:
-        """Let a user do an operation (``READ``, ``DESCRIBE``, ...) on a resource, or on all whose names begin so."""
+        """Allow a user an operation (``READ``, ``DESCRIBE``, ...) on a resource, or on all with this name as prefix."""
         acl, resource = self.jvm.org.apache.kafka.common.acl, self.jvm.org.apache.kafka.common.resource
         with _clear():
             pattern = resource.ResourcePattern(
@@ -263,13 +264,13 @@ class KafkaClient:
     def produce(
         self, topic: str, messages: Iterable[Message], options: Mapping[str, str] | None = None
     ) -> list[tuple[int, int]]:
-        """Produce messages, wait for their acknowledgements and return the partition and offset of each."""
+        """Produce messages, wait for their acknowledgements and return the partition and offset of each message."""
         with self._producer(options or {}) as producer:
             return self._send(producer, topic, messages)
 
     @contextlib.contextmanager
     def transaction(self, transactional_id: str, options: Mapping[str, str] | None = None) -> Iterator[Transaction]:
-        """Yield a transaction that commits at the end of the context, unless it was aborted or an error ends it."""
+        """Yield a transaction; the end of the context commits it unless it has ended, and an error aborts it."""
         with self._producer({"transactional.id": transactional_id, **(options or {})}) as producer:
             with _clear():
                 producer.initTransactions()
@@ -314,9 +315,9 @@ class KafkaClient:
     def read(
         self, topic: str, *, expected: int = 0, committed: bool = False, timeout_seconds: float = 30.0
     ) -> list[Record]:
-        """Return all records of a topic by partition and offset, once there are as many as ``expected``.
+        """Return all records of a topic by partition and offset, as soon as there are ``expected`` records.
 
-        Raises KafkaFailure TimeoutException: there are fewer when the time is up.
+        Raises KafkaFailure TimeoutException: the topic has fewer records when the time is up.
         """
         until = time.monotonic() + timeout_seconds
         while True:
@@ -329,7 +330,7 @@ class KafkaClient:
             time.sleep(0.2)
 
     def _read(self, topic: str, committed: bool, until: float) -> list[Record]:
-        """Read a topic from its beginning to where it ends now."""
+        """Read a topic from its beginning to its present end."""
         found: list[Record] = []
         isolation = {"isolation.level": "read_committed" if committed else "read_uncommitted"}
         with _clear(), self._consumer("KafkaConsumer", isolation) as consumer:
@@ -358,11 +359,12 @@ class KafkaClient:
         timeout_seconds: float = 60.0,
         options: Mapping[str, str] | None = None,
     ) -> list[Delivery]:
-        """Consume topics as a member of a share group, doing with each record what ``decide`` says.
+        """Consume topics as a member of a share group, and do with each record what ``decide`` returns.
 
-        Ends after ``expected`` deliveries, or, where none are expected, when none has come for ``quiet_seconds``.
+        Ends after ``expected`` deliveries. Without ``expected`` it ends when no delivery has come for
+        ``quiet_seconds``.
 
-        Raises KafkaFailure TimeoutException: there were fewer when the time is up.
+        Raises KafkaFailure TimeoutException: there were fewer deliveries when the time is up.
         """
         done: list[Delivery] = []
         began = last = time.monotonic()
@@ -393,11 +395,11 @@ class KafkaClient:
             if action is not Action.EXPIRE:
                 consumer.acknowledge(origin, types.valueOf(action.value))
         if Action.EXPIRE in actions:
-            if set(actions) != {Action.EXPIRE}:  # else locks of transactions' markers would be let go, too
+            if set(actions) != {Action.EXPIRE}:  # else this would also release locks of transaction markers
                 consumer.commitAsync()
             time.sleep(max(0.0, expires - time.monotonic()))
             for action, origin in zip(actions, origins, strict=True):
-                if action is Action.EXPIRE:  # a consumer that is not told of every record polls no more
+                if action is Action.EXPIRE:  # a consumer must acknowledge every record before it can poll again
                     consumer.acknowledge(origin, types.ACCEPT)
         consumer.commitSync(self._seconds(10))
 
@@ -412,7 +414,7 @@ class KafkaClient:
             consumer.close()
 
     def _records(self, polled: Any) -> list[tuple[Record, Any]]:
-        """Return records, each with Java's own; one call for many, as asking for each of their parts takes long."""
+        """Return polled records, each with its Java record; one call reads all, because a call per field is slow."""
         found: list[tuple[Record, Any]] = []
         for partition in polled.partitions():
             origins = polled.records(partition)
@@ -422,7 +424,7 @@ class KafkaClient:
 
     @property
     def admin(self) -> Any:
-        """The Java admin client, for what has no method here."""
+        """The Java admin client, for calls that have no method here."""
         if self._admin is None:
             self._admin = self.jvm.org.apache.kafka.clients.admin.Admin.create(self._options)
         return self._admin
@@ -432,27 +434,27 @@ class KafkaClient:
 
 
 class Transaction:
-    """A transaction of one producer; what is sent in it can be read uncommitted as soon as it was sent."""
+    """A transaction of one producer; uncommitted reads see its messages as soon as they are sent."""
 
     def __init__(self, client: KafkaClient, producer: Any) -> None:
-        """Take over a producer that has begun one."""
+        """Take over a producer that has begun a transaction."""
         self._client = client
         self._producer = producer
         self._open = True
 
     def send(self, topic: str, messages: Iterable[Message]) -> list[tuple[int, int]]:
-        """Produce messages, wait for their acknowledgements and return the partition and offset of each."""
+        """Produce messages, wait for their acknowledgements and return the partition and offset of each message."""
         return self._client._send(self._producer, topic, messages)
 
     def commit(self) -> None:
-        """Commit it, unless it has ended."""
+        """Commit the transaction, unless it has ended."""
         if self._open:
             self._open = False
             with _clear():
                 self._producer.commitTransaction()
 
     def abort(self) -> None:
-        """Abort it, unless it has ended."""
+        """Abort the transaction, unless it has ended."""
         if self._open:
             self._open = False
             with _clear():
@@ -460,10 +462,10 @@ class Transaction:
 
 
 def _launch() -> Any:
-    """Start a JVM with the broker's jars that ends when this process does."""
+    """Start a JVM with the broker's jars that ends when this process ends."""
     command = os.fspath(java.find().home / "bin" / "java")
     class_path = jars.class_path("broker")
-    # Its clients say by exceptions what goes wrong; their log would repeat it.
+    # Kafka's clients report errors as exceptions; their log would repeat them.
     quiet = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.apache.logging.log4j.level=OFF"]
     try:
         port, token, process = launch_gateway(
@@ -472,7 +474,7 @@ def _launch() -> Any:
             javaopts=quiet,
             java_path=command,
             die_on_exit=True,
-            create_new_process_group=True,  # Ctrl-C is for this process, which ends the JVM
+            create_new_process_group=True,  # Ctrl-C must reach only this process, which then ends the JVM
             enable_auth=True,
             return_proc=True,
         )
@@ -483,7 +485,7 @@ def _launch() -> Any:
 
 
 class _Client(GatewayClient):  # type: ignore[misc]
-    """Raises what Java threw itself: PySpark, once it is loaded, takes every exception for one of its own JVM."""
+    """Raises Java's exceptions itself: PySpark, once loaded, takes every exception for one of its own JVM."""
 
     def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
         answer = super().send_command(command, retry, binary)
@@ -507,7 +509,7 @@ def _py4j() -> Path:
 
 
 def _json_mapper(jvm: Any) -> Any:
-    """Return a writer of Java objects by their fields, bytes in base64: records have no getters that Jackson knows."""
+    """Return a JSON writer that reads fields, bytes as base64: records have no getters that Jackson knows."""
     jackson = jvm.com.fasterxml.jackson
     mapper = jackson.databind.ObjectMapper().registerModule(jackson.datatype.jdk8.Jdk8Module())
     visibility = jackson.annotation.JsonAutoDetect.Visibility
@@ -530,7 +532,7 @@ def _record(fields: Mapping[str, Any]) -> Record:
 
 
 def _header(fields: Mapping[str, Any]) -> tuple[str, bytes | None]:
-    """Read a header: until a consumer asks for its parts they stay in buffers."""
+    """Return a header's name and value, which stay in buffers until a consumer asks for them."""
     name = fields["key"]
     if name is None:
         name = base64.b64decode(fields["keyBuffer"]).decode()
@@ -542,7 +544,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def _interrupt_before(error: BaseException | None) -> BaseException | None:
-    """Return what was about to end this process when an error happened, if anything was."""
+    """Return the interrupt, such as KeyboardInterrupt, that preceded an error, or None."""
     while isinstance(error, Exception):
         error = error.__context__
     return error
@@ -550,11 +552,11 @@ def _interrupt_before(error: BaseException | None) -> BaseException | None:
 
 @contextlib.contextmanager
 def _clear() -> Iterator[None]:
-    """Turn an exception of Java into one that says in a sentence what Kafka said."""
+    """Turn a Java exception into an error with Kafka's own message."""
     try:
         yield
     except Py4JJavaError as error:
-        if interrupt := _interrupt_before(error):  # a client does not close that was left in the middle of a call
+        if interrupt := _interrupt_before(error):  # a Java client that was interrupted during a call does not close
             raise interrupt from None
         cause = error.java_exception
         while (deeper := cause.getCause()) is not None:

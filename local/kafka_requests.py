@@ -1,6 +1,6 @@
-"""Requests to a broker that no client of kafka-clients sends: those of Kafka Streams' members (KIP-1071, KIP-1331).
+"""Requests that kafka-clients does not send: those of members of streams groups (KIP-1071, KIP-1331).
 
-A request and its response are written as Kafka's request log writes them, in JSON of the wire's schema.
+Requests and responses have the form of Kafka's request log: JSON of the wire's schema.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Connection:
             raise EnvironmentLacking(f"The broker at {host}:{port} cannot be reached: {error.strerror}.") from None
         self._stream = self._socket.makefile("rb")
         software = {"clientSoftwareName": "apache-kafka-java", "clientSoftwareVersion": "4.4.0"}
-        self.exchange("API_VERSIONS", 3, software)  # so that the broker knows, and logs, who is speaking
+        self.exchange("API_VERSIONS", 3, software)  # so that the broker knows and logs the client's software
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return this connection."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Close it."""
+        """Close this connection."""
         self._stream.close()
         self._socket.close()
 
@@ -72,7 +72,7 @@ class Connection:
         return told
 
     def join(self, group: str, member: str, description: Mapping[str, Any], epoch: int = 0) -> dict[str, Any]:
-        """Join a streams group with the topology that a description tells of."""
+        """Join a streams group with the topology of a description."""
         body = {
             "groupId": group,
             "memberId": member,
@@ -86,7 +86,7 @@ class Connection:
         return self._of_groups([group], "STREAMS_GROUP_HEARTBEAT", 1, body)
 
     def heartbeat(self, group: str, member: str, member_epoch: int) -> dict[str, Any]:
-        """Beat as a member that has joined; epoch -1 leaves."""
+        """Send the heartbeat of a member that has joined; epoch -1 leaves the group."""
         body = {"groupId": group, "memberId": member, "memberEpoch": member_epoch}
         return self._of_groups([group], "STREAMS_GROUP_HEARTBEAT", 1, body)
 
@@ -100,21 +100,21 @@ class Connection:
         return self._of_groups([group], "STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE", 0, body)
 
     def describe(self, *groups: str, topology: bool = True) -> list[dict[str, Any]]:
-        """Describe streams groups, with or without their topology descriptions; what is said of each."""
+        """Describe streams groups, with or without their topology descriptions; return the response for each group."""
         body = {"groupIds": list(groups), "includeTopologyDescription": topology}
         described: list[dict[str, Any]] = self._of_groups(groups, "STREAMS_GROUP_DESCRIBE", 1, body)["groups"]
         return described
 
     def delete(self, *groups: str) -> list[dict[str, Any]]:
-        """Delete groups; what became of each."""
+        """Delete groups; return the result for each group."""
         body = {"groupsNames": list(groups)}
         results: list[dict[str, Any]] = self._of_groups(groups, "DELETE_GROUPS", 3, body)["results"]
         return results
 
     def _of_groups(self, groups: Sequence[str], api: str, version: int, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request about groups, as clients do: again, until the groups' coordinator is at work."""
+        """Send a request about groups, and repeat it until their coordinator is ready, as Kafka's clients do."""
         until = time.monotonic() + _TIMEOUT_SECONDS
-        if any(groups):  # a request that names no group is refused without one
+        if any(groups):  # a request without a group id is refused without a coordinator
             found = {"keyType": 0, "coordinatorKeys": [group for group in groups if group]}
             while _unready(self.exchange("FIND_COORDINATOR", 6, found)) and time.monotonic() < until:
                 time.sleep(_AGAIN_SECONDS)
@@ -133,13 +133,13 @@ class Connection:
 
 
 def _unready(response: Mapping[str, Any]) -> bool:
-    """Tell whether a response says of any group that its coordinator is loading, not available or elsewhere."""
+    """Tell whether the coordinator of any group is loading, not available or on another broker."""
     told = [response, *(part for name in ("groups", "results", "coordinators") for part in response.get(name, ()))]
     return any(part.get("errorCode") in _UNREADY for part in told)
 
 
 def _subtopologies(group: str, described: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what a member says of its sub-topologies when it joins; internal topics bear the group's name."""
+    """Return the subtopologies that a member sends when it joins; internal topics have the group's name in theirs."""
     internal = f"{group}-"
     found = []
     for subtopology in described:

@@ -1,4 +1,4 @@
-"""A broker of our own -> dead letters, pushed topologies and a request log, all real: the live part of the demo."""
+"""A broker of our own -> real dead letters, pushed topologies and a request log: the live part of the demo."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class Push:
-    """A topology that an application pushes; ``description`` names a captured one."""
+    """A topology that an application pushes; ``description`` names a captured description."""
 
     group: str
     description: str
@@ -59,14 +59,14 @@ class Push:
 
 PUSHES = (
     Push("live-orders-app", "orders-app"),
-    Push("live-hops-app", "hops-app", epoch=7),  # the group's epoch is 0: the broker refuses
+    Push("live-hops-app", "hops-app", epoch=7),  # the group's epoch is 0, so the broker refuses this push
     Push("live-globals-app", "globals-app", deletes=True),
 )
 
 
 @dataclass(frozen=True)
 class Happened:
-    """What a broker holds after applications failed on it: dead letters as a plain consumer reads them."""
+    """What happened on the broker: its dead letters as a plain consumer reads them, its topologies, its request log."""
 
     bootstrap_servers: str
     letters: tuple[Record, ...]
@@ -77,7 +77,7 @@ class Happened:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The settings under which runs read the dead-letter topics."""
+        """The environment variables that let runs read the dead-letter topics."""
         return {
             "AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap_servers,
             "AFTERLOG_KAFKA__SECURITY_PROTOCOL": "PLAINTEXT",
@@ -87,10 +87,11 @@ class Happened:
 
 
 def play(broker: Broker) -> Happened:
-    """Start a broker and let share groups and Streams applications fail on it; it runs on.
+    """Start a broker and let share groups and Streams applications fail on it; the broker keeps running.
 
-    Its data stays from demo to demo, unless one ended in the middle. Raises AfterlogError, OSError: it cannot start, or
-    ended.
+    Its data stays from demo to demo. It starts anew if the last demo was interrupted. Raises AfterlogError, OSError:
+    the
+    broker cannot start, or it ended.
     """
     whole = broker.directory / "whole"
     if not whole.exists():
@@ -110,7 +111,7 @@ def play(broker: Broker) -> Happened:
 
 
 def _dead_letters(client: KafkaClient) -> list[Record]:
-    """Produce, and let each group fail on a part of it; return all dead letters that there are."""
+    """Produce messages, let each group fail on some of them, and return all records of the dead-letter topics."""
     for topic, partitions in {"live.orders": 2, "live.payments": 1}.items():
         _create(client.create_topic, topic, partitions)
         client.produce(topic, _messages(topic))
@@ -133,7 +134,7 @@ def _decision(action: Action) -> Callable[[Record], Action]:
 
 
 def _messages(topic: str) -> list[Message]:
-    """Return two dozen messages of which every third cannot be consumed: cut off, not UTF-8, or without a value."""
+    """Return 24 messages; every third cannot be consumed: it is cut off, not UTF-8, or has no value."""
     poison = (b'{"amount": 12', b"\xff\xfe\x00 no text", None)
     return [
         Message(
@@ -148,18 +149,18 @@ def _messages(topic: str) -> list[Message]:
 def _is_poisoned(record: Message | Record) -> bool:
     try:
         json.loads(record.value or b"")
-    except ValueError:  # also of bytes that are not UTF-8
+    except ValueError:  # also for bytes that are not UTF-8
         return True
     return False
 
 
 def _topologies(client: KafkaClient) -> dict[str, str]:
-    """Push topologies while the request log is on; return the health that the broker's answers tell of each group."""
+    """Push topologies while the request log is on; return each group's health according to the broker's answers."""
     health = {}
     for topic in ("live.orders", "payments", "customers", "hop-in", "rates", "countries", "quotes"):
         _create(client.create_topic, topic, 1)
     with Connection(client, "live-apps") as connection:
-        for push in PUSHES:  # what an earlier demo left; the plugin has forgotten it
+        for push in PUSHES:  # an earlier demo left these groups; the broker's plugin has forgotten their topologies
             connection.leave(push.group, "member-1")
             connection.delete(push.group)
         client.log_requests()
@@ -174,14 +175,14 @@ def _topologies(client: KafkaClient) -> dict[str, str]:
                     connection.leave(push.group, "member-1")
                     if connection.delete(push.group)[0]["errorCode"] == 0:
                         health[push.group] = "DELETED"
-            connection.describe(PUSHES[0].group)  # a connection's next request is answered once the last one is logged
+            connection.describe(PUSHES[0].group)  # answered only after the request before it is logged
         finally:
             client.log_requests(False)
     return health
 
 
 def _description(push: Push) -> dict[str, Any]:
-    """Return a captured description as this application's: internal topics bear its name."""
+    """Return a captured description for this application, with the group's name in its internal topics."""
     text = (_TOPOLOGIES / f"{push.description}.json").read_text(encoding="utf-8")
     text = text.replace(f'"{push.description}-', f'"{push.group}-').replace('"orders"', '"live.orders"')
     described: dict[str, Any] = json.loads(text)
@@ -197,14 +198,14 @@ def _create(create: Callable[[str, int, Mapping[str, str]], None], topic: str, p
 
 
 def landed(settings: Settings, happened: Happened) -> Iterator[Record]:
-    """Yield the rows of bronze of what happened, as a plain consumer shows their records."""
+    """Yield the bronze rows of the live dead letters as a plain consumer shows their records."""
     for topic_id in happened.topic_ids.values():
         for row in jvmless.rows(Warehouse(settings), "bronze.dlq_records", {"topic_id": topic_id}):
             yield consumed(row)
 
 
 def accepted(settings: Settings, happened: Happened) -> Iterator[tuple[str, str, bool]]:
-    """Yield of each row of silver of what happened the group, the disposition and whether the payload was copied."""
+    """Yield group, disposition and whether the payload was copied, for each silver row of the live dead letters."""
     names = ["consumer_group", "disposition", "payload_copied"]
     for topic_id in happened.topic_ids.values():
         for row in jvmless.rows(Warehouse(settings), "silver.dlq_records", {"dlq_topic_id": topic_id}, names):

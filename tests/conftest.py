@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine must not fail a test
 hypothesis.settings.load_profile("untimed")
 
 
@@ -25,7 +25,7 @@ hypothesis.settings.load_profile("untimed")
 def spark() -> Iterator[SparkSession]:
     from pipelines.jvm.session import spark_session
 
-    # Most of its work is small, as a short-lived session's, but it lives long enough for all of the JVM's compiler.
+    # Its work is small, as in a short-lived session, but it lives long enough to profit from the JVM's full compiler.
     long_lived = {"spark.master": "local[2]", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
     with spark_session(load(spark=long_lived), short_lived=True) as session:
         yield session
@@ -33,7 +33,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def empty_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse whose tables are there, made once, for tests that are not about creating them: to be copied."""
+    """An empty warehouse with all its tables, created once, for tests to copy."""
     directory = tmp_path_factory.mktemp("empty") / "warehouse"
     Warehouse(load(warehouse=str(directory)), spark).ensure_all(runner.contracts())
     return directory

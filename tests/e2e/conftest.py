@@ -1,4 +1,4 @@
-"""An Airflow of its own for each module, and one Kafka broker for all, each started once."""
+"""One Airflow for each test module and one Kafka broker for all tests, each started once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that tests share: each names topics and groups of its own."""
+    """A broker that tests share; each test uses topics and groups with names of its own."""
     with Broker(tmp_path_factory.mktemp("broker")) as started:
         yield started
 
@@ -37,7 +37,7 @@ def kafka(broker: Broker) -> Iterator[KafkaClient]:
 
 @pytest.fixture(scope="session")
 def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker with a listener of SASL_SSL, and users who may do nothing until an ACL allows it."""
+    """A broker with a SASL_SSL listener, and users who can do nothing until an ACL allows it."""
     users = {"reader": 'a "secret" \\ of a reader', "stranger": "a stranger's"}
     with Broker(tmp_path_factory.mktemp("secured"), users=users) as started:
         yield started

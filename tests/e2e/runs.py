@@ -1,4 +1,4 @@
-"""What a run of a feed's DAG says of its tables."""
+"""What a run of a feed's DAG says about its tables."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def tables(run: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def counts(run: dict[str, Any], table: str) -> list[int]:
-    """Rows read, accepted, quarantined, duplicates and skipped."""
+    """The numbers of rows read, accepted, quarantined, duplicates and skipped."""
     return [tables(run)[table][name] for name in ("read", "accepted", "quarantined", "duplicates", "skipped")]
 
 
 def told_by_assets(run: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What the assets of a run that went well must say: the XComs' counts, each with the id of its layer's run."""
+    """The extras that the assets of a successful run must have: the XComs' counts with the run id of the layer."""
     return {
         table: {"run_id": run["xcoms"][table.partition(".")[0]]["run_id"], **found}
         for table, found in tables(run).items()

@@ -1,4 +1,4 @@
-"""The broker of demo and tests, and Java clients around it: what a real one keeps, dead-letters and logs."""
+"""The broker of demo and tests with Java clients: what a real broker keeps, dead-letters and logs."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_broker_that_cannot_start_says_where_its_log_is(tmp_path: Path) -> Non
 
 def test_a_broker_that_ends_while_it_starts_is_one_sentence(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "broker")
-    broker.data.mkdir(parents=True)  # there, but not formatted
+    broker.data.mkdir(parents=True)  # it exists, but is not formatted
     with pytest.raises(EnvironmentLacking, match=r"ended while it started; .*broker\.log says why\.$"):
         broker.start()
     assert broker.running is None
@@ -182,7 +182,7 @@ def test_dead_letters(kafka: KafkaClient, action: Action, deliveries: int, said:
 
 def test_what_is_accepted_in_time_is_no_dead_letter(kafka: KafkaClient) -> None:
     kafka.create_topic("source-mixed")
-    kafka.dead_letter("group-mixed", "dlq.mixed", limit=2, lock_ms=1000)  # the topic is left to the broker
+    kafka.dead_letter("group-mixed", "dlq.mixed", limit=2, lock_ms=1000)  # the broker creates the topic
     kafka.produce("source-mixed", MESSAGES)
     decisions = (Action.REJECT, Action.EXPIRE, Action.ACCEPT)
     kafka.share("group-mixed", ["source-mixed"], lambda record: decisions[record.offset])
@@ -191,7 +191,7 @@ def test_what_is_accepted_in_time_is_no_dead_letter(kafka: KafkaClient) -> None:
 
 
 def exchanges(log: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """The API, the request and the response of each line of a request log."""
+    """Yield the API, the request and the response of each line of a request log."""
     for line in log.read_text(encoding="utf-8").splitlines():
         found = re.fullmatch(r"\[[\d, :-]+\] DEBUG Completed request:(\{.*\}) \(kafka\.request\.logger\)", line)
         assert found, line[:200]

@@ -172,7 +172,7 @@ def test_up_serves_runs_the_schedule_notes_failures_and_leaves_no_process(tmp_pa
     landed(tmp_path, [record(0, "7")])
     alike = os.fsencode(tmp_path / "landing" / "acknowledgements")
     os.mkdir(alike)
-    for name in (b"\xff.jsonl", rb"\xff.jsonl"):  # shown alike: the feed cannot be read
+    for name in (b"\xff.jsonl", rb"\xff.jsonl"):  # both names look the same, so the feed cannot be read
         Path(os.fsdecode(alike + b"/" + name)).touch()
     script = (
         f"from pathlib import Path; from local.airflow_home import up; up({port}, Path({str(tmp_path / 'home')!r}))"
@@ -209,7 +209,7 @@ def test_up_serves_runs_the_schedule_notes_failures_and_leaves_no_process(tmp_pa
         (log,) = (tmp_path / "home" / "logs").glob("dag_id=delivery/*/task_id=bronze/attempt=1.log")
         events: list[dict[str, Any]] = []
         while not any(event["event"] == "Task failed with exception" for event in events[:-1]):
-            assert time.monotonic() < until  # the log is written up to a moment after the state
+            assert time.monotonic() < until  # the log is complete a moment after the state changes
             time.sleep(0.2)
             events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
         (raised,) = [event for event in events if event["event"] == "Task failed with exception"]

@@ -1,4 +1,4 @@
-"""A live topic is followed, also over a time in which its broker is away."""
+"""Follow a live topic, also while its broker is down."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SILVER = "silver.dlq_records"
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    """A broker of its own, which may be taken away."""
+    """A broker of this test's own, which the test kills."""
     with Broker(tmp_path / "broker") as started:
         yield started
 
@@ -40,7 +40,7 @@ def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(broker: Broke
     following = Following(settings, tmp_path / "log", **kafka)
     try:
         following.until(lambda health: (health.get("last_cycle") or {}).get("result") == "failed")
-        assert "shows no topics that match" in following.log.read_text()  # one may come
+        assert "shows no topics that match" in following.log.read_text()  # a topic can still appear
         with KafkaClient(servers) as client:
             client.create_topic("dlq.followed")
             client.produce("dlq.followed", values(0, 10))
@@ -51,7 +51,7 @@ def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(broker: Broke
         broker.kill()
         following.until(lambda health: bool(health.get("failing_since")))
         since = following.health()["last_cycle"]["began_at"]
-        following.until(lambda health: health["last_cycle"]["began_at"] > since)  # it was tried again
+        following.until(lambda health: health["last_cycle"]["began_at"] > since)  # the next cycle tried again
         assert Warehouse(settings).local_version("quality.stage_runs") == before
         broker.start()
         assert broker.bootstrap_servers == servers

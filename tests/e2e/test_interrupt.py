@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of a real command: one sentence, exit code 130, and the next run goes on."""
+"""Ctrl-C at any moment of a real command: one sentence, exit code 130, and the next run continues."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def started(settings: Settings, command: list[str]) -> subprocess.Popen[str]:
 
 
 def interrupted(process: subprocess.Popen[str], after: float) -> tuple[int, list[str], float]:
-    """Send SIGINT to all of the group after some seconds; return the exit code, standard error, how long it took."""
+    """Send SIGINT to the group after some seconds; return exit code, standard error and the seconds to the end."""
     time.sleep(after)
     began = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)
@@ -60,7 +60,7 @@ def test_a_run_is_interrupted_at_random_moments_and_loses_nothing(settings: Sett
             assert told[-1] == interrupt.SENTENCE
             assert not [said for said in told if "Traceback" in said or "Error" in said or "ERROR" in said]
             assert seconds < 5
-        else:  # it was done before
+        else:  # the command ended before the signal
             assert code == 0
 
     assert interrupt.EXIT_CODE in codes
@@ -78,7 +78,7 @@ def test_all_commands_end_alike(settings: Settings, name: str) -> None:
     process = started(settings, command)
     code, told, _ = interrupted(process, {"sql": 9.0, "report": 0.6, "trace": 0.25}[name])
 
-    if code != 0 and not (name == "trace" and code in (1, 2)):  # a command that was done before
+    if code != 0 and not (name == "trace" and code in (1, 2)):  # otherwise the command ended before the signal
         assert (code, told[-1:]) == (interrupt.EXIT_CODE, [interrupt.SENTENCE])
     assert not any("Traceback" in said for said in told)
     assert Warehouse(settings).local_version("silver.dlq_records") is None

@@ -1,4 +1,4 @@
-"""Topics of a real broker into bronze: byte for byte, once, whatever happens to the topics or the run meanwhile."""
+"""Topics of a real broker into bronze: byte for byte and once, whatever happens to the topics or the run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SECRET = 'a "secret" \\ of a reader'
 
 @pytest.fixture
 def following(tmp_path: Path, empty_warehouse: Path, broker: Broker) -> Callable[..., Settings]:
-    """Return settings under which the dead-letter topics of a pattern are read."""
+    """Return a maker of settings that read the dead-letter topics of a pattern."""
 
     def settings(pattern: str, **dlq: Any) -> Settings:
         return warehouse_of(
@@ -68,7 +68,7 @@ def landed(settings: Settings, table: str = BRONZE) -> list[dict[str, Any]]:
 
 
 def texts(settings: Settings) -> list[str]:
-    """The values of what landed, in order."""
+    """The values of the landed records, in order."""
     return sorted((row["value"].decode() for row in landed(settings)), key=lambda text: (len(text), text))
 
 
@@ -85,7 +85,7 @@ def test_every_record_is_what_a_plain_consumer_reads(
     spark: SparkSession, kafka: KafkaClient, following: Callable[..., Settings]
 ) -> None:
     settings = following(r"dlq\.bytes-[ab]")
-    kafka.create_topic("dlq.bytes-a", 3, {"retention.ms": "-1"})  # its records say that they are old
+    kafka.create_topic("dlq.bytes-a", 3, {"retention.ms": "-1"})  # its records have old timestamps
     kafka.create_topic("dlq.bytes-b", settings={"message.timestamp.type": "LogAppendTime"})
     kafka.create_topic("dlq.bytes-a.other")
     noise = random.Random(6)
@@ -260,12 +260,12 @@ def test_what_was_removed_before_it_was_read_is_recorded_once_and_the_run_goes_o
     settings = following(r"dlq\.removed")
     kafka.create_topic("dlq.removed", 2)
     kafka.produce("dlq.removed", to(0, values(10)))
-    kafka.delete_records("dlq.removed", 0, 2)  # before it was followed: where it begins is its beginning
+    kafka.delete_records("dlq.removed", 0, 2)  # before the first run, so the topic begins there for Afterlog
     run(spark, settings, BRONZE)
     assert (texts(settings), gaps(settings)) == (numbers(2, 10), [])
 
     kafka.produce("dlq.removed", to(0, values(10, begin=10)))
-    kafka.delete_records("dlq.removed", 0, 8)  # read already
+    kafka.delete_records("dlq.removed", 0, 8)  # these offsets are read already
     run(spark, settings, BRONZE)
     assert gaps(settings) == []
 
@@ -321,7 +321,7 @@ def test_committed_records_alone_are_read_and_markers_are_no_gaps(
     run(spark, settings, BRONZE)
     assert texts(settings) == numbers(0, 8)
     assert gaps(settings) == []
-    assert runner.idle(Warehouse(settings), stages("dlq", BRONZE))  # the last marker is behind what is read, too
+    assert runner.idle(Warehouse(settings), stages("dlq", BRONZE))  # the last marker also counts as read
 
 
 def test_all_that_was_written_is_read_uncommitted_and_the_report_is_loud(
@@ -468,7 +468,7 @@ def test_lost_progress_costs_a_read_and_doubles_nothing(
 
 
 def of_one_topic(broker: Broker, place: Path, feed: str, topic: str) -> Settings:
-    """Return settings under which a feed has no files, and is read from a topic."""
+    """Return settings in which a feed has no files and reads one topic."""
     where = {"warehouse": str(place / "topic"), "landing": str(place / "none")}
     feeds = {feed: {"source": "kafka", "topic": topic}}
     return load(kafka={"bootstrap_servers": broker.bootstrap_servers}, **where, **feeds)
@@ -581,7 +581,7 @@ def asked(settings: Settings) -> TopicSnapshot:
 
 @pytest.fixture
 def secured(secured_broker: Broker, tmp_path: Path) -> Callable[..., Settings]:
-    """Return settings of a user of the secured listener."""
+    """Return a maker of settings for a user of the secured listener."""
 
     def settings(**changes: Any) -> Settings:
         return load(
@@ -649,7 +649,7 @@ def test_a_user_reads_what_acls_allow_and_is_told_what_is_missing(
 
 
 def created(kafka: KafkaClient, topic: str) -> None:
-    """Create a topic as soon as its predecessor is gone."""
+    """Create a topic as soon as the old topic with its name is deleted."""
     until = time.monotonic() + 30
     while True:
         try:
@@ -662,7 +662,7 @@ def created(kafka: KafkaClient, topic: str) -> None:
 
 
 def once_before_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
-    """Do something between the plan of the first batch and its reading."""
+    """Call a function once, between the plan of the first batch and its read."""
     records = kafka_records.records
     acted: list[bool] = []
 

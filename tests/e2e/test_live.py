@@ -1,4 +1,4 @@
-"""A live broker from end to end: what share groups and Streams members really did is what stands in the tables."""
+"""A live broker from end to end: the tables hold exactly what share groups and Streams members did."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Proof:
-    """What a plain consumer reads of the dead-letter topic, and the place of a record there that no group wrote."""
+    """What a plain consumer reads from the dead-letter topic, and the place of a record that no group wrote."""
 
     records: list[Record]
     foreign: tuple[int, int]
 
 
 def dead_lettered(kafka: KafkaClient) -> Proof:
-    """Let six groups fail on all of a topic: each way with the payload copied and not."""
+    """Let six groups fail on all records of a topic, with each action and with and without copied payload."""
     kafka.create_topic("proof")
     kafka.create_dead_letter_topic("dlq.proof", 2)
     with kafka.transaction("proof") as transaction:
@@ -96,7 +96,7 @@ def dead_lettered(kafka: KafkaClient) -> Proof:
 
 
 def dead(action: Action) -> set[int]:
-    """Return the offsets that are dead-lettered: markers too, where a lock expires, as nobody acknowledges them."""
+    """Return the dead-lettered offsets: if locks expire also markers, because no consumer acknowledges them."""
     return set(LOG) if action is Action.EXPIRE else set(LOG) - MARKERS
 
 
@@ -113,7 +113,7 @@ def landed(
     proof: Proof,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Settings:
-    """Settings of a warehouse into which the dead letters ran through all stages."""
+    """Settings of a warehouse after a run of all stages over the dead letters."""
     settings = warehouse_of(
         empty_warehouse,
         tmp_path_factory.mktemp("proof"),
@@ -139,7 +139,7 @@ def test_what_the_groups_did_stands_in_silver(landed: Settings) -> None:
         disposition, count = (REJECTED, 1) if action is Action.REJECT else (EXCEEDED, 2)
         for offset in dead(action):
             key, value = (LOG[offset].key, LOG[offset].value) if copied else (None, None)
-            is_copied = (key, value) != (None, None)  # a copy of nothing cannot be told from no copy
+            is_copied = (key, value) != (None, None)  # a copy of an empty payload looks like no copy
             looks_so = copied and offset in MARKERS
             says = (disposition, "message", count, is_copied, looks_so)
             expected.append((group, "proof", 0, offset, "kip-1191", *says, key, value))
@@ -193,7 +193,7 @@ HEALTH = {
 
 
 def pushed(broker: Broker, kafka: KafkaClient) -> list[str]:
-    """Let members of five groups speak with the broker; return what its request log says meanwhile."""
+    """Let members of five groups send requests to the broker; return the lines of its request log."""
     kafka.create_topic("proof-in")
     with broker.request_log.open("rb") as log, Connection(kafka, "proof-apps") as connection:
         log.seek(0, os.SEEK_END)
@@ -211,7 +211,7 @@ def pushed(broker: Broker, kafka: KafkaClient) -> list[str]:
             assert described == dict(zip(HEALTH, (3, 1, 3, 1, 3), strict=True))
             assert connection.leave("proof-deleted", "m1")["errorCode"] == 0
             assert [one["errorCode"] for one in connection.delete("proof-deleted")] == [0]
-            connection.describe("proof-stored")  # it is answered once all before it is logged
+            connection.describe("proof-stored")  # answered only after all earlier requests are logged
         finally:
             kafka.log_requests(False)
         return log.read().decode().splitlines()
@@ -256,7 +256,7 @@ def test_topologies_stand_in_gold_with_their_health(
 
 
 def afterlog(settings: Settings, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run the command line into bronze, under settings of the environment alone."""
+    """Run the command line up to bronze, with settings from the environment alone."""
     command = [sys.executable, "-c", "from pipelines.cli import main; main()", "run", "--only", BRONZE]
     return subprocess.run(
         [*command, "--warehouse", settings.warehouse, "--landing", settings.landing],
@@ -286,7 +286,7 @@ def secured(broker: Broker, **changes: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def vaulted(secured_broker: Broker) -> list[Record]:
-    """What a plain consumer reads of a topic that one of the two users may read."""
+    """What a plain consumer reads from a topic that only one of the two users can read."""
     with KafkaClient(secured_broker.bootstrap_servers) as admin:
         admin.create_topic("dlq.vaulted", 2)
         admin.produce(
@@ -301,7 +301,7 @@ def vaulted(secured_broker: Broker) -> list[Record]:
 def secured_run(
     secured_broker: Broker, vaulted: list[Record], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Settings, subprocess.CompletedProcess[str]]:
-    """A run that reads the topic as its user, and settings of the warehouse that it filled."""
+    """A run that reads the topic as its user, and the settings of the warehouse that it filled."""
     directory = tmp_path_factory.mktemp("vault")
     settings = load(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"))
     return settings, afterlog(settings, secured(secured_broker, timeout_seconds="30"))
@@ -369,7 +369,7 @@ def test_a_broker_that_restarts_while_it_is_read_loses_nothing(
             read = client.read("dlq.restarted", expected=100)
 
         def away(spark: SparkSession, settings: Settings, topics: Any, spans: Any) -> DataFrame:
-            """End the broker before the second batch is read, and start it while Spark waits for it."""
+            """End the broker before the second batch is read, and start it again while Spark waits for it."""
             if spans[0].start and not restarted:
                 getattr(broker, end)()
                 restarted.append(threading.Timer(1, broker.start))
@@ -403,7 +403,7 @@ def test_a_leader_that_moves_while_it_is_read_loses_nothing(
         )
 
         def led_by_another(spark: SparkSession, settings: Settings, topics: Any, spans: Any) -> DataFrame:
-            """End a leader before the second batch is read, and add records where there is a new one."""
+            """End a leader before the second batch is read, and add records under the new leader."""
             if spans[0].start and not moved:
                 before = set(client.leaders("dlq.moved").values())
                 getattr(second, end)()
@@ -478,7 +478,7 @@ def test_a_demo_that_is_stopped_leaves_no_broker(demo_broker: Broker, tmp_path: 
         assert time.monotonic() < until
         assert demo.poll() is None
         time.sleep(0.2)
-    time.sleep(6)  # clients are at work by now
+    time.sleep(6)  # clients have started by now
     os.killpg(demo.pid, number)  # as a terminal does
     _, said = demo.communicate(timeout=60)
     assert (demo.returncode, said) == (130, "The demo is stopped; what it wrote so far is kept.\n")

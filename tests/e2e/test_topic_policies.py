@@ -1,4 +1,4 @@
-"""cleanup.policy asked of a real broker: it decides whether what a log does not have is lost."""
+"""A real broker's cleanup.policy decides whether messages that a log lacks are lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOPICS = ("policy.orders", "policy.state", "policy.gone")
 
 
 def landed(settings: Settings) -> Settings:
-    """Land logs of topics that lack offset 3, and acknowledgements of all their messages."""
+    """Land logs that lack offset 3, and acknowledgements of all their messages."""
     for topic in TOPICS:
         directory = settings.landing_of("segments") / f"{topic}-0"
         directory.mkdir(parents=True)
@@ -36,7 +36,7 @@ def landed(settings: Settings) -> Settings:
 
 
 def run(spark: SparkSession, settings: Settings) -> dict[str, str]:
-    """Run all stages; return the outcomes of what the logs lack, by topic."""
+    """Run the stages of the feed `delivery`; return the outcome of offset 3 by topic."""
     with lock.writer(settings, "test"):
         done = runner.run(Warehouse(settings, spark), stages("delivery"))
     assert {one.status for one in done} <= {"passed", "idle"}
@@ -62,7 +62,7 @@ def test_a_topics_policy_decides_and_is_asked_again_at_each_run(
     found = run(spark, settings)
     assert (found["policy.orders"], found["policy.state"]) == ("ACKNOWLEDGED", "LOST")
     kafka.delete_topics("policy.orders", "policy.state")
-    assert run(spark, settings) == found  # what is known stays
+    assert run(spark, settings) == found  # the known policy stays
 
 
 def test_without_the_right_to_describe_configurations_nothing_is_claimed(
@@ -82,7 +82,7 @@ def test_without_the_right_to_describe_configurations_nothing_is_claimed(
 
 @pytest.fixture
 def secured(secured_broker: Broker, empty_warehouse: Path, tmp_path: Path) -> Settings:
-    """Settings of a user who may do what an ACL allows."""
+    """Settings of a user who can do what an ACL allows."""
     user = {"username": "reader", "password": 'a "secret" \\ of a reader', "sasl_mechanism": "SCRAM-SHA-512"}
     servers = {"bootstrap_servers": secured_broker.secured_servers, "security_protocol": "SASL_SSL"}
     kafka = {**servers, **user, "ca_file": str(secured_broker.authority)}

@@ -1,4 +1,4 @@
-"""The DAG `topology` as Airflow runs it: many tables a task, and gates that break beside tables that go on."""
+"""The DAG `topology` as Airflow runs it: many tables per task, and tables that go on beside broken gates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.e2e.runs import counts, tables, told_by_assets
 
 TABLES = [stage.table for stage in stages("topology")]
 
-pytestmark = pytest.mark.thorough  # the DAGs of the other feeds are run, too
+pytestmark = pytest.mark.thorough  # the DAGs of the other feeds also run
 
 
 def captured() -> list[str]:
@@ -75,7 +75,7 @@ def test_a_second_run_changes_nothing(airflow: Airflow, first: dict[str, Any], g
 
 @pytest.fixture(scope="module")
 def broken(airflow: Airflow, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Of 18 describes 12 are cut off, and all 12 deletions."""
+    """A run in which 12 of 18 describes and all 12 deletions are cut off."""
     cut = [
         f'[2026-11-21 02:46:00,{number:03}] DEBUG Completed request:{{"requestHeader":{{"requestApiKeyName":"{api}",'
         for api in ("STREAMS_GROUP_DESCRIBE", "DELETE_GROUPS")

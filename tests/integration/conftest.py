@@ -1,4 +1,4 @@
-"""An empty warehouse for each test, copied: creating tables is not what these tests are about."""
+"""Give each test a copy of an empty warehouse, because these tests are not about creating tables."""
 
 from __future__ import annotations
 

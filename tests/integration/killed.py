@@ -1,6 +1,6 @@
-"""Run a command of Afterlog and kill it, with -9, at a named point: ``killed.py POINT COMMAND...``.
+"""Run a command of Afterlog and kill it with -9 at a named point: ``killed.py POINT COMMAND...``.
 
-The points are patched in from here: production code knows nothing of them.
+This file patches the points in; production code knows nothing of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def die() -> None:
 
 
 def die_after(module: Any, name: str, when: Callable[..., bool]) -> None:
-    """Kill the process when a call of a function, one for which ``when`` holds, has returned."""
+    """Kill the process after a call of a function for which ``when`` holds."""
     function = getattr(module, name)
 
     def dying(*arguments: Any, **named: Any) -> Any:
@@ -33,7 +33,7 @@ def die_after(module: Any, name: str, when: Callable[..., bool]) -> None:
 
 
 def die_before(module: Any, name: str, when: Callable[..., bool]) -> None:
-    """Kill the process when a call of a function, one for which ``when`` holds, is about to happen."""
+    """Kill the process before a call of a function for which ``when`` holds."""
     function = getattr(module, name)
 
     def dying(*arguments: Any, **named: Any) -> Any:
@@ -65,7 +65,7 @@ def keeps_a_gap(warehouse: Warehouse, of: str, saved: Any) -> bool:
 
 
 def without_a_commit(rows: Any, path: str) -> None:
-    """Leave data files in a table's directory, as a writer does that dies before it commits."""
+    """Leave data files in a table's directory, as a writer does that dies before its commit."""
     rows.write.format("parquet").mode("append").save(path)
 
 

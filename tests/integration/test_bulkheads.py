@@ -1,4 +1,4 @@
-"""Bulkheads: the gate judges each topic by itself, holds what breaks its contract, and lets all else flow on."""
+"""The gate judges each topic alone: it holds a topic that breaks its contract, and all others flow on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FOREIGN = [("trace", b"1")]
 def run(
     spark: SparkSession, settings: Settings, *accept: str, feed: str = "dlq", to_gold: bool = False
 ) -> dict[str, list[StageRun]]:
-    """Run a feed's stages once, of the feed `dlq` up to silver; return what each table's batches did."""
+    """Run a feed's stages once, the feed `dlq` up to silver; return what each table's batches did."""
     done: dict[str, list[StageRun]] = {}
     with lock.writer(settings, "test"):
         chosen = [stage for stage in stages(feed) if to_gold or feed != "dlq" or stage.table != GOLD]
@@ -118,9 +118,9 @@ def test_an_expectation_that_answers_no_stops_the_run(
                 land(settings, {"b.jsonl": bad("dlq.a", 3)})
             done = run(spark, settings)
         assert done[SILVER][-1].status in ("broken", "held")
-        if expectation is not suite.ExpectColumnPairValuesAToBeGreaterThanB:  # which looks where rows fail
+        if expectation is not suite.ExpectColumnPairValuesAToBeGreaterThanB:  # it concerns scopes with failing rows
             assert places(spark, settings, SILVER) == []
-        (Path(settings.warehouse) / "_progress" / f"{SILVER}.json").unlink()  # everything is judged anew
+        (Path(settings.warehouse) / "_progress" / f"{SILVER}.json").unlink()  # judge all rows again
     assert places(spark, settings, SILVER) == [("dlq.b", 1)]
     assert places(spark, settings, HELD) == [("dlq.a", 1), ("dlq.a", 2), ("dlq.a", 3)]
     assert [one.status for one in run(spark, settings)[SILVER]] == ["passed"]
@@ -142,7 +142,7 @@ def test_a_share_is_of_the_rows_that_a_rule_speaks_about(spark: SparkSession, se
     assert found["header_profile.required"] == (49, 49)
     assert found["row.no_violations"] == (49, 1000)
 
-    (done,) = run(spark, settings)[SILVER]  # other settings: it is judged again
+    (done,) = run(spark, settings)[SILVER]  # settings changed, so it is judged again
     assert counts(done) == ("passed", 49, 49, 0, 0, 0)
 
 
@@ -190,9 +190,9 @@ def test_small_batches_add_up_until_they_are_accepted(spark: SparkSession, setti
     assert cycle(3, *bad("dlq.b", *range(9))) == ("passed", 9, 0, 9, 0, 0)  # another topic
     assert cycle(4, *bad("dlq.a", *range(10, 19))) == ("broken", 9, 0, 0, 0, 9)  # 18 of 19
     assert cycle(5, *good("dlq.b", 300), accept=(f"{SILVER}:dlq.a",)) == ("passed", 10, 1, 9, 0, 0)
-    assert cycle(6, *bad("dlq.a", *range(20, 29))) == ("passed", 9, 0, 9, 0, 0)  # it began anew
+    assert cycle(6, *bad("dlq.a", *range(20, 29))) == ("passed", 9, 0, 9, 0, 0)  # the count began anew
     assert cycle(7, *good("dlq.a", *range(1000, 1995))) == ("passed", 995, 995, 0, 0, 0)
-    assert cycle(8, *bad("dlq.a", *range(30, 39))) == ("passed", 9, 0, 9, 0, 0)  # the last bad one is too far away
+    assert cycle(8, *bad("dlq.a", *range(30, 39))) == ("passed", 9, 0, 9, 0, 0)  # the last bad batch is too far back
 
 
 def test_with_no_tolerance_one_failing_row_breaks_the_gate(spark: SparkSession, settings: Settings) -> None:
@@ -413,7 +413,7 @@ def test_a_thousand_topics_cost_as_many_jobs_as_one(spark: SparkSession, empty_w
             spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
         assert (done.status, done.held) == ("broken", 1000)
         jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)))
-    assert jobs[1] <= jobs[0] + 3  # of which Spark runs some a few times, by what it found out
+    assert jobs[1] <= jobs[0] + 3  # Spark runs a few jobs more, as it decides at run time
 
 
 def test_without_news_a_run_needs_no_session_and_ends_with_1(
@@ -426,7 +426,7 @@ def test_without_news_a_run_needs_no_session_and_ends_with_1(
 
     land(settings, {"a.jsonl": [*good("dlq.a", 1), *bad("dlq.b", *range(20))]})
     run(spark, settings, to_gold=True)
-    monkeypatch.setattr(cli, "_session", None)  # there is no need of one
+    monkeypatch.setattr(cli, "_session", None)  # no session is needed
     code, out, err = afterlog("run", "--feed", "dlq", "--format", "json")
     assert code == 1
     held = [table for table in json.loads(out)["tables"] if table["table"] == SILVER]
@@ -459,11 +459,11 @@ def test_without_news_a_run_needs_no_session_and_ends_with_1(
 
 
 class Killed(BaseException):
-    """The end of a process, at the worst moment."""
+    """Stands for a process that is killed."""
 
 
 class Steps:
-    """Kills a run before its nth write, of progress or of a table; counts them where it kills none."""
+    """Kills a run before its nth write of progress or of a table; if it kills none, it counts the writes."""
 
     WRITES = ((progress, "save"), (Warehouse, "insert"), (Warehouse, "remove_where"), (Warehouse, "remove_matching"))
 
@@ -484,7 +484,7 @@ class Steps:
 
 @dataclass
 class Model:
-    """What the gate must decide, from counts alone: failing and all rows by topic."""
+    """A model of the gate's decisions, from counts alone: failing and all rows by topic."""
 
     held: dict[str, tuple[int, int]] = field(default_factory=dict)
     past: dict[str, list[tuple[int, int]]] = field(default_factory=dict)

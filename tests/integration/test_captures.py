@@ -1,4 +1,4 @@
-"""Real records from landing to silver, held against what really happened and against what was landed."""
+"""Real records from landing to silver, compared with what really happened and with what landed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REJECTED, EXCEEDED = "Offset rejected by client.", "Offset delivery count exceed
 
 
 def last_actions() -> dict[tuple[str, str, int, int], str]:
-    """What the last delivery of each source record to each group did."""
+    """The action of the last delivery of each source record to each group."""
     last: dict[tuple[str, str, int, int], tuple[int, str]] = {}
     with gzip.open(DATA / "deliveries.jsonl.gz", "rt") as deliveries:
         for text in deliveries:
@@ -66,7 +66,7 @@ def test_captures_agree_with_their_messages_and_with_what_happened(spark: SparkS
     }
     assert {key for key, action in last.items() if action == "REJECT"} <= reasons.keys()
     found = Counter((row["disposition"], last[key]) for key, row in reasons.items())
-    # A record that was accepted or rejected after its lock had expired reads "exceeded": it is in the DLQ all the same.
+    # If a record was accepted or rejected after its lock expired, its reason says "exceeded", and it is in the DLQ.
     assert found == {
         ("CLIENT_REJECTED", "REJECT"): 1192,
         ("MAX_DELIVERY_ATTEMPTS_REACHED", "RELEASE"): 331,
@@ -136,7 +136,7 @@ def test_whatever_headers_arrive_no_record_is_lost(spark: SparkSession, settings
 def test_small_and_large_work_give_the_same_rows(
     spark: SparkSession, settings: Settings, tmp_path: Path, name: str
 ) -> None:
-    """Sessions for short work generate no code; those for long work do."""
+    """Sessions for short work switch code generation off, sessions for long work keep it."""
     warehouses = []
     for generated in ("false", "true"):
         own = settings.model_copy(update={"warehouse": str(tmp_path / generated)})

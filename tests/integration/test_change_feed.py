@@ -1,4 +1,4 @@
-"""After each read of a change feed the last version that changed rows was read, or nothing counts as read."""
+"""A read of a change feed must reach the last version that changed rows, or progress does not advance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Feed = Callable[[Warehouse, str, Batch], DataFrame]
 
 
 def without_the_last_commit(of: str, feed: Feed) -> Feed:
-    """A reader of change feeds that misses the last commit of a table's batch."""
+    """Return a reader of change feeds that misses the last commit of a table's batch."""
 
     def ending_early(warehouse: Warehouse, table: str, batch: Batch) -> DataFrame:
         changes = feed(warehouse, table, batch)
@@ -96,7 +96,7 @@ UNCHANGING = [merge_nothing, replace_nothing_by_nothing, compact, set_a_property
 
 @pytest.fixture
 def made(spark: SparkSession, settings: Settings) -> Callable[[Any], tuple[str, Batch]]:
-    """Makes a table of four versions, and what a step adds to them."""
+    """Return a function that makes a table of four versions and applies a step to it."""
 
     def make(step: Any) -> tuple[str, Batch]:
         place = Warehouse(settings).location("silver.made")
@@ -146,7 +146,7 @@ def test_spark_that_does_not_tell_is_asked_again(
     _, batch = made(delete)
     monkeypatch.setattr(change_feed, "OBSERVED_WITHIN_SECONDS", 0.0)
     warehouse = Warehouse(settings, spark)
-    change_feed.changes(warehouse, "silver.made", batch).check()  # no action ran, so that nothing was observed
+    change_feed.changes(warehouse, "silver.made", batch).check()  # no action ran, so nothing was observed
     monkeypatch.setattr(change_feed, "_feed", without_the_last_commit("silver.made", change_feed._feed))
     with pytest.raises(FeedIncomplete):
         change_feed.changes(warehouse, "silver.made", batch).check()

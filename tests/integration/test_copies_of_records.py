@@ -1,4 +1,4 @@
-"""One record, from files and from its topic: one row, which takes the topic id, whichever came first."""
+"""Copies of a record from files and from its topic give one row with the topic id, in any order of arrival."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Standing = dict[str | None, "Copy"]
 
 @dataclass(frozen=True, order=True)
 class Copy:
-    """A record as a topic (whose id it has) or a file holds it; ``content`` is its value, ``lossy`` kcat's form."""
+    """A copy of a record from a topic (with its id) or a file; ``content`` is its value, ``lossy`` kcat's form."""
 
     lossy: bool
     bronze_id: str
@@ -47,7 +47,7 @@ def of_file(offset: int, content: str, file: str = "a", lossy: bool = False, goo
 
 
 def land(spark: SparkSession, settings: Settings, copies: Iterable[Copy]) -> None:
-    """Put copies into bronze in one commit, as landing them would."""
+    """Insert copies into bronze in one commit, as a landing does."""
     names = [column.name for column in BRONZE.columns]
     given = [
         {
@@ -72,7 +72,7 @@ def land(spark: SparkSession, settings: Settings, copies: Iterable[Copy]) -> Non
 
 
 def standing(spark: SparkSession, settings: Settings) -> dict[int, dict[str | None, tuple[str, bool, str]]]:
-    """What stands in silver: by offset and topic id the content, whether it is lossy, and where it comes from."""
+    """The rows of silver, by offset and topic id: content, whether it is lossy, and the `_bronze_id`."""
     found: dict[int, dict[str | None, tuple[str, bool, str]]] = {}
     for row in rows(spark, settings, SILVER):
         here = found.setdefault(row["dlq_offset"], {})
@@ -82,7 +82,7 @@ def standing(spark: SparkSession, settings: Settings) -> dict[int, dict[str | No
 
 
 def taken(here: Standing, one: Copy) -> str:
-    """Take one copy of a record at a place as the rules say, and return what became of it."""
+    """Apply the rules to one copy of the record at a place, and return its outcome."""
     nameless = here.get(None)
     if one.topic_id is not None:
         if one.topic_id in here:
@@ -103,7 +103,7 @@ def taken(here: Standing, one: Copy) -> str:
 
 
 def batch_taken(model: dict[int, Standing], refused: set[str], batch: list[Copy]) -> dict[str, int]:
-    """Take a batch: copies of topics first, then files' lossless ones, then lossy ones."""
+    """Apply the rules to a batch: first copies from topics, then lossless copies from files, then lossy ones."""
     counts = dict.fromkeys(("accepted", "duplicates", "quarantined"), 0)
     for one in sorted(batch, key=lambda copy: (copy.topic_id is None, copy)):
         outcome = taken(model.setdefault(one.offset, {}), one)
@@ -111,7 +111,7 @@ def batch_taken(model: dict[int, Standing], refused: set[str], batch: list[Copy]
             refused.add(one.bronze_id)
             counts["quarantined"] += 1
         else:
-            if outcome != "conflict":  # what the table holds leaves quarantine
+            if outcome != "conflict":  # a row that the table holds leaves quarantine
                 refused.discard(one.bronze_id)
             counts["accepted" if outcome == "accepted" else "duplicates"] += 1
     return counts
@@ -173,7 +173,7 @@ COPIES = {
 
 
 def test_one_record_counts_once_downstream(spark: SparkSession, settings: Settings) -> None:
-    """The kinds of COPIES beside one another, at other offsets, with a summary of each step before the next."""
+    """Land all kinds of COPIES at different offsets, and summarise after each step."""
     batches: dict[int, list[Copy]] = {0: [], 1: []}
     for offset, steps in enumerate(COPIES.values()):
         for number, step in enumerate(steps):
@@ -240,7 +240,7 @@ def test_readmit_takes_a_conflict_that_its_topic_explains(spark: SparkSession, s
 
 
 class Died(Exception):
-    """Stands for the end of the process."""
+    """Stands for a process that is killed."""
 
 
 @pytest.mark.parametrize("step", [pytest.param("replace_matching", marks=pytest.mark.thorough), "insert"])

@@ -1,4 +1,4 @@
-"""kill -9 at named points, then a rerun: the same tables as without the crash, no duplicate, none missing."""
+"""After kill -9 at a named point, a rerun gives the same tables as without the crash: no duplicate, no loss."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def landed(settings: Settings) -> Settings:
 def undisturbed(
     spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[dict[str, Any]]]:
-    """The tables of a run over the same files in which nothing is killed."""
+    """The tables of a run over the same files without a kill."""
     place = tmp_path_factory.mktemp("undisturbed")
     shutil.copytree(empty_warehouse, place / "warehouse")
     settings = load(warehouse=str(place / "warehouse"), landing=str(place / "landing"))

@@ -1,4 +1,4 @@
-"""The feed ``delivery`` on real Delta tables: what became of each message, and what of it does not add up."""
+"""The feed ``delivery`` on real Delta tables: the outcome of each message, and what does not add up."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Place = tuple[str, int, int]
 
 
 def run(spark: SparkSession, settings: Settings, *tables: str) -> dict[str, StageRun]:
-    """Run the feeds ``dlq`` and ``delivery`` once, or the stages of the tables; nothing may break."""
+    """Run the feeds ``dlq`` and ``delivery``, or the stages of some tables, once; no stage may break."""
     wanted = [one for feed in ("dlq", "delivery") for one in stages(feed) if not tables or one.table in tables]
     with lock.writer(settings, "test"):
         done = {one.table: one for one in runner.run(Warehouse(settings, spark), wanted)}
@@ -101,7 +101,7 @@ def sources() -> list[dict[str, Any]]:
 
 
 def deliveries() -> dict[Key, tuple[str, int]]:
-    """What the last delivery of each source record to each group did, and how many there were."""
+    """The action of the last delivery of each source record to each group, and its delivery count."""
     last: dict[Key, tuple[int, str, int]] = {}
     with gzip.open(DATA / "deliveries.jsonl.gz", "rt") as lines:
         for one in map(json.loads, lines):
@@ -112,7 +112,7 @@ def deliveries() -> dict[Key, tuple[str, int]]:
 
 @pytest.fixture(scope="module")
 def captured(spark: SparkSession, new: Callable[[str], Settings]) -> Settings:
-    """DLQ dumps, an acknowledgement of each source record, the brokers' logs and segments: one run."""
+    """One run over DLQ dumps, an acknowledgement of each source record, the brokers' logs and segments."""
     settings = new("captured")
     for feed in ("dlq", "acknowledgements", "broker-logs", "segments"):
         shutil.copytree(DATA / feed, settings.landing_of(feed))
@@ -282,7 +282,7 @@ PLAIN = [segments.batch(0, 2), segments.batch(4, 2, producer=(9, 0, 0)), segment
 BEFORE_THE_MARKER = [
     PLAIN[0],
     segments.batch(2, 2, flags=IN_TRANSACTION, producer=(7, 0, 0)),
-    PLAIN[1],  # behind it offset 6 is missing
+    PLAIN[1],  # offset 6 is missing after it
     PLAIN[2],
     segments.batch(8, 1, flags=IN_TRANSACTION, producer=(7, 0, 2)),
 ]
@@ -301,7 +301,7 @@ MARKER = {"key": b"\0\0\0\1", "value": b"\0\0\0\0\0\0"}
 def dead(
     offset: int, source: int, group: str = "g", *, dlq: str = "dlq.orders", topic: str = "orders", **more: Any
 ) -> str:
-    """A dead-letter record, routed so many minutes after the beginning."""
+    """A dead-letter record that was routed ``offset`` minutes after the beginning."""
     headers = kip_1191(topic, 0, source, group)
     return line(offset, topic=dlq, timestamp=millis(60 * offset), headers=headers, **more)
 
@@ -324,7 +324,7 @@ def land_second_hop(settings: Settings) -> None:
 
 
 def land_log(settings: Settings) -> None:
-    if not (settings.landing_of("segments") / "orders-0").exists():  # it would stand in place of what it grew to
+    if not (settings.landing_of("segments") / "orders-0").exists():  # else this would replace the longer copy
         land_segment(settings, "orders-0", 0, *BEFORE_THE_MARKER)
 
 
@@ -417,7 +417,7 @@ PARTS: tuple[Callable[[Settings], None], ...] = (
 
 @pytest.fixture(scope="module")
 def mixed(spark: SparkSession, new: Callable[[str], Settings]) -> Settings:
-    """All that arrives, at once."""
+    """A warehouse into which all parts landed at once."""
     settings = new("mixed")
     for part in PARTS:
         part(settings)
@@ -460,13 +460,13 @@ def test_each_message_has_its_outcome(spark: SparkSession, mixed: Settings) -> N
         1: "DEAD_LETTERED",
         2: "ABORTED",
         3: "ABORTED",
-        4: "ACKNOWLEDGED",  # its dead letter was rolled back
+        4: "ACKNOWLEDGED",  # the transaction of its dead letter was aborted
         5: "ACKNOWLEDGED",
         6: "LOST",
         7: "ACKNOWLEDGED",
         8: "ABORTED",
         10: "ACKNOWLEDGED",
-        11: "ACKNOWLEDGED",  # behind what landed of the log
+        11: "ACKNOWLEDGED",  # after the end of the landed log
         20: "DEAD_LETTERED",
     }
     twice, dead_twice, aborted = (found["orders", 0, offset] for offset in (0, 1, 2))
@@ -475,7 +475,7 @@ def test_each_message_has_its_outcome(spark: SparkSession, mixed: Settings) -> N
     assert [letter["times"] for letter in dead_twice["dead_letters"]] == [1, 2]
     assert (aborted["transaction_state"], aborted["producer_id"], aborted["dead_lettered_count"]) == ("ABORTED", 7, 1)
     assert [found["orders", 0, offset]["in_log"] for offset in (5, 6, 11)] == [True, False, None]
-    assert found["orders", 0, 5]["transaction_state"] is None  # between offsets of a transaction
+    assert found["orders", 0, 5]["transaction_state"] is None  # between the offsets of a transaction
     assert not found["orders", 0, 20]["acknowledged"]
     hop = found["dlq.orders", 0, 0]
     assert (hop["outcome"], hop["root_topic"], hop["root_offset"], hop["hop_count"]) == (
@@ -559,9 +559,9 @@ def test_only_what_news_touches_is_refreshed(spark: SparkSession, new: Callable[
 
     done = run(spark, settings)
 
-    assert done["gold.message_ledger"].message == "10 rows refreshed"  # one slice of ten thousand offsets
+    assert done["gold.message_ledger"].message == "10 rows refreshed"  # one slice has ten thousand offsets
     assert done["gold.message_ledger"].read == 1
-    assert done["gold.reconciliation"].read == 3  # the message as it was and as it is, and the dead letter
+    assert done["gold.reconciliation"].read == 3  # the message before and after the change, and the dead letter
     assert {one.status for one in run(spark, settings).values()} == {"idle"}
 
 
@@ -570,20 +570,20 @@ def test_only_what_news_touches_is_refreshed(spark: SparkSession, new: Callable[
 
 @pytest.fixture(scope="module")
 def injected(spark: SparkSession, new: Callable[[str], Settings]) -> tuple[Settings, dict[str, set[Any]]]:
-    """Topics whose logs, DLQ dumps and acknowledgements were damaged at random, and the truth of it."""
+    """Topics with random damage to logs, DLQ dumps and acknowledgements, and the true outcomes."""
     settings = new("injected")
     chance = random.Random(512)
     truth: dict[str, set[Any]] = defaultdict(set)
     told: list[str] = []
     for partition in range(3):
-        first = 40 * partition  # what is below has been deleted by retention
+        first = 40 * partition  # retention has deleted the offsets below
         cuts = [first, first + 300, first + 600, first + 900]
         lost: set[int] = set()
         for base, end in pairwise(cuts):
             offset, batches = base, []
             while offset < end:
                 count = min(chance.randint(1, 3), end - offset)
-                # The end of a segment cannot be told from a segment that has not landed.
+                # A lost end of a segment looks like a segment that has not landed.
                 if chance.random() < 0.2 and offset + count < end:
                     lost |= set(range(offset, offset + count))
                 else:
@@ -592,7 +592,7 @@ def injected(spark: SparkSession, new: Callable[[str], Settings]) -> tuple[Setti
             land_segment(settings, f"orders-{partition}", base, *batches)
         told += [acknowledgement("orders", partition, offset) for offset in range(first + 920)]
         truth["lost"] |= {("orders", partition, offset) for offset in lost}
-    # A segment that did not land, a log that is compacted, and one that the settings say is compacted: no false alarm.
+    # No false alarm: a segment that did not land, a compacted log, a topic that the settings call compacted.
     for base in (0, 200):
         land_segment(settings, "unlanded-0", base, segments.batch(base, 100))
     land_segment(settings, "thinned-0", 0, segments.batch(0, 3, record_count=2), segments.batch(10, 3))
@@ -762,7 +762,7 @@ def test_events_are_read_whole(spark: SparkSession, settings: Settings) -> None:
         ("00:04", "cut off", "dlq.orders", 0, None),
     ]
     bronze = done["bronze.broker_logs"]
-    # Of no interest: what stands before the first event, two events of noise, one about a record; noise; another file.
+    # Skipped: lines before the first event, two noise events, one event about a record, noise, another file.
     assert (bronze.accepted, bronze.skipped, bronze.duplicates) == (6, 6, 0)
     found = {row["consumer_group"]: row for row in rows(spark, settings, "silver.dlq_write_failures")}
     assert (found["first"]["reason"], found[hostile]["reason"]) == ("said", "two\nlines")

@@ -1,4 +1,4 @@
-"""Delta logs that cannot be followed: a damaged checkpoint, commits that somebody else decides about."""
+"""Delta logs that cannot be read alone: a damaged checkpoint, and coordinated or catalog-managed commits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def count_of(spark: SparkSession, settings: Settings) -> int:
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """A warehouse in which a table has checkpoints at versions 2 and 4, and six versions."""
+    """A warehouse with a table of seven versions that has checkpoints at versions 2 and 4."""
     settings = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("made"))
     place = Warehouse(settings).location(TABLE)
     jvm: Any = spark.sparkContext._jvm
@@ -128,7 +128,7 @@ def test_the_doctor_knows_a_damaged_checkpoint_and_its_way_back_works(
         lambda: len(jvmless.rows(Warehouse(copied), TABLE, {"cluster": "c"})),
     ):
         found = told_or_counted(read)
-        if isinstance(found, Exception):  # some readers find their own way
+        if isinstance(found, Exception):  # some readers work around the damage
             told = readable(found)
             assert isinstance(told, EnvironmentLacking), found
             assert "`afterlog doctor`" in str(told)
@@ -143,7 +143,7 @@ def test_the_doctor_knows_a_damaged_checkpoint_and_its_way_back_works(
     assert away, check.remedy
     for name in away[1].split(" and "):
         (Path(away[2]) / name).rename(log.parent.parent / name)
-    elsewhere = copied.model_copy(update={"warehouse": f"{copied.warehouse} mended"})  # Spark keeps logs by their path
+    elsewhere = copied.model_copy(update={"warehouse": f"{copied.warehouse} mended"})  # Spark caches logs by path
     shutil.copytree(copied.warehouse, elsewhere.warehouse)
     assert count_of(spark, elsewhere) == 6
     assert len(jvmless.rows(Warehouse(elsewhere), TABLE, {"cluster": "c"})) == 6

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-FED = (  # questions that captures alone do not answer
+FED = (  # questions without an answer in the captures alone
     "absent_messages",
     "dead_lettered_twice",
     "dead_lettered_yet_aborted",

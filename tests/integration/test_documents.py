@@ -1,4 +1,4 @@
-"""What the documents show: queries answer, commands parse, settings load, JSON lands, links and paths resolve."""
+"""The documents are right: queries answer, commands parse, settings load, JSON lands, links and paths resolve."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ PLACES = ("bench", "conf", "dags", "demo", "docs", "examples", "expectations", "
 
 
 def shown(name: str, language: str) -> list[str]:
-    """The blocks of a language in a document, those within lists included."""
+    """The code blocks of a language in a document, also those within lists."""
     found = re.findall(rf"^( *)```{language}\n(.+?)^ *```$", DOCUMENTS[name], re.DOTALL | re.MULTILINE)
     return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
 
 
 def anchors(text: str) -> set[str]:
-    """What links to headings of a document name, as GitHub makes it of their words."""
+    """The anchors that GitHub makes from the headings of a document."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -54,7 +54,7 @@ def test_the_documents_show_commands() -> None:
 
 
 def parsed(words: Sequence[str]) -> dict[str, Any]:
-    """The parameters of a command line, of a sub-command where its command has some."""
+    """The parameters of a command line, or of its sub-command if the command has any."""
     command, rest = typer.main.get_command(app), list(words)
     while isinstance(command, typer.core.TyperGroup):
         command = command.commands[rest.pop(0)]

@@ -1,4 +1,4 @@
-"""``afterlog run --follow`` as a process: it reads what lands, ends when told to, and a rerun goes on from there."""
+"""``afterlog run --follow`` as a process: it reads new files, stops on a signal, and a rerun continues."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def start(settings: Settings, tmp_path: Path) -> Iterator[Start]:
 
 
 def is_at_work(settings: Settings) -> bool:
-    """Tell whether a cycle is running stages: only then is its JVM named in the lock."""
+    """Tell whether a cycle is running stages: only then does the lock name its JVM."""
     return '"jvm"' in (Path(settings.warehouse) / lock.NAME).read_text()
 
 
 def ended_jvm(settings: Settings) -> None:
-    """Wait for the JVM of a process that has ended: another writer would wait for it."""
+    """Wait for the JVM of a process that has ended, as any other writer waits for it."""
     with lock.writer(settings, "test"):
         pass
 
@@ -54,7 +54,7 @@ def ended_jvm(settings: Settings) -> None:
 def test_what_lands_is_read_once_and_an_idle_cycle_commits_nothing(settings: Settings, start: Start) -> None:
     following = start()
     following.until_idle()
-    assert not psutil.Process(following.process.pid).children()  # no session is started before it is needed
+    assert not psutil.Process(following.process.pid).children()  # no session starts before it is needed
     land(settings, {"a.jsonl": [line(offset) for offset in range(5)]})
     following.until_rows(SILVER, 5)
     land(settings, {"b.jsonl": [line(offset) for offset in range(3, 9)]})
@@ -78,10 +78,10 @@ def test_a_stop_amid_a_stage_leaves_it_where_a_rerun_goes_on(
 ) -> None:
     following = start()
     land(settings, {"first.jsonl": [line(1)]})
-    following.until_rows(GOLD, 1)  # what is stopped is warm
+    following.until_rows(GOLD, 1)  # the session that the test stops is warm
     before = Warehouse(settings).local_version(BRONZE)
     land(settings, {"many.jsonl": [line(offset, timestamp=AT + HOUR * (offset % 50)) for offset in range(2, 20_000)]})
-    # Silver is at work once bronze has committed.
+    # Silver runs as soon as bronze has committed.
     following.until(lambda _: is_at_work(settings) and Warehouse(settings).local_version(BRONZE) != before)
     time.sleep(0.2)
     code, _ = following.stop()
@@ -119,7 +119,7 @@ def test_a_broken_gate_does_not_end_it_and_shows_at_the_end(settings: Settings, 
     following.until_idle()
     before = Warehouse(settings).local_version("quality.stage_runs")
     following.until_idle()
-    assert Warehouse(settings).local_version("quality.stage_runs") == before  # it is not tried again and again
+    assert Warehouse(settings).local_version("quality.stage_runs") == before  # not every cycle judges it again
     land(settings, {"good.jsonl": [line(100, topic="dlq.other")]})
     following.until_rows(GOLD, 1)  # another topic does not wait
     code, _ = following.stop()
@@ -127,7 +127,7 @@ def test_a_broken_gate_does_not_end_it_and_shows_at_the_end(settings: Settings, 
     assert following.log.read_text().count(f"{SILVER}: broken: ") == 1
     ended_jvm(settings)
 
-    again = start(AFTERLOG_TOLERANCE="1.0")  # which accepts what is held
+    again = start(AFTERLOG_TOLERANCE="1.0")  # this tolerance accepts the held rows
     again.until_rows("quarantine.dlq_records", 20)
     code, _ = again.stop()
     assert code == 0, again.log.read_text()

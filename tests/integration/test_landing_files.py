@@ -1,4 +1,4 @@
-"""What Spark reads of files with hostile names and of files that are damaged."""
+"""What Spark reads from files with hostile names and from damaged files."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_what_stands_before_the_damage_is_read_and_the_damage_told(spark: SparkS
     assert 1_490 < len(truncated) < 1_510
     assert truncated[:-1] == many[: len(truncated) - 1]
     assert many[len(truncated) - 1].startswith(truncated[-1])
-    assert overwritten[:1_700] == many[:1_700]  # zlib notices some kilobytes after the damage
+    assert overwritten[:1_700] == many[:1_700]  # zlib detects the damage some kilobytes later
     assert len(overwritten) < 2_000
 
 

@@ -1,4 +1,4 @@
-"""Copies of logs that are truncated, cleaned and created again: the newest speaks, whatever the order of arrival."""
+"""Copies of logs that are truncated, cleaned or created again: the newest copy decides, in any order of arrival."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ID, NEXT_ID = "1yZyCpwHTlKiUsmJv1k7xQ", "2yZyCpwHTlKiUsmJv1k7xQ"
 
 
 def run(spark: SparkSession, settings: Settings, *, only_logs: bool = True) -> dict[str, StageRun]:
-    """Run the delivery feed, perhaps as far as it is about logs; no table may stand still."""
+    """Run the delivery feed, or only its tables about logs; no table may wait or break."""
     wanted = [
         stage
         for feed in ("dlq", "delivery")
@@ -82,7 +82,7 @@ def one(base: int, count: int = 1, *, epoch: int = 0, later: int = 0, **more: An
     return batch(base, count, leader_epoch=epoch, max_timestamp=1_795_228_800_000 + later, **more)
 
 
-# What lands, run by run; what then speaks, what was superseded and by what, and which offsets are proved absent.
+# For each run the files that land; then the batches that count, those superseded and by what, and proved holes.
 CASES: dict[str, tuple[list[Landed], list[tuple[int, int, int]], list[tuple[int, int, str]], list[tuple[int, int]]]] = {
     "nothing-in-common": (
         [{ZERO: (one(0, 5), T), FIVE: (one(5, 5), T - 9)}],
@@ -244,7 +244,7 @@ def lands(settings: Settings, topic: str, files: Landed) -> None:
 
 @pytest.fixture(scope="module")
 def lenient(empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Settings]:
-    """Makes settings under which no gate of a split table breaks: these tests are about the tables behind them."""
+    """Return a maker of settings in which no gate of a split table breaks: the tests are about later tables."""
 
     def made(name: str) -> Settings:
         return warehouse_of(empty_warehouse, tmp_path_factory.mktemp(name), tolerance=1.0)
@@ -313,7 +313,7 @@ def dead(dlq: str, offset: int, source: str, at: int) -> str:
 
 
 class History:
-    """Logs that change and are copied at random, perhaps torn, and what landed last at each path."""
+    """Logs that change and are copied at random, sometimes torn, and the last landed copy at each path."""
 
     def __init__(self, seed: int, logs: int, is_torn: bool) -> None:
         self.chance = random.Random(seed)
@@ -324,7 +324,7 @@ class History:
         self.complete: dict[str, dict[int, list[Piece]]] = {}
 
     def step(self, directory: Path, is_last: bool) -> None:
-        """Let things happen to each log, then copy something of it."""
+        """Change each log in random ways, and land copies of parts of it."""
         for log in self.logs:
             self.complete.pop(log.topic, None)
             for _ in range(self.chance.randint(1, 4)):
@@ -341,7 +341,7 @@ class History:
                 self.known[source] = ((directory / source).read_bytes(), file.modified_ns)
 
     def tell(self, settings: Settings, run: int) -> None:
-        """Land dead letters and acknowledgements that meet these logs."""
+        """Land dead letters, acknowledgements and producers' settings for these logs."""
         letters, told = [], []
         for log in self.logs:
             for _ in range(6):
@@ -355,7 +355,7 @@ class History:
 
 
 def compared(spark: SparkSession, settings: Settings, table: str) -> list[dict[str, Any]]:
-    """Rows without what tells when something landed, or beside which file."""
+    """Rows without the columns that depend on the landing: ingestion time, run and topic id."""
     found = rows(spark, settings, table)
     return sorted(({name: row[name] for name in row if name != "topic_id"} for row in found), key=repr)
 
@@ -367,7 +367,7 @@ def land_file(settings: Settings, file: Path) -> None:
 
 
 def of(empty_warehouse: Path, directory: Path, **values: Any) -> Callable[[str], Settings]:
-    """Makes settings of warehouses in a directory."""
+    """Return a maker of settings for warehouses in a directory."""
 
     def made(name: str) -> Settings:
         (directory / name).mkdir()
@@ -379,7 +379,7 @@ def of(empty_warehouse: Path, directory: Path, **values: Any) -> Callable[[str],
 def history(
     spark: SparkSession, made: Callable[[str], Settings], past: History, runs: int, again: int, *, only_logs: bool
 ) -> None:
-    """Land a history in runs, then what it left in fewer runs and another order: the same must be in the tables."""
+    """Land a history in runs, and its final files in fewer runs and another order; compare the tables."""
     settings = made("history")
     for number in range(runs):
         past.step(settings.landing_of("segments"), number == runs - 1)
@@ -404,7 +404,7 @@ def history(
         for row in batches:
             first, last = row["base_offset"], row["last_offset"]
             if row["topic"] == topic and row["superseded_by"] is None and (first, last) not in spans:
-                # what a cleaner emptied behind a segment's last batch is covered by no file: there an older copy speaks
+                # no file covers what the cleaner emptied after a segment's last batch, so an older copy counts there
                 assert not any(first <= end and base <= last for base, end in covered), (topic, row)
                 epoch = -1 if row["leader_epoch"] is None else row["leader_epoch"]
                 assert not any(piece.base < first and 0 <= epoch < piece.epoch for piece in now), (topic, row)
@@ -444,7 +444,7 @@ def test_more_histories(seed: int, spark: SparkSession, empty_warehouse: Path, t
     history(spark, made, History(seed, logs=60, is_torn=seed % 2 > 0), runs=4, again=1 + seed % 3, only_logs=False)
 
 
-# --- what nobody would write ----------------------------------------------------------------------------------------
+# --- contents that no broker writes ---------------------------------------------------------------------------------
 
 MOST = 2**63 - 1
 
@@ -482,16 +482,16 @@ def test_nothing_that_producers_say_stops_a_table(spark: SparkSession, lenient: 
                 b"".join(
                     [
                         one(0, 3, **in_transaction),
-                        one(1, 3),  # offsets that are there already
+                        one(1, 3),  # offsets that exist already
                         marker(3, True, (7, 0)),
-                        marker(4, False, (7, 0)),  # nothing left to end
+                        marker(4, False, (7, 0)),  # no open transaction is left
                         marker(5, False, (7, 0)),
                         message(6, 0) + message(7, 1),
                         one(8, 2, **in_transaction),
-                        one(10, 2, flags=0x10, producer=(7, 32767, 5)),  # the id of another epoch
+                        one(10, 2, flags=0x10, producer=(7, 32767, 5)),  # the same producer id with another epoch
                         control(12, 99, None),
                         control(13, 0, b""),
-                        one(14, 1, flags=0x10),  # a transaction of nobody
+                        one(14, 1, flags=0x10),  # a transaction without a producer
                         one(15, 1, flags=0x30, producer=(7, 0, -1), records=[], record_count=0),
                         one(far, 1),  # a hole of many slices
                         one(16, 1),

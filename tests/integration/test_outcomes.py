@@ -1,4 +1,4 @@
-"""What is known of a log decides what became of its messages: cleanup policies, control markers, whenever they come."""
+"""Cleanup policies and control markers decide the outcomes of messages, whenever they arrive."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SUMMARY, MARKERS = "gold.dlq_summary", "silver.dlq_control_markers"
 
 
 def run(spark: SparkSession, settings: Settings, *feeds: str | None) -> dict[str, StageRun]:
-    """Run all stages, or those of feeds one after the other; nothing may break."""
+    """Run all stages, or those of some feeds one after the other; no stage may break."""
     with lock.writer(settings, "test"):
         done = [one for feed in feeds or (None,) for one in runner.run(Warehouse(settings, spark), stages(feed))]
     assert {one.status for one in done} <= {"passed", "idle"}, done
@@ -60,7 +60,7 @@ def outcomes(spark: SparkSession, settings: Settings) -> dict[tuple[str, int], s
 
 
 def absent(spark: SparkSession, settings: Settings, topic: str) -> set[str]:
-    """The outcomes of a topic's messages that its log does not have, those left out that a group dead-lettered."""
+    """The outcomes of messages that the topic's log lacks, without messages that a group dead-lettered."""
     found = (row for row in rows(spark, settings, LEDGER) if row["topic"] == topic and row["in_log"] is False)
     return {row["outcome"] for row in found if not row["dead_letters"]}
 
@@ -92,7 +92,7 @@ def test_nothing_lacks_an_acknowledgement_of_a_topic_of_which_none_ever_landed(
     told = asked("messages_by_outcome")
     assert {(one["without_acknowledgement_count"], one["in_landed_log_count"]) for one in told} == {(None, None)}
 
-    # Of another time and partition, but of the topic: from now on it is known which messages nobody acknowledged.
+    # Another time and partition of the topic is enough: from now on missing acknowledgements of the topic count.
     land(settings, {"b.jsonl": [acknowledgement("orders", 1, 77, seconds=90_000)]}, "acknowledgements")
     run(spark, settings)
     told = asked("hours_that_do_not_add_up")
@@ -120,7 +120,7 @@ def test_nothing_lacks_an_acknowledgement_of_a_topic_of_which_none_ever_landed(
 
 @pytest.fixture(scope="module")
 def holed(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Four topics whose logs lack offsets 3 and 4; of `orders` 3 was dead-lettered, of `thinned` a batch is thinned."""
+    """Four topics whose logs lack offsets 3 and 4; `orders` has a dead letter of 3, `thinned` a thinned batch."""
     settings = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("holed"))
     told = []
     for topic in ("orders", "payments", "state", "thinned"):
@@ -161,7 +161,7 @@ def test_a_setting_decides_what_is_in_the_ledger_already(spark: SparkSession, ho
     found = outcomes(spark, settings)
     assert {place for place, what in found.items() if what == "LOST"} == {
         *(("payments", offset) for offset in (3, 4)),
-        *(("orders", offset) for offset in (3, 4)),  # also what was dead-lettered before the log lost it
+        *(("orders", offset) for offset in (3, 4)),  # including 3, which was dead-lettered before the log lost it
     }
     assert "ABSENT" not in found.values()
     assert (found["state", 3], found["thinned", 3]) == ("ACKNOWLEDGED", "ACKNOWLEDGED")
@@ -183,7 +183,7 @@ def test_only_the_topics_whose_policy_changed_are_decided_again(spark: SparkSess
 
     done = run(spark, with_policies(holed, ("state", "compact"), ("*", "delete")))
 
-    assert done[LEDGER].read == 2  # the messages of `state` that its log does not have
+    assert done[LEDGER].read == 2  # the messages of `state` that its log lacks
     assert done[POLICIES].read == 1
     assert absent(spark, holed, "state") == {"ACKNOWLEDGED"}
     assert {one.status for one in run(spark, with_policies(holed, ("state", "compact"), ("*", "delete"))).values()} == {
@@ -203,7 +203,7 @@ def test_a_cluster_that_is_away_is_no_error_and_what_it_said_stays(
     run(spark, away)
 
     assert [absent(spark, away, topic) for topic in ("orders", "payments", "state")] == [{"ABSENT"}, {"LOST"}, {"LOST"}]
-    assert caplog.text.count("what it said before stays") == 1  # an away cluster is not waited for each time
+    assert caplog.text.count("what it said before stays") == 1  # not every stage waits for an unreachable cluster
 
 
 # --- markers ---------------------------------------------------------------------------------------------------------
@@ -229,11 +229,11 @@ def test_the_landed_log_proves_a_marker_whenever_it_lands(
     silent = {"key": None, "value": None}
     draft = kip_1317(original_offset="2")
     letters = [
-        letter(0, 2, **MARKER),  # a marker, its payload copied
-        letter(1, 2, **silent),  # one whose payload was not copied
+        letter(0, 2, **MARKER),  # a marker with a copied payload
+        letter(1, 2, **silent),  # a marker without a copied payload
         letter(2, 1, **MARKER),  # data with the bytes of a marker
         letter(3, 0),
-        letter(4, 7, **MARKER),  # behind what lands
+        letter(4, 7, **MARKER),  # after the end of the landed log
         letter(5, 2, headers=draft, **MARKER),
     ]
     land(settings, {"a.jsonl": letters})
@@ -258,7 +258,7 @@ def test_the_landed_log_proves_a_marker_whenever_it_lands(
     assert outcomes(spark, settings)["orders", 7] == "DEAD_LETTERED"
     assert runner.idle(Warehouse(settings), stages())
 
-    land(settings, {"b.jsonl": [letter(6, 2, **MARKER)]})  # a dead letter that comes after its proof
+    land(settings, {"b.jsonl": [letter(6, 2, **MARKER)]})  # a dead letter that lands after its proof
     run(spark, settings, *feeds)
     assert of_letters(spark, settings)[6] == PROVED
     assert sum(row["record_count"] for row in rows(spark, settings, SUMMARY)) == 3
@@ -308,7 +308,7 @@ TOPICS = ("orders", "state", "dlq.orders")
 
 
 def history(chance: random.Random) -> list[Callable[[Settings], object]]:
-    """Landings of a small world: logs with holes, transactions and markers, acknowledgements, dead letters."""
+    """Random landings: logs with holes, transactions and markers, acknowledgements, dead letters."""
     landings: list[Callable[[Settings], object]] = []
     for topic in TOPICS:
         for partition in range(2):
@@ -376,7 +376,7 @@ def test_whatever_comes_in_whatever_order_the_ledger_is_that_of_one_run(
         run(spark, with_policies(settings[1], *now), *chance.choice(((), ("dlq", "delivery"), ("delivery", "dlq"))))
     if not runner.idle(
         Warehouse(with_policies(settings[1], *last)), stages()
-    ):  # a feed that ran before the other's news
+    ):  # a feed that ran before the input of the other feed
         run(spark, with_policies(settings[1], *last))
 
     for table in (LEDGER, LETTERS, MARKERS, SUMMARY, "silver.dlq_roots", "gold.reconciliation"):

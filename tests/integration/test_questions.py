@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 QUESTIONS = sorted((ROOT / "sql" / "questions").glob("*.sql"))
 CAPTURES = ROOT / "tests" / "data" / "dlq"
-WHERE = {"topic": "orders", "partition": 0, "offset": 0}  # parameters of the one question that needs some
+WHERE = {"topic": "orders", "partition": 0, "offset": 0}  # parameters of the one question that needs any
 CAPTURED = datetime(2026, 11, 21, 3, tzinfo=UTC)
 NOT_IN_CAPTURES = (
     "absent_messages",
@@ -34,7 +34,7 @@ NOT_IN_CAPTURES = (
     "gate_history",
     "guarantees_not_in_effect",
     "header_collisions",
-    "hours_that_do_not_add_up",  # without acknowledgements nothing lacks one
+    "hours_that_do_not_add_up",  # without acknowledgements no hour lacks any
     "lost_messages",
     "missing_dlq_offsets",
     "open_transactions",
@@ -42,7 +42,7 @@ NOT_IN_CAPTURES = (
     "superseded_batches",
     "unexplained_dlq_gaps",
 )
-SYSTEMIC = {  # messages that only an incident shows
+SYSTEMIC = {  # messages that only occur in an incident
     "enrichment-dlq": "State store sessions is not open",
     "dlq-warehouse-sink": "Connection to the warehouse was refused",
     "inventory-dlt": "Listener failed; read timed out",
@@ -53,7 +53,7 @@ Ask = Callable[..., list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Landed:
-    """A warehouse made from landed files, and what the generator says is true of them."""
+    """A warehouse made from landed files, and the generator's record of what is true about them."""
 
     settings: Settings
     truth: dict[str, Any]
@@ -156,7 +156,7 @@ def test_an_incident_is_systemic(generated: Landed, ask: Ask) -> None:
 def test_each_source_record_is_judged_by_itself(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, ask: Ask
 ) -> None:
-    """In one hour: what fails one in many, of which one comes back; all; one in three everywhere; one in four here."""
+    """Judge failures within one hour: single records, a poison pill, all, 1 in 3 everywhere, 1 in 4 of a partition."""
     settings = warehouse_of(empty_warehouse, tmp_path)
     failing = {
         "single": [(partition, 100 * step) for partition in range(3) for step in range(20)],
@@ -267,7 +267,7 @@ def test_suspected_control_markers_are_found_and_counted(generated: Landed, ask:
     volume = sum(row["record_count"] for row in ask(generated, "volume_by_hour", generated.truth["to"]))
 
     assert sum(row["suspected_count"] for row in found) == generated.truth["kinds"]["control_marker/accepted"]
-    assert sum(row["marker_count"] for row in found) == 0  # no log landed that could prove them
+    assert sum(row["marker_count"] for row in found) == 0  # no log landed that could prove control markers
     assert volume == generated.truth["outcomes"]["accepted"]
 
 

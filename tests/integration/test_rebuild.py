@@ -1,4 +1,4 @@
-"""`afterlog rebuild`: the way out where facts broke, which only a defect of Afterlog's own can do."""
+"""`afterlog rebuild` is the way out if facts broke, which only a defect of Afterlog can cause."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def second(settings: Settings) -> None:
 
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """A warehouse after two runs in which nothing was wrong."""
+    """A warehouse after two runs without a failure."""
     settings = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("ran"))
     first(settings)
     go(spark, settings)
@@ -56,7 +56,7 @@ def ran(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.Tem
 
 
 def defect(monkeypatch: pytest.MonkeyPatch, table: str) -> Any:
-    """Let the SELECT of a table give every row twice, for as long as the context lasts."""
+    """Return a context in which the SELECT of a table gives every row twice."""
     select_of = summarise.select_of
 
     def twice(of: str) -> str:
@@ -118,7 +118,7 @@ def test_facts_that_a_defect_broke_have_a_way_out(
         assert (found[table].state, f"`afterlog rebuild {LETTERS}`" in (found[table].remedy or "")) == ("blocked", True)
     assert doctor.exit_code(found.values()) == 1
 
-    # A layer that is run by itself waits, too, although it has no news of its own.
+    # A layer that runs alone also waits, although it has no new input.
     assert not runner.idle(Warehouse(settings), stages("delivery", layer="gold"))
     alone = go(spark, settings, layer="gold")
     assert (alone[LEDGER].status, alone["gold.delivery_guarantees"].status) == ("waiting", "idle")

@@ -1,4 +1,4 @@
-"""Landed log segments on real Delta tables: read once each, what is incomplete told from what is wrong."""
+"""Landed log segments on real Delta tables: each is read once, and incomplete is told from damaged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(spark: SparkSession, settings: Settings) -> dict[str, StageRun]:
 
 
 def land(settings: Settings, base_offset: int, data: bytes, partition: str = "orders-0") -> None:
-    """Land a segment as the documents ask for: complete when it appears."""
+    """Land a segment as the documents ask: write it under another name, then rename it."""
     directory = settings.landing_of("segments") / partition
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "_new").write_bytes(data)

@@ -73,7 +73,7 @@ def test_small_files_are_merged_at_times_and_nobody_reads_anything_twice(
     monkeypatch.setattr("pipelines.warehouse.tables.COMPACTED_EVERY", 3)
     for number in range(4):
         land(settings, {f"{number}.jsonl": [line(number), line(10 + number, headers=FOREIGN)]})
-        run(spark, settings, BRONZE)  # its versions 1, 2, 3, 5: silver reads over the merge
+        run(spark, settings, BRONZE)  # versions 1, 2, 3, 5: the change feed that silver reads contains the OPTIMIZE
     done = run(spark, settings)
     assert (done[SILVER].read, done[SILVER].accepted, done[SILVER].quarantined) == (8, 4, 4)
     for number in range(4, 7):
@@ -84,7 +84,7 @@ def test_small_files_are_merged_at_times_and_nobody_reads_anything_twice(
     for table in (BRONZE, SILVER, GOLD, "quality.stage_runs"):
         place = Warehouse(settings).location(table)
         commits = spark.sql(f"DESCRIBE HISTORY delta.`{place}`").select("operation").collect()
-        assert "OPTIMIZE" in {commit["operation"] for commit in commits} or table == GOLD  # one file is not merged
+        assert "OPTIMIZE" in {commit["operation"] for commit in commits} or table == GOLD  # a single file is not merged
         assert len(DeltaTable(place).file_uris()) <= 4, table
     assert offsets(spark, settings, SILVER) == list(range(7))
     assert offsets(spark, settings, QUARANTINE) == list(range(10, 14))
@@ -276,7 +276,7 @@ def test_readmit_takes_what_passes_and_refreshes_the_rest(spark: SparkSession, s
 
 
 def own_headers(at: int, **changes: bytes) -> list[tuple[str, bytes | None]]:
-    """What code of a team's own writes: no profile knows it until the settings do."""
+    """Headers of a team's own code, which only a profile in the settings can decode."""
     values = {"topic": b"parcels", "partition": b"3", "offset": b"%d" % at} | changes
     return [*((f"x-original-{name}", value) for name, value in values.items()), ("x-error", b"secret")]
 

@@ -1,4 +1,4 @@
-"""No data that land bring a table to a standstill: facts may break only through a defect of Afterlog's own."""
+"""No landed data can bring a table to a standstill: only a defect of Afterlog may break facts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ GARBAGE = ("", "   ", "{", "[]", "null", '{"topic":', "\x00\x01", '{"topic": "x"
 
 
 class Killed(BaseException):
-    """Stands for a process that is killed: no handler of errors looks at it."""
+    """Stands for a process that is killed; no handler of `Exception` catches it."""
 
 
 def record(chance: random.Random, offset: int) -> str:
@@ -80,7 +80,7 @@ def record(chance: random.Random, offset: int) -> str:
 
 
 class History:
-    """Files that land, are repeated, grow, and are written anew, as a seed decides."""
+    """Random files that land, land again as copies, grow or are rewritten; the seed decides."""
 
     def __init__(self, seed: int, settings: Settings) -> None:
         self.chance = random.Random(seed)
@@ -105,7 +105,7 @@ class History:
 
 @contextmanager
 def killed_at(patched: pytest.MonkeyPatch, countdown: int) -> Any:
-    """Die at the call that the countdown says, of all that leave something behind, before it or after it."""
+    """Die at one call of the functions that write, before it or after it; ``countdown`` says at which."""
     left = [countdown]
 
     def dying(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,7 +140,7 @@ def go(spark: SparkSession, settings: Settings, feeds: tuple[str, ...]) -> list[
 
 
 def at_a_standstill(settings: Settings) -> dict[str, str | None]:
-    """Return the summarised tables that wait or whose facts are broken, and what they say."""
+    """Return the summarised tables that wait or whose facts broke, with their messages."""
     found = {}
     for stage in CATALOG:
         known = progress.load(Warehouse(settings), stage.table)
@@ -152,7 +152,7 @@ def at_a_standstill(settings: Settings) -> dict[str, str | None]:
 def tells(
     spark: SparkSession, empty: Path, place: Path, patched: pytest.MonkeyPatch, seed: int, runs: int, *feeds: str
 ) -> None:
-    """Land a random history, with kills: no table waits, and what was refreshed is what the whole gives."""
+    """Land a random history with kills: no table waits, and a rebuild of each table changes nothing."""
     settings = warehouse_of(empty, place, tolerance=1.0)
     history = History(seed, settings)
     for number in range(runs):

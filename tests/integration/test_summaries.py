@@ -1,4 +1,4 @@
-"""Tables that are computed again where news touches them: what is asked of them before they are written."""
+"""Summarised tables, which refresh the groups that new input touches: the gate's checks before a write."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_a_grain_that_is_repeated_is_found_in_every_summarised_table(spark: Spar
     empty = tuple(None for _ in whole)
     once = dict.fromkeys([whole, *without, empty])
     text = (ROOT / "sql" / "facts" / f"{stage.table.replace('.', '/')}.sql").read_text()
-    assert f"`{REPEATED}`" not in text  # it follows from the contract
+    assert f"`{REPEATED}`" not in text  # the contract implies it
 
     def repeated(*grains: tuple[Any, ...]) -> int:
         rows = fresh_rows(spark, contract, list(grains))
         return int(summarise._repeated(rows, contract.grain).collect()[0][REPEATED])
 
-    assert repeated(*once) == 0  # null is a value of its own, and not the value of its neighbour
+    assert repeated(*once) == 0  # null is a value of its own and differs from its neighbours' values
     assert repeated(*once, whole, empty, empty) == 2
 
 
@@ -70,7 +70,7 @@ def test_jobs_of_a_gate_do_not_grow_with_the_rules(
     gate, jobs = Summary.gate, []
 
     def counted(self: Summary, run_id: str) -> Any:
-        self.rows.count()  # it is cached from here on
+        self.rows.count()  # cached from here on
         for contract in (bare, bare, contract_of(GOLD)):  # once to warm up
             monkeypatch.setattr(summarise, "contract_of", lambda table, contract=contract: contract)
             spark.sparkContext.setJobGroup(f"{run_id}-{len(jobs)}", "a gate")

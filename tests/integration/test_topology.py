@@ -58,7 +58,7 @@ def landed(settings: Settings, **files: Iterable[str]) -> None:
 
 
 def run(spark: SparkSession, settings: Settings, *tables: str) -> dict[str, StageRun]:
-    """Run the feed's stages, or those of the tables, once."""
+    """Run the feed's stages, or those of some tables, once."""
     wanted = [stage for stage in stages("topology") if not tables or stage.table in tables]
     with lock.writer(settings, "test"):
         return {one.table: one for one in runner.run(Warehouse(settings, spark), wanted)}
@@ -202,7 +202,7 @@ def test_each_revision_is_a_change_of_the_accepted_description(spark: SparkSessi
         (6, 1, 21),
     ]
     assert found[0]["topology_hash"] == found[5]["topology_hash"]
-    # of a malformed description brokers keep less: what a describe then shows is not what was pushed
+    # brokers keep less of a malformed description, so a describe shows something else than was pushed
     assert [row["source"] for row in found] == ["pushed"] * 4 + ["observed", "pushed"]
     assert found[3]["topology_hash"] != found[4]["topology_hash"]
     assert found[2]["defects"] == ["empty_description"]
@@ -310,7 +310,7 @@ def test_applications_meet_at_topics(spark: SparkSession, captured: Settings) ->
     }
 
 
-# --- landing, silver, gold: many scenarios, each under groups of its own, in one run --------------------------------
+# --- landing, silver, gold: many scenarios, each with groups of its own, in one run ---------------------------------
 
 HISTORICAL = (
     "bronze.streams_requests",
@@ -425,7 +425,7 @@ HELD_AGAINST = [
 
 
 def failing(group: str, *after: str, every: int = 60, until: int = 0) -> list[str]:
-    """A plugin that fails, and heartbeats every so many seconds."""
+    """A plugin that fails a push, and heartbeats every ``every`` seconds."""
     return [push(2000, group, error=135), *(steady(2000 + at_, group) for at_ in range(0, until + 1, every)), *after]
 
 
@@ -699,10 +699,10 @@ def test_questions_are_held_against_the_broker(
     found.sort(key=lambda row: row["solicited_at"])
     names = ("topology_epoch", "attempt", "too_early", "although_stored", "although_stale")
     assert [tuple(row[name] for name in names) for row in found] == [
-        (0, 1, False, True, False),  # a second after a push was accepted
+        (0, 1, False, True, False),  # a second after the broker accepted a push
         (0, 2, False, False, False),  # after a describe said that nothing is stored
         (3, 1, False, False, False),  # the epoch has advanced, which clears the back-off
-        (3, 2, True, False, True),  # within the back-off, a member whose topology is stale
+        (3, 2, True, False, True),  # within the back-off, from a member with a stale topology
     ]
     (health,) = [row for row in rows(spark, mixed[0], "gold.push_health") if row["group_id"] == "held against"]
     assert (health["although_stored_count"], health["although_stale_count"], health["too_early_count"]) == (1, 1, 1)
@@ -758,7 +758,7 @@ def test_a_long_chain_and_a_cycle_take_seconds(
     settings, done = mixed
     nodes = Warehouse(settings, spark).read("silver.topology_nodes").where("group_id IN ('chain', 'ring')")
     assert nodes.where("size(predecessors) = 1 OR node = 'node-00000'").count() == 12_000
-    assert done["silver.topology_nodes"].seconds < 60  # quadratic work on 10,000 nodes takes far longer
+    assert done["silver.topology_nodes"].seconds < 60  # quadratic work on 10,000 nodes would take far longer
     assert {row["health"] for group, row in current(spark, settings).items() if group in ("chain", "ring")} == {"OK"}
 
 
@@ -920,7 +920,7 @@ def test_evidence_and_sentence_say_why(histories: dict[str, dict[str, Any]]) -> 
     )
 
 
-# --- work follows news ---------------------------------------------------------------------------------------------
+# --- only new input causes work -----------------------------------------------------------------------------------
 
 
 def test_only_groups_with_news_are_refreshed(spark: SparkSession, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Random histories of streams groups: whatever lands, in whatever order, no stage stops and no answer contradicts."""
+"""Random histories of streams groups, landed in random order: no stage stops and no answer contradicts another."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ STEPS = (0, 0, 0.001, 0.5, 3, 25, 59, 60, 61, 400, 4400)  # seconds between exch
 
 @dataclass
 class History:
-    """What was logged, and, in the order of time, which descriptions brokers accepted or showed, by group."""
+    """The logged lines, and by group the descriptions that brokers accepted or showed, in order of time."""
 
     lines: list[str] = field(default_factory=list)
     seen: dict[str, list[tuple[float, int, dict[str, Any], int]]] = field(default_factory=dict)
-    known: set[str] = field(default_factory=set)  # groups that were there, or were pushed to
+    known: set[str] = field(default_factory=set)  # groups that exist or had a push
 
 
 def random_history(dice: random.Random, groups: int) -> History:
-    """Exchanges with each of some groups: codes, statuses, epochs and members come and go, lawful or not."""
+    """Random exchanges with groups: codes, statuses, epochs and members change, sometimes against the protocol."""
     history = History()
     for group in (f"group-{number}" for number in range(groups)):
         history.seen[group] = []
@@ -92,7 +92,7 @@ def _exchange(dice: random.Random, history: History, group: str, seconds: float,
 
 
 def contradictions(row: dict[str, Any], answer: describe_command.Answer) -> Iterator[str]:
-    """What a row of gold.topology_current and the command's answer must not say together."""
+    """Yield the contradictions within a row of gold.topology_current, and between it and the command's answer."""
     health, status, sentence, code = row["health"], row["status"], row["sentence"], answer.exit_code
 
     def unless(holds: bool, what: str) -> Iterator[str]:
@@ -140,7 +140,7 @@ def contradictions(row: dict[str, Any], answer: describe_command.Answer) -> Iter
 
 
 def landed_at_random(dice: random.Random, spark: SparkSession, settings: Settings, lines: list[str], runs: int) -> None:
-    """Land lines in files of any order, over several runs; some files come again, or grow."""
+    """Land lines in files in random order over several runs; some lines land again, and a file grows."""
     lines = dice.sample(lines, len(lines))
     cuts = sorted(dice.sample(range(1, len(lines)), 2 * runs - 1))
     parts = [lines[start:end] for start, end in zip([0, *cuts], [*cuts, len(lines)], strict=True)]
@@ -159,7 +159,7 @@ def goes_on(done: dict[str, Any]) -> None:
 
 
 def tables(settings: Settings) -> dict[str, list[dict[str, Any]]]:
-    """All rows of silver and gold but what says how they landed: the file, and the runs of steady heartbeats."""
+    """All rows of silver and gold without what depends on the landing: the source, runs of steady heartbeats."""
 
     def plain(row: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in without_the_run(row).items() if name != "_source"}
@@ -201,7 +201,7 @@ def proves(spark: SparkSession, empty_warehouse: Path, place: Path, seed: int, g
         wrong.update(contradictions(row, describe_command.answer(Warehouse(at_once), group, "json")))
     assert not +wrong
     kinds = {row["health"] for row in current.values()}
-    assert len(kinds) >= min(6, groups // 5)  # the histories are diverse enough to mean something
+    assert len(kinds) >= min(6, groups // 5)  # the histories are diverse enough
     shutil.rmtree(place)
 
 

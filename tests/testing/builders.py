@@ -45,7 +45,7 @@ def kip_1191(
 
 
 def kip_1317(**changes: bytes | str | None) -> list[tuple[str, bytes | None]]:
-    """The draft's six headers; a keyword replaces a value (dots as underscores), None takes the header away."""
+    """The draft's six headers; a keyword (underscores for dots) replaces a value, None removes the header."""
     values: dict[str, bytes | str | None] = {
         "disposition": "CLIENT_REJECTED",
         "original.topic": "orders",
@@ -73,7 +73,7 @@ def line(
     value: bytes | None = b"v",
     headers: Headers | None = None,
 ) -> str:
-    """One record in the capture form; its headers default to a broker's, of a source record at the same offset."""
+    """One record in the capture form, by default with a broker's headers and the same offset in the source topic."""
     headers = kip_1191(offset=offset) if headers is None else headers
     record: dict[str, Any] = {
         "topic": topic,
@@ -106,7 +106,7 @@ def land(settings: Settings, files: Mapping[str, Iterable[str]], feed: str = "dl
 
 
 def warehouse_of(empty: Path, place: Path, **values: Any) -> Settings:
-    """Return settings of a copy of an empty warehouse, whose tables are there, and a landing directory beside it."""
+    """Return settings with a copy of an empty warehouse, whose tables exist, and a landing directory beside it."""
     shutil.copytree(empty, place / "warehouse")
     return load(warehouse=str(place / "warehouse"), landing=str(place / "landing"), **values)
 
@@ -114,13 +114,13 @@ def warehouse_of(empty: Path, place: Path, **values: Any) -> Settings:
 def run(
     spark: SparkSession, settings: Settings, only: str | None = None, feed: str | None = "dlq"
 ) -> dict[str, StageRun]:
-    """Run a feed's stages once, as the command line does; return what each table's last batch did."""
+    """Run a feed's stages once, as the command line does, and return the result of each table's last batch."""
     with lock.writer(settings, "test"):
         return {one.table: one for one in runner.run(Warehouse(settings, spark), stages(feed, only))}
 
 
 def rows(spark: SparkSession, settings: Settings, table: str) -> list[dict[str, Any]]:
-    """All rows of a table, ordered, without what differs from run to run."""
+    """All rows of a table, sorted, without the columns that differ from run to run."""
     found = Warehouse(settings, spark).read(table).collect()
     return sorted((without_the_run(row.asDict(recursive=True)) for row in found), key=repr)
 
@@ -130,7 +130,7 @@ def without_the_run(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def tables(settings: Settings) -> dict[str, list[dict[str, Any]]]:
-    """All rows of all tables but quality's, to compare two warehouses; read without Spark, which would take seconds."""
+    """All rows of all tables except those of quality, to compare two warehouses; read without Spark to save seconds."""
     return {
         contract.table: sorted(
             map(without_the_run, jvmless.rows(Warehouse(settings), contract.table, {"cluster": settings.cluster})),

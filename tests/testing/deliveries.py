@@ -23,12 +23,12 @@ SHARE_PARTITION = "(kafka.server.share.SharePartition)"
 
 
 def at(seconds: float = 0.0) -> datetime:
-    """The time, so many seconds after the test's beginning."""
+    """The time this many seconds after the test's beginning."""
     return BEGIN + timedelta(seconds=seconds)
 
 
 def millis(seconds: float = 0.0) -> int:
-    """The same, in epoch milliseconds."""
+    """The time this many seconds after the test's beginning, in epoch milliseconds."""
     return round(at(seconds).timestamp() * 1000)
 
 
@@ -41,7 +41,7 @@ def acknowledgement(
     trace: str | None = TRACEPARENT,
     **more: Any,
 ) -> str:
-    """What an interceptor was told of one record; ``more`` replaces fields or adds them."""
+    """What a producer interceptor reports about one record; ``more`` replaces or adds fields."""
     headers = [] if trace is None else [{"key": "traceparent", "value": base64.b64encode(trace.encode()).decode()}]
     told: dict[str, Any] = {
         "topic": topic,
@@ -59,19 +59,19 @@ def acknowledgement(
 
 
 def failure(topic: str = "orders", seconds: float = 0.0, **more: Any) -> str:
-    """What an interceptor was told of a record that was not written."""
+    """What a producer interceptor reports about a record that was not written."""
     error = "org.apache.kafka.common.errors.TimeoutException: Topic not present in metadata after 1500 ms."
     return acknowledgement(topic, **{"partition": -1, "offset": -1, "seconds": seconds, "error": error} | more)
 
 
 def producer(client_id: str = "checkout-1", topic: str = "orders", mode: Any = "requested", **more: Any) -> str:
-    """A statement on a producer; its brokers and its topic support idempotence."""
+    """A statement about a producer whose brokers and topic support idempotence."""
     stated = {"client_id": client_id, "topic": topic, "client_version": "1.0.0", "enable_idempotence": mode}
     return json.dumps(stated | {"broker_version": "4.4.0", "message_format_version": "2"} | more)
 
 
 def logged(seconds: float, message: str, level: str = "ERROR") -> str:
-    """An event of a broker's log, which may have several lines."""
+    """An event of a broker's log; the message can have several lines."""
     moment = at(seconds)
     return f"[{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03}] {level} {message}"
 
@@ -79,12 +79,12 @@ def logged(seconds: float, message: str, level: str = "ERROR") -> str:
 def archived(
     seconds: float, exception: str = "org.apache.kafka.common.errors.RecordTooLargeException: too large."
 ) -> list[str]:
-    """The event that says that records are archived without a dead letter, and its exception."""
+    """The event for records that are archived without a dead letter, and its exception."""
     return [logged(seconds, f"Failed to write to DLQ, proceeding to ARCHIVED regardless. {SHARE_PARTITION}"), exception]
 
 
 def not_enabled(seconds: float, group: str = "g", topic: str = "dlq.orders") -> list[str]:
-    """The same where the DLQ topic is not enabled: the exception names group and topic, nothing names the records."""
+    """The same event if the DLQ topic is not enabled: its exception names group and topic, but not the records."""
     text = f"DLQ is not enabled on configured DLQ topic for share group: {group}, topic: {topic}."
     return archived(
         seconds, f"org.apache.kafka.common.config.ConfigException: {text}\n\tat kafka.Some.method(Some.java:1)"
@@ -94,7 +94,7 @@ def not_enabled(seconds: float, group: str = "g", topic: str = "dlq.orders") -> 
 def unproduced(
     seconds: float, group: str = "g", topic: str = "orders", partition: int = 0, first: int = 0, last: int = 5
 ) -> list[str]:
-    """The event that names the records of a write that failed."""
+    """The event that names the records of a failed DLQ write."""
     parameter = (
         f"ShareGroupDLQRecordParameter[groupId={group}, topicIdPartition=1yZyCpwHTlKiUsmJv1k7xQ:{topic}-{partition}, "
         f"firstOffset={first}, lastOffset={last}, deliveryCount=Optional[1], "
@@ -112,9 +112,9 @@ def unproduced(
 
 
 def store(settings: Settings, table: str, *rows: Mapping[str, Any]) -> None:
-    """Append rows to a table in its contract's columns; what a row does not say is null.
+    """Append rows to a table with its contract's columns; a column that a row lacks is null.
 
-    Of a table of held rows it leaves out the rows of bronze.
+    For a table of held rows it leaves out the bronze rows that they are made from.
     """
     layer, _, name = table.partition(".")
     contract = contract_of(f"silver.{name}" if layer in ("quarantine", "held") else table)

@@ -1,4 +1,4 @@
-"""A process that runs ``afterlog run --follow``, and what its health file says."""
+"""A process that runs ``afterlog run --follow``, and its health file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOP_SECONDS = 10.0
 
 
 class Following:
-    """A process that follows the feed ``dlq``, each second."""
+    """A process that follows the feed ``dlq``, with one second between cycles."""
 
     def __init__(self, settings: Settings, log: Path, **environment: str) -> None:
         self.settings = settings
@@ -49,7 +49,7 @@ class Following:
         return found if found["pid"] == self.process.pid else {}
 
     def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Wait until something holds of the health file."""
+        """Wait until a condition holds for the health file."""
         end = time.monotonic() + START_SECONDS
         while not holds(health := self.health()):
             assert self.process.poll() is None, self.log.read_text()
@@ -58,7 +58,7 @@ class Following:
         return health
 
     def until_rows(self, table: str, count: int) -> None:
-        """Wait until a table has so many rows, and then for a cycle that finds nothing new."""
+        """Wait until a table has this many rows, then for a cycle that finds nothing new."""
         self.until(lambda _: len(found(self.settings, table)) == count)
         self.until_idle()
 
@@ -73,7 +73,7 @@ class Following:
         self.until(is_idle)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, list[dict[str, Any]]]:
-        """End it; return its exit code and the lines that it printed."""
+        """Stop the process with a signal; return its exit code and the JSON lines that it printed."""
         began = time.monotonic()
         self.process.send_signal(number)
         output, _ = self.process.communicate(timeout=30)

@@ -1,8 +1,8 @@
-"""What a record's headers say, told from the rules alone: a decoder to hold Spark's against.
+"""A second decoder of headers, written from the rules alone, to compare with Spark's decoder.
 
-It knows the profiles by name, and shares nothing with ``pipelines.columns.headers``. OWN are profiles of settings:
-``own-a`` (binary, with a prefix), ``own-b`` (shares a header with it), ``own-c`` (shares one with Spring) and ``own-d``
-(an envelope).
+It knows the profiles by name and shares no code with ``pipelines.columns.headers``. OWN has profiles of settings:
+``own-a`` (binary, with a prefix), ``own-b`` (shares a header with own-a), ``own-c`` (shares a header with Spring) and
+``own-d`` (an envelope).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 Header = tuple[str | None, bytes | None] | None
 
-SETS = {  # mandatory headers, in the order in which writers put them; topic, partition, offset, group by their place
+SETS = {  # mandatory headers in the order in which writers put them; topic, partition, offset and group by position
     "kip-1317": (
         "_dlq.errors.disposition",
         "_dlq.errors.original.topic",
@@ -36,7 +36,7 @@ OWN = {
     "own-c": ("kafka_dlt-original-topic", "x-js-partition", "x-js-offset"),
     "own-d": (),
 }
-RIVALS = {"own-b": ("own-a",), "spring-kafka": ("own-c",)}  # who goes first where both are complete
+RIVALS = {"own-b": ("own-a",), "spring-kafka": ("own-c",)}  # who wins if both are complete
 PREFIX = "x-retry-"  # of own-a
 COORDINATES: dict[str, tuple[str | None, ...]] = {
     **SETS,
@@ -77,7 +77,7 @@ DECIMAL = re.compile(rb"0|[1-9][0-9]*")
 
 @dataclass
 class Set:
-    """One writer's mandatory headers within a record: where it ends, and what it says."""
+    """One writer's mandatory headers within a record: the place of the last, and the coordinates they give."""
 
     profile: str
     at: int
@@ -86,7 +86,7 @@ class Set:
 
 
 def told(headers: Iterable[Header] | None, value: bytes | None = None, own: bool = False) -> dict[str, Any]:
-    """Return what the decoder's columns of these names hold; ``original``: topic, partition, offset as text."""
+    """Return the values of the decoder's columns; ``original`` holds topic, partition and offset as text."""
     record = [*headers] if headers is not None else []
     names = SETS | OWN if own else SETS
     envelope = _envelope(value) if own else {}
@@ -122,7 +122,7 @@ def told(headers: Iterable[Header] | None, value: bytes | None = None, own: bool
 
 
 def _envelope(value: bytes | None) -> dict[str, str]:
-    """What an envelope says: its topic, partition and offset as text, those that are there."""
+    """The topic, partition and offset that an envelope contains, as text."""
     try:
         said = json.loads((value or b"").decode())
     except ValueError:
@@ -149,9 +149,9 @@ def _original(profile: str | None, record: list[Header], envelope: dict[str, str
 
 
 def sets_of(profile: str, record: list[Header], envelope: dict[str, str], mandatory: tuple[str, ...]) -> list[Set]:
-    """The sets of a profile, oldest first: the last one has each name's last occurrence, the one before the one before.
+    """The sets of a profile, oldest first: the last has each name's last occurrence, the one before the last but one.
 
-    Any header of KIP-1317 makes a set, which is not complete. An envelope is the oldest set of all.
+    Any header of KIP-1317 makes a set, even an incomplete one. An envelope is the oldest of all sets.
     """
     if profile == "own-d":
         texts = [envelope.get(name, "").encode() for name in ("t", "p", "o")]
@@ -180,7 +180,7 @@ def sets_of(profile: str, record: list[Header], envelope: dict[str, str], mandat
 
 
 def _own(sets: list[Set]) -> list[Set]:
-    """The set that was written last; of a share group perhaps both, if nobody else's ends between them or later."""
+    """The last set, or both of a share group if no other writer's set ends between them or later."""
     if not sets:
         return []
     latest = {one.profile: one for one in sets}
@@ -217,7 +217,7 @@ def _collides(record: list[Header], names: dict[str, tuple[str, ...]], whole: di
 
 
 def _coordinate(profile: str, part: int, value: bytes | None) -> Any:
-    """The value as topic, partition, offset or group; None where it is none."""
+    """The value as topic, partition, offset or group, or None if it is not valid."""
     if not value:
         return None
     if part in (0, 3):
@@ -235,7 +235,7 @@ def _coordinate(profile: str, part: int, value: bytes | None) -> Any:
 
 
 def _text(profile: str, part: int, value: bytes | None) -> str | None:
-    """A header's value as text: bytes that are not UTF-8 replaced, a binary number of a wrong length in hexadecimal."""
+    """A header's value as text: non-UTF-8 bytes replaced, a binary number of wrong length in hexadecimal."""
     if not value:
         return None
     if profile not in BINARY or part == 0:

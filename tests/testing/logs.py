@@ -1,4 +1,4 @@
-"""Partitions' logs that change as brokers change them, and copies of their segments as people land them."""
+"""Partition logs that change as brokers change them, and copies of their segments as people land them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SECOND = 1_000_000_000
 
 
 class Clock:
-    """Time that goes on by a second whenever it is asked."""
+    """A clock that advances by one second at each call."""
 
     def __init__(self) -> None:
         self._seconds = 1_795_228_800
 
     def ns(self) -> int:
-        """Return the next second, in nanoseconds."""
+        """Advance by one second and return the time in nanoseconds."""
         self._seconds += 1
         return self._seconds * SECOND
 
@@ -41,11 +41,11 @@ class Piece:
 
     @property
     def last(self) -> int:
-        """Its last offset."""
+        """The last offset of the batch."""
         return self.base + self.count - 1
 
     def data(self) -> bytes:
-        """Return its bytes."""
+        """Return the bytes of the batch."""
         if self.ends == "unknown":
             return segments.control(self.base, 17, b"\0\0", self.producer or (7, 0), leader_epoch=self.epoch)
         if self.ends:
@@ -66,7 +66,7 @@ class Piece:
 
 
 class Log:
-    """A partition's log, whose leader changes, which is cleaned, and whose topic is created again."""
+    """A partition's log: its leader can change, the cleaner can run, and its topic can be created again."""
 
     def __init__(self, topic: str, chance: random.Random, clock: Clock, has_ids: bool, is_torn: bool) -> None:
         self.topic = topic
@@ -78,7 +78,7 @@ class Log:
         self.create()
 
     def create(self) -> None:
-        """Create the topic, perhaps again."""
+        """Create the topic, or create it again with a new id."""
         self.segments: dict[int, list[Piece]] = {0: []}
         self.end = self.epoch = 0
         self.created_ns = self.clock.ns()
@@ -90,7 +90,7 @@ class Log:
         return [piece for base in sorted(self.segments) for piece in self.segments[base]]
 
     def append(self) -> None:
-        """Write some batches, in and out of transactions, perhaps into a new segment."""
+        """Append some batches, in and out of transactions, sometimes into a new segment."""
         for _ in range(self.chance.randint(1, 5)):
             if self.segments[max(self.segments)] and self.chance.random() < 0.25:
                 self.segments[self.end] = []
@@ -109,7 +109,7 @@ class Log:
             self.end = piece.last + 1
 
     def change_leader(self) -> None:
-        """Cut the log behind one of its batches, as a follower of a new leader does, and write something else."""
+        """Truncate the log at one of its batches, as a follower of a new leader does, and append other batches."""
         pieces = self.pieces
         if not pieces:
             return
@@ -123,7 +123,7 @@ class Log:
         self.append()
 
     def clean(self) -> None:
-        """Thin batches of all but the active segment, drop some, and merge some segments into the one before."""
+        """Thin or drop batches outside the active segment, and merge some segments into the one before."""
         *closed, active = sorted(self.segments)
         cleaned: dict[int, list[Piece]] = {}
         into = None
@@ -142,10 +142,10 @@ class Log:
             is_data = piece.epoch >= 0 and not piece.ends
             yield replace(piece, kept=self.chance.randint(0, piece.count - 1)) if is_data and fate < 0.6 else piece
 
-    # --- copies of it ---
+    # --- copies of the log ---
 
     def land(self, directory: Path, complete: bool) -> None:
-        """Copy all segments, as they are now and with nothing else beside them, or some of them, perhaps torn."""
+        """Copy all present segments and remove stale ones, or copy some segments, which may be torn."""
         place = directory / f"{self.topic}-0"
         place.mkdir(parents=True, exist_ok=True)
         wanted = {f"{base:020}.log": pieces for base, pieces in self.segments.items()}
@@ -166,7 +166,7 @@ class Log:
             self.copies.append((name, data, at))
 
     def land_an_old_copy(self, directory: Path) -> None:
-        """Copy something once more that was copied before, as old as it is or as new, perhaps under another name."""
+        """Land a former copy again, with its old time or a new one, sometimes under another name."""
         if not self.copies:
             return
         name, data, at = self.chance.choice(self.copies)
@@ -177,13 +177,13 @@ class Log:
         put(place / name, data, at if self.chance.random() < 0.5 else self.clock.ns())
 
     def change(self) -> None:
-        """Let something happen to the log."""
+        """Change the log in a random way."""
         kinds = (self.append, self.change_leader, self.clean, self.create)
         self.chance.choices(kinds, weights=(6, 2, 3, 1))[0]()
 
 
 def put(file: Path, data: bytes, at: int) -> None:
-    """Write a file that was modified then; renamed into place."""
+    """Write a file with a modification time and rename it into place."""
     scratch = file.with_name(f".{file.name}")
     scratch.write_bytes(data)
     os.utime(scratch, ns=(at, at))

@@ -20,7 +20,7 @@ _numbers = count(1)
 
 
 def at(seconds: float) -> datetime:
-    """The time, so many seconds after the test's beginning."""
+    """The time this many seconds after the test's beginning."""
     return BEGIN + timedelta(seconds=seconds)
 
 
@@ -62,7 +62,7 @@ def node(name: str, node_type: int = 2, successors: Sequence[str] = (), **more: 
 
 
 def description(*subtopologies: Sequence[dict[str, Any]], stores: Sequence[tuple[Any, Any]] = ()) -> dict[str, Any]:
-    """A topology description in the wire schema, sub-topologies numbered from 0."""
+    """A topology description in the wire schema, with subtopologies numbered from 0."""
     return {
         "subtopologies": [{"subtopologyId": str(id_), "nodes": list(nodes)} for id_, nodes in enumerate(subtopologies)],
         "globalStores": [{"source": source, "processor": processor} for source, processor in stores],
@@ -109,7 +109,7 @@ def heartbeat(
     error: int = 0,
     statuses: Sequence[int] | None = None,
 ) -> str:
-    """A heartbeat: epoch 0 joins, -1 and -2 leave, above it is steady; without statuses as the last one said."""
+    """A heartbeat: member epoch 0 joins, -1 and -2 leave, others are steady; ``statuses`` None: as the last ones."""
     topology = None if topology_epoch is None else {"epoch": topology_epoch, "subtopologies": []}
     request = {"groupId": group, "memberId": member, "memberEpoch": member_epoch, "topology": topology}
     said = None if statuses is None else [{"statusCode": code, "statusDetail": f"status {code}"} for code in statuses]
@@ -118,14 +118,14 @@ def heartbeat(
 
 
 def steady(seconds: float, group: str = "app", member: str = "m1", **more: Any) -> str:
-    """A heartbeat that tells nothing but that the member lives."""
+    """A heartbeat that only tells that the member lives."""
     return heartbeat(seconds, group, member, 2, None, **more)
 
 
 def described(
     group: str = "app", status: int | None = 3, epoch: int = 0, error: int = 0, **more: Any
 ) -> dict[str, Any]:
-    """What a response to a describe says of one group; without a status as versions before 1 have none."""
+    """What a describe response says about one group; ``status`` None leaves the status out, as versions before 1 do."""
     said = {"errorCode": error, "errorMessage": None, "groupId": group, "groupState": "Stable", "groupEpoch": 1}
     said |= {"topology": None if error else {"epoch": epoch, "subtopologies": []}, "members": []}
     said |= {} if status is None else {"topologyDescriptionStatus": status}
@@ -133,12 +133,12 @@ def described(
 
 
 def describe(seconds: float, *groups: Mapping[str, Any], requested: bool = True, number: int | None = None) -> str:
-    """A describe of groups."""
+    """A describe request for groups, and its response."""
     request = {"groupIds": [group["groupId"] for group in groups], "includeTopologyDescription": requested}
     return exchange("STREAMS_GROUP_DESCRIBE", seconds, request, {"groups": list(groups)}, number)
 
 
 def delete(seconds: float, group: str = "app", error: int = 0, version: int | None = None) -> str:
-    """A deletion of a group."""
+    """A deletion request for a group, and its response."""
     result = {"groupId": group, "errorCode": error, "errorMessage": None}
     return exchange("DELETE_GROUPS", seconds, {"groupsNames": [group]}, {"results": [result]}, version=version)

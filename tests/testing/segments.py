@@ -15,7 +15,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def varint(number: int) -> bytes:
-    """A number as records of magic 2 hold it."""
+    """A number as a varint (zigzag), as records of magic 2 contain it."""
     zigzag = (number << 1) ^ (number >> 63)
     out = bytearray()
     while zigzag > 0x7F:
@@ -27,7 +27,7 @@ def varint(number: int) -> bytes:
 def record(
     delta: int, value: bytes | None = b"v", key: bytes | None = b"k", headers: Mapping[str, bytes] = {}
 ) -> bytes:
-    """A record of magic 2, ``delta`` behind its batch's base offset and as many ms behind its base timestamp."""
+    """A record of magic 2 with the same offset delta and timestamp delta (ms) from its batch."""
 
     def part(data: bytes | None) -> bytes:
         return varint(-1) if data is None else varint(len(data)) + data
@@ -51,7 +51,7 @@ def batch(
     max_timestamp: int | None = None,
     leader_epoch: int = 0,
 ) -> bytes:
-    """A batch of magic 2 with a right checksum; ``producer`` is id, epoch and base sequence."""
+    """A batch of magic 2 with a correct checksum; ``producer`` is id, epoch and base sequence."""
     records = [record(delta) for delta in range(count)] if records is None else records
     payload = PACKED[codec](b"".join(records))
     body = struct.pack(
@@ -67,7 +67,7 @@ def batch(
 
 
 def assembled(base_offset: int, body: bytes, leader_epoch: int = 0, magic: int = 2) -> bytes:
-    """What follows the checksum of a batch of magic 2, with what precedes it."""
+    """A batch of magic 2 from ``body``, the bytes after the checksum."""
     return struct.pack(">qiibI", base_offset, len(body) + 9, leader_epoch, magic, crc32c(body)) + body
 
 
@@ -79,7 +79,7 @@ def control(
     flags: int = 0x30,
     leader_epoch: int = 0,
 ) -> bytes:
-    """A control batch with one record of the type of that number."""
+    """A control batch with one record; ``number`` is the control type."""
     key = struct.pack(">hh", 0, number)
     records = [record(0, value, key)]
     return batch(offset, flags=flags, producer=(*producer, -1), records=records, leader_epoch=leader_epoch)
@@ -92,7 +92,7 @@ def marker(
     coordinator_epoch: int = 0,
     leader_epoch: int = 0,
 ) -> bytes:
-    """The end of a transaction."""
+    """The commit or abort marker of a transaction."""
     value = struct.pack(">hi", 0, coordinator_epoch)
     return control(offset, int(commits), value, producer, leader_epoch=leader_epoch)
 
@@ -106,7 +106,7 @@ def message(
     attributes: int = 0,
     timestamp: int = AT,
 ) -> bytes:
-    """A message of magic 0 or 1 with a right checksum."""
+    """A message of magic 0 or 1 with a correct checksum."""
 
     def part(data: bytes | None) -> bytes:
         return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
@@ -127,7 +127,7 @@ def wrapped(
     timestamp: int = AT,
     pack: Callable[[bytes], bytes] | None = None,
 ) -> bytes:
-    """A compressed message whose value holds others; ``pack`` compresses in another way than the codec's usual one."""
+    """A compressed message that contains other messages; ``pack`` replaces the codec's usual compression."""
     value = (pack or PACKED[codec])(inner)
     return message(offset, magic, value, key=key, attributes=attributes | CODECS.index(codec), timestamp=timestamp)
 
@@ -142,19 +142,19 @@ def snappy_java(data: bytes, block: int = 32_768) -> bytes:
 
 
 def unframed_snappy(data: bytes) -> bytes:
-    """Snappy in one block, as librdkafka writes it."""
+    """Snappy in one block without framing, as librdkafka writes it."""
     return bytes(cramjam.snappy.compress_raw(data))
 
 
 def lz4_frame(data: bytes) -> bytes:
-    """LZ4 in independent blocks, each with its checksum."""
+    """An LZ4 frame of independent blocks, each with its checksum."""
     packer = cramjam.lz4.Compressor(block_linked=False)
     packer.compress(data)
     return bytes(packer.finish())
 
 
 def lz4_stored(data: bytes, block: int = 65_536, header: str = "04224d18 60 40 ff") -> bytes:
-    """LZ4's frame of blocks that are stored as they are, with the header's checksum wrong as with magic 0."""
+    """An LZ4 frame of uncompressed blocks, with a wrong header checksum as in magic 0."""
     out = bytearray.fromhex(header)
     for at in range(0, len(data), block):
         piece = data[at : at + block]

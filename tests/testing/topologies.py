@@ -1,4 +1,4 @@
-"""Topologies for tests: real ones, random ones (malformed too), and names that mean harm."""
+"""Topologies for tests: real ones, random ones (also malformed), and hostile names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipelines.topology.model import GlobalStore, Node, Subtopology, Topology
 
 CAPTURED = Path(__file__).parents[1] / "data" / "topology"
 
-# Of ours no text has the mark HARM, so that what a reader of a drawing finds of it comes from a name.
+# None of our own texts contains HARM, so any HARM in a drawing comes from a name.
 HOSTILE = {
     "markup": '"><script>HARM()</script>',
     "entity": "&amp;#quot;<b>HARM</b>",
@@ -39,7 +39,7 @@ topologies = st.builds(
     st.lists(st.builds(GlobalStore, nodes, nodes), max_size=2).map(tuple),
 )
 
-# Few values, so that two of them are often equal.
+# Few values, so that two topologies are often equal.
 FIELDS = {
     "name": st.sampled_from("ab"),
     "node_type": st.sampled_from([1, 2]),
@@ -78,7 +78,7 @@ def ring(length: int) -> Topology:
 
 @st.composite
 def shuffled(draw: st.DrawFn, topology: Topology) -> Topology:
-    """The same topology in another order, with names in lists repeated."""
+    """The same topology in another order, with some names in lists repeated."""
 
     def mixed(values: tuple[str, ...]) -> tuple[str, ...]:
         again = draw(st.lists(st.sampled_from(values), max_size=2)) if values else []

@@ -238,7 +238,7 @@ def rows(spark: SparkSession) -> dict[str, Row]:
 
 
 def by_source(parsed: DataFrame) -> dict[str, Row]:
-    """Collect the rows by source, times as milliseconds: what Python makes of a time depends on the machine's zone."""
+    """Collect the rows by source, with timestamps in milliseconds, because Python's times depend on the local zone."""
     return {row["_source"]: row for row in parsed.withColumn("timestamp", F.unix_millis("timestamp")).collect()}
 
 

@@ -1,4 +1,4 @@
-"""Rows of segments in bronze: what they are known by, and their columns."""
+"""Rows of segments in bronze: their ids and their columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adversarial headers, each with the row and the violations that they must give; then any headers; then real ones."""
+"""Adversarial headers, each with its expected row and violations; then random headers; then real ones."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ SPRING: Headers = [
 
 
 def but(headers: Headers, **values: bytes | None) -> Headers:
-    """The headers with other values, named by the last words of their names (``group``, ``task_id``)."""
+    """The headers with other values; a keyword is the last words of a header's name (``group``, ``task_id``)."""
     changed: Headers = []
     for name, value in headers:  # type: ignore[misc]  # the profiles' headers have no null
         last = [word for word in values if name.replace(".", "_").replace("-", "_").endswith(word)]  # type: ignore[union-attr]
@@ -130,7 +130,7 @@ RETRIED: Headers = [
 
 
 def cloud(**changes: Any) -> dict[str, Any]:
-    """Columns of bronze of a record whose value is an envelope; ``raw`` in place of its JSON."""
+    """The bronze columns of a record whose value is an envelope; ``raw`` replaces its JSON."""
     envelope = {"source": {"topic": "clicks", "records": [{}, {"offset": 12}]}, "error": {"message": "late"}}
     value = changes.pop("raw", None) or json.dumps(envelope | changes).encode()
     return {"topic": "dlq.cloud.clicks", "value": value}
@@ -138,7 +138,7 @@ def cloud(**changes: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """Headers (and other columns of bronze), and what silver's columns must hold; no violation unless one is named."""
+    """Headers (and other bronze columns) and the expected silver columns; no violations unless named."""
 
     id: str
     headers: Headers | None
@@ -1001,7 +1001,7 @@ def bronze(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
 
 
 def candidates(spark: SparkSession, rows: list[dict[str, Any]]) -> dict[str, Row]:
-    """Silver's candidates by ``_bronze_id``, with their violations; timestamps as text in UTC."""
+    """Silver's candidates by ``_bronze_id``, with their violations and with timestamps as text in UTC."""
     from pyspark.sql import functions as F
 
     found = transform(bronze(spark, rows), load().model_copy(update={"dlq": REQUIRE}))
@@ -1019,7 +1019,7 @@ def candidates(spark: SparkSession, rows: list[dict[str, Any]]) -> dict[str, Row
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> dict[str, Row]:
-    """All rows of this module, in one Spark job."""
+    """The rows of all cases in this module, from one Spark job."""
     given = [{"_bronze_id": case.id, "headers": case.headers, **case.bronze} for case in CASES]
     given += [
         {"_bronze_id": f"content: {name}", "headers": [("x", b"y")], **content} for name, content in CONTENTS.items()
@@ -1140,7 +1140,7 @@ def test_disposition_of_real_records_is_the_brokers_message(topic: str, records:
 
 
 def _records(topic: str) -> list[dict[str, Any]]:
-    """The captured records of a topic as bronze has them."""
+    """The captured records of a topic as bronze stores them."""
     lines = (CAPTURES / f"{topic}.jsonl").read_text(encoding="utf-8").splitlines()
     return [
         {
@@ -1160,7 +1160,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def _plain(value: Any) -> Any:
-    """Rows as tuples and byte arrays as bytes."""
+    """Convert rows to tuples and byte arrays to bytes."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, tuple):

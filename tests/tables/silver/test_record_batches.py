@@ -1,4 +1,4 @@
-"""Batches in silver: times, and the one rule that each kind of damage breaks."""
+"""Batches in silver: their times, and the one rule that each kind of damage breaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What settings and a cluster say of a topic's log, and when a run has to say it anew; real Delta, without Spark."""
+"""What settings and a cluster say about a topic's log, and when a run must ask again; real Delta, without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def row(setting: str | None = None, cluster: str | None = None, **more: Any) -> 
         (None, "delete", "cluster", False),
         ("", "delete", "setting", False),
         ("compact", None, "setting", True),
-        ("delete", "compact", "cluster", True),  # in doubt nothing is lost
+        ("delete", "compact", "cluster", True),  # in doubt compacted, so that nothing counts as lost
         ("compact", "delete", "setting", True),
         ("delete", "compact,delete", "cluster", True),
         (None, "", "cluster", False),

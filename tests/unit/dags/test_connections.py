@@ -1,4 +1,4 @@
-"""An Airflow connection becomes settings of a cluster, which reach the command by its environment and show nowhere."""
+"""An Airflow connection becomes cluster settings, which reach the command in its environment and stay secret."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ SCRAM = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _airflow_home(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Airflow reads where it lives when it is first imported: never from the user's home."""
+    """Give Airflow an empty home before its first import, so that it never reads the user's home."""
     os.environ["AIRFLOW_HOME"] = str(tmp_path_factory.mktemp("airflow"))
     os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 
 
 def values(cluster: Cluster) -> dict[str, Any]:
-    """What the command is told."""
+    """The settings that the command gets."""
     (text,) = cluster.environment().values()
     found: dict[str, Any] = json.loads(text)
     return found
@@ -195,7 +195,7 @@ def test_the_command_has_the_cluster_of_the_connection_and_no_other(monkeypatch:
     monkeypatch.setenv("AFTERLOG_KAFKA__TIMEOUT_SECONDS", "5")
     found = load().kafka
     assert found.bootstrap_servers == "one:9093,two:9093"
-    assert found.timeout_seconds == 5  # a variable of one value goes over that of the whole
+    assert found.timeout_seconds == 5  # a variable for one value overrides the variable for all
     assert found.password is not None
     assert found.password.get_secret_value() == SECRET
     given = properties(found.model_copy(update={"ca_file": None}))
@@ -224,7 +224,7 @@ print("done")
 
 @pytest.fixture
 def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """Run a task whose command tells what reached it."""
+    """Run a task whose command records its arguments and environment."""
     (tmp_path / "command.py").write_text(LOOK)
     monkeypatch.setenv("AFTERLOG_COMMAND", shlex.join([sys.executable, os.fspath(tmp_path / "command.py")]))
     monkeypatch.setenv("AFTERLOG_KAFKA__PASSWORD", "another cluster's")

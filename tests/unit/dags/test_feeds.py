@@ -1,4 +1,4 @@
-"""The feeds' DAGs: derived from the catalog, light to parse, and clear about which failures are worth another try."""
+"""The feeds' DAGs: derived from the catalog, quick to parse, and clear about which failures are retried."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ print(heavy, time.process_time() - began)
 
 @pytest.fixture(scope="module", autouse=True)
 def _airflow_home(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Airflow reads where it lives when it is first imported: never from the user's home."""
+    """Give Airflow an empty home before its first import, so that it never reads the user's home."""
     os.environ["AIRFLOW_HOME"] = str(tmp_path_factory.mktemp("airflow"))
     os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 
@@ -58,7 +58,7 @@ def bag() -> Any:
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Let tasks start a Python script instead of the command line, for what the real one cannot be made to do."""
+    """Let tasks start a Python script instead of the command line, to simulate what the real one cannot do."""
 
     def put(script: str) -> None:
         file = tmp_path / "command.py"
@@ -458,7 +458,7 @@ def test_a_table_is_one_line_of_the_log(counts: dict[str, Any], sentence: str) -
 
 
 class Told:
-    """What Airflow's task instance does for an operator: XComs in, XComs out."""
+    """The part of Airflow's task instance that operators use: pull and push XComs."""
 
     dag_id, run_id, task_id = "dlq", "run-1", "silver"
 
@@ -577,7 +577,7 @@ def test_the_outcome_says_what_happened(bag: Any, capsys: pytest.CaptureFixture[
 
 
 class Api(BaseHTTPRequestHandler):
-    """As much of Airflow's public API as a note takes."""
+    """The part of Airflow's public API that a note needs."""
 
     asked: ClassVar[list[tuple[str, Any]]] = []
     status = 201

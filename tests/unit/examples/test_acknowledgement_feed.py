@@ -1,4 +1,4 @@
-"""The Python example, told what confluent-kafka tells a delivery callback; Message and KafkaError are its, by shape."""
+"""The Python example with stand-ins for confluent-kafka's Message and KafkaError, as a delivery callback gets them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of header profiles: what their code writes is read as their settings say, with nothing to object to."""
+"""The examples of header profiles: Afterlog reads what their code writes as their settings say, without violations."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _fail(_: Message) -> None:
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> list[Row]:
-    """The dead letters of both examples as silver has them, and their violations."""
+    """The silver rows of both examples' dead letters, and their violations."""
     from pyspark.sql import functions as F
 
     producer, library = Producer(), example("retry_library")

@@ -1,4 +1,4 @@
-"""A contract: the bitmask of broken rules, its codes, and what a contract refuses to be."""
+"""Contracts: the bitmask of broken rules, its codes, and the contracts that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns of numbers, on Java's engine and on Python's; what a null, a guard and a subject mean."""
+"""Number patterns on Java's engine and on Python's; the meaning of a null, a guard and a subject."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ NOT_DECIMALS = [
 
 
 def in_python(pattern: str) -> re.Pattern[str]:
-    """The pattern with the name that Python has for the end of input."""
+    """The pattern with Python's name for the end of input."""
     return re.compile(pattern.replace(r"\z", r"\Z"))
 
 
@@ -131,7 +131,7 @@ ROWS = [
     ("", -1, "x"),
     ("a\n", None, "x"),
 ]
-# One digit a row: 1 where the rule is broken.
+# One digit per row: 1 if the rule is broken.
 BROKEN = {
     "not_null": "0001100",
     "one_of": "0110011",
@@ -163,7 +163,7 @@ def test_broken_is_never_null_and_null_breaks_only_not_null(name: str, found: di
 
 @pytest.mark.parametrize("name", RULES)
 def test_examined_shows_the_gate_a_value_that_fails_where_the_rule_is_broken(spark: SparkSession, name: str) -> None:
-    """Great Expectations asks of not_null whether it is null, of all else whether values that are there hold."""
+    """Great Expectations checks not_null for null, and all other rules only on values that are not null."""
     rule = RULES[name].bound("text")
     rows = spark.createDataFrame(
         [(place, *row) for place, row in enumerate(ROWS)], "n int, text string, number int, other string"

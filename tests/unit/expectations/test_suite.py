@@ -1,4 +1,4 @@
-"""The gate: one verdict everywhere, the same as the row split's, at a constant price, without a value of a record."""
+"""The gate: the same verdict everywhere, equal to the row split's, at a constant cost, without a record's values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EVERY_KIND = Contract(
 
 
 def counted_by_split(candidates: DataFrame, contract: Contract) -> dict[str, int]:
-    """Count the rows whose mask has a rule's bit set."""
+    """Count for each rule the rows whose mask has the rule's bit set."""
     from pyspark.sql import functions as F
 
     masks = candidates.select(contract.broken_rules().alias("mask"))
@@ -204,7 +204,7 @@ def test_the_verdict_counts_failing_rows_among_all_candidates(
     assert (stored["success"], {found["success"] for found in stored["results"]}) == (passed, {passed})
     build_docs(tmp_path / "gx", tmp_path / "site", keep_runs=1)
     page = next((tmp_path / "site" / "validations").rglob("*.html")).read_text()
-    icons = (0, 3) if passed else (3, 0)  # of the batch and of two expectations
+    icons = (0, 3) if passed else (3, 0)  # for the batch and for two expectations
     assert ("Failed" in page) is not passed
     assert (page.count('class="fas fa-times'), page.count('class="fas fa-check-circle')) == icons
 

@@ -1,4 +1,4 @@
-"""The verdict: when failing rows break a gate, and the words for it."""
+"""The verdict: when failing rows break a gate, and its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo lands, what it shows of a run, and what it refuses to touch."""
+"""The demo: what it lands, what it shows about a run, and which warehouses it refuses."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ HAPPENED = Happened("127.0.0.1:9092", LETTERS, {"dlq.live-orders": "id"}, {"live
 
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
-    """The directories of brokers that were stopped."""
+    """The directories of the brokers that were stopped."""
     directories: list[Path] = []
     monkeypatch.setattr(live, "DIRECTORY", tmp_path / "broker")
     monkeypatch.setattr(Broker, "stop", lambda self: directories.append(self.directory))

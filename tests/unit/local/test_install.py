@@ -25,7 +25,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def _offline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Package registries on a port where nothing listens."""
+    """Point package registries to a port on which nothing listens."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{closed.getsockname()[1]}/simple")
@@ -37,7 +37,7 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def set_up(project: Path) -> None:
-    """Leave what a complete set-up leaves."""
+    """Create the files that a complete set-up leaves."""
     (project / ".venv" / "bin").mkdir(parents=True)
     (project / ".venv" / "bin" / "python").symlink_to(sys.executable)
     (project / ".venv" / install._STAMP).write_text(install._packages_wanted(project))

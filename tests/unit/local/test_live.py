@@ -1,4 +1,4 @@
-"""What the live part of the demo produces and pushes, and how it reads what landed."""
+"""The live part of the demo: what it produces and pushes, and how it reads the landed rows."""
 
 from __future__ import annotations
 

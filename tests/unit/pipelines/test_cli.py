@@ -1,4 +1,4 @@
-"""The command line in this process: what is said before anything is done."""
+"""The command line in this process: the messages that come before any work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of topics and of the cluster: what they accept, what they refuse, and that secrets do not show."""
+"""Settings of topics and of the cluster: what they accept, what they refuse, and that secrets stay hidden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Glob patterns of settings, on Python's engine; Java's reads them alike but for the end of input."""
+"""Glob patterns of settings on Python's engine; Java's engine differs only in the end of input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The profiles as data, and the decoder on its own: who wrote the headers, and big-endian numbers."""
+"""The profiles as data, and the decoder alone: who wrote the headers, and big-endian numbers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_order_of_recognition_and_mandatory_headers() -> None:
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession) -> dict[str, Row]:
-    """All rows of this module, in one Spark job."""
+    """The rows of all cases in this module, from one Spark job."""
     given: dict[str, list[tuple[str, bytes | None]]] = {"empty": []}
     for profile in PROFILES:
         complete: list[tuple[str, bytes | None]] = [(name, b"1") for name in profile.names]
@@ -285,7 +285,7 @@ ENVELOPES = [
 
 
 def _mixtures(seeded: random.Random, own: bool = False) -> Iterator[list[reference.Header]]:
-    """Sets of any writers, complete or not, in any order, one behind another or mixed, others' headers between them."""
+    """Yield sets of random writers, complete or not, in any order, one after another or mixed, and foreign headers."""
 
     sets = reference.SETS | reference.OWN if own else reference.SETS
 
@@ -331,7 +331,7 @@ def _mixtures(seeded: random.Random, own: bool = False) -> Iterator[list[referen
         mixed = seeded.random()
         if mixed < 0.15:
             seeded.shuffle(headers)
-        elif mixed < 0.4:  # sets written at the same time, each in its own order
+        elif mixed < 0.4:  # sets that are interleaved, each in its own order
             turns = [turn for turn, part in enumerate(parts) for _ in part]
             seeded.shuffle(turns)
             each = [iter(part) for part in parts]

@@ -1,4 +1,4 @@
-"""Slices are named alike in Python and in SQL."""
+"""Python and SQL name slices alike."""
 
 from __future__ import annotations
 

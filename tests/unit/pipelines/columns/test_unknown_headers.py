@@ -1,4 +1,4 @@
-"""Header names that no profile knows: what is said about them, the profile that is proposed, and where both appear."""
+"""Header names that no profile knows: the finding, the proposed profile, and the commands that show both."""
 
 from __future__ import annotations
 

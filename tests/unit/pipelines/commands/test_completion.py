@@ -1,4 +1,4 @@
-"""What a shell is told when it completes a line: names that mean nothing to it, and nothing where anything fails."""
+"""Shell completion: it offers no name that is special to a shell, and nothing if anything fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.testing.deliveries import store
 
 
 def completed(line: str, shell: str = "bash", cwd: Path = ROOT, **variables: str) -> list[str]:
-    """What the command tells a shell that completes the last word of a line."""
+    """The command's answer to a shell that completes the last word of a line."""
     words = line.split(" ")
     asked = {
         "bash": {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)},
@@ -38,7 +38,7 @@ def completed(line: str, shell: str = "bash", cwd: Path = ROOT, **variables: str
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """A warehouse that knows groups, some of which mean something to a shell."""
+    """A warehouse with groups, some of them with names that are special to a shell."""
     directory = tmp_path_factory.mktemp("completion")
     settings = Settings(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"))
     for group in ("orders-app", "orders$(touch broken)", "orders`id`", "orders app", "orders*", "billing"):
@@ -65,7 +65,7 @@ def test_tables_feeds_and_layers() -> None:
 def test_questions(tmp_path: Path) -> None:
     assert completed("afterlog sql --file sql/questions/top_") == ["sql/questions/top_groups.sql"]
     assert completed("afterlog sql --file ", cwd=tmp_path)[0] == f"{ROOT}/sql/questions/absent_messages.sql"
-    assert completed("afterlog sql --file elsewhere/") == []  # the shell completes files then
+    assert completed("afterlog sql --file elsewhere/") == []  # then the shell completes files itself
 
 
 def test_groups_of_the_warehouse_that_is_named(warehouse: Settings) -> None:

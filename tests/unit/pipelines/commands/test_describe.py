@@ -1,4 +1,4 @@
-"""`afterlog describe` over gold tables that another writer than Spark wrote: real Delta, the real command."""
+"""`afterlog describe` over gold tables that are written without Spark: real Delta, the real command."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ ARROW = {
 
 
 def wire(source: str = "orders", *stores: str) -> dict[str, Any]:
-    """A topology that reads one topic, in the RPC's schema."""
+    """A topology that reads one topic, in the wire schema."""
 
     def node(name: str, kind: int, **given: Any) -> dict[str, Any]:
         empty = {"sourceTopics": [], "sinkTopic": None, "stores": [], "successors": []}
@@ -106,7 +106,7 @@ def write(settings: Settings, table: str, columns: dict[str, str], *rows: dict[s
 
 
 def current(group: str = "orders-app", **changes: Any) -> dict[str, Any]:
-    """A group whose second revision is the accepted one."""
+    """A group whose accepted revision is its second."""
     return {
         "cluster": "default",
         "group_id": group,
@@ -125,7 +125,7 @@ def current(group: str = "orders-app", **changes: Any) -> dict[str, Any]:
 
 
 def accepted(group: str, revision: int, description: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """A revision, accepted ``revision`` hours after AT under the epoch before it, and replaced an hour later."""
+    """A revision with epoch ``revision`` - 1, accepted ``revision`` hours after AT and replaced an hour later."""
     at = AT + revision * HOUR
     return {
         "cluster": "default",
@@ -175,7 +175,7 @@ def afterlog(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 @pytest.fixture
 def warehouse(settings: Settings) -> Settings:
-    """Three revisions of `orders-app`, other groups and another cluster beside it."""
+    """Three revisions of `orders-app`, other groups, and another cluster."""
     history = [
         accepted(
             "orders-app", 2, wire("orders", "counts-store"), topology_epochs=[1, 2], defects=["dangling successor"]
@@ -527,7 +527,7 @@ def test_a_name_that_is_no_text_is_known_to_nobody(warehouse: Settings, afterlog
     ],
 )
 def test_the_command_loads_nothing_that_takes_seconds(warehouse: Settings, given: tuple[str, ...], code: int) -> None:
-    """A person waits for it: no JVM, and no library that is slow to import."""
+    """A person waits for this command, so it starts no JVM and imports no slow library."""
     script = """
 import atexit, sys
 SLOW = ("pyspark", "py4j", "pandas", "numpy", "pyarrow", "great_expectations", "airflow", "jinja2")

@@ -1,4 +1,4 @@
-"""What is shown of a run while it works, on a real terminal and without one."""
+"""What a run shows while it works, on a real terminal and without one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ran(table: str, status: str = "passed", **counts: Any) -> StageRun:
 
 
 class Terminal(NamedTuple):
-    """What standard error is, and all that was written to it."""
+    """A terminal for standard error, and all that was written to it."""
 
     stream: io.TextIOWrapper
     written: Callable[[], str]
@@ -61,7 +61,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def attach(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Terminal]]:
-    """What makes standard error a terminal; within a test, as pytest sets its own before that begins."""
+    """Return a function that makes standard error a terminal; call it in the test, after pytest set its own."""
     monkeypatch.setenv("TERM", "xterm")
     with terminal() as shown:
 
@@ -85,7 +85,7 @@ def test_a_terminal_shows_at_once_what_is_done_and_keeps_nothing_of_it(attach: C
         print("afterlog: amid it", file=sys.stderr)
     last = on_terminal.written().rpartition("amid it")[2]
     assert "silver.dlq_records: passed" not in on_terminal.written()
-    assert "\x1b[?25l" not in on_terminal.written()  # a process that is killed could not bring the cursor back
+    assert "\x1b[?25l" not in on_terminal.written()  # a killed process could not show the cursor again
     assert last.endswith("\x1b[2K")
 
 
@@ -119,7 +119,7 @@ def test_names_obey_no_terminal_and_take_one_line(attach: Callable[[], Terminal]
 
 
 class Stages:
-    """Stages of Spark that are at work, as its status store tells."""
+    """Running Spark stages, as Spark's status store lists them."""
 
     def __init__(self, *stages: tuple[int, int, int, int]) -> None:
         self.stages = stages
@@ -240,7 +240,7 @@ def test_what_the_jvm_logged_is_kept_where_a_command_fails(tmp_path: Path, monke
     monkeypatch.setattr("tempfile.tempdir", None)
     options = jvm_log.options(tmp_path)
     assert "-Dafterlog.log=file" in options
-    assert "-Dafterlog.log.exceptions=none" in options  # they may quote a record
+    assert "-Dafterlog.log.exceptions=none" in options  # exceptions may quote a record
     assert jvm_log.kept() is None
     (tmp_path / jvm_log.NAME).write_text("ERROR TaskSetManager: Task 0 failed\n")
     kept = jvm_log.kept()

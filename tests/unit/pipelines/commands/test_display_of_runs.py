@@ -1,4 +1,4 @@
-"""What a run prints: whole without a terminal, and within the width of one."""
+"""What a run prints: complete without a terminal, and within the width of a terminal."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_80_columns_hold_every_header_and_number(
     *shown, _ = capsys.readouterr().out.splitlines()
     assert max(map(len, shown)) <= 80
     text = "\n".join(shown)
-    assert all(header in text for header in HEADERS if header != "written")  # which is what was accepted
+    assert all(header in text for header in HEADERS if header != "written")  # it equals `accepted`
     assert text.count("123,456,789") == len(CATALOG)
     assert all(stage.table in text.replace("\n", "") or stage.table.split("_")[0] in text for stage in CATALOG)
 

@@ -51,7 +51,7 @@ def after_runs(made: Settings, tmp_path: Path) -> Settings:
 
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No Airflow of this project, no listener on its port, no variables of the person who runs the tests."""
+    """No Airflow home, no listener on Airflow's port, no AFTERLOG variables of the user."""
     monkeypatch.setattr(doctor, "AIRFLOW_HOME", tmp_path / "airflow")
     for name in [name for name in os.environ if name.startswith("AFTERLOG_")]:
         monkeypatch.delenv(name)
@@ -61,7 +61,7 @@ def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def found(settings: Settings, name: str) -> Check:
-    """The one finding of that name."""
+    """The one finding with this name."""
     (check,) = [check for check in diagnose(settings) if check.name == name]
     return check
 

@@ -1,4 +1,4 @@
-"""What `afterlog doctor` and `afterlog report` find in the data: real Delta tables, written without Spark."""
+"""Findings of `afterlog doctor` and `afterlog report` about data: real Delta tables, written without Spark."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Command = Callable[..., Said]
 
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No Airflow of this project, no variables of the person who runs the tests; ages count from the test's start."""
+    """No Airflow, no AFTERLOG variables of the user; ages count from the test's start."""
     monkeypatch.setitem(globals(), "NOW", datetime.now(UTC))
     monkeypatch.setattr(doctor, "AIRFLOW_HOME", tmp_path / "airflow")
     for name in [name for name in os.environ if name.startswith("AFTERLOG_")]:
@@ -70,7 +70,7 @@ def afterlog(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def checks(afterlog: Command) -> tuple[int, dict[str, Check]]:
-    """The exit code of the doctor and its findings about data, by name."""
+    """The exit code of the doctor, and its findings about data by name."""
     said = afterlog("doctor", "--format", "json")
     found = [Check(**json.loads(text)) for text in said.out.splitlines()]
     named = {one.name: one for one in found if re.match(r"landing |files of |quarantine|cleanup|silver", one.name)}
@@ -78,7 +78,7 @@ def checks(afterlog: Command) -> tuple[int, dict[str, Check]]:
 
 
 def written(settings: Settings, table: str, *rows: dict[str, Any]) -> None:
-    """Append rows to a table that was created before, as runs do."""
+    """Create a table, then append rows to it, as runs do."""
     store(settings, table)
     layer = table.partition(".")[0]
     known = {"cluster": settings.cluster} | ({"_ingested_at": NOW} if layer == "bronze" else {})

@@ -13,7 +13,7 @@ from expectations.silver.dlq_records import CONTRACT
 from pipelines.commands.generate import PREFIXES, Truth, generate
 from pipelines.errors import UsageError
 
-Line = tuple[dict[str, Any], str]  # an entry of the ledger and the line that it speaks of
+Line = tuple[dict[str, Any], str]  # an entry of the ledger, and its line
 
 
 def lines_of(out: Path, truth: Truth) -> list[Line]:

@@ -114,7 +114,7 @@ def test_a_question_that_is_not_there_is_told_what_may_be_meant(tmp_path: Path) 
 
 @pytest.fixture(scope="module")
 def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """A warehouse in which gold alone exists, with one row."""
+    """A warehouse with only a gold table, which has one row."""
     directory = tmp_path_factory.mktemp("query")
     settings = load(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"))
     at = datetime(2026, 11, 21, 1, 30, tzinfo=UTC)
@@ -353,7 +353,7 @@ def test_a_closed_pipe_ends_quietly(
 
     query.answer(Warehouse(warehouse, spark), "select * from range(20)", {}, "csv")
 
-    piped.close()  # what Python does at exit
+    piped.close()  # as Python does at exit
     assert capsys.readouterr().err == ""
 
 
@@ -369,7 +369,7 @@ def test_people_are_told_how_many_rows(
 
 
 def test_show_tables_shows_those_of_all_layers(spark: SparkSession, warehouse: Settings) -> None:
-    for layer in filter(spark.catalog.databaseExists, query.LAYERS):  # what tests of other warehouses left
+    for layer in filter(spark.catalog.databaseExists, query.LAYERS):  # tables of other tests' warehouses
         for table in spark.sql(f"SHOW TABLES IN {layer}").where("not isTemporary").collect():
             spark.sql(f"DROP TABLE {layer}.{table.tableName}")
 

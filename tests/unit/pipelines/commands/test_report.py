@@ -1,4 +1,4 @@
-"""The quality page: what it says, how hostile names show in it, and what it is made from."""
+"""The quality page: its statements, hostile names in it, and its sources."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_page_tells_each_table_and_its_last_run() -> None:
     said = text_of(page(table(runs=(run(started_at=AT - timedelta(days=1)), run(read=1234567, accepted=1234566)))))
     assert "silver.dlq_records current" in said
     assert "read 1,234,567 accepted 1,234,566 quarantined 4 duplicates 5 skipped 1 held 0 seconds 2.5" in said
-    assert "written" not in said  # nobody knows
+    assert "written" not in said  # the number is unknown
     assert "Last run passed 3 hours before this report, at 2026-03-01 12:00:00 UTC" in said
     assert "2026-02-28 12:00:00 UTC to 2026-03-01 12:00:00 UTC, 2 runs" in said
 

@@ -1,4 +1,4 @@
-"""Tables: whole without a terminal; on one, headers, hours and topics stay what they are."""
+"""Tables: complete without a terminal; on a terminal, headers, hours and topics stay whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The story of a message, over tables that another writer than Spark wrote: real Delta."""
+"""The story of a message, over real Delta tables that are written without Spark."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def dead_letter(
 
 @pytest.fixture
 def warehouse(settings: Settings) -> Settings:
-    """Every table, with a message of another cluster in each that has the same place."""
+    """Every table, each with a row of another cluster at the same place."""
     elsewhere = {"cluster": "second"}
     store(settings, trace.LEDGER, message(**elsewhere))
     store(settings, trace.ACKNOWLEDGEMENTS, acknowledgement(**elsewhere))

@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: found again whoever asks, mapped by the session's JVM, never in the way."""
+"""The archive of Spark's classes: one path for all callers, mapped by the session's JVM, ignored if it does not fit."""
 
 from __future__ import annotations
 

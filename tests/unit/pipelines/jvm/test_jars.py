@@ -36,7 +36,7 @@ def publish(repository: Path, name: str, revision: str, jar: bytes) -> None:
 
 @pytest.fixture
 def directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where jars go, beside a Maven repository of our own that holds two; the path has a space, as users' paths do."""
+    """The directory for jars, beside a Maven repository with two jars; the path contains a space."""
     repository = tmp_path / "a repository"
     publish(repository, "delta", "1.0", b"delta 1.0")
     publish(repository, "kafka", "2.0", b"kafka 2.0")

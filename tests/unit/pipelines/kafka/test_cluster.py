@@ -1,4 +1,4 @@
-"""The clients' properties, and what is wrong with a cluster in a sentence, looked at through real sockets."""
+"""The clients' properties, and one sentence for each defect of a cluster, tested over real sockets."""
 
 from __future__ import annotations
 
@@ -121,11 +121,11 @@ def test_what_is_missing_is_said_in_a_sentence(values: dict[str, Any], sentence:
         properties(settings(**{"security_protocol": "SASL_SSL", **values}))
 
 
-# What listens at an address
+# Listeners at an address
 
 
 def certified() -> tuple[bytes, bytes]:
-    """A certificate of its own authority, and its key."""
+    """A self-signed certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.UTC)
@@ -142,7 +142,7 @@ def certified() -> tuple[bytes, bytes]:
 
 
 def broker_says(error: int, *mechanisms: str) -> bytes:
-    """Return a broker's answer to a SASL handshake."""
+    """Return a broker's response to a SASL handshake."""
     names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in mechanisms)
     body = struct.pack(">ihi", 7, error, len(mechanisms)) + names
     return struct.pack(">i", len(body)) + body
@@ -154,7 +154,7 @@ SCRAM = broker_says(33, "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 @contextlib.contextmanager
 def listening(answer: bytes, tls: Path | None = None) -> Iterator[int]:
-    """Listen on a port and answer all that comes in the same way; ``tls`` is a directory for keys."""
+    """Listen on a port and give every connection the same answer; ``tls`` is a directory for keys."""
     context = None
     if tls:
         certificate, key = certified()
@@ -325,7 +325,7 @@ def test_an_error_of_another_kind_is_not_kafkas() -> None:
 
 
 def test_a_cluster_that_is_away_is_said_in_a_sentence() -> None:
-    """Asked by Kafka's own client, in the JVM that this process has or in a small one."""
+    """Kafka's own client asks, in this process's JVM or in a small one."""
     from pipelines.settings import load
 
     with socket.create_server(("127.0.0.1", 0)) as server:

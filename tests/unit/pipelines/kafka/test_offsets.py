@@ -1,4 +1,4 @@
-"""What is to be read next, and what is gone, from what a cluster holds and what was read of it."""
+"""Which offsets to read next and which are gone, from a cluster's log offsets and the progress."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_what_a_truncated_log_loses_later_is_a_gap_again() -> None:
 
 
 def test_an_end_before_what_was_read_leaves_nothing_to_read() -> None:
-    """The last stable offset, when the isolation level was changed to read_committed."""
+    """A change of the isolation level to read_committed moves the end back to the last stable offset."""
     found = follow(KNOWN, [replace(LOG, end=35)], HERE)
     assert (unread(found.followed, [replace(LOG, end=35)]), found.followed) == ((), KNOWN.followed)
 

@@ -42,7 +42,7 @@ def ran(table: str, status: Status = "passed", read: int = 0, message: str | Non
 
 @dataclass
 class FakeStop:
-    """Asks to end when a number of cycles has begun to wait; time passes only while somebody waits."""
+    """Asks to stop as soon as a number of cycles has begun to wait; time passes only during a wait."""
 
     cycles: int
     at: float = 0.0
@@ -69,7 +69,7 @@ class FakeStop:
 
 
 class World:
-    """What each cycle finds: nothing (None), what its stages do, or an error."""
+    """The result of each cycle: nothing new (None), stage runs, or an error."""
 
     def __init__(self, settings: Settings, news: Sequence[News], monkeypatch: pytest.MonkeyPatch) -> None:
         self.settings = settings
@@ -162,8 +162,8 @@ def test_one_session_is_kept_and_ends_with_the_loop(world: Callable[..., World])
     found.within = lambda: seen.append(found.sessions)
     assert found.follower.follow() == 0
     assert seen == [1, 1]
-    assert found.sessions == 1 - 100  # it was closed
-    assert found.stop.listened == 1  # Spark takes SIGINT for itself
+    assert found.sessions == 1 - 100  # the session was closed
+    assert found.stop.listened == 1  # Spark replaces the handler of SIGINT
     assert [[one.read for one in done] for done in found.shown] == [[3, 0], [4]]
     assert [one.status for one in found.reported] == ["passed", "passed"]
 

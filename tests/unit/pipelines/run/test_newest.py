@@ -1,4 +1,4 @@
-"""The age of feeds: real Delta tables, written without Spark, and what questions about now say of it."""
+"""The age of feeds: real Delta tables, written without Spark, and the remarks of questions about now."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOT_ENOUGH = 1_000  # hours
 
 
 def store(settings: Settings, table: str, *rows: dict[str, Any]) -> None:
-    """Append rows of a cluster and of times to a table."""
+    """Append rows with a cluster and times to a table."""
 
     def column(name: str) -> Array:
         values = [row[name] for row in rows]
@@ -44,7 +44,7 @@ def store(settings: Settings, table: str, *rows: dict[str, Any]) -> None:
 
 
 def dead_letters(settings: Settings, *ages: timedelta, cluster: str = "default", bronze_only: bool = False) -> None:
-    """Store records of the feed ``dlq`` that are so old, one file of both tables."""
+    """Store records of the feed ``dlq`` with these ages, in one commit per table."""
     times = [NOW - age for age in ages]
     landed = {"cluster": cluster, "_ingested_at": NOW - timedelta(minutes=1)}
     store(settings, BRONZE, *(landed | {"timestamp": time} for time in times))
@@ -228,7 +228,7 @@ def test_segments_and_logs_come_when_they_come(settings: Settings) -> None:
     assert newest.silence(Warehouse(told), of(told, "segments")) == newest.Silence(24 * HOUR)
 
 
-# --- what questions say of it --------------------------------------------------------------------------------------
+# --- remarks of questions ------------------------------------------------------------------------------------------
 
 
 ABOUT_NOW = [path.stem for path in sorted((ROOT / "sql" / "questions").glob("*.sql")) if ":now" in path.read_text()]
@@ -255,7 +255,7 @@ def test_each_question_about_now_tells_how_old_its_feed_is(name: str, settings: 
     ("name", "age", "is_told"),
     [
         ("top_groups", 25 * HOUR, True),
-        ("top_groups", 2 * HOUR, True),  # none of its records is of the last hour
+        ("top_groups", 2 * HOUR, True),  # none of its records is within the last hour
         ("top_groups", 59 * MINUTE, False),
         ("new_in_the_last_hour", 2 * HOUR, True),
         ("blast_radius", 23 * HOUR, False),

@@ -1,4 +1,4 @@
-"""Signals of a real process: it ends in time, whatever its main thread waits for."""
+"""Signals to a real process: it ends in time, whatever its main thread waits for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from pipelines.run import stop as stops
 from pipelines.settings import ROOT
 
-# What the main thread does until it is to end. Python's own sleep goes on after a signal whose handler returns.
+# What the main thread does until the stop. Python's own sleep continues after a signal whose handler returns.
 WAITS = {
     "for the stop": "stop.wait(60)",
     "by small steps": "while not stop.asked(): time.sleep(0.05)",
@@ -63,7 +63,7 @@ def test_a_signal_ends_it(number: signal.Signals, wait: str, code: int, said: li
     assert process.stdout.readline() == "ready\n"
     began = time.monotonic()
     process.send_signal(number)
-    process.send_signal(number)  # whoever is impatient changes nothing
+    process.send_signal(number)  # a second signal changes nothing
     lines, _ = process.communicate(timeout=30)
     assert lines.splitlines() == said
     assert process.returncode == code

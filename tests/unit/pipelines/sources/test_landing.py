@@ -95,7 +95,7 @@ def test_a_landing_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def open_directory() -> Iterator[Path]:
-    """A directory that other users can reach, which pytest's are not."""
+    """A directory that other users can reach; pytest's own directories are closed to them."""
     directory = Path(tempfile.mkdtemp())
     directory.chmod(0o755)
     yield directory

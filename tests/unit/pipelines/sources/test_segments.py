@@ -1,4 +1,4 @@
-"""Batches as Kafka itself decodes them, batches of every format, damage of every kind, in bounded memory."""
+"""Batches as Kafka itself decodes them, every format, every kind of damage, in bounded memory."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def spans(segment: bytes) -> list[tuple[int | None, int | None]]:
 
 
 def longer_than_said(segment: bytes) -> bytes:
-    """A message alone whose value's length says one byte less than there are."""
+    """A single message whose value is one byte longer than its length field says."""
     said = struct.unpack(">i", segment[30:34])[0]
     body = with_bytes(segment, 30, struct.pack(">i", said - 1))[16:]
     return segment[:12] + struct.pack(">I", zlib.crc32(body)) + body
@@ -563,7 +563,7 @@ def test_a_size_that_a_codec_is_told_is_not_taken(tmp_path: Path) -> None:
 
 
 def consistent(segment: bytes, found: list[Batch]) -> None:
-    """Assert what holds of every reading: it goes forward to the end, or says how much it leaves."""
+    """Assert that a reading goes forward to the end of the segment, or says how many bytes it leaves unread."""
     place = 0
     for one in found:
         assert one.position == place
@@ -746,7 +746,7 @@ def version(
     modified_ns: int = 0,
     name: str = "t-3/0.log",
 ) -> tuple[int | None, Version | None, tuple[Any, ...]]:
-    """How many bytes a version keeps, what bronze holds of it, None where nothing is new, and the facts of its file."""
+    """Return how many bytes a version keeps, the version in bronze (None if nothing is new), and its file's facts."""
     path.write_bytes(data)
     landed = landing.LandedFile(name, len(data), modified_ns)
     *_, (*_, number, kept_bytes, facts) = rows(Work(Segment.of(name), landed, str(path), True, stated, before))

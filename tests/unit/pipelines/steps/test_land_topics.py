@@ -1,4 +1,4 @@
-"""Topics into bronze against a model of a cluster and a table: whatever happens, each record once, each gap once."""
+"""Topics into bronze, against a model of a cluster and a table: each record lands once, each gap is recorded once."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Place = tuple[str, int, int]
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Stands for a process that is killed."""
 
 
 @dataclass
 class Partition:
     start: int = 0
-    records: list[int] = field(default_factory=list)  # of each offset from 0 on, what tells it from any other
+    records: list[int] = field(default_factory=list)  # by offset from 0 on, a number that is unique to the record
 
     @property
     def end(self) -> int:
@@ -42,7 +42,7 @@ class Partition:
 
 @dataclass
 class World:
-    """A cluster, a table and the luck of the process that reads the one into the other."""
+    """A cluster, a table, and random deaths of the process that reads the cluster into the table."""
 
     chance: random.Random
     topics: dict[str, tuple[str, list[Partition]]] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class World:
         partition.start = self.chance.randint(partition.start, partition.end)
 
     def happen(self) -> None:
-        """Let something happen to a topic."""
+        """Change a topic in a random way."""
         name = self.chance.choice(NAMES)
         if name not in self.topics:
             self.create(name)
@@ -101,7 +101,7 @@ class World:
         else:
             del self.topics[name]
 
-    # What a cluster says
+    # What the cluster answers
 
     def snapshot(self, topics: Topics, topic_progress: TopicProgress) -> TopicSnapshot:
         logs = []
@@ -113,7 +113,7 @@ class World:
             logs += [Log(name, topic_id, at, one.start, one.end) for at, one in enumerate(partitions) if at not in away]
         return TopicSnapshot(tuple(logs), {name: topic_id for name, (topic_id, _) in shown.items()})
 
-    # What a table does
+    # What the table does
 
     def insert(self, landing: Any, batch: Sequence[OffsetRange]) -> tuple[int, int, int]:
         if self.chance.random() < self.restless:
@@ -205,7 +205,7 @@ def test_every_record_lands_once_and_every_gap_is_recorded_once(world: World, se
                 run(settings)
             world.deadly = 0.0
             if world.chance.random() < 0.1:
-                world.version += 1  # files landed, or someone tidied up the table
+                world.version += 1  # files landed, or somebody ran maintenance on the table
                 world.added.append((world.version, ""))
         world.leaderless.clear()
         world.hidden.clear()
@@ -231,7 +231,7 @@ def test_every_record_lands_once_and_every_gap_is_recorded_once(world: World, se
         for topic_id, partitions in world.topics.values():
             for at, one in enumerate(partitions):
                 known = {offset for id_, number, offset in rows | set(gone) if (id_, number) == (topic_id, at)}
-                if known:  # from the first that was met to the end nothing is passed over
+                if known:  # from the first known offset to the end nothing is missing
                     assert known >= set(range(min(known), one.end)), (seed, topic_id, at)
 
 
@@ -246,7 +246,7 @@ def test_a_table_that_is_older_than_its_progress_is_filled_again(world: World, s
         world.produce("dlq.a")
     run(settings)
     whole = sorted(world.table)
-    world.table, world.version = old  # someone put a backup back
+    world.table, world.version = old  # somebody restored a backup
     run(settings)
     assert sorted(world.table) == whole
 
@@ -264,7 +264,7 @@ def test_a_commit_of_files_says_nothing_of_a_batch_of_topics(world: World, setti
         world.produce("dlq.a")
     known = progress.load(Warehouse(settings), STAGE.table)
     assert known is not None
-    pending = (OffsetRange("dlq.a", topic_id, 0, begin, begin + 3),)  # a run ended before it wrote this
+    pending = (OffsetRange("dlq.a", topic_id, 0, begin, begin + 3),)  # a run ended before it wrote this batch
     topic_progress = replace(known.topics[settings.cluster], pending=pending)
     progress.save(Warehouse(settings), STAGE.table, replace(known, topics={settings.cluster: topic_progress}))
     world.version += 1

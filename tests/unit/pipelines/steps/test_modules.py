@@ -1,4 +1,4 @@
-"""The module of each table has what its stage asks for, and nothing that looks like it."""
+"""The module of each table has the functions that its stage calls, with the right parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipelines.steps.modules import AskModule, LandModule, ReaderModule, SplitMo
 
 MUST: dict[type[Stage], set[str]] = {Land: {"parse"}, Split: {"transform"}, Ask: {"refresh"}}
 PROTOCOLS: dict[type[Stage], Any] = {Land: LandModule, Split: SplitModule, Ask: AskModule}
-OF_FUNCTIONS = {"parse_records": ["records", "settings"], "events": ["lines"]}  # that are properties of the protocol
+OF_FUNCTIONS = {"parse_records": ["records", "settings"], "events": ["lines"]}  # properties in the protocol
 
 
 def parameters(protocol: Any, name: str) -> list[str]:
@@ -38,7 +38,7 @@ def test_a_module_fulfils_the_protocol_of_its_stage(stage: Stage) -> None:
     assert given.keys() >= MUST[type(stage)]
     for name, function in given.items():
         taken = [*inspect.signature(function).parameters]
-        # Positions count, as a module names a batch by what it is.
+        # Only the number counts, because a module names a batch after its content.
         assert len(taken) == len(parameters(protocol, name)), name
 
 

@@ -1,4 +1,4 @@
-"""Where failing rows are, in words: lines of files that are still there, offsets of topics, positions in segments."""
+"""The places of failing rows in words: lines of files that still exist, offsets of topics, positions in segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which groups a table's SELECT computes again, as its head says."""
+"""Which groups of a table are computed again, according to the head of its SELECT."""
 
 from __future__ import annotations
 

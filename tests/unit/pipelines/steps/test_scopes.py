@@ -1,4 +1,4 @@
-"""Scopes: how they are named, what is counted in them, and what is remembered of the small batches before."""
+"""Scopes: their names, their counts, and the history of earlier small batches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_small_batches_count_newest_first_as_long_as_all_are_few() -> None:
     for failing, rows in ((5, 600), (9, 300), (0, 90)):
         history = history.after({"a": {0: (failing, rows)}}, ())
     assert history.recent("a", 0, 10) == (14, 990)
-    assert history.recent("a", 0, 11) == (9, 390)  # 600 more would be too many
+    assert history.recent("a", 0, 11) == (9, 390)  # 600 more rows would be too many
     assert history.recent("a", 0, 611) == (0, 90)
     assert history.recent("a", 0, 911) == (0, 0)
     assert history.recent("a", 1, 1) == history.recent("b", 0, 1) == (0, 0)
@@ -69,7 +69,7 @@ def test_what_is_remembered_is_as_if_each_batch_was_kept_give_or_take_a_tiny_one
         found = history.recent("a", 3, 10)
         assert abs(found[1] - read) <= 20
         assert abs(found[0] - failing) <= 20
-        assert len(json.dumps(history.as_json())) < 1_500  # however many there were
+        assert len(json.dumps(history.as_json())) < 1_500  # however many batches there were
 
 
 def test_what_is_remembered_is_bounded_in_scopes_the_last_seen_stay() -> None:

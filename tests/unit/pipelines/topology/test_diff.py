@@ -1,4 +1,4 @@
-"""What became of one topology in another: without loss, in JSON, and for people."""
+"""The difference between two topologies: complete, in JSON, and for people."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_a_difference_makes_one_topology_of_the_other(a: Topology, b: Topology) 
 
 @given(topologies, st.lists(st.integers(0, 100), max_size=4))
 def test_so_does_a_difference_between_neighbours(a: Topology, cuts: list[int]) -> None:
-    """Random topologies share little; these share most."""
+    """Random topologies share little; these two share most."""
     nodes = [
         [node for place, node in enumerate(part.nodes) if place + 7 * number not in cuts]
         for number, part in enumerate(a.subtopologies)

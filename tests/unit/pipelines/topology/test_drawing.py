@@ -1,4 +1,4 @@
-"""Topologies as text, mermaid and SVG: to the letter, with every name, and with names that mean harm."""
+"""Topologies as text, Mermaid and SVG: exact output, every name, and hostile names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def hostile(name: str) -> Topology:
-    """A name wherever names stand."""
+    """A topology with this name in every place that holds a name."""
     nodes = (Node(name, 1, (name,), None, (), (name + "2",)), Node(name + "2", 2, (), None, (name,), (name + "3",)))
     part = Subtopology(name, (*nodes, Node(name + "3", 3, (), name + "out"), Node("x", 9, successors=(name + "?",))))
     return Topology((part,), (GlobalStore(*nodes),))
@@ -193,7 +193,7 @@ def test_every_node_is_named(topology: Topology) -> None:
     assert {node["name"] for part in as_json["subtopologies"] for node in part["nodes"]} | {
         node["name"] for store in as_json["globalStores"] for node in store.values()
     } == names
-    # An empty name is a blank: mermaid has no empty labels.
+    # An empty name shows as a blank, because Mermaid has no empty labels.
     shown = Counter(label.strip() for label in labels(mermaid(topology)))
     assert Counter(visible(node.name).strip() for node in topology.nodes) <= shown
     assert Counter(visible(node.name) for node in topology.nodes) <= Counter(tooltips(svg(topology, "")))
@@ -265,7 +265,7 @@ MERMAID = re.compile(
 
 
 def labels(diagram: str) -> list[str]:
-    """The names that a diagram shows, without our remarks; fails where a line is none that we write."""
+    """The names that a diagram shows, without our remarks; fails on a line that our code does not write."""
     found = []
     for line in diagram.splitlines():
         matched = MERMAID.fullmatch(line)
@@ -338,7 +338,7 @@ def test_parts_are_drawn_together_where_they_share_topics() -> None:
 
 
 def tooltips(drawing: str) -> list[str]:
-    """The names in tooltips of a picture, which is checked for what it may hold."""
+    """The names in a picture's tooltips; fails if the picture has elements or attributes that are not allowed."""
     root = ElementTree.fromstring(drawing)
     allowed = {
         "svg": {"class", "role", "width", "height", "viewBox"},
@@ -398,7 +398,7 @@ def sizes(chart: Chart) -> list[tuple[float, float]]:
 
 
 def check(placed: Placed, given_sizes: list[tuple[float, float]]) -> None:
-    """Shapes have their size, are apart and within their frame; links lead from one to the other."""
+    """Check that shapes keep their size, stay apart and within their frame, and that links connect their shapes."""
     assert [(one.width, one.height) for one in placed.boxes] == given_sizes
     for one, other in combinations(placed.boxes, 2):
         aside = one.x + one.width <= other.x or other.x + other.width <= one.x
@@ -456,7 +456,7 @@ def test_what_nobody_takes_in_flows(topology: Topology) -> None:
 
 
 def test_what_flows_is_untangled() -> None:
-    """Pairs of nodes that are named the other way round: no link crosses another."""
+    """The nodes of each pair are named in opposite order, yet no link crosses another."""
     tails = tuple(Node(f"tail-{place}", 1, (), None, (), (f"head-{99 - place}",)) for place in range(100))
     heads = tuple(Node(f"head-{place}", 3) for place in range(100))
     chart = charted([Subtopology("0", (*tails, *heads))])

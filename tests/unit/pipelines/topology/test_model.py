@@ -1,4 +1,4 @@
-"""What a topology description is read as, and when two of them are the same."""
+"""How a topology description is read, and when two descriptions are the same."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_order_and_repetition_in_lists_make_no_difference(data: st.DataObject, t
 
 
 def bag(topology: Topology) -> Any:
-    """The topology as a multiset of multisets, which is what it means."""
+    """The topology as a multiset of multisets, which is its meaning."""
 
     def content(node: Node) -> Any:
         sets = map(frozenset, (node.source_topics, node.stores, node.successors))

@@ -66,7 +66,7 @@ def test_a_table_that_is_not_there(settings: Settings) -> None:
 
 
 def test_what_spark_wrote_and_replaced_is_seen(spark: SparkSession, settings: Settings) -> None:
-    """Both ways to read agree on a table with a change feed, a checkpoint, and every type that is glanced at."""
+    """Both readers agree on a table with a change feed, a checkpoint, and every type that they read."""
     schema = "group_id string, revision int, pushes bigint, at timestamp, gone_at timestamp, defects array<string>"
     at = datetime(2026, 11, 21, 2, 30, 0, 123456)  # as sessions give and take it: UTC
 

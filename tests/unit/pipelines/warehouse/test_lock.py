@@ -1,4 +1,4 @@
-"""Who may write to a warehouse: one at a time on this machine, nobody where commits could be lost."""
+"""Who may write to a warehouse: one process at a time on this machine, nobody if the store can lose commits."""
 
 from __future__ import annotations
 
