@@ -89,7 +89,7 @@ def greatest(warehouse: Warehouse, table: str, column: str, until: datetime) -> 
         micros = F.max(F.unix_micros(column)).alias("micros")
         return _moment(rows.where(F.unix_micros(column) <= _micros(until)).select(micros).collect()[0][0])
     stored = warehouse.local_table(table)
-    if column not in {field.name for field in stored.schema().fields}:  # an earlier version of Afterlog created the table
+    if column not in {field.name for field in stored.schema().fields}:  # an older table
         return None
     told, known = _of_statistics(stored, column, warehouse.cluster, _micros(until))
     if known:
