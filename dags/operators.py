@@ -31,7 +31,7 @@ class GateBroke(AirflowFailException):
     """A contract broke: a retry gives the same answer, so Airflow does not retry."""
 
     way_on = (
-        "See the report and `afterlog doctor`; when it is mended, the next run takes what is held first. "
+        "See the report and `afterlog doctor`; when it is fixed, the next run takes what is held first. "
         "To accept it, trigger this DAG with the parameter accept (TABLE[:SCOPE] as above) or tolerance."
     )
 
@@ -39,7 +39,7 @@ class GateBroke(AirflowFailException):
 class CannotRun(AirflowFailException):
     """A setting, a parameter or the machine is wrong: a retry gives the same answer."""
 
-    way_on = "Mend it, check with `afterlog doctor`, then clear this task or wait for the next run."
+    way_on = "Fix it, check with `afterlog doctor`, then clear this task or wait for the next run."
 
 
 class WriterBusy(AirflowException):

@@ -461,7 +461,7 @@ def _validated(
         if found.exception_info.get("raised_exception", True):
             raise GateUnusable(
                 f"The gate of {table} cannot be evaluated ({_error_class(found.exception_info)}): unless the machine "
-                f"is at fault, mend the rule of its contract that does not suit the candidates' columns."
+                f"is at fault, fix the rule of its contract that does not suit the candidates' columns."
             )
     places = {(expectation.meta or {})["code"]: place for place, expectation in enumerate(suite.expectations)}
     result.results.sort(key=lambda found: places[_meta(found)["code"]])

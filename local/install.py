@@ -142,7 +142,7 @@ def _reason(report: str) -> str:
     if "ensurepip" in report:
         return "This Python cannot make virtual environments; install its venv package (python3.11-venv on Debian)."
     errors = re.findall(r"(?im)^\s*(?:error:|\u00d7)\s+(.+)$", report) or report.split("\n")[-2:] or ["nothing"]
-    return f"The Python packages cannot be installed: {errors[0].strip().rstrip('.')}; mend that and run `make setup`."
+    return f"The Python packages cannot be installed: {errors[0].strip().rstrip('.')}; fix that and run `make setup`."
 
 
 def main() -> int:
@@ -153,7 +153,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     except OSError as error:
-        print(f"{error.filename or ROOT} cannot be used: {error.strerror}; mend that and try again.", file=sys.stderr)
+        print(f"{error.filename or ROOT} cannot be used: {error.strerror}; fix that and try again.", file=sys.stderr)
         return EnvironmentLacking.exit_code
     return 0
 

@@ -394,7 +394,7 @@ def doctor(
     landing: LandingOption = None,
     verbose: Verbose = False,
 ) -> None:
-    """Say what is wrong with this machine, the settings and the warehouse, and how to mend it."""
+    """Say what is wrong with this machine, the settings and the warehouse, and how to fix it."""
     from pipelines.commands import doctor as diagnosis
 
     checks = diagnosis.diagnose(_settings(warehouse, landing, lands=True, says=False))

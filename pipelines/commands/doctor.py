@@ -1,4 +1,4 @@
-"""What is wrong with this machine, the settings and the warehouse, and how to mend it; starts no session."""
+"""What is wrong with this machine, the settings and the warehouse, and how to fix it; starts no session."""
 
 from __future__ import annotations
 
@@ -120,10 +120,10 @@ def diagnose(settings: Settings) -> list[Check]:
         except AfterlogError as error:
             checks.append(Check(name, "lacking", str(error)))
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged state file
-            checks.append(Check(name, "lacking", f"It cannot be examined: {error}", "Mend that and ask again."))
+            checks.append(Check(name, "lacking", f"It cannot be examined: {error}", "Fix that and ask again."))
         except Exception as error:  # a reader's own, of any kind, whose text may quote a record
             kind = type(error).__name__
-            checks.append(Check(name, "lacking", f"It cannot be examined ({kind}).", "Mend the tables that are named."))
+            checks.append(Check(name, "lacking", f"It cannot be examined ({kind}).", "Fix the tables that are named."))
     return checks
 
 
@@ -234,7 +234,7 @@ def _disk(warehouse: Warehouse) -> Iterator[Check]:
         yield Check("disk", "lacking", f"{place} is not a directory.", "Name another warehouse with --warehouse.")
         return
     if not os.access(place, os.W_OK | os.X_OK):
-        yield Check("disk", "lacking", f"{place} cannot be written.", "Mend its permissions or name another warehouse.")
+        yield Check("disk", "lacking", f"{place} cannot be written.", "Fix its permissions or name another warehouse.")
         return
     free = shutil.disk_usage(place).free
     finding = f"{_bytes(free)} free at {place}."
@@ -441,12 +441,10 @@ def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
         return
     if known and known.blocked_since and isinstance(stage, Split):
         finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"
-        yield Check(stage.table, "blocked", finding, f"Mend the contract, or accept it: {_accept(stage, WHOLE)}.")
+        yield Check(stage.table, "blocked", finding, f"Fix the contract, or accept it: {_accept(stage, WHOLE)}.")
         return
     if known and known.blocked_since:
-        remedy = (
-            "The next run takes the same rows again: mend the contract or raise the tolerance, then `afterlog run`."
-        )
+        remedy = "The next run takes the same rows again: fix the contract or raise the tolerance, then `afterlog run`."
         if isinstance(stage, Summarise):
             remedy = f"`afterlog rebuild {stage.table}` computes it again from its inputs; then `afterlog run`."
         finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"
@@ -475,7 +473,7 @@ def _held(stage: Stage, known: Progress) -> Iterator[Check]:
     """Name what is held, since when, and the way on."""
     for name, one in list(known.held.items())[:MOST_HELD]:
         finding = f"{held.rows_held(one.rows, verdict.shown(name))} since {one.since}: {one.message}"
-        yield Check(stage.table, "blocked", finding, f"Mend the contract, or accept them: {_accept(stage, name)}.")
+        yield Check(stage.table, "blocked", finding, f"Fix the contract, or accept them: {_accept(stage, name)}.")
     left = len(known.held) - MOST_HELD
     if left > 0:
         finding = f"{left:,} more of its scopes {'is' if left == 1 else 'are'} held: quality.freshness names them all."

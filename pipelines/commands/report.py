@@ -224,7 +224,7 @@ def build(warehouse: Warehouse, behind: Sequence[Freshness] | None = None, feeds
     except OSError as error:
         raise EnvironmentLacking(
             f"The reports cannot be written to {directory} ({error.strerror}): "
-            f"free some space, mend its permissions or set [report] directory."
+            f"free some space, fix its permissions or set [report] directory."
         ) from None
     return page
 

@@ -94,7 +94,7 @@ def fetch(directory: Path = JARS, ivy_file: Path = IVY_FILE) -> bool:
             stamp.rename(directory / _STAMP)
     except OSError as error:
         raise EnvironmentLacking(
-            f"The JVM jars cannot be written to {directory}: {error.strerror}; mend that, then run `make setup` again."
+            f"The JVM jars cannot be written to {directory}: {error.strerror}; fix that, then run `make setup` again."
         ) from None
     return True
 

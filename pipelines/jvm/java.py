@@ -115,7 +115,7 @@ def _wrapped(home: Path) -> Path:
     except OSError as error:
         if wrapper.is_dir():  # another process was first
             return wrapper
-        raise EnvironmentLacking(f"{WRAPPERS} cannot be written: {error.strerror}; mend that and try again.") from None
+        raise EnvironmentLacking(f"{WRAPPERS} cannot be written: {error.strerror}; fix that and try again.") from None
     return wrapper
 
 

@@ -25,7 +25,7 @@ TIMES = {
     "streams-requests": (("bronze.streams_requests", "logged_at"),),
     "acknowledgements": (("silver.acknowledgements", "timestamp"), ("silver.acknowledgements", "acknowledged_at")),
     "producers": (("silver.producers", "stated_at"),),
-    "broker-logs": (("bronze.broker_logs", "logged_at"),),
+    "broker-logs": (("bronze.dlq_write_failures", "logged_at"),),
     "segments": (("silver.record_batches", "max_timestamp"),),
 }
 WHAT_LANDS = {

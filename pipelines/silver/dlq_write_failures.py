@@ -1,4 +1,4 @@
-"""bronze.broker_logs -> silver.dlq_write_failures: whose records could not be written to which DLQ, and why."""
+"""bronze.dlq_write_failures -> silver.dlq_write_failures: whose records could not be written to which DLQ, and why."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _walk(top: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _unreadable(path: str, error: OSError) -> UsageError:
-    return UsageError(f"{_shown(path)} cannot be read ({error.strerror}): mend it or move it out of the landing.")
+    return UsageError(f"{_shown(path)} cannot be read ({error.strerror}): fix it or move it out of the landing.")
 
 
 def _shown(path: str | Path) -> str:

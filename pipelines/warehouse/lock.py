@@ -47,7 +47,7 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
     except OSError as error:
         raise EnvironmentLacking(
             f"The warehouse {settings.warehouse} cannot be written ({error.strerror}): "
-            f"mend its permissions or name another with --warehouse."
+            f"fix its permissions or name another with --warehouse."
         ) from None
     try:
         _acquire(descriptor, path, settings.lock.wait_seconds)

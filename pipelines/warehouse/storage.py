@@ -91,7 +91,7 @@ def write_text(warehouse: str, name: str, text: str) -> None:
         replace_text(target, text)
     except OSError as error:
         raise EnvironmentLacking(
-            f"Progress cannot be written to {target.parent} ({error.strerror}): free some space or mend permissions."
+            f"Progress cannot be written to {target.parent} ({error.strerror}): free some space or fix permissions."
         ) from None
 
 

@@ -715,7 +715,7 @@ def test_a_loop_has_no_root(spark: SparkSession, odd: Settings) -> None:
 
 # --- the brokers' log ----------------------------------------------------------------------------------------------
 
-FAILURES = ("bronze.broker_logs", "silver.dlq_write_failures")
+FAILURES = ("bronze.dlq_write_failures", "silver.dlq_write_failures")
 
 
 def failures(spark: SparkSession, settings: Settings) -> list[tuple[Any, ...]]:
@@ -761,7 +761,7 @@ def test_events_are_read_whole(spark: SparkSession, settings: Settings) -> None:
         ("00:03", hostile, "dlq.orders", 0, "a.b.Third"),
         ("00:04", "cut off", "dlq.orders", 0, None),
     ]
-    bronze = done["bronze.broker_logs"]
+    bronze = done["bronze.dlq_write_failures"]
     # Skipped: lines before the first event, two noise events, one event about a record, noise, another file.
     assert (bronze.accepted, bronze.skipped, bronze.duplicates) == (6, 6, 0)
     found = {row["consumer_group"]: row for row in rows(spark, settings, "silver.dlq_write_failures")}

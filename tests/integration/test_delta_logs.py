@@ -143,7 +143,7 @@ def test_the_doctor_knows_a_damaged_checkpoint_and_its_way_back_works(
     assert away, check.remedy
     for name in away[1].split(" and "):
         (Path(away[2]) / name).rename(log.parent.parent / name)
-    elsewhere = copied.model_copy(update={"warehouse": f"{copied.warehouse} mended"})  # Spark caches logs by path
+    elsewhere = copied.model_copy(update={"warehouse": f"{copied.warehouse} fixed"})  # Spark caches logs by path
     shutil.copytree(copied.warehouse, elsewhere.warehouse)
     assert count_of(spark, elsewhere) == 6
     assert len(jvmless.rows(Warehouse(elsewhere), TABLE, {"cluster": "c"})) == 6

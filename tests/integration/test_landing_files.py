@@ -66,10 +66,10 @@ def landed(directory: Path, name: str, raw: bytes) -> None:
     file.write_bytes(raw)
 
 
-def read(spark: SparkSession, directory: Path, *, mend: bool = False) -> dict[str, list[Row]]:
+def read(spark: SparkSession, directory: Path, *, fix: bool = False) -> dict[str, list[Row]]:
     files = list(listing(directory).values())
     found = defaultdict(list)
-    for row in lines(spark, directory, files, damaged(directory, files) if mend else None).collect():
+    for row in lines(spark, directory, files, damaged(directory, files) if fix else None).collect():
         found[row["_source"]].append(row)
     return found
 
@@ -131,7 +131,7 @@ def test_what_stands_before_the_damage_is_read_and_the_damage_told(spark: SparkS
     landed(tmp_path, "text behind.gz", gzip.compress(b"\n".join(few)) + b"text")
     with pytest.raises(Exception, match=r"gzip|Unexpected end"):
         read(spark, tmp_path)
-    found = read(spark, tmp_path, mend=True)
+    found = read(spark, tmp_path, fix=True)
     told = {source: [row["damage"] for row in rows if row["line"] is None] for source, rows in found.items()}
     assert {source: len(errors) for source, errors in told.items() if errors} == {
         name: 1

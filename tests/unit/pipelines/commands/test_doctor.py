@@ -410,7 +410,7 @@ def test_json_is_one_object_a_check(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_table_shows_hostile_names_as_text(capsys: pytest.CaptureFixture[str]) -> None:
-    doctor.show([Check("landing", "lacking", "a\x1b[2Jb [red]c\u202e", "mend")])
+    doctor.show([Check("landing", "lacking", "a\x1b[2Jb [red]c\u202e", "fix")])
     out = capsys.readouterr().out
     assert "a\\x1b[2Jb [red]c\\u202e" in out
     assert "\x1b" not in out

@@ -127,7 +127,7 @@ def test_full_disk_is_one_sentence() -> None:
 def test_directory_that_cannot_be_written_is_one_sentence(directory: Path, tmp_path: Path) -> None:
     directory.parent.mkdir()
     directory.write_text("a file, where a directory is due")
-    with pytest.raises(EnvironmentLacking, match=r"\.jars: File exists; mend that, then run `make setup` again\.$"):
+    with pytest.raises(EnvironmentLacking, match=r"\.jars: File exists; fix that, then run `make setup` again\.$"):
         jars.fetch(directory, ivy_file(tmp_path, DELTA, KAFKA))
 
 

@@ -322,13 +322,13 @@ def test_a_broken_gate_is_told_once_rests_and_shows_in_the_exit_code(world: Call
 def test_a_batch_that_is_done_with_is_followed_again(world: Callable[..., World], moved: Progress | None) -> None:
     found = world(BROKE, None)
 
-    def mend(done: Sequence[StageRun]) -> None:
+    def fix(done: Sequence[StageRun]) -> None:
         if moved:
             progress.save(Warehouse(found.settings), GOLD, moved)
         else:
             (Path(found.settings.warehouse) / "_progress" / f"{GOLD}.json").unlink()
 
-    found.follower.show = mend
+    found.follower.show = fix
     assert found.follower.follow() == 0
     assert found.asked_of[1] == [BRONZE, SILVER, GOLD]
     assert found.said == [f"{GOLD}: the batch at which its gate broke is done with; it is followed again."]

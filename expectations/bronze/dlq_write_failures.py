@@ -1,9 +1,9 @@
-"""Contract of bronze.broker_logs: the failed DLQ writes in the brokers' own log, as logged."""
+"""Contract of bronze.dlq_write_failures: the failed DLQ writes in the brokers' own log, as logged."""
 
 from expectations.contract import Column, Contract
 
 CONTRACT = Contract(
-    table="bronze.broker_logs",
+    table="bronze.dlq_write_failures",
     description="One row per failed DLQ write in a file of a broker's log, with all lines that tell of it.",
     columns=(
         Column("_source", "string", "File below the landing directory that the event was read from."),
