@@ -51,14 +51,14 @@ CONTRACT = Contract(
             (one_of("COMMITTED", "ABORTED", "OPEN"),),
         ),
         Column(
-            "counts",
+            "is_counted",
             "boolean",
             "True where a source record was dead-lettered: accepted, no proved marker, not rolled back.",
             (
                 not_null(),
                 is_true(
                     "with_a_source",
-                    f"NOT counts OR source_slice IS NOT NULL OR NOT ({BUILT_IN})",
+                    f"NOT is_counted OR source_slice IS NOT NULL OR NOT ({BUILT_IN})",
                     "What counts has a source record; only a profile of the settings may not name it.",
                 ),
             ),

@@ -4,7 +4,7 @@
 -- tables, complete for each slice that is in them; {topic_policies}, all rows of silver.topic_policies.
 -- Refresh: slice
 --   silver.acknowledgements: slice
---   silver.dead_letters: IF(counts AND source_slice IS NOT NULL, array(source_slice), array())
+--   silver.dead_letters: IF(is_counted AND source_slice IS NOT NULL, array(source_slice), array())
 --   silver.dlq_roots: slice
 --   silver.transactions: slices
 --   silver.log_ranges: slice
@@ -38,7 +38,7 @@ letters AS (
       ORDER BY routed_at, dlq_topic, dlq_partition, dlq_offset, dlq_topic_id
     ) AS times
   FROM {dead_letters}
-  WHERE counts AND source_slice IS NOT NULL
+  WHERE is_counted AND source_slice IS NOT NULL
 ),
 dead_lettered AS (
   SELECT
@@ -66,7 +66,7 @@ messages AS (
 asked AS (
   SELECT cluster, slice FROM {acknowledgements}
   UNION
-  SELECT cluster, source_slice AS slice FROM {dead_letters} WHERE counts AND source_slice IS NOT NULL
+  SELECT cluster, source_slice AS slice FROM {dead_letters} WHERE is_counted AND source_slice IS NOT NULL
 ),
 spans AS (
   SELECT

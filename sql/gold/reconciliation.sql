@@ -77,10 +77,10 @@ markers AS (
     consumer_group,
     array(
       struct('control_marker' AS what, count_if(is_control_marker) AS amount),
-      struct('suspected_marker' AS what, count_if(control_marker_suspected AND counts) AS amount)
+      struct('suspected_marker' AS what, count_if(control_marker_suspected AND is_counted) AS amount)
     ) AS counts
   FROM {dead_letters}
-  WHERE is_accepted AND (is_control_marker OR (control_marker_suspected AND counts))
+  WHERE is_accepted AND (is_control_marker OR (control_marker_suspected AND is_counted))
   GROUP BY cluster, date_trunc('HOUR', coalesce(routed_at, dlq_timestamp)), original_topic, consumer_group
 ),
 dlq_findings AS (

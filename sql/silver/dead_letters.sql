@@ -153,7 +153,7 @@ SELECT
     OR exists(violations, code -> endswith(code, '.not_null') OR startswith(code, 'header_profile.'))
   ) AS lacks_mandatory_headers,
   write_state,
-  is_accepted AND NOT is_control_marker AND NOT (write_state <=> 'ABORTED') AS counts,
+  is_accepted AND NOT is_control_marker AND NOT (write_state <=> 'ABORTED') AS is_counted,
   concat(dlq_partition, ':', dlq_offset div 10000, ':', dlq_topic) AS slice,
   concat(original_partition, ':', original_offset div 10000, ':', original_topic) AS source_slice
 FROM stated

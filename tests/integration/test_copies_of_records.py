@@ -192,7 +192,7 @@ def test_one_record_counts_once_downstream(spark: SparkSession, settings: Settin
     }
     assert rows(spark, settings, "quarantine.dlq_records") == []
     letters = rows(spark, settings, "silver.dead_letters")
-    assert [(row["dlq_offset"], row["dlq_topic_id"], row["counts"]) for row in letters] == [
+    assert [(row["dlq_offset"], row["dlq_topic_id"], row["is_counted"]) for row in letters] == [
         (offset, "x", True) for offset in range(len(COPIES))
     ]
     assert sum(row["record_count"] for row in rows(spark, settings, "gold.dlq_summary")) == len(COPIES)

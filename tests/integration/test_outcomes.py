@@ -211,7 +211,7 @@ def test_a_cluster_that_is_away_is_no_error_and_what_it_said_stays(
 
 def of_letters(spark: SparkSession, settings: Settings) -> dict[int, tuple[bool, bool, bool]]:
     return {
-        row["dlq_offset"]: (row["is_control_marker"], row["control_marker_suspected"], row["counts"])
+        row["dlq_offset"]: (row["is_control_marker"], row["control_marker_suspected"], row["is_counted"])
         for row in rows(spark, settings, LETTERS)
     }
 

@@ -5,5 +5,5 @@
 SELECT
   (SELECT count(*) FROM {acknowledgements}) - (SELECT coalesce(sum(acknowledgement_count), 0) FROM {fresh})
     AS `acknowledgement_count.difference`,
-  (SELECT count_if(counts AND source_slice IS NOT NULL) FROM {dead_letters})
+  (SELECT count_if(is_counted AND source_slice IS NOT NULL) FROM {dead_letters})
     - (SELECT coalesce(sum(dead_lettered_count), 0) FROM {fresh}) AS `dead_lettered_count.difference`
