@@ -61,8 +61,8 @@ def exchange(line: Column) -> Column:
 def logged_at(line: Column, timezone: str) -> Column:
     """Return a line's timestamp, null if it has none; it is in the given zone, unless the line names a zone.
 
-    A year in which no broker can have logged gives null: in another zone, a time at the end of the calendar would be
-    outside of it.
+    A year in which no broker can have logged gives null, as a time at the end of the calendar would be outside of the
+    calendar in another zone.
     """
     text = line.cast("string")
     date, time, fraction, zone = (F.regexp_extract(text, TIME, place) for place in (1, 2, 3, 4))
