@@ -1,6 +1,6 @@
-"""What a shell completes on a command line of ours: tables, groups and questions, without a JVM and without a word.
+"""Shell completions: feeds, layers, tables, groups and questions. They start no JVM and print no messages.
 
-A shell evaluates what it is told, so that names which mean something to one are left out: they come from Kafka.
+A shell evaluates completions, and some names come from Kafka. So names with characters special to a shell are left out.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Completion = Callable[[typer.Context, str], list[str]]
 
 
 def _cautious(known: Callable[[typer.Context], Iterable[str]]) -> Completion:
-    """Make a completion of a function that returns names: those that begin as given; none where anything fails."""
+    """Turn a function that returns names into a completion: names with the typed prefix, or none if anything fails."""
 
     @wraps(known)
     def completed(context: typer.Context, incomplete: str) -> list[str]:
         try:
             names = [name for name in known(context) if name.startswith(incomplete) and _PLAIN.fullmatch(name)]
-        except Exception:  # a shell shows whatever is said here amid the line that is being typed
+        except Exception:  # a shell would show an error message in the middle of the line that the user types
             return []
         return sorted(names)[:MOST]
 
     completed.__annotations__ = {"context": typer.Context, "incomplete": str}
-    del completed.__wrapped__  # Typer looks at the signature
+    del completed.__wrapped__  # Typer inspects the signature, and would follow this to the wrapped function
     return completed
 
 
@@ -81,7 +81,7 @@ def groups(context: typer.Context) -> Iterable[str]:
 
 @_cautious
 def questions(_: typer.Context) -> Iterable[str]:
-    """Complete the file of an on-call question; where none begins as given, the shell itself completes files."""
+    """Complete the file of an on-call question; if none has the typed prefix, the shell itself completes files."""
     from pipelines.settings import ROOT
 
     files = [os.path.relpath(path) for path in (ROOT / "sql" / "questions").glob("*.sql")]

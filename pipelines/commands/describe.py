@@ -1,4 +1,4 @@
-"""gold.topology_current, gold.topology_revisions -> what is known of one Streams group's topology, now or then."""
+"""gold.topology_current, gold.topology_revisions -> the topology of one Streams group, now or at an earlier time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FACTS = ["revision", "source", "topology_epoch", "topology_epochs", "accepted_at
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command says: results for standard output, remarks for standard error, and its exit code."""
+    """The output of a command: the result for standard output, remarks for standard error, and the exit code."""
 
     result: str
     remarks: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Described:
-    """A description (wire JSON), the epoch it is asked of, and what to remark on it."""
+    """A description (wire JSON), its epoch and revision, and remarks about it."""
 
     description: str
     topology_epoch: int | None
@@ -42,7 +42,7 @@ class _Described:
 
 
 class _NothingToShow(Exception):
-    """There is no topology to show: why, and the last revision that can be shown instead."""
+    """Raised if there is no topology to show; holds the reason and the last revision that can be shown instead."""
 
     def __init__(
         self, message: str, *, health: str | None = None, revision: int | None = None, sentence: str | None = None
@@ -63,15 +63,15 @@ def answer(
     at: str | None = None,
     diff: tuple[int, int] | None = None,
 ) -> Answer:
-    """Describe a group's latest topology, or the revision asked for, or how one revision differs from another.
+    """Describe a group's latest topology, the selected revision, or the difference between two revisions.
 
     ``text`` and its exit code are those of ``kafka-streams-groups.sh --describe --topology`` (KIP-1331, Command-Line
-    Tool); ``json`` is the body of the push, ``{"groupId", "topologyEpoch", "topologyDescription"}``. Where there is
-    nothing to show, the exit code is 1 and the message is the result; as JSON an object with ``groupId``,
-    ``topologyDescription`` null, ``message``, ``health`` (null where it was not looked at) and ``revision``, the last
-    that can be shown; for ``mermaid`` and ``svg`` it is a remark, so that no drawing is written.
+    Tool); ``json`` is the body of the push, ``{"groupId", "topologyEpoch", "topologyDescription"}``. If there is
+    nothing to show, the exit code is 1 and the message is the result. As JSON, the result is an object with
+    ``groupId``, ``topologyDescription`` null, ``message``, ``health`` (null if it was not looked up) and ``revision``,
+    the last one that can be shown. For ``mermaid`` and ``svg`` the message is a remark, so that no drawing is written.
 
-    Raises UsageError: selectors that exclude each other, a time that is none, a table that is not there.
+    Raises UsageError: selectors exclude each other, a time cannot be read, or a table does not exist.
     """
     if sum(given is not None for given in (revision, epoch, at, diff)) > 1:
         raise UsageError("Give one of --revision, --epoch, --at and --diff.")
@@ -95,7 +95,7 @@ def answer(
 
 
 def _latest(warehouse: Warehouse, group: str) -> _Described:
-    """Return what the broker would answer now: its status decides (KIP-1331), unless the group or its data are gone."""
+    """Return what the broker would answer now; its status decides (KIP-1331), unless the group or its data are gone."""
     now = _current(warehouse, group)
     name = visible(group)
     if now["health"] == "DELETED":
@@ -136,7 +136,7 @@ def _under_epoch(warehouse: Warehouse, group: str, epoch: int) -> _Described:
 
 
 def _accepted_at(warehouse: Warehouse, group: str, moment: datetime) -> _Described:
-    """Return the revision that was the accepted one at a moment: after a deletion there was none."""
+    """Return the accepted revision at a moment; there is none after a deletion of the group."""
     history = _history(warehouse, group)
     before = [one for one in history if one["accepted_at"] <= moment]
     if not before:
@@ -173,9 +173,9 @@ def _current(warehouse: Warehouse, group: str) -> dict[str, Any]:
 
 
 def groups(warehouse: Warehouse) -> list[str]:
-    """Return the groups of which anything is known; none where only a JVM could tell.
+    """Return the groups that the warehouse knows; none if only a JVM can read it.
 
-    Raises UsageError: the table is not there.
+    Raises UsageError: the table does not exist.
     """
     if not warehouse.is_local:
         return []
@@ -184,7 +184,7 @@ def groups(warehouse: Warehouse) -> list[str]:
 
 
 def _history(warehouse: Warehouse, group: str) -> list[dict[str, Any]]:
-    """Return the facts of a group's revisions, the first one first, of which there is at least one."""
+    """Return the facts of a group's revisions in their order; there is at least one revision."""
     found = rows(warehouse, REVISIONS, {"cluster": warehouse.cluster, "group_id": group}, FACTS)
     if not found:
         message = f"No topology description of group '{visible(group)}' was ever accepted."
@@ -256,7 +256,7 @@ def _topology(found: _Described) -> Topology:
 
 
 def _moment(text: str) -> datetime:
-    """Read ISO-8601, in UTC unless it says otherwise; a date is its first moment."""
+    """Read an ISO-8601 time, in UTC unless it names a zone; a date stands for its first moment."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

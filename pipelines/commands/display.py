@@ -1,4 +1,4 @@
-"""What the command line shows of a run: while it works one live line, or a line a stage; at the end a table."""
+"""What the command line shows of a run: one live line or a line per stage while it works, and a table at the end."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _LOOK_SECONDS = 0.25
 
 
 class Display(Watch):
-    """Shows on standard error what a command does, while the context lasts.
+    """Show on standard error what a command does, while the context lasts.
 
-    On a terminal that is one line, which is gone at the end; with ``log`` a line a stage stays above it. Elsewhere it
-    is a line a stage as it ends, and one for what goes on between stages where that takes long. What had nothing new is
-    left to ``nothing_new``.
+    On a terminal, one live line shows it and disappears at the end; with ``log``, a line per stage also stays above it.
+    Without a terminal, each stage prints a line when it ends, and slow work between stages prints a line too. Stages
+    with nothing new print no line; ``nothing_new`` tells of them.
     """
 
     def __init__(self, doing: str, *, quiet: bool = False, log: bool = False, live: bool | None = None) -> None:
-        """Take what is done first; ``live`` says whether there is a terminal, which is looked at if it does not."""
+        """Show ``doing`` first; ``live`` tells whether there is a terminal, None means to find out."""
         self.live = on_terminal() if live is None else live
         self.log = log or not self.live
         self.done: list[StageRun] = []
@@ -58,7 +58,7 @@ class Display(Watch):
         self._line: Live | None = None
 
     def __enter__(self) -> Self:
-        """Show what is done from now on."""
+        """Start to show what the command does."""
         if self.live:
             console = _Terminal(stderr=True, highlight=False)
             self._line = Live(
@@ -73,7 +73,7 @@ class Display(Watch):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Let the line be gone; where the command fails, say what was done before."""
+        """Remove the live line; if the command fails, print what the stages before did."""
         self.asks(None)
         self._over.set()
         if self._line:
@@ -83,15 +83,15 @@ class Display(Watch):
                 progress(stage_run)
 
     def says(self, doing: str, *, quiet: bool = False) -> None:
-        """Show what is being done between stages."""
+        """Show what the command does between stages."""
         self._state = _State(doing, time.monotonic(), quiet=quiet)
 
     def asks(self, spark: SparkSession | None) -> None:
-        """Ask this session from now on how far its jobs are."""
+        """Ask this session for the progress of its jobs from now on; None ends that."""
         self._spark = spark
 
     def begins(self, table: str, number: int, of: int) -> None:
-        """Show which stage is at work."""
+        """Show which stage runs."""
         self._state = _State(f"stage {number} of {of}: {table}", time.monotonic(), quiet=True)
 
     def finds(self, what: str) -> None:
@@ -99,7 +99,7 @@ class Display(Watch):
         self._state = replace(self._state, to_read=what)
 
     def ended(self, stage_run: StageRun) -> None:
-        """Say what a stage did, or keep it for the case that the command fails: what shows it at the end is a table."""
+        """Print what a stage did, or keep it in case the command fails; otherwise a table shows it at the end."""
         if stage_run.status == "idle":
             return
         if self.log:
@@ -108,7 +108,7 @@ class Display(Watch):
             self.done.append(stage_run)
 
     def line(self) -> Text:
-        """Return the live line: what is done, for how long, and how far it is."""
+        """Return the live line: what the command does, for how long, and how far it is."""
         state, width = self._state, self._line.console.width if self._line else 80
         parts = [
             f"{state.doing.removesuffix('.')}, {time.monotonic() - state.since:.0f} s",
@@ -119,7 +119,7 @@ class Display(Watch):
         return text
 
     def _look(self) -> None:
-        """Look again and again how far Spark is; where there is no terminal, say what takes long."""
+        """Poll Spark's progress on a terminal; without a terminal, print which work takes long."""
         while not self._over.wait(_LOOK_SECONDS):
             state, spark = self._state, self._spark
             if not self.live:
@@ -131,7 +131,7 @@ class Display(Watch):
                     self._said = state.doing
                     print(f"afterlog: {visible(state.doing)}", file=sys.stderr, flush=True)
             elif state.quiet and spark is not None:
-                with contextlib.suppress(Exception):  # the session ends, or its JVM did
+                with contextlib.suppress(Exception):  # the session ends, or its JVM has ended
                     read = read_by(spark)
                     if read and self._state is state:
                         self._state = replace(state, read=read)
@@ -139,9 +139,9 @@ class Display(Watch):
 
 @dataclass(frozen=True)
 class _State:
-    """What is being done, since when by the monotonic clock, what there is to read, and what is read.
+    """The present work, its start by the monotonic clock, what there is to read, and what is read so far.
 
-    What is ``quiet`` is told nowhere but on the live line.
+    ``quiet`` work appears only on the live line.
     """
 
     doing: str
@@ -152,19 +152,19 @@ class _State:
 
 
 class _Terminal(Console):
-    """A terminal whose cursor stays: a process that is killed could not bring it back."""
+    """A terminal whose cursor stays visible: a process that is killed could not show it again."""
 
     def show_cursor(self, show: bool = True) -> bool:
         return False
 
 
 def on_terminal() -> bool:
-    """Tell whether standard error is a terminal that a line can be drawn again on, and nothing else writes there."""
+    """Tell whether standard error is a terminal that can redraw a line, and the JVM's log is not shown there."""
     return sys.stderr.isatty() and (os.environ.get("TERM") or "dumb") != "dumb" and not jvm_log.is_shown()
 
 
 def read_by(spark: SparkSession) -> str:
-    """Return in words what Spark's stages at work have read so far, in this pass over their input."""
+    """Return in words what Spark's active stages have read so far, in this pass over their input."""
     context: Any = spark.sparkContext
     stages = context._jsc.sc().statusStore().activeStages()
     size = rows = done = tasks = 0
@@ -180,14 +180,14 @@ def read_by(spark: SparkSession) -> str:
 
 
 def nothing_new(tables: Sequence[str]) -> str:
-    """Say in one sentence which tables had nothing new."""
+    """Return one sentence about the tables that had nothing new."""
     if len(tables) == 1:
         return f"{tables[0]} had nothing new."
     return f"{len(tables):,} tables had nothing new."
 
 
 def progress(stage_run: StageRun) -> None:
-    """Say on standard error, in one line, what a stage did."""
+    """Print on standard error, in one line, what a stage did."""
     held = f"held {stage_run.held:,}, " if stage_run.held else ""
     counts = (
         f"read {stage_run.read:,}, accepted {stage_run.accepted:,}, quarantined {stage_run.quarantined:,}, "
@@ -206,7 +206,7 @@ def stage_runs(done: Sequence[StageRun]) -> None:
     done = [one for one in done if one.status != "idle"]
     names = ["read", "accepted", "quarantined", "duplicates", "skipped", "held", "written"]
     spare = [name for name in ("skipped", "held") if not any(getattr(one, name) for one in done)]
-    # Where a terminal is too narrow for all, it does without what says nothing, before names of tables are folded.
+    # If a terminal is too narrow, drop columns that add nothing before the names of tables are folded.
     said_already = [name for name in ("duplicates", "quarantined") if not any(getattr(one, name) for one in done)]
     said_already += ["written"] if all(one.written == one.accepted for one in done) else []
     width = tabular.terminal_width(sys.stdout)
@@ -228,14 +228,17 @@ def stage_runs(done: Sequence[StageRun]) -> None:
         if one.status in ("broken", "held", "waiting") and one.message:
             said, _, lines = one.message.partition("\n")
             print(shown(f"{one.table}: {said}"), flush=True)
-            if lines:  # for the settings, as they are
+            if lines:  # for the settings, so without the name of the table
                 print("\n".join(map(shown, lines.split("\n"))), flush=True)
 
 
 def table(
     names: Sequence[str], rows: Sequence[Sequence[str]], texts: int, colours: Mapping[str, str], coloured: int
 ) -> None:
-    """Print rows on standard output, numbers behind so many columns of text to the right, one column in colours."""
+    """Print rows on standard output; the first ``texts`` columns are text, all others numbers aligned to the right.
+
+    ``colours`` gives the style of each cell in the column ``coloured``.
+    """
     console = Console(highlight=False)
 
     def paint(column: int, cell: str, piece: str) -> str:

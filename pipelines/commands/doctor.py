@@ -44,7 +44,7 @@ LEAST_BYTES = 200 << 20
 MOST_HELD = 10
 MOST_NAMED = 3
 
-# Names of headers of rows without a profile, each name once a row, and, under no name, how many such rows there are.
+# In rows without a profile, how many rows have a header of each name; the row with name null counts all such rows.
 _UNKNOWN_HEADERS = """
 , unknown AS (
   SELECT "_source", "_bronze_id", user_headers FROM rows WHERE header_profile IS NULL AND error IS NULL
@@ -73,9 +73,9 @@ _CONNECTORS |= {"abfss": "hadoop-azure", "gs": "gcs-connector"}
 class Check:
     """One finding.
 
-    ``unused`` is a feed that nobody set up, ``mind`` passes; ``attention`` is about what landed or does not land,
-    ``blocked`` is a broken contract or table, ``lacking`` a fault of the machine. ``snippet`` are lines for the
-    settings, which are shown as they are.
+    ``unused`` is a feed that nobody set up. ``mind`` is a warning. ``attention`` is about data that landed, or that do
+    not land. ``blocked`` is a broken contract or table. ``lacking`` is a fault of the machine. ``snippet`` has lines
+    for the settings, which are printed unchanged.
     """
 
     name: str
@@ -86,12 +86,12 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """True where nobody has to look into it."""
+        """Whether nobody has to look into it."""
         return self.state in ("well", "unused", "mind")
 
 
 def diagnose(settings: Settings) -> list[Check]:
-    """Return every finding, from the machine to the tables; a check that itself fails is a finding."""
+    """Return every finding, from the machine to the tables; a check that fails itself becomes a finding."""
     checks: list[Check] = []
     warehouse = Warehouse(settings)
     examinations: tuple[tuple[str, Callable[[Warehouse], Iterable[Check]]], ...] = (
@@ -121,20 +121,20 @@ def diagnose(settings: Settings) -> list[Check]:
             checks.append(Check(name, "lacking", str(error)))
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged state file
             checks.append(Check(name, "lacking", f"It cannot be examined: {error}", "Fix that and ask again."))
-        except Exception as error:  # a reader's own, of any kind, whose text may quote a record
+        except Exception as error:  # a reader's error of any kind; its text can quote a record
             kind = type(error).__name__
             checks.append(Check(name, "lacking", f"It cannot be examined ({kind}).", "Fix the tables that are named."))
     return checks
 
 
 def _on_disk(settings: Settings) -> Settings:
-    """Return the settings with a warehouse's directory in place of its URI, if the URI names one of this machine."""
+    """Return the settings with the warehouse's directory in place of its URI, if the URI is on this machine."""
     directory = storage.directory_of(settings.warehouse)
     return settings if directory is None else settings.model_copy(update={"warehouse": str(directory)})
 
 
 def exit_code(checks: Iterable[Check]) -> int:
-    """Return 0 where all is well, 3 where the environment lacks something, else 1."""
+    """Return 0 if all is ok, 3 if the environment lacks something, else 1."""
     states = {check.state for check in checks}
     return 3 if "lacking" in states else 1 if states & {"blocked", "attention"} else 0
 
@@ -149,7 +149,7 @@ def summary(checks: Sequence[Check]) -> str:
 
 
 def show(checks: Sequence[Check], as_json: bool = False) -> None:
-    """Print the findings as a table and a sentence, or as one JSON object a line."""
+    """Print the findings as a table and a sentence, or as one JSON object per line."""
     if as_json:
         for check in checks:
             told = asdict(check)
@@ -250,12 +250,12 @@ def _landing(warehouse: Warehouse) -> Iterator[Check]:
     for stage in stages_of_type(Land):
         try:
             yield _feed(warehouse, stage)
-        except AfterlogError as error:  # other feeds may be well
+        except AfterlogError as error:  # other feeds can still be ok
             yield Check(f"landing {stage.directory}", "lacking", str(error))
 
 
 def _feed(warehouse: Warehouse, stage: Land) -> Check:
-    """Say of a feed what waits to be read, how old its newest record is, and whether it fell silent."""
+    """Tell what a feed has left to read, how old its newest record is, and whether it fell silent."""
     name = f"landing {stage.directory}"
     directory = warehouse.settings.landing_of(stage.directory)
     if not warehouse.is_local:
@@ -288,7 +288,7 @@ def _feed(warehouse: Warehouse, stage: Land) -> Check:
 
 
 def _kafka(warehouse: Warehouse) -> Iterator[Check]:
-    """Ask the cluster for the topics of each feed that reads any."""
+    """Ask the cluster how many offsets are left to read, for each feed that reads topics."""
     for stage in stages_of_type(Land):
         topics = warehouse.settings.topics_of(stage.directory)
         if topics is None:
@@ -405,7 +405,7 @@ def _tables(warehouse: Warehouse) -> Iterator[Check]:
             fault = delta_log.fault(Path(warehouse.location(name)), refused=True)
             if fault and warehouse.local_gap(name) is None:
                 yield Check(name, "blocked", fault.finding, fault.remedy)
-        except Exception as error:  # a reader's own, of any kind; a commit that is missing is told below
+        except Exception as error:  # a reader's error of any kind; a missing commit is reported below
             if warehouse.local_gap(name) is None:
                 remedy = "Restore its log from a backup, or move the table away: `afterlog run` then fills it again."
                 yield Check(name, "blocked", f"Its log cannot be read ({type(error).__name__}).", remedy)
@@ -432,7 +432,7 @@ def _data_files(directory: str, name: str, damaged: Sequence[str]) -> Check:
 
 
 def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
-    """Compare what a stage says it has read with the tables that it speaks of, as the next run will."""
+    """Compare a stage's progress with its table and its inputs, as the next run will."""
     known = progress.load(warehouse, stage.table)
     if known is None and not _stated(warehouse, stage) and not warehouse.local_version(stage.table):
         return
@@ -470,7 +470,7 @@ def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
 
 
 def _held(stage: Stage, known: Progress) -> Iterator[Check]:
-    """Name what is held, since when, and the way on."""
+    """Name the held scopes, since when they are held, and how to release them."""
     for name, one in list(known.held.items())[:MOST_HELD]:
         finding = f"{held.rows_held(one.rows, verdict.shown(name))} since {one.since}: {one.message}"
         yield Check(stage.table, "blocked", finding, f"Fix the contract, or accept them: {_accept(stage, name)}.")
@@ -481,16 +481,16 @@ def _held(stage: Stage, known: Progress) -> Iterator[Check]:
 
 
 def _header_profiles(warehouse: Warehouse) -> Iterator[Check]:
-    """Name the headers of rows that no profile knows, in quarantine or held, and propose a profile that reads them."""
+    """Name the headers that no profile knows, of rows in quarantine or held, and propose a profile that reads them."""
     if not warehouse.is_local:
         return
     rows, names = 0, dict[str, int]()
     for table in ("quarantine.dlq_records", "held.dlq_records"):
-        if not warehouse.local_version(table):  # not there, or never written
+        if not warehouse.local_version(table):  # it does not exist, or was never written
             continue
         try:
             counted = jvmless.query(warehouse, table, _UNKNOWN_HEADERS, {"cluster": warehouse.cluster})
-        except Exception:  # a table that cannot be read, which is told above
+        except Exception:  # the table cannot be read, which ``_tables`` reports
             continue
         for found in counted:
             if found["name"] is None:
@@ -541,7 +541,7 @@ def _stated(warehouse: Warehouse, stage: Stage) -> bool:
 
 
 def _quarantines(warehouse: Warehouse) -> Iterator[Check]:
-    """Name what is in quarantine, by rule and by file."""
+    """Count what is in quarantine, by rule and by source."""
     for stage in stages_of_type(Split):
         if not _was_written(warehouse, stage.quarantine):
             continue
@@ -550,7 +550,7 @@ def _quarantines(warehouse: Warehouse) -> Iterator[Check]:
         )
         try:
             found = jvmless.query(warehouse, stage.quarantine, by_rule, {"cluster": warehouse.cluster})
-        except Exception:  # a table that cannot be read, which is told above
+        except Exception:  # the table cannot be read, which ``_tables`` reports
             continue
         rules: Counter[str] = Counter()
         sources: Counter[str] = Counter()
@@ -583,7 +583,7 @@ def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
             continue
         try:
             found = _damages(warehouse, stage)
-        except Exception:  # a table that cannot be read, which is told above
+        except Exception:  # the table cannot be read, which ``_tables`` reports
             continue
         if found:
             told = [f"{source}: {error}" for source, error in found[:MOST_NAMED]]
@@ -600,7 +600,7 @@ def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
 
 
 def _damages(warehouse: Warehouse, stage: Land) -> list[tuple[str, str]]:
-    """Return the files of a feed that bronze says to be damaged, each with why, without those that are whole by now."""
+    """Return the files of a feed that bronze records as damaged, each with its error, if they are still damaged."""
     directory = warehouse.settings.landing_of(stage.directory)
     there = landing.listing(directory)
     if stage.reader:
@@ -621,7 +621,7 @@ def _damages(warehouse: Warehouse, stage: Land) -> list[tuple[str, str]]:
 
 
 def _policies(warehouse: Warehouse) -> Iterator[Check]:
-    """Name the topics whose messages are ABSENT, as nothing tells whether compaction removed them."""
+    """Name the topics with ABSENT messages for which nothing tells whether compaction removed them."""
     if not _was_written(warehouse, POLICIES) or not _was_written(warehouse, LEDGER):
         return
     try:
@@ -630,7 +630,7 @@ def _policies(warehouse: Warehouse) -> Iterator[Check]:
             return
         by_topic = "SELECT topic, count(*) AS row_count FROM rows WHERE outcome = 'ABSENT' GROUP BY topic"
         found = jvmless.query(warehouse, LEDGER, by_topic, {"cluster": warehouse.cluster})
-    except Exception:  # a table that cannot be read, which is told above
+    except Exception:  # the table cannot be read, which ``_tables`` reports
         return
     if absent := Counter({row["topic"]: row["row_count"] for row in found if row["topic"] in unknown}):
         yield Check(
@@ -643,7 +643,7 @@ def _policies(warehouse: Warehouse) -> Iterator[Check]:
 
 
 def _absent(messages: int) -> str:
-    """Say that so many messages are ABSENT."""
+    """Return words that say how many messages are ABSENT."""
     if messages == 1:
         said = "is absent from its log (ABSENT), and nothing tells whether compaction removed it or it is lost"
     else:
@@ -652,7 +652,7 @@ def _absent(messages: int) -> str:
 
 
 def _was_written(warehouse: Warehouse, table: str) -> bool:
-    """Tell whether a table of a local warehouse may hold rows; of one that is refused something else is told."""
+    """Tell whether a table of a local warehouse can hold rows; False if it is refused, as ``_tables`` reports that."""
     with contextlib.suppress(UsageError):
         return warehouse.is_local and bool(warehouse.local_version(table))
     return False
@@ -664,7 +664,7 @@ def _quality(warehouse: Warehouse) -> Iterator[Check]:
 
 
 def _airflow(warehouse: Warehouse) -> Iterator[Check]:
-    """Look at the project's own Airflow: prepared by this version, and answering where `make up` serves it."""
+    """Check the project's own Airflow: whether this version prepared it, and whether it answers if `make up` runs."""
     installed = version("apache-airflow")
     try:
         prepared = (AIRFLOW_HOME / ".prepared").read_text(encoding="utf-8").strip()
@@ -697,7 +697,7 @@ def _airflow(warehouse: Warehouse) -> Iterator[Check]:
 
 
 def _health(address: str) -> dict[str, str | None] | None:
-    """Ask Airflow's API for the state of its components; None where none answers as Airflow does."""
+    """Ask Airflow's API for the state of its components; None if nothing answers as Airflow does."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{address}/api/v2/monitor/health", timeout=2) as answer:

@@ -1,6 +1,6 @@
-"""seed -> landing files: realistic dead-letter traffic of every header profile, with a ledger of what is true of it.
+"""seed -> landing files: realistic dead-letter traffic of every header profile, with a ledger of the truth about it.
 
-The truth of a batch assumes that one run lands all of its files: then every line is accepted, quarantined with the
+The truth of a batch assumes that one run lands all of its files. Then every line is accepted, quarantined with the
 codes that the ledger lists, or a duplicate. The same arguments give the same bytes.
 """
 
@@ -27,20 +27,20 @@ from pipelines.errors import EnvironmentLacking, UsageError
 
 START = int(datetime(2026, 11, 18, tzinfo=UTC).timestamp()) * 1000
 FIRST_SPAN = 3 * 24 * 3_600_000  # ms of traffic in batch 0
-NEXT_SPAN = 3_600_000  # ... and in each later one
+NEXT_SPAN = 3_600_000  # ms of traffic in each later batch
 SEGMENT = 300_000
 LINES_PER_FILE = 100_000
 CHUNK = 1_000
 REDELIVERED_SHARE = 0.006
-CONFLICT_EVERY = 6  # one redelivered record in so many has another content under the same coordinates
+CONFLICT_EVERY = 6  # one redelivered record in so many has other content under the same coordinates
 CONFLICT = ("grain.conflict",)
 
-OFFSET, TIMESTAMP = b"\0offset\0", b"\0timestamp\0"  # stand in templates for what differs from record to record
+OFFSET, TIMESTAMP = b"\0offset\0", b"\0timestamp\0"  # placeholders in templates for values that differ by record
 
 
 @dataclass(frozen=True, eq=False)
 class Failure:
-    """Why a record is dead-lettered: for share groups a disposition, for the others an exception."""
+    """Why a record is dead-lettered: a disposition for share groups, an exception for all others."""
 
     message: str
     disposition: str | None = None
@@ -50,7 +50,7 @@ class Failure:
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """Records that one consumer dead-letters. The last failure is the systemic one, which incidents show."""
+    """Records that one consumer dead-letters; the last failure is the systemic one, which incidents show."""
 
     profile: str
     dlq_topic: str
@@ -129,7 +129,7 @@ COLLIDING = f'{{"key":"_dlq.errors.disposition","value":"{_base64(b"written by a
 
 
 def _headers(flow: Flow, partition: int, failure: Failure) -> dict[str, bytes]:
-    """Return what the flow's writer puts in its headers, in its order; the names without the profile's prefix."""
+    """Return the headers that the flow's writer writes, in its order; names lack the profile's prefix."""
     topic, group, message = flow.topic.encode(), flow.group.encode(), failure.message.encode()
     number, exception = str(partition).encode(), failure.exception.encode()
     stacktrace = exception + b": " + message + b"\n\tat com.example.Task.run(Task.java:42)"
@@ -160,7 +160,7 @@ def _offset_bytes(profile: str, offset: int) -> bytes:
 
 
 def _timestamp_bytes(profile: str, at: int) -> bytes:
-    """Return when a kip-1317 broker routed the record, or for spring-kafka when the original was produced."""
+    """Return when a kip-1317 broker routed the record; for spring-kafka, when the original was produced."""
     if profile == "spring-kafka":
         return struct.pack(">q", at - 1500)
     return f"{datetime.fromtimestamp(at // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{at % 1000:03}Z".encode()
@@ -170,7 +170,7 @@ def _timestamp_bytes(profile: str, at: int) -> bytes:
 class Defect:
     """One way in which a record is bad, and the codes that its row must get.
 
-    ``values`` replace those of the headers named (None: the header is absent); ``spoil`` makes another line of a line.
+    ``values`` replace those of the named headers (None: the header is absent). ``spoil`` turns a line into a bad one.
     """
 
     name: str
@@ -231,7 +231,7 @@ BAD_TEXTS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
 
 
 def _defects() -> tuple[Defect, ...]:
-    """Return every kind of violation that the contract of silver.dlq_records knows."""
+    """Return defects for every kind of violation that the contract of silver.dlq_records knows."""
     defects = [
         Defect("no recognised header", PROFILES, ("header_profile.not_null",), spoil=_without_headers),
         Defect("not JSON", PROFILES, UNREADABLE, spoil=lambda line: "java.lang.IllegalStateException: " + line[:60]),
@@ -270,7 +270,7 @@ DEFECTS = _defects()
 
 @dataclass(frozen=True)
 class Record:
-    """One generated line and what is true of it."""
+    """One generated line and the truth about it."""
 
     line: str
     flow: Flow
@@ -285,13 +285,13 @@ class Record:
 
     @property
     def profile(self) -> str | None:
-        """The header profile that the line shows; None where its headers are gone or cannot be read."""
+        """The header profile that the line shows; None if its headers are gone or cannot be read."""
         return None if self.defect and self.defect.spoil else self.flow.profile
 
 
 @dataclass
 class _State:
-    """Where a batch ends, for the next to continue: the time, the next offset of each DLQ partition and source."""
+    """Where a batch ends and the next continues: time, next offsets of DLQ partitions, last offsets of sources."""
 
     at: int
     first_offset: int
@@ -299,14 +299,14 @@ class _State:
     source: dict[tuple[str, str, int], int]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state as the summary keeps it."""
+        """Return the state in the form in which the summary keeps it."""
         dlq = [[*place, offset] for place, offset in self.dlq.items()]
         source = [[*place, offset] for place, offset in self.source.items()]
         return {"at": self.at, "first_offset": self.first_offset, "dlq": dlq, "source": source}
 
     @staticmethod
     def of_json(state: dict[str, Any]) -> _State:
-        """Return the state that a summary kept."""
+        """Return the state from a summary."""
         dlq = {(topic, partition): offset for topic, partition, offset in state["dlq"]}
         source = {(group, topic, partition): offset for group, topic, partition, offset in state["source"]}
         return _State(state["at"], state["first_offset"], dlq, source)
@@ -314,7 +314,7 @@ class _State:
 
 @dataclass(frozen=True)
 class Incident:
-    """A time in which everything that one group reads fails."""
+    """A period in which everything that one group reads fails."""
 
     name: str
     flow: Flow
@@ -324,7 +324,7 @@ class Incident:
 
 @dataclass
 class PoisonPill:
-    """One source record that is dead-lettered again and again, each time that somebody replays it."""
+    """One source record that is dead-lettered again each time that somebody replays it."""
 
     name: str
     flow: Flow
@@ -334,7 +334,7 @@ class PoisonPill:
 
 
 class _Traffic:
-    """The records of one batch in the order in which they were dead-lettered, without end: the last moment goes on."""
+    """The records of one batch in the order in which they were dead-lettered; endless, as the last moment repeats."""
 
     def __init__(self, records: int, seed: str, bad_share: float, state: _State, span: int) -> None:
         self.records, self.state, self.start, self.end = records, state, state.at, state.at + span
@@ -364,7 +364,7 @@ class _Traffic:
             yield self._next(self.end - 1, None)
 
     def _segments(self) -> Iterator[tuple[int, int, int, Incident | None]]:
-        """Yield (start, length, records, incident): busy days, quiet nights, bursts, far more in an incident."""
+        """Yield (start, length, records, incident): busy days, quiet nights, bursts, more records in an incident."""
         starts = range(self.start, self.end, self.segment)
         under_way = [next((i for i in self.incidents if i.start <= start < i.end), None) for start in starts]
         weights = [
@@ -426,7 +426,7 @@ class _Traffic:
         return self._record(pill.flow, at, "poison_pill", pill.flow.failures[-1], source, poison_pill=pill.name)
 
     def _source_offset(self, flow: Flow, partition: int, kind: str) -> int:
-        """Return the next failing offset: in an incident every record fails, else one in many."""
+        """Return the next failing offset: in an incident every record fails, otherwise one in many."""
         place = (flow.group, flow.topic, partition)
         gap = 1 if kind == "incident" else 1 + int(-math.log(1 - self.random.random()) * 40)
         offset = self.state.source.get(place, self.state.first_offset) + gap
@@ -472,7 +472,7 @@ class _Traffic:
         return Record(line, flow, dlq_partition, dlq_offset, value, failure.disposition, kind, incident, poison_pill)
 
     def _template(self, flow: Flow, partition: int, failure: Failure) -> tuple[str, str, str | None]:
-        """Return the headers as JSON, cut where the offset stands and (for some profiles) the timestamp."""
+        """Return the headers as JSON, cut at the offset and, for some profiles, at the timestamp."""
         cut = self.templates.get((flow, partition, failure))
         if cut is None:
             before, _, rest = _json_headers(flow, _headers(flow, partition, failure)).partition(_base64(OFFSET))
@@ -503,7 +503,7 @@ def _json_headers(flow: Flow, headers: dict[str, bytes]) -> str:
 
 
 def _payload(flow: Flow, partition: int, offset: int) -> tuple[str, str]:
-    """Return key and value as JSON: the same source record has the same payload wherever it turns up."""
+    """Return key and value as JSON; the same source record has the same payload everywhere."""
     if not flow.copied:
         return "null", "null"
     number = offset * 6 + partition
@@ -533,13 +533,14 @@ def generate(
     bad_share: float = 0.01,
     advanced: Callable[[int], None] | None = None,
 ) -> Truth:
-    """Write ``records`` lines below ``out/dlq`` and their truth below ``out/_truth``; return where the truth stands.
+    """Write ``records`` lines below ``out/dlq`` and their truth below ``out/_truth``; return the paths of the truth.
 
-    A batch above 0 continues offsets and time where the one before ended in the same directory, and covers an hour.
-    ``start_offset`` is the first offset of every DLQ partition in batch 0. ``advanced`` is told how many lines were
-    added, from time to time.
+    A batch above 0 continues the offsets and the time of the batch before it in the same directory, and covers an hour.
+    ``start_offset`` is the first offset of every DLQ partition in batch 0. ``advanced`` is called from time to time
+    with the number of lines added since.
 
-    Raises UsageError: arguments out of range, or a directory that already holds other files.
+    Raises UsageError: arguments are out of range, or the directory already holds other files or cannot be written.
+    Raises EnvironmentLacking: no space is left.
     """
     if records < 1:
         raise UsageError(f"--records is {records}: give 1 or more.")
@@ -561,7 +562,7 @@ def generate(
 
 @dataclass(frozen=True)
 class Truth:
-    """Where the truth of a batch stands: counts (``summary``) and a line for each generated line (``ledger``).
+    """The paths of a batch's truth: counts (``summary``) and a line for each generated line (``ledger``).
 
     Both are below ``_truth``, which landing ignores as it ignores every name that begins with ``_``.
     """
@@ -571,7 +572,7 @@ class Truth:
 
     @staticmethod
     def of(out: Path, batch: int) -> Truth:
-        """Return where the truth of a batch stands, written or not."""
+        """Return the paths of a batch's truth, which need not exist."""
         return Truth(out / "_truth" / f"batch-{batch:04}.json", out / "_truth" / f"batch-{batch:04}.jsonl")
 
     def __str__(self) -> str:
@@ -602,7 +603,10 @@ class Truth:
 
 
 def _state_before(batch: int, out: Path) -> _State | None:
-    """Return where the batch before ended, None before batch 0; refuse to mix with other files."""
+    """Return where the batch before ended, None for batch 0.
+
+    Raises UsageError: the directory holds other files or this batch already, or lacks the batch before.
+    """
     if batch == 0:
         landed = out / "dlq"
         if (out / "_truth").exists() or (landed.is_dir() and any(landed.iterdir())):
@@ -617,7 +621,7 @@ def _state_before(batch: int, out: Path) -> _State | None:
 
 
 class _Files:
-    """The files of a batch: written under temporary names, all renamed into place at the end, the truth first."""
+    """The files of a batch: written under temporary names, renamed at the end, the ledger first, the summary last."""
 
     def __init__(self, out: Path, batch: int) -> None:
         self.landed, self.truth, self.batch = out / "dlq", Truth.of(out, batch), batch
@@ -631,12 +635,12 @@ class _Files:
         self.ledger = self.temporary(self.truth.ledger)
 
     def temporary(self, path: Path) -> IO[bytes]:
-        """Open a file that appears under its own name when the batch does."""
+        """Open a file under a temporary name; it gets its own name when the batch is complete."""
         self.written.append(path)
         return self.open.enter_context(path.with_name(path.name + ".tmp").open("wb", buffering=1 << 20))
 
     def begin(self, name: str) -> None:
-        """Make another landed file the current one."""
+        """Open the next landed file and make it the current one."""
         self.name, self.lines = f"batch-{self.batch:04}-{name}.jsonl", 0
         self.file = self.temporary(self.landed / self.name)
 
@@ -647,7 +651,7 @@ class _Files:
         return self.lines
 
     def rename_into_place(self) -> None:
-        """Let the batch appear."""
+        """Close all files of the batch and give them their own names."""
         self.open.close()
         for path in self.written:
             path.with_name(path.name + ".tmp").rename(path)
@@ -656,7 +660,7 @@ class _Files:
 def _write(
     traffic: _Traffic, records: int, redelivered: int, out: Path, batch: int, advanced: Callable[[int], None]
 ) -> Truth:
-    """Write traffic, then what is delivered a second time: records again, or others under the same coordinates."""
+    """Write traffic, then redeliveries: the same records, or other content under the same coordinates."""
     files = _Files(out, batch)
     tally: Counter[tuple[str | None, ...]] = Counter()
     violations: Counter[str] = Counter()

@@ -15,7 +15,7 @@ from pipelines.stage import Land
 from pipelines.warehouse.storage import is_local
 
 PREFIX = "AFTERLOG_"
-# Variables that are no settings: of set-up, of the command line, of the DAGs.
+# Variables that are not settings: set-up, the command line and the DAGs read them.
 OTHER_VARIABLES = ("SETTINGS", "CACHE", "MAVEN", "DEBUG", "PORT", "COMMAND", "ON_FAILURE")
 MOST_NAMES = 5
 
@@ -25,12 +25,12 @@ Place = Literal["warehouse", "landing"]
 def require_places(
     settings: Settings, flags: dict[Place, str | None], *, creates: bool, lands: bool | None = None
 ) -> None:
-    """Check that places which a flag, a variable or the settings file names are there.
+    """Check that the places exist that a flag, a variable or the settings file names.
 
-    The settings' own defaults need not be. A command that ``creates`` can make a warehouse where its parent is; the
-    landing directory is looked for by commands that create, and by those of which ``lands`` says so.
+    The settings' own defaults need not exist. A command that ``creates`` can create a warehouse if its parent exists.
+    The landing directory is checked if ``lands`` is true or, if ``lands`` is None, if the command creates.
 
-    Raises UsageError: such a place does not exist, or is no directory.
+    Raises UsageError: such a place does not exist, or is not a directory.
     """
     for name, flag in flags.items():
         if name == "landing" and not (creates if lands is None else lands):
@@ -47,7 +47,7 @@ def require_places(
             continue
         if name == "landing":
             if any(settings.topics_of(stage.directory) for stage in stages_of_type(Land)):
-                continue  # whoever reads topics may have no files
+                continue  # a user who reads topics can have no files
             raise UsageError(
                 f"The landing directory {place} does not exist: create it, or name another with --landing."
             )
@@ -90,9 +90,9 @@ def unknown_variables() -> Iterator[tuple[str, str]]:
 
 
 def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield what lies in the landing directory where no feed reads it: its name, and a sentence about it.
+    """Yield each entry of the landing directory that no feed reads: its name, and a sentence about it.
 
-    Names that begin with ``.`` or ``_`` are left alone, as they are within the feeds' directories.
+    Names that begin with ``.`` or ``_``, or end in ``.tmp``, are ignored, as within the feeds' directories.
     """
     known = sorted({stage.directory for stage in stages_of_type(Land)})
     directories = ", ".join(f"{name}/" for name in known)
@@ -114,7 +114,7 @@ def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def remarks(settings: Settings) -> list[str]:
-    """Return a sentence for each thing that nothing reads in the landing directory, a few by name."""
+    """Return a sentence for each entry of the landing directory that nothing reads; beyond a few, only their number."""
     strays = [sentence for _, sentence in stray_places(settings)]
     if len(strays) > MOST_NAMES:
         strays[MOST_NAMES:] = [f"Nothing reads {len(strays) - MOST_NAMES:,} more entries of {settings.landing}."]

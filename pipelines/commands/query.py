@@ -1,4 +1,4 @@
-"""Spark SQL over the warehouse, reading only: one statement in, its rows out as a table, as JSON or as CSV."""
+"""Spark SQL over the warehouse, read-only: one statement in, its rows out as a table, as JSON or as CSV."""
 
 from __future__ import annotations
 
@@ -53,10 +53,9 @@ JSON_OPTIONS = {
     "timestampNTZFormat": TIME_FORMATS["timestamp_ntz"],
 }
 
-ACTING_NODES = re.compile(
-    r"Call|InsertIntoDir|\w*ExecuteImmediate|\w+Statement"
-)  # what acts, but is no Command to Spark
-CLOCKS = ("now", "current_timestamp", "current_date", "curdate", "localtimestamp")  # functions of Spark's
+# Nodes of a plan that change something, but are not a Command in Spark's classes.
+ACTING_NODES = re.compile(r"Call|InsertIntoDir|\w*ExecuteImmediate|\w+Statement")
+CLOCKS = ("now", "current_timestamp", "current_date", "curdate", "localtimestamp")  # Spark's functions
 WINDOW = timedelta(hours=1)  # of a question about now that names no interval
 UNITS = {
     "second": 1,
@@ -69,7 +68,7 @@ UNITS = {
 }
 NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal")
 
-_HERE = "CurrentNamespace$"  # of a plan that names no namespace
+_HERE = "CurrentNamespace$"  # the node in a plan that names no namespace
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
 _FEEDS = re.compile(r"^--[ ]Feeds:[ ]([a-z, -]+)\.?[ ]*$", re.MULTILINE)
 _INTERVAL = re.compile(rf"\bINTERVAL\s+'?([0-9]{{1,9}})'?\s+({'|'.join(UNITS)})s?\b", re.IGNORECASE)
@@ -87,9 +86,9 @@ _TOKEN = re.compile(
 
 
 def statement_tables(text: str) -> set[str]:
-    """Return the names in a statement that look like tables of a warehouse; literals and comments name none.
+    """Return the names in a statement that look like tables of a warehouse, without literals and comments.
 
-    An alias that is called like a layer looks like one too: whoever registers them leaves out what does not exist.
+    A column of an alias that is called like a layer looks like a table too, so callers leave out what does not exist.
     """
     tokens = list(_tokens(text))
     tables = set()
@@ -102,7 +101,7 @@ def statement_tables(text: str) -> set[str]:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """Yield names (unquoted) and single characters; string literals as one ``'``, which no name is."""
+    """Yield names (unquoted) and single characters; a string literal becomes one ``'``, which is never a name."""
     place = 0
     while match := _TOKEN.match(text, place):
         place = match.end()
@@ -118,7 +117,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 def _end_of_comment(text: str, place: int) -> int:
-    """Return where a bracketed comment ends; Spark's nest."""
+    """Return where a bracketed comment ends; Spark's bracketed comments nest."""
     depth = 1
     while depth:
         bracket = re.compile(r"/\*|\*/").search(text, place)
@@ -132,7 +131,7 @@ def _end_of_comment(text: str, place: int) -> int:
 def text_of(statement: str | None, file: Path | None) -> str:
     """Return the statement given as an argument or as a file.
 
-    Raises UsageError: neither or both, or a file that cannot be read.
+    Raises UsageError: neither or both are given, or the file cannot be read.
     """
     if (statement is None) == (file is None):
         raise UsageError('Give one statement: afterlog sql "SELECT ..." or afterlog sql --file FILE.')
@@ -157,10 +156,10 @@ def questions() -> list[Path]:
 def parameters_of(given: Sequence[str]) -> dict[str, Parameter]:
     """Return the values of ``name=value`` arguments, typed by their form; ``now`` is the present if not given.
 
-    Whole numbers, decimals, true and false, dates, timestamps with ``T`` (UTC unless they say otherwise); the rest is
-    text, and so is what stands in single quotes.
+    The types are whole numbers, decimals, true and false, dates, and timestamps with ``T`` (UTC unless they name a
+    zone). Everything else is text, and so is a value in single quotes.
 
-    Raises UsageError: an argument without ``=``, or a ``now`` that is no timestamp.
+    Raises UsageError: an argument is not ``name=value``, or ``now`` is neither a timestamp nor a date.
     """
     values: dict[str, Parameter] = {"now": datetime.now(UTC)}
     for argument in given:
@@ -197,9 +196,9 @@ def _typed(text: str) -> Parameter:
 
 
 def answer(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], form: str = "table") -> list[str]:
-    """Write the rows of one reading statement to standard output, and for people how many to standard error.
+    """Write the rows of one reading statement to standard output; as a table, write their number to standard error.
 
-    Return what explains that the answer is empty, or tells nothing of now: a sentence for each feed.
+    Return remarks: a sentence for each feed that explains why the answer is empty, or why it tells nothing of now.
     """
     width = tabular.terminal_width(sys.stdout)
     written = write(rows_of(warehouse, text, values), form, sys.stdout, width=width)
@@ -207,15 +206,15 @@ def answer(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], for
         print(counted(written, "row"), file=sys.stderr)
     try:
         return remarks(warehouse, text, values, written)
-    except Exception:  # whatever it is, the answer is given
+    except Exception:  # the answer is written already, and remarks are optional
         return []
 
 
 def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], written: int) -> list[str]:
     """Return a sentence for each feed that explains why an answer is empty, or why it tells nothing of now.
 
-    A feed that is not set up explains that there are no rows. One whose newest record is older than the shortest
-    interval of a statement about now explains what is not there; so do rows that are held.
+    A feed that is not set up explains why there are no rows. If a statement is about now, a feed whose newest accepted
+    record is older than the statement's shortest interval explains missing rows. Held rows explain them too.
     """
     named = [stage for stage in map(newest.source_of, sorted(statement_tables(text))) if stage]
     feeds = list(dict.fromkeys(stage.directory for stage in named))
@@ -252,7 +251,7 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
 
 
 def _held_of(warehouse: Warehouse, source: Stage) -> list[str]:
-    """Say what of a feed is held: answers do not see it."""
+    """Return a sentence for each table that holds rows of a feed: answers do not see held rows."""
     said = []
     for stage in CATALOG:
         known = progress.load(warehouse, stage.table) if source.table in stage.inputs else None
@@ -273,7 +272,7 @@ def _reads_a_clock(text: str) -> bool:
 
 
 def _shortest_interval(text: str) -> timedelta:
-    """Return the shortest interval that a statement names: what is older than that explains a lack of rows."""
+    """Return the shortest interval that a statement names: a feed without newer records explains missing rows."""
     found = [int(number) * UNITS[unit.lower()] for number, unit in _INTERVAL.findall(text)]
     return timedelta(seconds=min(min(found), 10**9)) if found else WINDOW
 
@@ -281,7 +280,7 @@ def _shortest_interval(text: str) -> timedelta:
 def rows_of(warehouse: Warehouse, text: str, values: Mapping[str, Parameter]) -> DataFrame:
     """Return the rows of one reading statement over the warehouse's tables, each ``:name`` bound to its value.
 
-    Raises UsageError: a statement that writes, cannot be read, or names what is not there.
+    Raises UsageError: the statement writes, cannot be understood, or names something that does not exist.
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -304,14 +303,14 @@ def rows_of(warehouse: Warehouse, text: str, values: Mapping[str, Parameter]) ->
 
 
 def _shows_all_tables(plan: Any) -> str | None:
-    """Return which tables a SHOW TABLES asks for that names no layer, as a pattern; None for any other statement."""
+    """Return the pattern of a SHOW TABLES that names no layer, ``*`` by default; None for any other statement."""
     if plan.getClass().getSimpleName() != "ShowTables" or plan.namespace().getClass().getSimpleName() != _HERE:
         return None
     return str(plan.pattern().get()) if plan.pattern().isDefined() else "*"
 
 
 def _all_tables(spark: SparkSession, pattern: str) -> DataFrame:
-    """Return the tables of all layers as SHOW TABLES shows those of one."""
+    """Return the tables of all layers, in the form in which SHOW TABLES lists those of one layer."""
     like = pattern.replace("\\", "\\\\").replace("'", "\\'")
     listed = [
         spark.sql(f"SHOW TABLES IN {layer} LIKE '{like}'") for layer in LAYERS if spark.catalog.databaseExists(layer)
@@ -320,7 +319,10 @@ def _all_tables(spark: SparkSession, pattern: str) -> DataFrame:
 
 
 def _read_only(spark: SparkSession, text: str) -> Any:
-    """Return the plan of a statement; refuse what Spark's own parser reads as more than a query."""
+    """Return the plan of a statement.
+
+    Raises UsageError: the statement is more than a query for Spark's own parser.
+    """
     jvm: Any = spark.sparkContext._jvm
     plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
     command = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.plans.logical.Command")
@@ -338,7 +340,10 @@ def _read_only(spark: SparkSession, text: str) -> Any:
 
 
 def _register(warehouse: Warehouse, named: set[str]) -> None:
-    """Make the tables known that are there; where one of the pipeline is not, register says what to do."""
+    """Register the tables that exist.
+
+    Raises UsageError: a table of the pipeline does not exist; the message of ``register`` says what to do.
+    """
     tables = {table for table in named if _TABLE.fullmatch(table)}
     if FRESHNESS in tables:
         _register_freshness(warehouse)
@@ -347,7 +352,7 @@ def _register(warehouse: Warehouse, named: set[str]) -> None:
 
 
 def _register_freshness(warehouse: Warehouse) -> None:
-    """Put the present state in a table of the session's own catalog."""
+    """Write the present freshness to a table of the session's own catalog."""
     from pyspark.sql import functions as F
 
     from pipelines.run.freshness import FRESHNESS as CONTRACT
@@ -362,7 +367,7 @@ def _register_freshness(warehouse: Warehouse) -> None:
 
 
 def _sentence(error: PySparkException) -> str:
-    """Say in one line what is wrong with a statement, without Spark's plans and its advice on settings."""
+    """Return one line on what is wrong with a statement, without Spark's plans and its advice on settings."""
     condition = error.getCondition() or ""
     named = error.getMessageParameters() or {}
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
@@ -383,17 +388,19 @@ def _plain(text: str) -> str:
 
 
 def write(rows: DataFrame, form: str, out: TextIO, *, width: int | None = None) -> int:
-    """Write rows as they arrive, never all at once in memory; return how many. ``width``: of a terminal, if it is one.
+    """Write rows as they arrive, never all at once in memory; return how many.
 
-    - ``table``: for people. Control and bidirectional characters are shown as escapes; see ``tabular`` for what a
-      terminal is too narrow for.
-    - ``json``: one object a line; numbers that JSON cannot write (NaN, Infinity) are text.
-    - ``csv``: RFC 4180 with a header line; null is an empty field, an empty string is ``""``. Values stand as they are:
-      a spreadsheet takes a cell that begins with ``=`` for a formula.
+    ``width`` is that of a terminal, None without one.
 
-    A reader that goes away (``| head``) ends it quietly.
+    - ``table``: for people. Control and bidirectional characters are shown as escapes; ``tabular`` says how a table
+      fits a narrow terminal.
+    - ``json``: one object per line; numbers that JSON cannot write (NaN, Infinity) are text.
+    - ``csv``: RFC 4180 with a header line; null is an empty field, an empty string is ``""``. Values stay unchanged: a
+      spreadsheet takes a cell that begins with ``=`` for a formula.
 
-    Raises UsageError: the statement fails on a row; or as JSON, two columns have one name.
+    If the reader goes away (``| head``), writing ends without an error.
+
+    Raises UsageError: the statement fails on a row, or, as JSON, two columns have the same name.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -405,9 +412,9 @@ def write(rows: DataFrame, form: str, out: TextIO, *, width: int | None = None) 
             written += count
         out.flush()
     except BrokenPipeError:
-        if out is sys.stdout:  # else Python complains when it flushes at exit
+        if out is sys.stdout:  # otherwise Python reports an error when it flushes at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (PySparkException, Py4JJavaError) as error:  # their texts may quote a value of a row
+    except (PySparkException, Py4JJavaError) as error:  # their texts can quote a value of a row
         named = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", str(error))
         condition = named[1] if named else "an error of Spark's"
         raise UsageError(f"The statement fails on some row with {condition}: guard it, as try_cast does.") from None
@@ -437,7 +444,7 @@ def _csv(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
 
 
 def _table(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
-    """Yield lines of rows side by side, their widths taken from the first; as blocks where a terminal is too narrow."""
+    """Yield the lines of a table, its widths taken from the first rows; as blocks if a terminal is too narrow."""
     names = [shown(name) for name in rows.columns]
     to_the_right = [field.dataType.typeName() in NUMBERS for field in rows.schema.fields]
     arriving = (["NULL" if value is None else shown(value) for value in row] for row in _texts(rows).toLocalIterator())
@@ -448,12 +455,12 @@ _WRITERS = {"table": _table, "json": _json, "csv": _csv}
 
 
 def _numbered(rows: DataFrame) -> DataFrame:
-    """Name the columns by their place, as names may occur twice."""
+    """Name the columns by their position, as two can have the same name."""
     return rows.toDF(*(f"_{place}" for place in range(len(rows.columns))))
 
 
 def _texts(rows: DataFrame) -> DataFrame:
-    """Return every column as text: binary in base64, timestamps in UTC, nested values in JSON, null as it is."""
+    """Return every column as text: binary in base64, timestamps in UTC, nested values in JSON; null stays null."""
     columns = [_text(f"_{place}", field.dataType) for place, field in enumerate(rows.schema.fields)]
     return _numbered(rows).select(columns)
 

@@ -1,4 +1,4 @@
-"""quality.*, quarantine, progress -> one static page, and Data Docs beside it: what a team opens in a browser."""
+"""quality.*, quarantine, progress -> one static page, and Data Docs beside it, for a team's browsers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Violation:
-    """A rule that rows in quarantine, or held ones, break; a row may break several. ``meaning`` says how."""
+    """A rule that rows in quarantine, or held rows, break; a row can break several. ``meaning`` says how."""
 
     code: str
     rows: int
@@ -66,7 +66,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Quarantine:
-    """What a table's quarantine holds now, or what is held of the table, worst rule first."""
+    """The rows that are now in a table's quarantine, or held, by rule; the rule with the most rows is first."""
 
     rows: int
     violations: tuple[Violation, ...]
@@ -74,7 +74,7 @@ class Quarantine:
 
 @dataclass(frozen=True)
 class Table:
-    """What the page says of one table; runs are in order of time, ``gate`` is what the last gate found."""
+    """What the page says of one table; runs are in order of time, ``gate`` has the results of the last gate."""
 
     name: str
     description: str
@@ -86,7 +86,7 @@ class Table:
 
     @property
     def blocked_since(self) -> datetime | None:
-        """Since when a broken gate holds up a batch."""
+        """Since when a broken gate blocks a batch; None if none does."""
         since = self.freshness.blocked_since
         return datetime.fromisoformat(since).astimezone(UTC) if since else None
 
@@ -116,7 +116,7 @@ class LogGap:
 
     @property
     def offsets(self) -> int:
-        """How many there are."""
+        """How many offsets the gap has."""
         return self.to_offset - self.from_offset
 
 
@@ -139,7 +139,7 @@ class Feed:
 
     @property
     def in_words(self) -> str:
-        """What there is to say of the feed in one sentence."""
+        """One sentence on the feed."""
         silent = ""
         if self.silence:
             silent = f"; it fell silent: {lasting(self.silence.limit)} are more than it should take"
@@ -160,7 +160,7 @@ class Report:
 
     @property
     def unused(self) -> frozenset[str]:
-        """The tables that no run ever filled, as the feed that they are made of was never set up."""
+        """The tables that no run ever filled, because the feed that they are made from was never set up."""
         feeds = {feed.name for feed in self.feeds if not feed.newest.used}
         stages = {stage.table: stage for stage in CATALOG}
         landing = {stage.feed: set[str]() for stage in CATALOG}
@@ -176,7 +176,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Bar:
-    """One run in the chart: stacked parts from the bottom, each (class, y, height) of 100, and words for it."""
+    """One run in the chart: parts stacked from the bottom, each (class, y, height) of 100, and a title in words."""
 
     x: float
     width: float
@@ -185,13 +185,13 @@ class Bar:
 
 
 def feeds_of(warehouse: Warehouse) -> tuple[Feed, ...]:
-    """Return what there is to say of each feed; a session is needed only for a warehouse that is not local."""
+    """Return the state of each feed; only a warehouse that is not local needs a session."""
     now = datetime.now(UTC)
     return tuple(Feed(one, silence(warehouse, one)) for one in of_feeds(warehouse, now))
 
 
 def current(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed] | None = None) -> Path | None:
-    """Return the page if it shows the present state already, which needs no session; None where it has to be built."""
+    """Return the page if it shows the present state already; None if it must be built. This needs no session."""
     page = warehouse.settings.reports() / "index.html"
     if not warehouse.is_local or not page.exists():
         return None
@@ -205,8 +205,8 @@ def current(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[F
 def build(warehouse: Warehouse, behind: Sequence[Freshness] | None = None, feeds: Sequence[Feed] | None = None) -> Path:
     """Build the page and Data Docs in the reports' directory; return the page.
 
-    A session is needed only for a warehouse that is not local. How far tables are ``behind``, and how old what is
-    newest of ``feeds`` is, is asked if not given.
+    Only a warehouse that is not local needs a session. How far tables are ``behind``, and the state of ``feeds``, are
+    looked up if not given.
 
     Raises EnvironmentLacking: the directory cannot be written.
     """
@@ -232,7 +232,7 @@ def build(warehouse: Warehouse, behind: Sequence[Freshness] | None = None, feeds
 def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed]) -> str:
     """Return all that the page depends on: versions of tables, what is unread and blocked, how many runs are kept.
 
-    Of the age of feeds the hours: a page that says less than it should of them is built again.
+    The ages of feeds count in whole hours: the page is built again when one of them changes.
     """
     if not warehouse.is_local:
         return ""
@@ -251,7 +251,7 @@ def _hours(age: timedelta | None) -> int | None:
 def gather(
     warehouse: Warehouse, behind: Sequence[Freshness] | None = None, feeds: Sequence[Feed] | None = None
 ) -> Report:
-    """Collect what the page says, in a few queries whatever the number of runs and rules."""
+    """Collect what the page says; the number of queries does not depend on the number of runs and rules."""
     runs = _runs(warehouse)
     gates = _gates(warehouse)
     fresh = {entry.table: entry for entry in (freshness(warehouse) if behind is None else behind)}
@@ -276,7 +276,7 @@ def gather(
 
 
 def uncommitted(settings: Settings) -> tuple[str, ...]:
-    """Return the tables that take what aborted transactions wrote, too: a setting that must not go unnoticed."""
+    """Return the tables that also take records of aborted transactions: a setting that must not go unnoticed."""
     read = ((stage.table, settings.topics_of(stage.directory)) for stage in stages_of_type(Land))
     return tuple(table for table, topics in read if topics and topics.isolation_level == "read_uncommitted")
 
@@ -311,9 +311,9 @@ def bars(runs: tuple[Run, ...]) -> list[Bar]:
 
 
 def _shown(value: Any) -> Any:
-    """Return text with what cannot be seen, such as control and bidirectional characters, written out.
+    """Return text with escapes for what cannot be seen, such as control and bidirectional characters.
 
-    What a macro of the template returns was looked at, value by value.
+    Markup from a macro of the template stays unchanged: each value in it went through this function already.
     """
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
@@ -345,7 +345,7 @@ def _runs(warehouse: Warehouse) -> dict[str, list[Run]]:
 
 
 def _gates(warehouse: Warehouse) -> dict[str, list[Outcome]]:
-    """Return what each table's last gate found, with the meanings of today's contract."""
+    """Return the results of each table's last gate, with the meanings of today's contract."""
     found: dict[str, list[Outcome]] = defaultdict(list)
     last = """
         SELECT *
@@ -380,7 +380,7 @@ def _gates(warehouse: Warehouse) -> dict[str, list[Outcome]]:
 
 
 def _log_gaps(warehouse: Warehouse) -> tuple[LogGap, ...]:
-    """Return what was gone from topics before it was read, the last found first."""
+    """Return the offsets of topics that were gone before they were read, the last found first."""
     ordered = "SELECT * FROM rows ORDER BY found_at DESC, topic, partition, from_offset"
     names = [field.name for field in fields(LogGap)]
     found = _answer(warehouse, GAPS.table, ordered) or ()
@@ -388,7 +388,7 @@ def _log_gaps(warehouse: Warehouse) -> tuple[LogGap, ...]:
 
 
 def _broken(warehouse: Warehouse, stage: Stage, table: str | None) -> Quarantine | None:
-    """Return how many rows a table's quarantine, or that of its held rows, has and why; None where there is none."""
+    """Return how many rows a table of quarantined or held rows has, by rule; None if it does not exist."""
     if not table:
         return None
     counted = "SELECT violations, count(*) AS row_count FROM rows GROUP BY violations"
@@ -408,7 +408,7 @@ def _broken(warehouse: Warehouse, stage: Stage, table: str | None) -> Quarantine
 
 
 def _answer(warehouse: Warehouse, table: str, text: str) -> list[dict[str, Any]] | None:
-    """Return what a query answers on the cluster's rows of a table, if it is there."""
+    """Return what a query answers on the cluster's rows of a table; None if the table does not exist."""
     if not warehouse.exists(table):
         return None
     return jvmless.query(warehouse, table, text, {"cluster": warehouse.cluster})

@@ -1,10 +1,10 @@
-"""Rows of text -> lines of a table: whole without a terminal; on one, columns that still say what they hold.
+"""Rows of text -> lines of a table: whole without a terminal, fitted to the width of a terminal.
 
-Without a terminal each row is one line, and nothing of it is cut. On a terminal rows fit its width by the first of
-these that does: as they are, but for zeros that end all times of a column; headers, and cells of several words, folded
-between words; names folded behind dots, dashes and the like; each row as a block, a line a column. Numbers and times
-are never folded. Only what nobody reads to its end is cut: text of more than five lines, and long runs of characters
-without a sign, such as hashes and payloads.
+Without a terminal, each row is one line, and nothing of it is cut. On a terminal, rows take the first of these forms
+that fits: as they are, without the zeros that end all times of a column; headers, and cells of several words, folded
+between words; names folded after dots, dashes and the like; each row as a block, one line per column. Numbers and
+times are never folded. Only two things are cut: text of more than 400 characters, and long runs of characters without
+a sign, such as hashes and payloads.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from rich.cells import cell_len, set_cell_size
 Paint = Callable[[int, str, str], str]
 """Colours a piece of a cell, given its column and the whole cell; what it adds must take no room."""
 
-SAMPLED_ROWS = 500  # rows that the widths of a table are taken from
-MOST_CHARACTERS = 400  # of a cell that a terminal shows
-LONGEST_NAME = 40  # columns of a run of characters without a sign that is never cut
-LEAST_OF_A_RUN = 12  # columns that are left of a longer one
+SAMPLED_ROWS = 500  # first rows, which decide the widths of a table
+MOST_CHARACTERS = 400  # of a cell on a terminal
+LONGEST_NAME = 40  # columns of the longest run of characters without a sign that is never cut
+LEAST_OF_A_RUN = 12  # columns that a longer run keeps at least
 GAP = 2
 
 _WORDS = re.compile(r"\S+|\s+")
@@ -35,10 +35,10 @@ _WHOLE = re.compile(r"[-+]?[0-9][0-9.,:+TZ-]*")  # numbers and times
 
 
 def terminal_width(out: TextIO) -> int | None:
-    """Return how many columns a terminal has; None where the output goes elsewhere."""
+    """Return how many columns a terminal has; None if the output goes elsewhere."""
     try:
         return (os.get_terminal_size(out.fileno()).columns or 80) if out.isatty() else None
-    except (OSError, ValueError):  # it has no file, or is closed
+    except (OSError, ValueError):  # the stream has no file, or is closed
         return None
 
 
@@ -49,7 +49,7 @@ def lines(
     to_the_right: Sequence[bool] = (),
     paint: Paint = lambda column, cell, piece: piece,
 ) -> Iterator[tuple[str, int]]:
-    """Yield the lines of a table, each with how many rows begin in it; ``width`` is a terminal's, if it is one."""
+    """Yield the lines of a table, each with how many rows begin in it; ``width`` is None without a terminal."""
     right = list(to_the_right) or [False] * len(names)
     arriving = iter(rows)
     sample = list(islice(arriving, SAMPLED_ROWS))
@@ -85,7 +85,7 @@ def lines(
 
 
 def _needless(cells: Sequence[str]) -> str:
-    """Return the end that all times of a column have and nobody misses: no seconds, or none of their fractions."""
+    """Return the zeros that end all times of a column, of their seconds or only of the fractions; empty if none do."""
     times = [cell for cell in cells if cell != "NULL"]
     return next(
         (end for end in _ZEROS if times and all(_TIME.fullmatch(one) and one.endswith(end) for one in times)), ""
@@ -93,7 +93,7 @@ def _needless(cells: Sequence[str]) -> str:
 
 
 def fitted(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], int] | None:
-    """Return how wide columns, the header first, and gaps may be to fit a terminal; None where they cannot."""
+    """Return the widths of columns, and the gap, that fit a terminal; None if none do. The header is the first row."""
     columns = list(zip(*rows, strict=True))
     whole = [max(map(cell_len, column)) for column in columns]
     for parts, gap in ((_WORDS, GAP), (_WORDS, 1), (_PARTS, GAP), (_PARTS, 1)):
@@ -115,7 +115,7 @@ def fitted(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], int] |
 
 
 def fold(text: str, room: int, parts: re.Pattern[str] = _WORDS) -> list[str]:
-    """Return a text as lines of at most so many columns: folded between words, else behind signs, else anywhere."""
+    """Return a text as lines of at most ``room`` columns: folded between words, else after signs, else anywhere."""
     if cell_len(text) <= room:
         return [text]
     folded, line = [], ""
@@ -148,7 +148,7 @@ def fold(text: str, room: int, parts: re.Pattern[str] = _WORDS) -> list[str]:
 
 
 def _begin(text: str, room: int) -> str:
-    """Return as much of a text as fits, one character at least."""
+    """Return as much of a text as fits into ``room`` columns, at least one character."""
     end = 1
     while end < len(text) and cell_len(text[: end + 1]) <= room:
         end += 1
@@ -179,7 +179,7 @@ def _longest(text: str, parts: re.Pattern[str]) -> int:
 
 
 def _short(cell: str) -> str:
-    """Return a cell as a terminal shows it: of one that would fill it, the beginning."""
+    """Return a cell as a terminal shows it, cut to ``MOST_CHARACTERS``."""
     return cell if len(cell) <= MOST_CHARACTERS else f"{cell[: MOST_CHARACTERS - 1]}…"
 
 
@@ -212,7 +212,7 @@ def _rule(widths: Sequence[int], gap: int = GAP) -> str:
 
 
 def _blocks(names: Sequence[str], rows: Iterable[Sequence[str]], width: int, paint: Paint) -> Iterator[tuple[str, int]]:
-    """Yield a row as a line a column; where names take half of a line, what they hold begins on the next."""
+    """Yield each row as a block, one line per column; if names take half of a line, values begin on the next line."""
     arriving = iter(rows)
     first = next(arriving, None)
     if first is None:

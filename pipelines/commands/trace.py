@@ -1,4 +1,4 @@
-"""gold.message_ledger and the tables it is made from -> the story of one message, in time order."""
+"""gold.message_ledger and the tables that it is made from -> the story of one message, in order of time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TRACE_ID = re.compile(r"[0-9a-fA-F]{32}")
 Key = dict[str, str | int]
 
 _INT64_MOST = 2**63 - 1
-_WIDEST = 80  # of what is said back
+_WIDEST = 80  # columns of the user's text in an error message
 _WAITS = "is held, as its topic broke the contract of"
 
 OUTCOMES = {
@@ -54,7 +54,7 @@ STATES = {"COMMITTED": "transaction committed", "ABORTED": "transaction aborted"
 
 
 class Place(NamedTuple):
-    """Where a record is."""
+    """The place of a record: topic, partition and offset."""
 
     topic: str
     partition: int
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Place | None:
-        """Read TOPIC:PARTITION:OFFSET; None where the text is something else."""
+        """Read TOPIC:PARTITION:OFFSET; return None if the text is something else."""
         named = _PLACE.fullmatch(text)
         if named is None or int(named[3]) > _INT64_MOST:
             return None
@@ -70,11 +70,11 @@ class Place(NamedTuple):
 
     @property
     def slice(self) -> str:
-        """The part of the ledger that it is of, as the tables name it."""
+        """The slice of the ledger that holds it, as the tables name it."""
         return f"{self.partition}:{self.offset // slices.OFFSETS}:{self.topic}"
 
     def __str__(self) -> str:
-        """Write it as it is given, so that a terminal can be trusted with it."""
+        """Return it as TOPIC:PARTITION:OFFSET, escaped so that it is safe for a terminal."""
         return visible(f"{self.topic}:{self.partition}:{self.offset}")
 
 
@@ -90,7 +90,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Story:
-    """All that is known of a message; ``ledger`` is its row there, empty where it has none."""
+    """All that is known of a message; ``ledger`` is its row in the ledger, empty if it has none."""
 
     place: Place | None
     ledger: dict[str, Any]
@@ -98,7 +98,7 @@ class Story:
 
     @property
     def remark(self) -> str | None:
-        """What would decide an outcome that is in doubt, in a sentence; None where it is not."""
+        """A sentence on what would decide an outcome that is in doubt (ABSENT); None for any other outcome."""
         if self.ledger.get("outcome") != "ABSENT":
             return None
         return (
@@ -148,16 +148,16 @@ class Story:
 def answer(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     """Tell the story of the message at TOPIC:PARTITION:OFFSET, or of each message of a trace (``text`` or ``json``).
 
-    A trace is given by its id, or by the whole header of W3C. JSON is one object a message. The exit code is 1 where
-    nothing is known.
+    A trace is given by its id, or by the whole W3C ``traceparent`` header. JSON is one object per message. The exit
+    code is 1 if nothing is known.
 
-    Raises UsageError: a table is not there, or the text is neither a place nor a trace that is known.
+    Raises UsageError: a table does not exist, or the text seems meant as a place, but is neither one nor a known trace.
     """
     place = Place.of(wanted)
     remarks: tuple[str, ...] = ()
     story = _of_place(warehouse, place) if place else None
     stories = [story] if story else []
-    if place is None or (not stories and ":" in place.topic):  # no topic has a colon, but a trace's id may
+    if place is None or (not stories and ":" in place.topic):  # no topic has a colon, but a trace's id can have one
         known = _of_trace(warehouse, wanted)
         found = sorted([*known, *_held_of_trace(warehouse, wanted, known)], key=_in_time)
         stories = [_of_row(warehouse, row) for row in found[:MOST_MESSAGES]]
@@ -172,7 +172,10 @@ def answer(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
 
 
 def _of_trace(warehouse: Warehouse, wanted: str) -> list[dict[str, Any]]:
-    """Return the ledger's rows of a trace; raises UsageError where none is known of what seems meant for a place."""
+    """Return the ledger's rows of a trace.
+
+    Raises UsageError: the table does not exist, or the text seems meant as a place and no such trace is known.
+    """
     mistake = _mistake(wanted)
     try:
         found = rows(warehouse, LEDGER, {"cluster": warehouse.cluster, "trace_id": _trace_id(wanted)})
@@ -184,7 +187,7 @@ def _of_trace(warehouse: Warehouse, wanted: str) -> list[dict[str, Any]]:
 
 
 def _held_of_trace(warehouse: Warehouse, wanted: str, known: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the held acknowledgements of a trace as rows of the ledger, one a message that it does not know."""
+    """Return the held acknowledgements of a trace as rows of the ledger, one per message that ``known`` lacks."""
     places = {(row["topic"], row["partition"], row["offset"]) for row in known}
     columns = ["topic", "partition", "offset", "trace_id", "acknowledged_at", "_bronze_id"]
     equal: Key = {"cluster": warehouse.cluster, "trace_id": _trace_id(wanted)}
@@ -203,7 +206,7 @@ def _held_of_trace(warehouse: Warehouse, wanted: str, known: Sequence[dict[str, 
 
 
 def _mistake(wanted: str) -> UsageError | None:
-    """Return what is wrong with a text that seems meant for a place, but names none; None for any other text."""
+    """Return what is wrong with a text that seems meant as a place, but is none; None for any other text."""
     topic, colon, rest = wanted.partition(":")
     if not colon:
         return None
@@ -227,7 +230,7 @@ def _is_number(text: str) -> bool:
 
 
 def topics(warehouse: Warehouse) -> list[str]:
-    """Return the topics of which messages are known, as such or as dead letters."""
+    """Return the topics of all known messages and dead letters."""
     found: set[str] = set()
     for table, column in ((LEDGER, "topic"), (DEAD_LETTERS, "dlq_topic")):
         known = query(warehouse, table, f"SELECT DISTINCT {column} AS topic FROM rows", {"cluster": warehouse.cluster})
@@ -236,7 +239,7 @@ def topics(warehouse: Warehouse) -> list[str]:
 
 
 def _meant(warehouse: Warehouse, wanted: str, place: Place | None) -> str:
-    """Return which topic may be meant where that of a place is not known, or where only a topic is given."""
+    """Return a hint on the topic that may be meant, if a place's topic is unknown or only a topic is given."""
     if not warehouse.is_local:
         return ""
     known = topics(warehouse)
@@ -286,7 +289,7 @@ def _of_place(warehouse: Warehouse, place: Place) -> Story | None:
 
 
 def _in_order(events: Iterator[Event]) -> tuple[Event, ...]:
-    """Return events in order of time, those without one last; what happened at the same time as it is told."""
+    """Return events in order of time, those without a time last; events of the same time keep their order."""
     return tuple(sorted(events, key=lambda event: (event.at is None, event.at or datetime.min.replace(tzinfo=UTC))))
 
 
@@ -301,7 +304,7 @@ def _events(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> Itera
 
 
 def _held(warehouse: Warehouse, place: Place) -> Iterator[Event]:
-    """What is held of the message's topic: it landed, but the topic broke a contract, and nothing is made of it yet."""
+    """Yield the held rows about the message: they landed, but its topic broke a contract, so they wait."""
     yield from _held_acknowledgements(warehouse, {"cluster": warehouse.cluster, **place._asdict()})
     key: Key = {"cluster": warehouse.cluster, "topic": place.topic, "partition": place.partition}
     columns = ["scope", "base_offset", "last_offset"]
@@ -319,14 +322,14 @@ def _held_acknowledgements(warehouse: Warehouse, key: Key) -> Iterator[Event]:
 
 
 def _there(warehouse: Warehouse, table: str, key: Key, columns: list[str] | None = None) -> list[dict[str, Any]]:
-    """Return rows of a table of held rows, which an older warehouse does not have."""
+    """Return rows of a table of held rows; none if the table does not exist, as in an older warehouse."""
     if warehouse.is_local and warehouse.local_version(table) is None:
         return []
     return rows(warehouse, table, key, columns)
 
 
 def _told(warehouse: Warehouse, key: Key) -> Iterator[Event]:
-    """What producers were told of the message."""
+    """Yield what producers were told about the message."""
     for one in rows(warehouse, ACKNOWLEDGEMENTS, key):
         sender = f"to {visible(one['client_id'])}" if one["client_id"] else ""
         facts = {
@@ -354,7 +357,7 @@ def _transaction(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> 
 
 
 def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) -> Iterator[Event]:
-    """Each time that the message was dead-lettered, and what became of the dead letters, hop by hop."""
+    """Yield each time that the message was dead-lettered, and what happened to its dead letters, hop by hop."""
     key: Key = {
         "cluster": warehouse.cluster,
         "source_slice": place.slice,
@@ -407,7 +410,7 @@ def _facts(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def _origin(warehouse: Warehouse, place: Place) -> Iterator[Event]:
-    """What the message is a dead letter of, if it stands in a DLQ topic."""
+    """Yield the record whose dead letter the message is, if it is in a DLQ topic."""
     key: Key = {
         "cluster": warehouse.cluster,
         "slice": place.slice,
@@ -426,7 +429,7 @@ def _origin(warehouse: Warehouse, place: Place) -> Iterator[Event]:
 
 
 def _source(one: dict[str, Any]) -> str:
-    """The place of the record that failed, as far as the headers name it."""
+    """Return the place of the record that failed, as far as the headers name it."""
     place = [one[f"original_{name}"] for name in ("topic", "partition", "offset")]
     if None not in place:
         return str(Place(*place))
@@ -454,7 +457,7 @@ def _write_failures(warehouse: Warehouse, place: Place) -> Iterator[Event]:
 
 
 def _log(warehouse: Warehouse, place: Place) -> Iterator[Event]:
-    """Whether landed segments hold the offset, or prove that it is absent."""
+    """Yield whether landed segments hold the offset, or prove that it is absent."""
     here = [
         one
         for one in rows(warehouse, LOG_RANGES, {"cluster": warehouse.cluster, "slice": place.slice})

@@ -1,1 +1,1 @@
-"""What reads the outside world."""
+"""Readers of what lands: files, lines, logs and log segments."""

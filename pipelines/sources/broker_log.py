@@ -1,9 +1,10 @@
-"""Lines of a broker's log, in order -> the DLQ writes that failed, with all that the log tells of each.
+"""Lines of a broker's log, in order -> the DLQ writes that failed, with all that the log says of each.
 
-An event begins with a line that has a date and a time; what follows, up to the next such line, continues it. A broker
-that cannot write to a DLQ archives the records and says ``Failed to write to DLQ``, with an exception that may name the
-share group and the DLQ topic. Where the write itself failed, the event before names the records too, in a
-``ShareGroupDLQRecordParameter``: both come from the one thread that sends, one behind the other, of one failure.
+An event begins with a line that has a date and a time; the lines up to the next such line continue it. A broker that
+cannot write to a DLQ archives the records and logs ``Failed to write to DLQ``, with an exception that can name the
+share group and the DLQ topic. If the write itself failed, the event before names the records too, in a
+``ShareGroupDLQRecordParameter``. The broker's single sender thread logs both events, one after the other, so they
+belong to the same failure.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NAMES_RECORDS = (
 )
 _NAMES_GROUP = "share group"
 
-# What an event is: of no interest, a write of records that are named, or the end of a write.
+# The kinds of events: any other event, a write that names its records, the end of a write.
 _OTHER, _WRITE, _END = 0, 1, 2
 
 _LEGAL = "[a-zA-Z0-9._-]"
@@ -56,9 +57,9 @@ _GROUP_AND_TOPIC = (
 def events(lines: DataFrame) -> DataFrame:
     """Return the events of files as lines: ``_source``, ``line``, ``damage``, ``_occurrence``, and what they are.
 
-    ``lines`` are in the order of ``_block``, ``_place``. ``_kind`` is null, and so is ``line``, for an event of no
-    interest. What stands in a file before its first event, which may have begun in another file, counts as one. The
-    ``_event_id`` does not depend on how far the file goes; ``_is_partial`` where it may go on.
+    ``_block`` and ``_place`` give the order of ``lines``. For an event that is not a failed write, ``_kind`` and
+    ``line`` are null. The lines of a file before its first event count as one event, as it may have begun in another
+    file. ``_event_id`` does not depend on how far the file goes. ``_is_partial`` is true if the event may continue.
     """
     told = _paired(_assembled(lines.where(F.col("damage").isNull())))
     alike = Window.partitionBy("_source", "_is_other", "_opening").orderBy("_event")
@@ -86,7 +87,7 @@ def events(lines: DataFrame) -> DataFrame:
 
 
 def failure(line: Column) -> dict[str, Column]:
-    """Return what an event (binary) tells of a failed write, each part null where the log does not give it."""
+    """Return what an event (binary) says of a failed write; each part is null if the log does not give it."""
     text = line.cast("string")
     message = _part(text, _EXCEPTION, 2)
     answer = _part(text, _ANSWER, 1)
@@ -112,7 +113,7 @@ def _part(text: Column, pattern: str, place: int) -> Column:
 
 
 def _assembled(lines: DataFrame) -> DataFrame:
-    """Return one row per event: what it is, its text (null if of no interest), and whether it is its file's last."""
+    """Return one row per event: its kind, its text (null for other events), and whether it is the last of its file."""
     of_file = Window.partitionBy("_source").orderBy("_block", "_place")
     so_far = of_file.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     text = F.col("line").cast("string")
@@ -153,7 +154,7 @@ def _assembled(lines: DataFrame) -> DataFrame:
 
 
 def _paired(told: DataFrame) -> DataFrame:
-    """Return one row per failure: the end of a write joins the event that names its records."""
+    """Return one row per failure: join the end of a write to the event that names its records."""
     is_other = F.col("_what") == _OTHER
     names_group = F.coalesce((F.col("_what") == _END) & F.col("_text").contains(_NAMES_GROUP), F.lit(False))
     in_turn = Window.partitionBy("_source", "_lane").orderBy("_event")

@@ -1,8 +1,8 @@
-"""Lines -> Kafka records: the capture form and kcat's JSON, read strictly; what cannot be read says why.
+"""Lines -> Kafka records: the capture form and kcat's JSON, read strictly; each line that cannot be read says why.
 
-Spark's ``from_json`` parses a line of the capture form once, base64 included, and tells whether anything in it was not
-of its type. Where something was, or may have been, the line is parsed again into variants, which keep what JSON's types
-were: kcat's JSON, or an error to name.
+Spark's ``from_json`` parses a line of the capture form once, base64 included, and tells whether a value has a wrong
+type. If one has, or may have, the line is parsed again into variants, which keep the types of JSON. They show whether
+the line is kcat's JSON, or which error it has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 GREATEST_PARTITION = 2**31 - 1
 
-# `payload` and `tstype` are kcat's: as they are never true or false there, they show as fields of a wrong type.
+# `payload` and `tstype` are kcat's fields. kcat never writes true or false there, so they count as of a wrong type.
 _CAPTURE = (
     "struct<topic: string, partition: int, offset: bigint, timestamp: bigint, timestampType: int, key: binary,"
     " value: binary, headers: array<struct<key: string, value: binary>>, payload: boolean, tstype: boolean>"
@@ -33,7 +33,7 @@ _FIELDS = (
     *("tstype", "ts", "payload", "key_error", "payload_error"),
 )
 _ANY = f"struct<{', '.join(f'{name}: variant' for name in _FIELDS)}>"
-# As from_json makes text of whatever stands where text is due, text that looks like another type is looked at again.
+# from_json turns any JSON value into text where it expects text, so text that looks like another type is parsed again.
 _LOOKS_UNQUOTED = r"\n(?:[-0-9\[{]|(?:true|false)(?:\n|\z))"
 _HALF_SURROGATE_PAIR = (
     r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
@@ -44,8 +44,9 @@ _HALF_SURROGATE_PAIR = (
 def records(lines: DataFrame) -> DataFrame:
     """Return each line with its record: topic, partition, offset, timestamp, timestamp_type, key, value, headers.
 
-    ``lossy_encoding`` marks kcat's JSON, whose strings cannot keep all bytes. Where ``error`` is not null, all of these
-    are. The steps are separate projections, which Spark keeps apart as long as later ones use a parsed line twice.
+    ``lossy_encoding`` marks kcat's JSON, whose strings cannot keep all bytes. If ``error`` is not null, all columns of
+    the record are null. The steps are separate projections; Spark keeps them apart as long as later ones use a parsed
+    line twice.
     """
     parsed = lines.withColumn("_text", json_lines.text(F.col("line"))).withColumn(
         "_read", json_lines.parsed(F.col("_text"), _CAPTURE)
@@ -83,7 +84,7 @@ def _captured() -> dict[str, Column]:
 
 
 def _is_plain_capture() -> Column:
-    """Tell whether the line is in the capture form beyond doubt; null is no."""
+    """Tell whether the line is certainly in the capture form; null means no."""
     record = F.col("_read.line")[0]
     names = F.array_join(record["headers"]["key"], "\n", "{")  # a missing name counts as one that looks unquoted
     texts = F.concat_ws("\n", F.lit(""), record["topic"], names)
@@ -110,7 +111,7 @@ def _again(field: str) -> Column:
 
 
 def _kind(field: str) -> Column:
-    """Return the type that a field has in the JSON: STRING, BIGINT, VOID for null ...; null where there is no field."""
+    """Return the type of a field in the JSON: STRING, BIGINT, VOID for null ...; null if the field does not exist."""
     return F.schema_of_variant(_again(field))
 
 
@@ -131,7 +132,7 @@ def _text(field: str) -> Column:
 
 
 def _number(field: str, least: int, greatest: int) -> Column:
-    """Return a field as bigint where it is a whole number of the range, else null."""
+    """Return a field as bigint if it is a whole number in the range, else null."""
     number = F.when(_kind(field) == "BIGINT", F.try_variant_get(_again(field), "$", "bigint"))
     return F.when(number.between(least, greatest), number)
 
@@ -141,7 +142,7 @@ def _is_kcat() -> Column:
 
 
 def _error() -> Column:
-    """Return the first reason why the line is no record; null where it is one after all."""
+    """Return the first reason why the line is not a record; null if it is one."""
     captured = F.col("_read.line")[0]
     is_kcat, headers = _is_kcat(), _kcat_headers()
     capture_headers = F.try_variant_get(_again("headers"), "$", "array<struct<key: variant, value: variant>>")
@@ -194,7 +195,7 @@ def _error() -> Column:
 
 
 def _written_by_kcat() -> dict[str, Column]:
-    """Return the columns of a record in kcat's JSON; what Avro decoding left as JSON stays JSON text."""
+    """Return the columns of a record in kcat's JSON; values that kcat decoded from Avro to JSON stay JSON text."""
     known = _text("tstype").isin("create", "logappend")
     return {
         "topic": _text("topic"),
@@ -209,7 +210,7 @@ def _written_by_kcat() -> dict[str, Column]:
 
 
 def _kcat_headers() -> Column:
-    """Return kcat's flat array [name, value, name, value ...] as headers; null where it is no such array."""
+    """Return kcat's flat array [name, value, name, value ...] as headers; null if it is not such an array."""
     flat = F.when(
         _kind("headers").isin("ARRAY<STRING>", "ARRAY<VOID>"),
         F.try_variant_get(_again("headers"), "$", "array<string>"),

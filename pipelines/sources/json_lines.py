@@ -30,17 +30,17 @@ def text(line: Column) -> Column:
 
 
 def parsed(json: Column, record: str) -> Column:
-    """Return JSON text as ``struct<line: array<record>, misread: string>``, the object as the first of two elements.
+    """Return JSON text as ``struct<line: array<record>, misread: string>``; the object is the first of two elements.
 
-    ``misread`` is not null where something in it is not of its type, or not JSON. Fields that the type does not name
-    are passed over; text behind the object is not: the array then is not of two elements.
+    ``misread`` is not null if a value is not of its type, or the text is not JSON. Fields that the type does not name
+    are ignored. Text after the object is not ignored: the array then does not have two elements.
     """
     wrapped = F.concat(F.lit('{"line":['), json, F.lit(",null]}"))
     return F.from_json(wrapped, f"line array<{record}>, misread string", _STRICT)
 
 
 def error(line: Column) -> Column:
-    """Return why a line (binary) is no JSON object; null where it is one."""
+    """Return why a line (binary) is not a JSON object; null if it is one."""
     json = text(line)
     return (
         F.when(~F.is_valid_utf8(json), "the line is not UTF-8")
@@ -61,7 +61,7 @@ def landed(lines: DataFrame, settings: Settings, bronze_id: Column) -> DataFrame
 
 
 def objects(bronze: DataFrame, record: str) -> DataFrame:
-    """Return bronze rows with their object as ``_object``, of the struct type given, null where it cannot be read.
+    """Return bronze rows with their object as ``_object``, of the given struct type, null if it cannot be read.
 
     ``line_error`` is bronze's error, or says that a field is not of its type.
     """

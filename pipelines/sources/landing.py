@@ -1,4 +1,4 @@
-"""Landing directory -> lines: what lies in a feed's directory, and its lines as they came, bytes untouched."""
+"""Landing directory -> lines: the files in a feed's directory, and their lines with unchanged bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = "_source string, line binary, damage string"
 ORDER = ("_block", "_place")
 
 GZIP = ".gz"
-# What Hadoop unpacks by suffix too, but cannot be trusted with: it takes a broken .lz4 or .snappy for an empty file.
+# Hadoop unpacks these suffixes too, but not reliably: it reads a broken .lz4 or .snappy file as an empty one.
 UNREAD_FORMATS = {".bz2": "bzip2", ".deflate": "deflate", ".lz4": "lz4", ".snappy": "snappy", ".zst": "zstd"}
 
 _DAMAGED = "The gzip file is damaged: land it again from its source."
@@ -35,14 +35,14 @@ _BLANK = " \t\r\x0b\x0c\ufeff"
 _BLOCK = 1 << 20
 _GZIP_BEGINS = 0x1F
 _LINK_PART = 200
-# Paths that Hadoop and java.net.URI leave as they are, whatever the locale.
+# Paths that Hadoop and java.net.URI leave unchanged in every locale.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./=,@&;~+-]*")
 _ESCAPED_BYTE = re.compile(rb"\\x([89a-f][0-9a-f])")
 
 
 @dataclass(frozen=True)
 class LandedFile:
-    """A file below a feed's landing directory: another size or modification time makes it another file."""
+    """A file below a feed's landing directory; with another size or modification time it counts as another file."""
 
     source: str
     size: int
@@ -52,10 +52,11 @@ class LandedFile:
 def listing(directory: Path) -> dict[str, LandedFile]:
     r"""Return the files that have landed, by source: the path below the directory, separated by ``/``.
 
-    Names that begin with ``.`` or ``_`` or end in ``.tmp``, of files and of directories, are not meant for the feed, or
-    not yet. Links are followed, save those that lead back up. Bytes of a name that are not UTF-8 show as ``\xe9``.
+    Files and directories whose names begin with ``.`` or ``_``, or end in ``.tmp``, are left out: they are not meant
+    for the feed, or not yet. Links are followed, except those that lead back up. Bytes of a name that are not UTF-8
+    appear as ``\xe9``.
 
-    Raises UsageError: something cannot be read, or two names are shown alike.
+    Raises UsageError: something cannot be read, or two names appear alike.
     """
     found: dict[str, LandedFile] = {}
     for name, facts in _walk(os.fspath(directory)):
@@ -73,11 +74,11 @@ def lines(
     damaged: Mapping[str, str] | None = None,
     in_order: bool = False,
 ) -> DataFrame:
-    """Return ``SCHEMA``: a row per line that is not blank, split at newlines alone, gzip files unpacked.
+    """Return ``SCHEMA``: a row per line that is not blank, split only at newlines, with gzip files unpacked.
 
-    ``damaged`` is what the function of that name returned: what stands before the damage is read, and one row per
-    damaged file, without a line, says in ``damage`` what is wrong. So does one row per file in a format that is not
-    read, always. With ``in_order`` two columns more, ``_block`` and ``_place``, have the order of the lines of a file.
+    ``damaged`` is the result of the function of that name. The lines before the damage are read, and one row per
+    damaged file, without a line, says in ``damage`` what is wrong. A file in a format that is not read always gets such
+    a row. With ``in_order``, two more columns, ``_block`` and ``_place``, give the order of the lines of a file.
     """
     from pyspark.sql import functions as F
 
@@ -109,7 +110,7 @@ def lines(
             *([F.col("_metadata.file_block_start").alias("_block")] if in_order else []),
         )
     )
-    if in_order:  # a task reads a block from its beginning to its end, and numbers what it reads
+    if in_order:  # a task reads a block from its beginning to its end, so the ids follow the order of the lines
         read = read.withColumn("_place", F.monotonically_increasing_id())
     return read.union(_told(spark, damages, in_order)) if damages else read
 
@@ -130,10 +131,10 @@ def damaged(directory: Path, files: Sequence[LandedFile]) -> dict[str, str]:
 
 
 def numbered_id(line: str, damage: str, occurrence: str) -> Column:
-    """Return the ``_bronze_id`` of a line where equal lines are different events, from the columns of these names.
+    """Return the ``_bronze_id`` of a line in a feed whose equal lines are different events; arguments name columns.
 
-    The first of a file's equal lines has the id that it would have alone, so that a copy of a file keeps its ids, and
-    a file that grew too. A row about a damaged file has no line: it is known by its file and what is wrong with it.
+    The first of a file's equal lines has the id that it would have alone, so a copy of a file keeps its ids, and so
+    does a file that grows. A row about a damaged file has no line: its id comes from the file and the damage.
     """
     from pyspark.sql import functions as F
 
@@ -143,14 +144,14 @@ def numbered_id(line: str, damage: str, occurrence: str) -> Column:
 
 
 def line_id(lines: DataFrame) -> Column:
-    """Return the ``_bronze_id`` of lines: what their source gave each, or that of numbered lines of files."""
+    """Return the ``_bronze_id`` of lines: the one that their source gave, else that of numbered lines of files."""
     from pyspark.sql import functions as F
 
     return F.col("_bronze_id") if "_bronze_id" in lines.columns else numbered_id("line", "damage", "_occurrence")
 
 
 def _walk(top: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the files below a directory, each with its path from there as Python spells it."""
+    """Yield the files below a directory, each with its path relative to it, as Python decodes the name."""
     pending = [("", top, frozenset[tuple[int, int]]())]
     while pending:
         below, path, above = pending.pop()
@@ -185,7 +186,7 @@ def _unreadable(path: str, error: OSError) -> UsageError:
 
 
 def _shown(path: str | Path) -> str:
-    """Return a path in quotes, for a message: names are not to be trusted with a terminal."""
+    """Return a path in quotes, for a message, as a name can contain characters that are unsafe for a terminal."""
     return repr(_source_of(os.fspath(path)))
 
 
@@ -195,7 +196,7 @@ def _source_of(name: str) -> str:
 
 
 def path_of(root: str, source: str) -> str:
-    r"""Return the path of a source; a name is unescaped where no file bears it as it stands."""
+    r"""Return the path of a source; unescape its name if no file has it literally."""
     path = f"{root}/{source}"
     if "\\x" not in source or os.path.lexists(path):
         return path
@@ -216,7 +217,7 @@ DAMAGES = (_DAMAGED, _NO_GZIP, _TRUNCATED, *map(_unread_format, UNREAD_FORMATS))
 
 
 def content(root: str, source: str) -> Iterator[bytes]:
-    """Yield what a landed file holds, unpacked, block by block; nothing where it is gone or cannot be read as lines."""
+    """Yield what a landed file holds, unpacked, block by block; nothing if it is gone or cannot be read as lines."""
     path, suffix = path_of(root, source), _suffix(source)
     if suffix in UNREAD_FORMATS or not os.path.isfile(path):
         return
@@ -226,7 +227,7 @@ def content(root: str, source: str) -> Iterator[bytes]:
 
 
 class _StandIns:
-    """Files that Spark reads instead of those whose names it cannot be given: the source, in digits, is the name."""
+    """Files that Spark reads instead of files whose names it cannot take; the source in hex digits is their name."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -238,20 +239,20 @@ class _StandIns:
         return tempfile.mkdtemp(dir=_scratch())
 
     def link(self, source: str) -> str:
-        """Return a link to a file that is read as it is."""
+        """Return a link to a file that Spark can read as it is."""
         stand_in = self._named(source, GZIP if _suffix(source) == GZIP else ".lines")
         os.symlink(path_of(self.root, source), stand_in)
         return stand_in
 
     def unpack(self, source: str) -> str:
-        """Return a file that holds what a damaged file gives before its damage."""
+        """Return a file with the content of a damaged file before its damage."""
         stand_in = self._named(source, ".lines")
         with open(stand_in, "wb") as readable:
             _unpack(path_of(self.root, source), readable)
         return stand_in
 
     def source(self, path: Column) -> Column:
-        """Return the source of a row, from the path that Spark read it from."""
+        """Return the source of a row, given the path that Spark read."""
         from pyspark.sql import functions as F
 
         plain = F.substring(path, len(f"file:{self.root}/") + 1, 1 << 30)
@@ -271,7 +272,7 @@ class _StandIns:
 
 @cache
 def _scratch() -> str:
-    """Return a directory that ends with the process."""
+    """Return a directory that is deleted when the process ends."""
     scratch = os.path.realpath(tempfile.mkdtemp(prefix="afterlog-landing-"))
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     if not _PLAIN_PATH.fullmatch(scratch):
@@ -282,7 +283,7 @@ def _scratch() -> str:
 
 
 def _unpack(path: str, target: BinaryIO | None = None) -> str | None:
-    """Write what a gzip file holds to the target, as far as it goes; return what stopped it, if anything did."""
+    """Write the content of a gzip file to the target, up to any damage; return a sentence on the damage, or None."""
     try:
         with open(path, "rb") as packed:
             for block in _inflate(iter(lambda: packed.read(_BLOCK), b"")):
@@ -300,13 +301,13 @@ def _unpack(path: str, target: BinaryIO | None = None) -> str | None:
 
 
 class _NotGzip(Exception):
-    """Bytes stand where a gzip member should begin."""
+    """Raised if other bytes stand where a gzip member should begin."""
 
 
 def _inflate(packed: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield what gzip members hold, one after the other, without holding more than a block of them.
+    """Yield the content of gzip members, one after the other, with at most a block in memory.
 
-    Raises _NotGzip, zlib.error, EOFError: where they do not.
+    Raises _NotGzip, zlib.error, EOFError: the bytes are not gzip, are damaged, or end too early.
     """
     member = _member()
     begun = False
@@ -336,7 +337,7 @@ def _member() -> zlib._Decompress:
 
 
 def _up_to_damage(member: zlib._Decompress, block: bytes) -> Iterator[bytes]:
-    """Yield what a block gives, put in byte by byte, as zlib gives nothing of a call that fails."""
+    """Yield what a block holds before its damage, byte by byte: a zlib call that fails returns nothing."""
     with suppress(zlib.error):
         for at in range(len(block)):
             yield member.decompress(block[at : at + 1])

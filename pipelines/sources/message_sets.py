@@ -1,4 +1,4 @@
-"""The value of a compressed message (magic 0 and 1) -> where the messages in it begin and end, with bounded memory."""
+"""The value of a compressed message (magic 0 and 1) -> offsets and number of the messages in it, in bounded memory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import cramjam
 
 Chunk = bytes | memoryview
 
-LEAST_LENGTH = 14  # of a message of magic 0 with neither key nor value, without its offset and length
+LEAST_LENGTH = 14  # bytes of a message of magic 0 without key and value, not counting its offset and length
 
 _BLOCK = 1 << 20
-# Snappy and LZ4 unpack a block at once. Framed blocks are small; one that is not framed is as large as its message.
+# Snappy and LZ4 unpack a block at once. Framed blocks are small; an unframed block is as large as its message.
 _MOST_OF_A_BLOCK = 32 << 20
 _INT32_MOST = 2**31 - 1
 
@@ -30,11 +30,11 @@ _LZ4_STORED = 1 << 31
 
 
 class Unreadable(Exception):
-    """The value is not what its codec or the message format make."""
+    """Raised if the value is not in the form of its codec or of the message format."""
 
 
 class Messages(NamedTuple):
-    """The messages in a compressed one: offsets as they stand there, timestamp in epoch ms (-1: none)."""
+    """The messages in a compressed message: offsets as stored in it, timestamp in epoch ms (-1: none)."""
 
     first_offset: int
     last_offset: int
@@ -45,9 +45,9 @@ class Messages(NamedTuple):
 def messages(codec: str, value: BinaryIO) -> Messages:
     """Unpack the value of a compressed message block by block and step over the messages in it.
 
-    A message that the value's end cuts off is not there, as Kafka has it.
+    A message that the value's end cuts off is ignored, as in Kafka.
 
-    Raises Unreadable: the codec does not exist for these messages, the value is damaged, or no message is in it.
+    Raises Unreadable: the codec does not exist for these messages, the value is damaged, or it holds no message.
     """
     unpacked = _UNPACKED.get(codec)
     if unpacked is None:
@@ -79,7 +79,7 @@ def _stepped_over(flow: _Flow) -> Messages:
 
 
 class _Flow:
-    """Chunks of bytes as one run of them, never held together."""
+    """Chunks of bytes as one stream; memory never holds all of them at once."""
 
     def __init__(self, chunks: Iterator[Chunk]) -> None:
         self._chunks = chunks
@@ -97,7 +97,7 @@ class _Flow:
         return taken
 
     def skip(self, count: int) -> bool:
-        """Pass over bytes; tell whether there were so many."""
+        """Skip bytes; tell whether there were so many."""
         while count > len(self._chunk) - self._at:
             count -= len(self._chunk) - self._at
             if not self._next():
@@ -117,7 +117,7 @@ def _gzip(value: BinaryIO) -> Iterator[Chunk]:
 
 
 def _snappy(value: BinaryIO) -> Iterator[Chunk]:
-    """Yield blocks in snappy-java's framing, or the one block that clients without that framing write."""
+    """Yield the blocks of snappy-java's framing, or the one block that clients without that framing write."""
     begin = value.read(_SNAPPY_JAVA_HEADER)
     if not begin.startswith(_SNAPPY_JAVA):
         yield _snappy_block(begin + value.read(_MOST_OF_A_BLOCK))
@@ -134,8 +134,8 @@ def _snappy_block(packed: bytes) -> Chunk:
 def _lz4(value: BinaryIO) -> Iterator[Chunk]:
     """Yield the blocks of a frame.
 
-    Its header's checksum is passed over: with magic 0 clients computed it over too many bytes, and the message's own
-    covers it. Kafka knows no blocks that depend on each other and no dictionaries.
+    The checksum of the frame's header is ignored: with magic 0, clients computed it over too many bytes, and the
+    message's own checksum covers the header. Kafka supports neither dependent blocks nor dictionaries.
     """
     magic, (flags, size) = _exactly(value, 4), _exactly(value, 2)
     if magic != _LZ4_FRAME or flags & 0xC0 != _LZ4_VERSION or flags & _LZ4_DICTIONARY or not flags & _LZ4_INDEPENDENT:

@@ -1,7 +1,7 @@
-"""Lines of the brokers' request log -> which API they concern, when they were logged, the exchange's JSON.
+"""Lines of the brokers' request log -> the API that each concerns, its timestamp, the JSON of the exchange.
 
-``kafka.request.logger`` writes one line a request at DEBUG: a timestamp, ``Completed request:`` and a JSON object with
-the request's header, the request, the response, the connection and the times. At TRACE it writes other forms too.
+``kafka.request.logger`` writes one line per request at DEBUG: a timestamp, ``Completed request:`` and a JSON object
+with the request's header, the request, the response, the connection and the times. At TRACE it writes other forms too.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ OTHER_LINES = "lines of no API"
 _NAMED = r'"requestApiKeyName":"([A-Z_]+)"'
 _MENTIONED = rf"(?<![A-Z_])({'|'.join(APIS)})(?![A-Z_])"
 _EXCHANGE = r"(?s)Completed request:(\{.*\})"
-# log4j's ISO8601 and its relatives; what stands before, a bracket or a log shipper's words, may be anything short.
+# log4j's ISO8601 and similar forms. Any short text can precede it, such as a bracket or a log shipper's words.
 TIME = (
     r"^.{0,40}?([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})[,.]([0-9]{3,6})(Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
 
 
 def api(line: Column) -> Column:
-    """Return which API of streams groups a line (binary) concerns, null where it is another's or none's.
+    """Return which API of streams groups a line (binary) concerns, null if it concerns another API or none.
 
-    A line of the JSON form says so in its header; any other concerns the first API that it mentions.
+    A line of the JSON form names its API in the header. Any other line concerns the first API that it mentions.
     """
     text = line.cast("string")
     named = F.regexp_extract(text, _NAMED, 1)
@@ -54,14 +54,15 @@ def other_api(line: Column) -> Column:
 
 
 def exchange(line: Column) -> Column:
-    """Return the JSON object of a line (binary), null where the line has none."""
+    """Return the JSON object of a line (binary), null if the line has none."""
     return F.nullif(F.regexp_extract(line.cast("string"), _EXCHANGE, 1), F.lit(""))
 
 
 def logged_at(line: Column, timezone: str) -> Column:
-    """Return a line's timestamp, null where it has none; in the zone given, unless the line names one.
+    """Return a line's timestamp, null if it has none; it is in the given zone, unless the line names a zone.
 
-    A year that no broker can have logged in is none: those at the end of the calendar leave it in another zone.
+    A year in which no broker can have logged gives null, as a time at the end of the calendar would be outside of the
+    calendar in another zone.
     """
     text = line.cast("string")
     date, time, fraction, zone = (F.regexp_extract(text, TIME, place) for place in (1, 2, 3, 4))
@@ -72,7 +73,7 @@ def logged_at(line: Column, timezone: str) -> Column:
 
 
 def error(line: Column) -> Column:
-    """Return why a line that concerns one of the APIs cannot be read; null where it can."""
+    """Return why a line that concerns one of the APIs cannot be read; null if it can."""
     json = exchange(line)
     return (
         F.when(~F.is_valid_utf8(line.cast("string")), "the line is not UTF-8")
@@ -85,7 +86,7 @@ def error(line: Column) -> Column:
 def exchanges(bronze: DataFrame, settings: Settings, apis: tuple[str, ...], request: str, response: str) -> DataFrame:
     """Return bronze rows with ``_skipped``, ``request`` and ``response`` (of the types given), and the shared columns.
 
-    Rows of other APIs are skipped; rows about damaged files go with the pushes. What is not of its type is null.
+    Rows of other APIs are skipped; rows about damaged files count as pushes. A value that is not of its type is null.
     """
     header = "requestHeader: struct<requestApiVersion: int, correlationId: int, clientId: string>"
     schema = (

@@ -1,10 +1,11 @@
-"""Log segments -> record batches: what the header of each says, and control records; no payload, in bounded memory.
+"""Log segments -> record batches: the header of each and the control records; no payload, in bounded memory.
 
-A segment, ``<topic>-<partition>/<base offset>.log``, is batch behind batch. Batches of magic 2 have a header that says
-all (KIP-98); before, a message is a batch of its own, and a compressed message is one of those that its value holds.
+A segment, ``<topic>-<partition>/<base offset>.log``, is a sequence of batches. The header of a batch of magic 2 says
+everything (KIP-98). With magic 0 and 1, a message is a batch of its own, and a compressed message is a batch of the
+messages in its value.
 
-A landed file is a snapshot: its next version may go on where it ended, or say something else. A digest of headers tells
-which. ``partition.metadata`` beside segments has the topic id, which a topic that is created again does not keep.
+A landed file is a snapshot: its next version can continue where it ended, or have other content. A digest of headers
+tells which. ``partition.metadata`` beside segments has the topic id; a topic that is created again gets another id.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ ERRORS = (
     *(NOT_A_SEGMENT, IMPLAUSIBLE_SIZE, UNKNOWN_MAGIC, WRONG_CRC),
     *(MALFORMED, OUT_OF_ORDER, TORN_BATCH, ZERO_FILLED, NOT_TOPIC_METADATA),
 )
-# How a segment may end while its broker still writes to it: a copy of it is incomplete then, not wrong.
+# How a segment can end while its broker still writes to it: such a copy is incomplete, not wrong.
 OPEN_ENDS = (TORN_BATCH, ZERO_FILLED)
 
 METADATA = "partition.metadata"
-TOPIC_PROPERTIES = "topic.properties"  # what a topic is set to, as far as it matters: cleanup.policy
-# What lies beside segments in a broker's own directories.
+TOPIC_PROPERTIES = "topic.properties"  # settings of a topic, of which only cleanup.policy matters
+# Files beside segments in a broker's own directories.
 COMPANIONS = (
     *(".index", ".timeindex", ".txnindex", ".snapshot", ".deleted", ".cleaned", ".swap"),
     *("leader-epoch-checkpoint", METADATA, TOPIC_PROPERTIES),
@@ -72,7 +73,7 @@ _MOST_TASKS = 1_000
 _MOST_OF_A_CONTROL_RECORD = 4096
 _INT32_MOST = 2**31 - 1
 _INT64_MOST = 2**63 - 1
-# No log comes near it; queries may add to an offset, and round it up, without thinking of overflows.
+# No log comes near this offset. Queries can add to an offset, and round it up, without an overflow.
 _OFFSET_MOST = _INT64_MOST - _INT32_MOST
 
 _DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})/" + re.escape(METADATA))
@@ -86,7 +87,7 @@ _CREATE_TIME, _LOG_APPEND_TIME, _NO_TIME = "CreateTime", "LogAppendTime", "NoTim
 _IS_APPEND_TIME, _IS_TRANSACTIONAL, _IS_CONTROL, _HAS_DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
 _MARKERS = {0: "ABORT", 1: "COMMIT"}
 
-# Base offset, length of what follows it, leader epoch (magic 2) or checksum, magic: at the same place in all formats.
+# Base offset, length of what follows, leader epoch (magic 2) or checksum, magic: at the same place in all formats.
 _PREFIX = struct.Struct(">qiib")
 _LENGTH_ENDS = 12
 _V0 = struct.Struct(">qiIbB")
@@ -100,11 +101,11 @@ _MARKER_VALUE = struct.Struct(">hi")
 
 
 class Batch(NamedTuple):
-    """A record batch, or what stands where one should; the columns of ``SCHEMA`` from the position to the version.
+    """A record batch, or the bytes in its place; the columns of ``SCHEMA`` from ``position`` to ``coordinator_epoch``.
 
-    ``position`` and ``size_in_bytes`` are bytes of the segment. Where ``unread_bytes`` is not null reading ended here,
-    and so many bytes from ``position`` on are not understood. ``error`` is one of ``ERRORS``; what such a row says
-    otherwise is as it stands, not to be relied on. Timestamps are epoch ms, -1 for none; with ``has_delete_horizon``
+    ``position`` and ``size_in_bytes`` are bytes of the segment. If ``unread_bytes`` is not null, reading ended here,
+    and so many bytes from ``position`` on are not understood. ``error`` is one of ``ERRORS``; the other values of such
+    a row are as stored, and must not be relied on. Timestamps are epoch ms, -1 for none; with ``has_delete_horizon``
     ``base_timestamp`` is the horizon. Producer id, epoch and sequence are -1 for none.
     """
 
@@ -139,7 +140,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Segment:
-    """A landed file by its name, ``<topic>-<partition>/<base offset>.log``."""
+    """A landed segment, as its name ``<topic>-<partition>/<base offset>.log`` describes it."""
 
     source: str
     topic: str
@@ -148,7 +149,7 @@ class Segment:
 
     @classmethod
     def of(cls, source: str) -> Segment | None:
-        """Return what a name says; None where it is no segment's."""
+        """Return the segment that a name describes; None if it is not a segment's name."""
         named = _NAME.fullmatch(source)
         if named is None:
             return None
@@ -158,7 +159,7 @@ class Segment:
 
 
 class Version(NamedTuple):
-    """What bronze holds of a file as it landed last: the columns of ``SCHEMA`` and of its ``file``."""
+    """What bronze holds of the latest version of a file: columns of ``SCHEMA`` and of its ``file``."""
 
     version: int
     first_version: int
@@ -169,7 +170,7 @@ class Version(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """The topic id that lies beside segments, and when its file was modified."""
+    """The topic id in a ``partition.metadata``, and when that file was modified."""
 
     topic_id: str
     modified_ns: int
@@ -178,8 +179,8 @@ class TopicMetadata(NamedTuple):
 def unread(directory: Path, read: Mapping[str, LandedFile]) -> dict[str, LandedFile]:
     """Return, by source, the files that are new, or changed since they were read.
 
-    The segment before a new one is read again: an end that was open while it was the newest is wrong from now on. So
-    are all segments beside a ``partition.metadata`` that is new or changed.
+    The segment before a new one is read again: an open end was allowed while it was the newest, and is an error now.
+    All segments beside a new or changed ``partition.metadata`` are read again too.
     """
     listed = {name: file for name, file in landing.listing(directory).items() if _is_read(name)}
     found = {source for source, file in listed.items() if read.get(source) != file}
@@ -193,11 +194,11 @@ def unread(directory: Path, read: Mapping[str, LandedFile]) -> dict[str, LandedF
 def read(
     spark: SparkSession, directory: Path, files: Sequence[LandedFile], landed: DataFrame | None = None
 ) -> DataFrame:
-    """Return ``SCHEMA``: a row per batch, per place where none can be read, and per file; a file is one task's work.
+    """Return ``SCHEMA``: a row per batch, per place where none can be read, and per file; one task decodes a file.
 
-    What is incomplete at the end of a partition's newest segment is left out: the file is read again when it grows.
-    ``landed`` are rows of bronze of these files, None where there are none: a file's first ``kept_bytes`` bytes, if
-    it goes on where its last version ended, are what bronze holds already.
+    An incomplete end of a partition's newest segment is left out: the file is read again when it grows.
+    ``landed`` are bronze's rows of these files, None if there are none. If a file continues where its last version
+    ended, bronze already holds its first ``kept_bytes`` bytes.
     Executors need this package and the directory. They send rows as they decode them, whatever the file's size.
     """
     listed = landing.listing(directory)
@@ -236,11 +237,12 @@ def _versions(landed: DataFrame) -> dict[str, Version]:
 
 
 def batches(stream: BinaryIO, size: int, base_offset: int = 0) -> Iterator[Batch]:
-    """Yield the batches of a segment, given as a seekable stream that is read up to ``size``, in order of position.
+    """Yield the batches of a segment in order of position; the stream is seekable and is read up to ``size``.
 
-    Behind a batch with a wrong checksum reading goes on where its size says. Behind one of an unknown magic too, if a
-    sound batch stands there. Nothing is searched for, as a record's value may hold whatever looks like a batch; so a
-    size that cannot be ends the segment. So does a stream that turns out to be shorter, which has changed meanwhile.
+    After a batch with a wrong checksum, reading continues where its size says. After a batch of an unknown magic it
+    does so too, if a valid batch or the end of the segment follows. Reading never searches for a batch, as a record's
+    value can look like one; so an impossible size ends the segment. A stream that is shorter than ``size`` ends it too:
+    the file has changed meanwhile.
     """
     window = _Window(stream, size)
     position, next_offset = 0, base_offset
@@ -256,7 +258,7 @@ def batches(stream: BinaryIO, size: int, base_offset: int = 0) -> Iterator[Batch
             yield batch._replace(unread_bytes=size - position)
             return
         if batch.error is None and batch.base_offset is not None and batch.last_offset is not None:
-            # A segment says its offsets in its indexes as int32 from the one that it is named by.
+            # A segment's indexes store offsets as int32, relative to the base offset in its name.
             in_order = batch.base_offset >= next_offset and batch.last_offset - base_offset <= _INT32_MOST
             next_offset = batch.last_offset + 1 if in_order else next_offset
             batch = batch if in_order else batch._replace(error=OUT_OF_ORDER)
@@ -265,7 +267,7 @@ def batches(stream: BinaryIO, size: int, base_offset: int = 0) -> Iterator[Batch
 
 
 class Work(NamedTuple):
-    """A file to be decoded, by its path; without a segment its name is none's."""
+    """A file to decode, by its path; ``segment`` is None if its name is not a segment's."""
 
     segment: Segment | None
     file: LandedFile
@@ -276,7 +278,7 @@ class Work(NamedTuple):
 
 
 def rows(work: Work) -> Iterator[tuple[Any, ...]]:
-    """Yield a file's rows of ``SCHEMA``, without an open end of a partition's newest segment; last the file's own."""
+    """Yield a file's rows of ``SCHEMA``, without an open end of a partition's newest segment; its own row is last."""
     segment, file = work.segment, work.file
     version = work.before.version + 1 if work.before else 1
     if segment is None:
@@ -299,13 +301,14 @@ def rows(work: Work) -> Iterator[tuple[Any, ...]]:
 
 
 class _Snapshot:
-    """What a version of a segment holds, told as its batches pass, and whether it goes on where the last one ended."""
+    """Facts of a segment's version, collected batch by batch, and whether it continues where the last one ended."""
 
     def __init__(self, work: Work, segment: Segment) -> None:
         self._file, self._stated, self._before = work.file, work.stated, work.before
         self._digest = hashlib.sha256()
         self._read_to = 0
-        self._expected: int | None = segment.base_offset  # where a batch must begin to prove what lies before it
+        # The first offset that the next batch covers; None if the bytes before it could not be read.
+        self._expected: int | None = segment.base_offset
         self._covered: list[tuple[int, int]] = []
         self._batches = 0
         self._timestamp = self._least = self._greatest = -1
@@ -313,7 +316,7 @@ class _Snapshot:
         self._goes_on = self._is_at_the_end_before()
 
     def add(self, batch: Batch) -> None:
-        """Take in what stands next in the file."""
+        """Add the next batch of the file."""
         if batch.unread_bytes is not None:
             return
         self._digest.update((batch.error or "").encode() + b"\n" + (batch.header or b""))
@@ -336,7 +339,7 @@ class _Snapshot:
                 self._greatest, self._greatest_at = epoch, batch.base_offset
 
     def end(self) -> tuple[int, tuple[Any, ...] | None]:
-        """Return how many bytes are as before, and the file's facts: None where it is the version that is known."""
+        """Return how many bytes are unchanged, and the file's facts: None if this version is known already."""
         before, digest = self._before, self._digest.digest()
         kept_bytes = before.read_to if before and self._goes_on else 0
         topic_id = self._topic_id()
@@ -356,7 +359,7 @@ class _Snapshot:
         return before is not None and self._read_to == before.read_to and self._digest.digest() == before.digest
 
     def _topic_id(self) -> str | None:
-        """The id that is stated beside the file; what only goes on keeps its own, unless it is the younger one."""
+        """Return the id from beside the file; a file that continues keeps its own, unless it is as new as that id."""
         stated, before = self._stated, self._before
         if before and before.topic_id and before.read_to and self._goes_on:
             is_younger = stated is not None and self._file.modified_ns >= stated.modified_ns
@@ -373,7 +376,7 @@ def _metadata_beside(source: str) -> str:
 
 
 def _topic_metadata(path: str, file: LandedFile) -> TopicMetadata | None:
-    """Return what a ``partition.metadata`` says; None where it says nothing that can be understood."""
+    """Return what a ``partition.metadata`` says; None if it holds no topic id that can be read."""
     try:
         with open(path, "rb") as stream:
             found = _TOPIC_METADATA.fullmatch(stream.read(_MOST_OF_METADATA))
@@ -392,11 +395,11 @@ def _by_partition(sources: Collection[str]) -> dict[tuple[str, int], list[Segmen
 
 
 class _Shorter(Exception):
-    """The stream ends before its size says."""
+    """Raised if the stream is shorter than its stated size."""
 
 
 class _Window:
-    """A stream through one block of it."""
+    """A stream, read through a buffer of one block."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
         self.size = size
@@ -405,7 +408,7 @@ class _Window:
         self._begins = 0
 
     def at(self, position: int, count: int) -> memoryview:
-        """Return the bytes from a position on, at most a block of them; fewer where the stream ends."""
+        """Return the bytes from a position on, at most a block of them; fewer at the end of the stream."""
         count = min(count, _BLOCK, self.size - position)
         offset = position - self._begins
         if not 0 <= offset <= len(self._block) - count:
@@ -417,7 +420,7 @@ class _Window:
         return self._block[offset : offset + count]
 
     def pieces(self, begin: int, end: int) -> Iterator[memoryview]:
-        """Yield the bytes of a range, first what the block holds of them."""
+        """Yield the bytes of a range in pieces, first those that the block holds."""
         while begin < end:
             held = self._begins + len(self._block) - begin
             piece = self.at(begin, min(held, end - begin) if held > 0 else end - begin)
@@ -430,18 +433,18 @@ class _Window:
 
 
 class _Section(io.RawIOBase):
-    """A range of a window, as a file."""
+    """A range of a window as a file object."""
 
     def __init__(self, window: _Window, begin: int, end: int) -> None:
         super().__init__()
         self._window, self._at, self._end = window, begin, end
 
     def readable(self) -> bool:
-        """Tell that it is for reading."""
+        """Return True: the file is readable."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer as far as the range goes."""
+        """Fill the buffer from the range; return how many bytes it holds, 0 at the end."""
         piece = self._window.at(self._at, min(len(buffer), self._end - self._at))
         buffer[: len(piece)] = piece
         self._at += len(piece)
@@ -463,14 +466,14 @@ def _batch_at(window: _Window, position: int) -> Batch:
         return found._replace(error=ZERO_FILLED)
     if magic not in _HEADERS and is_plausible:
         return found._replace(error=UNKNOWN_MAGIC, base_offset=base_offset)
-    # Positions in a segment are int32: no broker will ever write the rest of one that goes beyond.
+    # Positions in a segment are int32: no broker ever writes the rest of a batch that goes beyond them.
     if not is_plausible or position + size > _INT32_MOST:
         return found._replace(error=IMPLAUSIBLE_SIZE)
     return found._replace(error=TORN_BATCH, base_offset=base_offset)
 
 
 def _can_pass(window: _Window, unknown: Batch, next_offset: int) -> bool:
-    """Tell whether a sound batch, or the end, stands where one of an unknown magic ends."""
+    """Tell whether a valid batch, or the end of the segment, follows a batch of an unknown magic."""
     end, base_offset = _end(unknown), unknown.base_offset
     if base_offset is None or base_offset < next_offset or end > window.size:
         return False
@@ -526,7 +529,7 @@ def _batch_v2(window: _Window, position: int, size: int, head: bytes) -> Batch:
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        # Sequences go from the greatest int32 on to 0.
+        # Sequences wrap around from the greatest int32 to 0.
         last_sequence=-1 if base_sequence < 0 else (base_sequence + last_delta) & _INT32_MOST,
         partition_leader_epoch=leader_epoch,
         record_count=record_count,
@@ -535,7 +538,7 @@ def _batch_v2(window: _Window, position: int, size: int, head: bytes) -> Batch:
 
 
 def _with_control(window: _Window, batch: Batch) -> Batch:
-    """Add what the first record of a control batch says; brokers write one, uncompressed."""
+    """Add what the first record of a control batch says; brokers write one record, uncompressed."""
     begin = batch.position + _V2.size
     key, value = _key_and_value(bytes(window.at(begin, min(_end(batch) - begin, _MOST_OF_A_CONTROL_RECORD))))
     if batch.compression != "none" or key is None or len(key) < _CONTROL_KEY.size:
@@ -550,13 +553,13 @@ def _with_control(window: _Window, batch: Batch) -> Batch:
 
 
 def _key_and_value(record: bytes) -> tuple[bytes | None, bytes | None]:
-    """Return key and value of the record that the bytes begin with; None where absent, or not within these bytes."""
+    """Return key and value of the record at the start of the bytes; None if absent, or not within these bytes."""
     at = 0
     found: list[bytes | None] = []
     try:
         _, at = _varint(record, at)  # the record's length
-        _, at = _varint(record, at + 1)  # behind its attributes, the timestamp's delta
-        _, at = _varint(record, at)  # the offset's
+        _, at = _varint(record, at + 1)  # after its attributes, the timestamp's delta
+        _, at = _varint(record, at)  # the offset's delta
         for _ in range(2):
             length, at = _varint(record, at)
             end = at + max(length, 0)
@@ -568,7 +571,10 @@ def _key_and_value(record: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the zigzag-encoded number at a place, and the place behind it; raises IndexError where it does not end."""
+    """Return the zigzag-encoded number at a position, and the position after it.
+
+    Raises IndexError: the number does not end.
+    """
     number = shift = 0
     while True:
         byte = data[at]
@@ -580,7 +586,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _message(window: _Window, position: int, size: int, head: bytes) -> Batch:
-    """Read a message of magic 0 or 1, alone or of messages: then only its value tells the first one's offset."""
+    """Read a message of magic 0 or 1; if it is compressed, only the messages in its value tell the first offset."""
     offset, _, crc, magic, attributes = _V0.unpack_from(head)
     timestamp, timestamp_type = -1, _NO_TIME
     if magic == 1:
@@ -617,7 +623,7 @@ def _message(window: _Window, position: int, size: int, head: bytes) -> Batch:
 
 
 def _with_messages(window: _Window, batch: Batch) -> Batch:
-    """Add what the messages in a compressed one say: with magic 1 their offsets count up to the outer one's."""
+    """Add what the messages in a compressed message say; with magic 1 their last offset is the outer offset."""
     assert batch.last_offset is not None
     malformed = batch._replace(error=MALFORMED)
     begin, end = batch.position + (_V0 if batch.magic == 0 else _V1).size, _end(batch)

@@ -1,6 +1,6 @@
-"""Topology, Topology -> Diff: what became of one topology in another, without loss.
+"""Topology, Topology -> Diff: the complete difference between two topologies.
 
-Order and repetition within lists are no difference (``Topology.canonical``); everything else is.
+Order and repetition within lists are not differences (``Topology.canonical``); everything else is.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from pipelines.text import visible
 from pipelines.topology.model import GlobalStore, Node, Subtopology, Topology
 
 T = TypeVar("T")
-Fact = tuple[str, str]  # what it is, in our words, and a name
+Fact = tuple[str, str]  # a label and a name
 WIDTH = 80
 
 
 class NotApplicable(UsageError, ValueError):
-    """A difference that was not made from the topology that it is applied to."""
+    """Raised if a difference is applied to a topology that it was not made from."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A sub-topology: its id and, as ids can repeat, its number among those of the id, from 0."""
+    """A sub-topology: its id and, as ids can repeat, its number among those with the same id, from 0."""
 
     subtopology_id: str
     number: int = 0
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """What orders places: ids that are numbers by these, before others."""
+        """The sort key of places: numeric ids by their number, then all other ids."""
         is_number = self.subtopology_id.isascii() and self.subtopology_id.isdecimal() and len(self.subtopology_id) < 10
         return (not is_number, int(self.subtopology_id) if is_number else 0, self.subtopology_id, self.number)
 
     def wire(self) -> dict[str, Any]:
-        """Return the id and, where ids repeat, the number."""
+        """Return the id, and the number if it is not 0."""
         return {"subtopologyId": self.subtopology_id, **({"number": self.number} if self.number else {})}
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class PlacedNode:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """What orders nodes: sub-topology, then name."""
+        """The sort key of nodes: sub-topology, then name."""
         return (self.place.rank, self.node.rank())
 
     def wire(self) -> dict[str, Any]:
@@ -66,14 +66,14 @@ class PlacedNode:
 
 @dataclass(frozen=True)
 class NodeChange:
-    """A node that keeps its name: before and after."""
+    """A changed node that keeps its name: before and after."""
 
     before: PlacedNode
     after: PlacedNode
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """What orders changes: where the node is now."""
+        """The sort key of changes: that of the node after the change."""
         return self.after.rank
 
     def wire(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class NodeChange:
 
 @dataclass(frozen=True)
 class GlobalStoreChange:
-    """A global store that keeps the names of its nodes or its stores: before and after."""
+    """A changed global store that keeps the names of its nodes, or its stores: before and after."""
 
     before: GlobalStore
     after: GlobalStore
@@ -97,8 +97,8 @@ class GlobalStoreChange:
 class Diff:
     """What was added, removed and changed, each in order.
 
-    Sub-topologies, nodes and global stores are the whole difference; edges (pairs of names, wherever the nodes are),
-    stores and topics say again what of it is new or gone in the topology as a whole.
+    Sub-topologies, nodes and global stores are the whole difference. Edges (pairs of node names, in any part), stores
+    and topics repeat which of them are new or gone in the topology as a whole.
     """
 
     subtopologies_added: tuple[Place, ...] = ()
@@ -122,7 +122,7 @@ class Diff:
         return not any(getattr(self, one.name) for one in fields(self))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the difference as JSON knows it; nodes and global stores in the wire schema."""
+        """Return the difference as JSON values; nodes and global stores are in the wire schema."""
 
         def listed(*ends: Iterable[Any]) -> dict[str, Any]:
             return dict(
@@ -144,8 +144,8 @@ class Diff:
     def as_text(self) -> str:
         """Return lines for a terminal, each with its line end: ``+`` added, ``-`` removed, ``~`` changed.
 
-        Nodes stand under their sub-topology, what they gained and lost under them. Only names can be longer than 80
-        columns: they stay whole.
+        Nodes stand under their sub-topology, and what they gained and lost stands under them. A line is longer than 80
+        columns only if a name in it is: names stay whole.
         """
         if self.empty:
             return "There is no difference.\n"
@@ -155,9 +155,10 @@ class Diff:
 
 
 def diff(a: Topology, b: Topology) -> Diff:
-    """Return what became of ``a`` in ``b``.
+    """Return the difference from ``a`` to ``b``.
 
-    A node is changed where its name is in both; with names that repeat, those of one sub-topology are paired first.
+    A node that differs is changed if its name is in both. If names repeat, nodes of the same sub-topology are paired
+    first.
     """
     former, latter = _places(a), _places(b)
     gone, new = _unequal(_nodes(former), _nodes(latter))
@@ -185,7 +186,10 @@ def diff(a: Topology, b: Topology) -> Diff:
 
 
 def apply(difference: Diff, a: Topology) -> Topology:
-    """Return what ``a`` became: ``apply(diff(a, b), a) == b.canonical()``. Raises NotApplicable."""
+    """Return ``a`` with a difference applied: ``apply(diff(a, b), a) == b.canonical()``.
+
+    Raises NotApplicable: the difference was not made from ``a``.
+    """
     before = _places(a)
     gone = [*difference.nodes_removed, *(one.before for one in difference.nodes_changed)]
     new = [*difference.nodes_added, *(one.after for one in difference.nodes_changed)]
@@ -219,13 +223,13 @@ def _nodes(places: dict[Place, tuple[Node, ...]]) -> list[PlacedNode]:
 
 
 def _unequal(a: Iterable[T], b: Iterable[T]) -> tuple[list[T], list[T]]:
-    """Return what only one of them has, counting repetitions."""
+    """Return the items that only one side has, counting repetitions."""
     former, latter = Counter(a), Counter(b)
     return list((former - latter).elements()), list((latter - former).elements())
 
 
 def _paired(gone: list[T], new: list[T], key: Callable[[T], Any]) -> tuple[list[tuple[T, T]], list[T], list[T]]:
-    """Return pairs that agree in a key, then what is left of either."""
+    """Return pairs with the same key, then the items of either side that have no partner."""
     waiting: dict[Any, list[T]] = {}
     for one in reversed(new):
         waiting.setdefault(key(one), []).append(one)
@@ -274,7 +278,7 @@ def _summary(difference: Diff) -> Iterator[str]:
 
 
 def _subtopologies(difference: Diff) -> Iterator[str]:
-    """Write each sub-topology that has something to say, with a line of its own for each thing."""
+    """Yield a heading for each sub-topology with differences, and the lines of its nodes."""
     blocks: list[tuple[tuple[Any, ...], Place, list[str]]] = []
     for one in difference.nodes_added:
         blocks.append((one.rank, one.place, list(_whole("+", one.node))))
@@ -333,7 +337,7 @@ def _headed(was: Node, now: Node, before: list[Fact], after: list[Fact]) -> Iter
 
 
 def _facts(node: Node) -> list[Fact]:
-    """Return what a canonical node has, a line each."""
+    """Return the facts of a canonical node, each for a line of its own."""
     return [
         *(("source topic: ", topic) for topic in node.source_topics),
         *(("sink topic: ", topic) for topic in (node.sink_topic,) if topic is not None),

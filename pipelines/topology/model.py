@@ -1,7 +1,8 @@
 """description JSON -> Topology: the processing graph of a Streams application, in the wire schema of KIP-1331.
 
-Brokers check nothing but the node type, so that any graph can arrive: successors that are no node, names and ids that
-repeat, cycles, nothing at all. A Topology holds all of it, and nothing here recurses or is more than linear.
+Brokers check only the node type, so any graph can arrive: successors that are not nodes, repeated names and ids,
+cycles, no nodes at all. A Topology holds all of it. Apart from sorting, no function here takes more than linear time,
+and none recurses.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ KINDS = {SOURCE: "Source", PROCESSOR: "Processor", SINK: "Sink"}
 
 
 class NoTopology(UsageError, ValueError):
-    """A text that is no topology description."""
+    """Raised if a text is not a topology description."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A source, processor or sink: 1, 2 or 3; the lists are as sent, and of any type of node any may be filled.
+    """A source, processor or sink (``node_type`` 1, 2 or 3).
 
-    ``sink_topic`` is null, and ``source_topics`` are empty, where the application decides at run time.
+    The lists are as sent, and a node of any type can have any of them. If the application chooses topics at run time,
+    ``sink_topic`` is null and ``source_topics`` is empty.
     """
 
     name: str
@@ -42,7 +44,7 @@ class Node:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """All topics that it reads or writes."""
+        """All topics that the node reads or writes."""
         return self.source_topics if self.sink_topic is None else (*self.source_topics, self.sink_topic)
 
     def wire(self) -> dict[str, Any]:
@@ -57,7 +59,7 @@ class Node:
         }
 
     def canonical(self) -> Node:
-        """Return the node with its lists as sets, in order."""
+        """Return the node with its lists sorted and without duplicates."""
         return Node(
             self.name,
             self.node_type,
@@ -68,14 +70,14 @@ class Node:
         )
 
     def rank(self) -> tuple[Any, ...]:
-        """Return what orders canonical nodes: by name, then by everything else."""
+        """Return the sort key of canonical nodes: the name, then everything else."""
         sink = () if self.sink_topic is None else (self.sink_topic,)
         return (self.name, self.node_type, self.source_topics, sink, self.stores, self.successors)
 
 
 @dataclass(frozen=True)
 class Subtopology:
-    """Nodes that run in one task; their edges do not leave it."""
+    """Nodes that run in one task; no edge leaves the sub-topology."""
 
     subtopology_id: str
     nodes: tuple[Node, ...] = ()
@@ -85,11 +87,11 @@ class Subtopology:
         return {"subtopologyId": self.subtopology_id, "nodes": [node.wire() for node in self.nodes]}
 
     def canonical(self) -> Subtopology:
-        """Return it with its nodes in order; nodes that repeat are kept."""
+        """Return the sub-topology with its nodes canonical and sorted; repeated nodes are kept."""
         return Subtopology(self.subtopology_id, tuple(sorted((node.canonical() for node in self.nodes), key=Node.rank)))
 
     def rank(self) -> tuple[Any, ...]:
-        """Return what orders canonical sub-topologies."""
+        """Return the sort key of canonical sub-topologies."""
         return (self.subtopology_id, tuple(node.rank() for node in self.nodes))
 
 
@@ -102,7 +104,7 @@ class GlobalStore:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Its two nodes, as a sub-topology has its own."""
+        """The two nodes, in the form of a sub-topology's nodes."""
         return (self.source, self.processor)
 
     def wire(self) -> dict[str, Any]:
@@ -110,11 +112,11 @@ class GlobalStore:
         return {"source": self.source.wire(), "processor": self.processor.wire()}
 
     def canonical(self) -> GlobalStore:
-        """Return it with the lists of its nodes as sets."""
+        """Return the global store with canonical nodes."""
         return GlobalStore(self.source.canonical(), self.processor.canonical())
 
     def rank(self) -> tuple[Any, ...]:
-        """Return what orders canonical global stores."""
+        """Return the sort key of canonical global stores."""
         return (self.source.rank(), self.processor.rank())
 
 
@@ -130,9 +132,11 @@ class Topology:
 
     @classmethod
     def parsed(cls, text: str) -> Topology:
-        """Read a description, or the body of a push around it; names of fields in camelCase or in PascalCase.
+        """Read a description, or the body of a push that contains one; field names are in camelCase or PascalCase.
 
-        A list that is null or not there is empty. Raises NoTopology.
+        A list that is null or missing is empty.
+
+        Raises NoTopology: the text is not a topology description.
         """
         try:
             body = json.loads(text)
@@ -154,7 +158,7 @@ class Topology:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The sub-topologies, then the global stores: no edge leaves one of them."""
+        """The sub-topologies, then the global stores; no edge leaves a part."""
         return (*self.subtopologies, *self.global_stores)
 
     @property
@@ -163,14 +167,14 @@ class Topology:
         return tuple(node for part in self.parts for node in part.nodes)
 
     def wire(self) -> dict[str, Any]:
-        """Return the wire schema's struct TopologyDescription, everything in the order in which it was sent."""
+        """Return the wire schema's struct TopologyDescription, everything in the order as sent."""
         return {
             "subtopologies": [one.wire() for one in self.subtopologies],
             "globalStores": [one.wire() for one in self.global_stores],
         }
 
     def canonical(self) -> Topology:
-        """Return it with everything in order and lists as sets: topologies are the same where these are equal."""
+        """Return the topology with everything canonical and sorted; topologies are the same if these are equal."""
         return Topology(
             tuple(sorted((one.canonical() for one in self.subtopologies), key=Subtopology.rank)),
             tuple(sorted((one.canonical() for one in self.global_stores), key=GlobalStore.rank)),
@@ -178,9 +182,9 @@ class Topology:
 
 
 def predecessors(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
-    """Return, for each name that is a successor of nodes of one part, the names of these nodes, in order.
+    """Return, for each successor among the nodes of one part, the sorted names of the nodes that lead to it.
 
-    The wire has successors only (KIP-1331). A name that no node has is here too, if it is a successor.
+    The wire has successors only (KIP-1331). The result also contains successors that are not nodes.
     """
     inverted: dict[str, set[str]] = {}
     for node in nodes:

@@ -1,4 +1,4 @@
-"""Topology -> shapes, frames and links: what a picture of it shows, wherever it is drawn."""
+"""Topology -> shapes, frames and links: what a picture of it shows, in any format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AT_RUN_TIME = "topic chosen at run time"
 
 @dataclass(frozen=True)
 class Shape:
-    """A node, or a topic or store that nodes use; ``caption`` is ours, ``name`` is not."""
+    """A node, or a topic or store that nodes use; ``caption`` is Afterlog's text, ``name`` is the application's."""
 
     kind: ShapeKind
     name: str
@@ -26,9 +26,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class Frame:
-    """A sub-topology or global store and the places of its shapes; topics are outside.
+    """A sub-topology or global store and the indexes of its shapes; topics are outside.
 
-    ``title`` is ours, ``name`` is not.
+    ``title`` is Afterlog's text, ``name`` is the application's.
     """
 
     title: str
@@ -38,7 +38,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Link:
-    """A line from one shape to another, by their places; one to a store has no direction."""
+    """A line from one shape to another, by their indexes; a line to a store has no direction."""
 
     tail: int
     head: int
@@ -47,7 +47,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Chart:
-    """What a picture shows."""
+    """All shapes, frames and links of a picture."""
 
     shapes: list[Shape] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
@@ -55,9 +55,9 @@ class Chart:
 
 
 def charted(parts: Sequence[Part]) -> Chart:
-    """Return the chart of parts, in which a topic that several use is one shape.
+    """Return the chart of parts; a topic that several nodes use is one shape.
 
-    Where nodes of a part have one name, links to that name lead to the first of them; a successor that is no node
+    If nodes of a part have the same name, links to that name lead to the first of them. A successor that is not a node
     becomes a shape of its own.
     """
     chart = Chart()
@@ -74,7 +74,7 @@ def charted(parts: Sequence[Part]) -> Chart:
 
 
 def joined(parts: Sequence[Part]) -> list[list[Part]]:
-    """Return the parts in groups that share no topic, in the order of the first of each group."""
+    """Return the parts in groups that share no topic, in the order of each group's first part."""
     first: dict[str, int] = {}
     group = list(range(len(parts)))
 
@@ -94,7 +94,7 @@ def joined(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def _framed(chart: Chart, part: Part) -> list[tuple[int, Node]]:
-    """Add a part's frame, nodes and stores, and return where each node is."""
+    """Add a part's frame, nodes and stores to the chart; return each node with the index of its shape."""
     start = len(chart.shapes)
     chart.shapes.extend(Shape(KINDS.get(node.node_type, "unknown"), node.name, _caption(node)) for node in part.nodes)
     nodes = list(enumerate(part.nodes, start))

@@ -13,7 +13,7 @@ OWN = {SOURCE: "topics", PROCESSOR: "stores", SINK: "topic"}
 def text(topology: Topology) -> str:
     """Return the lines of a topology, each with its line end, nodes in the order of the description.
 
-    What a node of its type must not have is shown where a malformed description has it.
+    If a malformed description gives a node what its type must not have, the text shows that too.
     """
     return "".join(f"{line}\n" for line in _lines(topology))
 
@@ -32,7 +32,7 @@ def _lines(topology: Topology) -> Iterator[str]:
 def _nodes(part: Part) -> Iterator[str]:
     before = predecessors(part.nodes)
     for node in part.nodes:
-        # The specification's example has two spaces after this one word.
+        # The specification's example has two spaces after ``Source:`` only.
         gap = "  " if node.node_type == SOURCE else " "
         details = _details(node)
         yield f"     {node.kind}:{gap}{visible(node.name)}{f' ({details})' if details else ''}"
@@ -40,7 +40,7 @@ def _nodes(part: Part) -> Iterator[str]:
 
 
 def _details(node: Node) -> str:
-    """Return what its type has first, then what it has nevertheless."""
+    """Return first the detail that the node's type has, then details that its type must not have."""
     own = OWN.get(node.node_type)
     facts = {
         "topics": (node.source_topics, _listed(node.source_topics)),

@@ -1,4 +1,4 @@
-"""Topology -> mermaid: a flowchart for Markdown, of which every name is text and nothing else."""
+"""Topology -> mermaid: a flowchart for Markdown, in which every name is plain text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHAPES: dict[ShapeKind, tuple[str, str]] = {
     "empty": ("[", "]:::absent"),
 }
 ARROWS = {"flow": "-->", "topic": "-->", "store": "-.-"}
-PLAIN = " -.,_"  # what mermaid leaves alone within quotes, apart from letters and digits
+PLAIN = " -.,_"  # characters that mermaid leaves unchanged within quotes, besides letters and digits
 
 
 def mermaid(topology: Topology) -> str:

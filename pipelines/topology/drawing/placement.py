@@ -1,7 +1,7 @@
-"""Chart -> Placed: where everything is, in pixels from the top left.
+"""Chart -> Placed: the position of everything, in pixels from the top left.
 
-Charts that a person can take in are laid out by Graphviz, whose time grows steeply; those beyond that flow in rows and
-bands, as text does, in linear time.
+Graphviz lays out charts that a person can take in; its time grows steeply with their size. Larger charts flow in rows
+and bands, as text does, in linear time.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 Point = tuple[float, float]
 Size = tuple[float, float]
 
-LONGEST = 150  # layers, or shapes in a layer, up to which a chart is Graphviz's
-HEAVIEST = 5_000  # shapes and crossings of layers by links, likewise
-ASPECT = 1.4  # width to height of what flows
+LONGEST = 150  # most layers, and most shapes in a layer, of a chart that Graphviz lays out
+HEAVIEST = 5_000  # most shapes and crossings of layers by links, likewise
+ASPECT = 1.4  # width to height of charts that flow
 MARGIN, HEADER, GAP, ARROW = 20.0, 28.0, 32.0, 9.0
 
 
 @dataclass(frozen=True)
 class Rectangle:
-    """A box by its top left corner."""
+    """A box, given by its top left corner and its size."""
 
     x: float
     y: float
@@ -36,26 +36,26 @@ class Rectangle:
     height: float
 
     def moved(self, x: float, y: float) -> Rectangle:
-        """Return it elsewhere."""
+        """Return it moved by ``x`` and ``y``."""
         return Rectangle(self.x + x, self.y + y, self.width, self.height)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Bezier segments: a point, then three for each segment; ``tip`` is where its arrow ends, null without one."""
+    """Bezier segments: a point, then three for each segment; ``tip`` is the end of the arrow, None without one."""
 
     points: Sequence[Point]
     tip: Point | None
 
     def moved(self, x: float, y: float) -> Curve:
-        """Return it elsewhere."""
+        """Return it moved by ``x`` and ``y``."""
         tip = None if self.tip is None else (self.tip[0] + x, self.tip[1] + y)
         return Curve([(one + x, other + y) for one, other in self.points], tip)
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A chart's places: ``boxes``, ``frames`` and ``curves`` are those of its shapes, frames and links, in order."""
+    """A chart with positions: ``boxes``, ``frames`` and ``curves`` belong to its shapes, frames and links, in order."""
 
     chart: Chart
     width: float
@@ -65,7 +65,7 @@ class Placed:
     curves: list[Curve] = field(default_factory=list)
 
     def moved(self, x: float, y: float) -> Placed:
-        """Return it elsewhere."""
+        """Return it moved by ``x`` and ``y``."""
         return Placed(
             self.chart,
             self.width,
@@ -77,7 +77,7 @@ class Placed:
 
 
 def crowded(chart: Chart) -> bool:
-    """Return whether a chart is more than Graphviz lays out in seconds and anybody takes in."""
+    """Tell whether a chart is too large for Graphviz to lay out in seconds, and for a person to take in."""
     layers = _layers(chart)
     depth = max(layers, default=0) + 1
     width = max((len(one) for one in _rows(layers)), default=0)
@@ -86,7 +86,7 @@ def crowded(chart: Chart) -> bool:
 
 
 def drawn(chart: Chart, sizes: Sequence[Size]) -> Placed:
-    """Return what Graphviz makes of a chart: downwards, or to the right where downwards is wide and this is not."""
+    """Lay out a chart with Graphviz: downwards, or to the right if that is narrower than a wide drawing downwards."""
     down = _graphviz(chart, sizes, "TB")
     if down.width <= 1_600:
         return down
@@ -95,7 +95,7 @@ def drawn(chart: Chart, sizes: Sequence[Size]) -> Placed:
 
 
 def flowing(chart: Chart, sizes: Sequence[Size]) -> Placed:
-    """Return a chart of one part in rows, a layer in as many as it needs, the rows in bands side by side."""
+    """Lay out a chart of one part in rows, as many per layer as it needs, and the rows in bands side by side."""
     cell = (max(width for width, _ in sizes) + GAP / 2, max(height for _, height in sizes) + GAP)
     most = max(4, math.isqrt(int(len(sizes) * ASPECT * cell[1] / cell[0])))
     rows = [row[start : start + most] for row in _untangled(chart) for start in range(0, len(row), most)]
@@ -116,7 +116,7 @@ def flowing(chart: Chart, sizes: Sequence[Size]) -> Placed:
 
 
 def packed(placed: Sequence[Placed]) -> tuple[list[Placed], Size]:
-    """Return charts side by side and in rows, in their order, and the size of it all."""
+    """Arrange charts side by side and in rows, in their order; return them and the total size."""
     area = sum((one.width + GAP) * (one.height + GAP) for one in placed)
     most = max([*(one.width for one in placed), math.sqrt(area * ASPECT)], default=0.0)
     moved: list[Placed] = []
@@ -131,7 +131,7 @@ def packed(placed: Sequence[Placed]) -> tuple[list[Placed], Size]:
 
 
 def _layers(chart: Chart) -> list[int]:
-    """Return each shape's layer: one below the lowest that links to it; cycles are cut where they are met."""
+    """Return each shape's layer: one below the lowest shape that links to it; each cycle is cut at one shape."""
     heads: list[list[int]] = [[] for _ in chart.shapes]
     waits = [0] * len(chart.shapes)
     for link in chart.links:
@@ -166,7 +166,7 @@ def _rows(layers: Sequence[int]) -> list[list[int]]:
 
 
 def _untangled(chart: Chart) -> list[list[int]]:
-    """Return the layers, each ordered by the mean place of what its shapes are linked to; down, up and down again."""
+    """Return the layers, each ordered by the mean position of the linked shapes; sorted down, up and down again."""
     rows = _rows(_layers(chart))
     before: list[list[int]] = [[] for _ in chart.shapes]
     after: list[list[int]] = [[] for _ in chart.shapes]
@@ -192,7 +192,7 @@ def _untangled(chart: Chart) -> list[list[int]]:
 
 
 def _bands(rows: Sequence[list[int]], cell: Size) -> list[list[list[int]]]:
-    """Cut rows into bands, all but the last of as many rows, so that side by side they are near to ASPECT."""
+    """Cut rows into bands, all but the last with the same number of rows, so that side by side they are near ASPECT."""
 
     def cut(tall: int) -> list[list[list[int]]]:
         return [list(rows[start : start + tall]) for start in range(0, len(rows), tall)]
@@ -217,8 +217,8 @@ def _centred(centre: Point, size: Size) -> Rectangle:
 
 
 def _graphviz(chart: Chart, sizes: Sequence[Size], direction: str) -> Placed:
-    """Lay a chart out with ``dot``; it is given numbers and sizes, no names."""
-    # A compiled library of many megabytes, which only pictures need.
+    """Lay out a chart with ``dot``, which receives numbers and sizes, no names."""
+    # Imported here, as it is a compiled library of many megabytes that only pictures need.
     from pygraphviz import AGraph
 
     graph = AGraph(directed=True, strict=False)

@@ -1,4 +1,4 @@
-"""Topology -> SVG: a picture for a browser that loads nothing, runs nothing, and is readable in light and in dark."""
+"""Topology -> SVG: a picture for browsers; it loads nothing, runs nothing, and is readable in light and dark mode."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pipelines.topology.drawing.placement import Curve, Placed, Rectangle, Size,
 from pipelines.topology.model import Part, Topology
 
 LONGEST = 36  # columns of a name in a box
-COLUMN = 7.25  # pixels a column takes in the 12-pixel font of names; captions are in one of 10
+COLUMN = 7.25  # pixels of a column in the 12-pixel font of names; captions have a 10-pixel font
 PADDING, NARROWEST, HEIGHT, LID = 12.0, 96.0, 40.0, 6.0
 MARGIN, HEADING, SMALLEST = 16.0, 36.0, 240.0
 
-# Colours of fill and line, in light and in dark.
+# Colours of fill and line, in light mode and in dark mode.
 COLOURS: dict[ShapeKind, tuple[str, str, str, str]] = {
     "source": ("#e6f4ea", "#2e7d46", "#12331e", "#5bb67a"),
     "processor": ("#e8f0fb", "#3465a8", "#152a47", "#7aa7e6"),
@@ -29,10 +29,10 @@ COLOURS: dict[ShapeKind, tuple[str, str, str, str]] = {
 
 
 def svg(topology: Topology, title: str) -> str:
-    """Return a picture under a title; names that are long are elided in the middle and whole in tooltips.
+    """Return a picture under a title; long names are elided in the middle, and tooltips show them whole.
 
-    What is too much for one drawing (hundreds of layers, of shapes in a layer, thousands in all) flows in rows, each
-    sub-topology by itself, with the topics that it uses.
+    Parts that are too much for one drawing (hundreds of layers or of shapes in a layer, or thousands of shapes) are
+    drawn one by one, each with the topics that it uses. A part that is still too much flows in rows.
     """
     placed, (width, height) = packed([one for group in joined(topology.parts) for one in _placed(group)])
     width = max(width, SMALLEST) + 2 * MARGIN
@@ -53,7 +53,7 @@ def svg(topology: Topology, title: str) -> str:
 
 
 def _placed(group: list[Part]) -> Iterator[Placed]:
-    """Lay a group of parts out as one drawing or, where that is too much, each part as one."""
+    """Lay out a group of parts as one drawing or, if that is too much, each part as one."""
     chart = charted(group)
     if not crowded(chart):
         yield drawn(chart, [_size(shape) for shape in chart.shapes])
@@ -137,7 +137,7 @@ def _elided(name: str, width: float, column: float) -> str:
 
 
 def _styles() -> Iterator[str]:
-    """Write the styles: colours for light, then for dark; no variables, which not every viewer knows."""
+    """Yield the styles: colours for light mode, then for dark; no CSS variables, as not every viewer knows them."""
     yield ".topology{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace}"
     yield ".topology text{text-anchor:middle}.topology .caption{font-size:10px}.topology .heading{font-size:16px}"
     yield ".topology .heading,.topology .name{text-anchor:start;font-weight:600}"
