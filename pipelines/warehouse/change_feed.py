@@ -1,4 +1,4 @@
-"""The change feed of a table: the rows of a range of its versions, and whether the feed holds all of them."""
+"""The change feed of a table: the rows of a range of its versions, and a check that the feed is complete."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ OBSERVED_WITHIN_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Changes:
-    """The rows of a batch, and what sees how far the change feed was read: it must not end before its last commit.
+    """The rows of a batch, and the observation that tells how far the change feed was read.
 
-    Delta has missed a trailing commit before (delta#6314); the next batch would begin after it.
+    The feed must not end before the batch's last commit. Delta has missed a trailing commit before (delta#6314), and
+    the next batch would begin after that commit.
     """
 
     warehouse: Warehouse
@@ -33,11 +34,12 @@ class Changes:
     seen: Observation | None = None
 
     def check(self) -> None:
-        """Compare the last version that was read with the last one of the batch that changed rows, by the log.
+        """Check that the feed was read up to the batch's last version that, by the log, changed rows.
 
-        To be called when an action has read all rows. The first action is looked at; it costs no pass of its own.
+        Call it after an action has read all rows. It uses what Spark observed in the first action and needs no extra
+        pass over the rows.
 
-        Raises FeedIncomplete: a version is missing, so that nothing must be recorded as read.
+        Raises FeedIncomplete: a version is missing, so the batch must not be recorded as read.
         """
         if self.seen is None:
             return
@@ -52,13 +54,13 @@ class Changes:
                 )
 
     def _last_read(self) -> int | None:
-        """Return the last version that an action saw; where Spark did not tell in time, ask for it once more."""
+        """Return the last version that the first action read; if Spark does not report it in time, query the feed."""
         from pyspark.sql import functions as F
 
         assert self.seen is not None
         observed: Any = self.seen
         until = time.monotonic() + OBSERVED_WITHIN_SECONDS
-        while not observed._jo.future().isCompleted():  # it comes in a queue of events, which drops some when full
+        while not observed._jo.future().isCompleted():  # Spark's event queue drops events when it is full
             if time.monotonic() >= until:
                 feed = _feed(self.warehouse, self.table, self.batch)
                 last = feed.agg(F.max("_commit_version")).collect()[0][0]
@@ -69,7 +71,7 @@ class Changes:
         return None if last is None else int(last)
 
     def _changed_rows(self, version: int) -> bool:
-        """Tell from a commit whether it changed rows: what the feed shows of it exists, and is not empty."""
+        """Tell whether a commit changed rows: whether the files that the feed reads for it contain any row."""
         actions = _actions(self.warehouse, self.table, version)
         files = [action["cdc"]["path"] for action in actions if "cdc" in action]
         if not files:
@@ -83,9 +85,10 @@ class Changes:
 
 
 def changes(warehouse: Warehouse, table: str, batch: Batch) -> Changes:
-    """Return the rows of a batch: all of them from the beginning, else those that later versions inserted or changed.
+    """Return the rows of a batch, with Delta's ``_change_type``.
 
-    Changed rows come twice, as they were and as they are, with Delta's ``_change_type``.
+    A batch from the beginning holds all rows of the table as inserts. Any other batch holds the rows that its versions
+    inserted, changed or deleted. A changed row comes twice: before and after the change.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -109,7 +112,7 @@ def can_read(warehouse: Warehouse, table: str, batch: Batch) -> bool:
     try:
         if batch.start is None:
             warehouse.read(table, batch.end).schema  # noqa: B018
-        else:  # the feed's range is checked on analysis; what is observed and never read, Spark would keep for good
+        else:  # analysis checks the feed's range; without an observation, which Spark would keep forever if never read
             _feed(warehouse, table, batch).schema  # noqa: B018
     except PySparkException:
         return False
@@ -128,6 +131,6 @@ def _feed(warehouse: Warehouse, table: str, batch: Batch) -> DataFrame:
 
 
 def _actions(warehouse: Warehouse, table: str, version: int) -> list[dict[str, Any]]:
-    """Return the actions of a commit; of one that is no longer in the log, none."""
+    """Return the actions of a commit; none if the commit is no longer in the log."""
     text = read_file(warehouse.root, f"{table.replace('.', '/')}/_delta_log/{version:020}.json")
     return [json.loads(line) for line in (text or "").splitlines()]

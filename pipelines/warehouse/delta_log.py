@@ -1,6 +1,6 @@
-"""A local Delta log, looked at as files: who coordinates its commits, what keeps readers out, and the way on.
+"""The files of a local Delta log: who coordinates its commits, what damage stops readers, and how to recover.
 
-No reader is asked where it would fail: what is damaged is told by the files themselves.
+This module inspects the files themselves, because a Delta reader fails on a damaged log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAST_CHECKPOINT = "_last_checkpoint"
 _CHECKPOINT = re.compile(
     r"(\d{20})\.checkpoint(?:\.(?P<part>\d{10})\.(?P<parts>\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)"
 )
-# Commits that are not in the log yet lie here, where somebody else than the log says which of them hold.
+# Directories of commits that are not in the log yet; a commit coordinator or a catalog decides which of them count.
 _STAGED = ("_staged_commits", "_commits")
 _PROPERTY = "delta.coordinatedCommits.commitCoordinator"
 _FEATURES = re.compile(r"coordinatedCommits\b.*|catalogOwned\b.*|catalogManaged\b.*")
@@ -37,18 +37,18 @@ class Fault:
 
 
 def coordinator(properties: Mapping[str, str | None], features: Iterable[str]) -> str | None:
-    """Return the table property or feature by which somebody else than the log decides which commits hold."""
+    """Return the property or feature that lets a coordinator or catalog decide which commits count; None if none."""
     named = [name for name, value in properties.items() if name.startswith(_PROPERTY) and "Conf" not in name and value]
     return next(iter([*named, *(feature for feature in features if _FEATURES.fullmatch(feature))]), None)
 
 
 def is_about_coordination(error: Exception) -> bool:
-    """Tell whether a reader refused a table because its commits are coordinated; stack traces say nothing of it."""
+    """Tell, from an error's first two lines, whether a reader refused a table because its commits are coordinated."""
     return bool(_SAID.search(" ".join(str(error).splitlines()[:2])))
 
 
 def coordinated(table: str, by: str) -> UsageError:
-    """Return the error of a table whose commits Afterlog cannot follow."""
+    """Return the error for a table whose commits Afterlog cannot follow."""
     return UsageError(
         f"The commits of {table} are not decided by its Delta log alone ({by}), which Afterlog does not support: "
         f"drop that feature from the table, or name another warehouse."
@@ -56,15 +56,15 @@ def coordinated(table: str, by: str) -> UsageError:
 
 
 def staged(directory: Path, names: Iterable[str]) -> str | None:
-    """Return the directory of a log that holds commits which the log does not have."""
+    """Return the subdirectory of a log that holds commits that are not in the log yet; None if there is none."""
     found = (name for name in names if name in _STAGED and any((directory / name).glob("*.json")))
     return next(found, None)
 
 
 def fault(table: Path, refused: bool = False) -> Fault | None:
-    """Return what is wrong with the checkpoint that readers of a table begin with; None where nothing is.
+    """Return what is wrong with the checkpoint that readers of a table start from; None if nothing is wrong.
 
-    Where a reader ``refused`` the table, a checkpoint that looks sound from outside is taken for what it stumbled on.
+    If a reader ``refused`` the table, its last checkpoint counts as damaged even if the files look intact.
     """
     log = table / "_delta_log"
     names = sorted(os.listdir(log)) if log.is_dir() else []
@@ -91,7 +91,7 @@ def fault(table: Path, refused: bool = False) -> Fault | None:
 
 
 def _way_on(table: Path, names: list[str], away: list[str], sound: int, last: int) -> str:
-    """Say what to move away, if all commits after the sound checkpoint (-1: none) are there, up to the last version."""
+    """Say how to recover: move files away if all commits after the sound checkpoint (-1: none) exist, else restore."""
     commits = {int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.json", name)}
     end = max(last, *commits, sound)
     missing = [version for version in range(sound + 1, end + 1) if version not in commits]
@@ -110,7 +110,7 @@ def _way_on(table: Path, names: list[str], away: list[str], sound: int, last: in
 
 
 def _checkpoints(names: Iterable[str]) -> dict[int, list[str]]:
-    """Return the files of each checkpoint by its version."""
+    """Return the file names of each checkpoint, by version."""
     found: dict[int, list[str]] = {}
     for name in names:
         if match := _CHECKPOINT.fullmatch(name):
@@ -127,7 +127,7 @@ def _pointed_at(log: Path) -> int | None:
 
 
 def _damage(log: Path, names: list[str]) -> str | None:
-    """Say what is wrong with the files of one checkpoint; of one in parts all must be there."""
+    """Say what is wrong with the files of a checkpoint, or None; a multi-part checkpoint needs all its parts."""
     parts = [match for name in names if (match := _CHECKPOINT.fullmatch(name)) and match["parts"]]
     if parts and len(parts) == len(names) and len(parts) < int(parts[0]["parts"]):
         return f"lacks {int(parts[0]['parts']) - len(parts)} of its {int(parts[0]['parts'])} parts"
@@ -157,7 +157,7 @@ def _footer_length(content: bytes) -> int:
 
 
 def _agrees_with_its_checksum(file: Path, content: bytes) -> bool:
-    """Hold a file against the checksums that Hadoop writes beside it, if they are there."""
+    """Tell whether a file matches the checksum file that Hadoop writes beside it; True if none can be used."""
     try:
         checksums = file.with_name(f".{file.name}.crc").read_bytes()
     except FileNotFoundError:

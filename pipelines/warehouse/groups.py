@@ -7,11 +7,11 @@ from typing import Any
 
 from pipelines.errors import UsageError
 
-MOST_GROUPS = 5_000  # of which a refresh names each; of more it replaces the whole table
+MOST_GROUPS = 5_000  # a refresh of more groups replaces the whole table
 
 
 def predicate(column: str, touched: list[Any]) -> str:
-    """Return the groups as a predicate in SQL text, which is what Delta's replaceWhere takes; values are quoted."""
+    """Return the SQL text of a predicate that selects the groups, for Delta's replaceWhere; values are quoted."""
     values = ", ".join(literal(value) for value in touched if value is not None)
     parts = [f"`{column}` IN ({values})"] if values else []
     parts += [f"`{column}` IS NULL"] if None in touched else []
@@ -19,7 +19,7 @@ def predicate(column: str, touched: list[Any]) -> str:
 
 
 def literal(value: Any) -> str:
-    """Return a group as a literal of SQL.
+    """Return a group as an SQL literal.
 
     Raises UsageError: the value is neither text nor a time.
     """

@@ -1,6 +1,6 @@
-"""A Delta table -> a few of its rows, read without a JVM: for answers that a person waits for.
+"""A Delta table -> a few of its rows, read without a JVM, for commands whose answer a person waits for.
 
-Of a warehouse that is not local the session answers, as Hadoop's settings say how to reach it.
+If the warehouse is not local, a Spark session reads the rows, because Hadoop's settings say how to reach it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ MICROSECOND = timedelta(microseconds=1)
 def rows(
     warehouse: Warehouse, table: str, equal: Mapping[str, str | int], columns: list[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the rows whose columns equal the given values, in no order; timestamps are aware of their zone.
+    """Return the rows whose columns equal the given values, in no particular order, with timezone-aware timestamps.
 
-    Files and row groups that can hold none of them are left out by their statistics. Of a warehouse that is not local
-    a session is started, if there is none.
+    Statistics skip the files and row groups that cannot contain such rows. If the warehouse is not local and there is
+    no session, this starts a session.
 
     Raises UsageError: the table does not exist.
     """
@@ -47,16 +47,16 @@ def rows(
 def rows_by_spark(
     warehouse: Warehouse, table: str, equal: Mapping[str, str | int], columns: list[str] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the same rows through the session, wherever the warehouse is."""
+    """Return the same rows as ``rows``, but always read them with the Spark session."""
     if not warehouse.exists(table):
         raise warehouse.absent(table)
     return _collected(_of_spark(warehouse, table, equal).select(*(columns or ["*"])))
 
 
 def query(warehouse: Warehouse, table: str, text: str, equal: Mapping[str, str | int]) -> list[dict[str, Any]]:
-    """Return what a SELECT answers on the rows of a table whose columns equal the given values.
+    """Return the result of a SELECT on the rows of a table whose columns equal the given values.
 
-    The text calls the table ``rows`` and keeps to what Spark and the reader without a JVM both understand.
+    The text calls these rows ``rows`` and must use only SQL that Spark and ``deltalake`` both support.
     """
     if warehouse.is_local:
         from deltalake import QueryBuilder
@@ -75,10 +75,10 @@ def query(warehouse: Warehouse, table: str, text: str, equal: Mapping[str, str |
 
 
 def greatest(warehouse: Warehouse, table: str, column: str, until: datetime) -> datetime | None:
-    """Return the greatest value, not after ``until``, that a column of times has in the rows of the settings' cluster.
+    """Return the greatest value, not after ``until``, of a timestamp column in the rows of the settings' cluster.
 
-    None where there is none, or no table. Statistics of the table's files tell it; where they do not, or where a file
-    holds later times or rows of another cluster, the column is read.
+    The result is None if there is no such value or no table. It comes from the statistics of the table's files. If
+    these are missing, or if a file holds later times or rows of another cluster, the column is read.
     """
     if not warehouse.exists(table):
         return None
@@ -89,7 +89,7 @@ def greatest(warehouse: Warehouse, table: str, column: str, until: datetime) -> 
         micros = F.max(F.unix_micros(column)).alias("micros")
         return _moment(rows.where(F.unix_micros(column) <= _micros(until)).select(micros).collect()[0][0])
     stored = warehouse.local_table(table)
-    if column not in {field.name for field in stored.schema().fields}:  # a table of an earlier version
+    if column not in {field.name for field in stored.schema().fields}:  # created by an earlier version
         return None
     told, known = _of_statistics(stored, column, warehouse.cluster, _micros(until))
     if known:
@@ -99,7 +99,7 @@ def greatest(warehouse: Warehouse, table: str, column: str, until: datetime) -> 
 
 
 def minutes(warehouse: Warehouse, table: str, column: str, after: datetime, until: datetime) -> list[datetime]:
-    """Return the minutes of a span of time, in order, in which a column of times has a value."""
+    """Return, in order, the minutes between two times in which a timestamp column has a value."""
     if not warehouse.exists(table):
         return []
     if not warehouse.is_local:
@@ -116,7 +116,7 @@ def minutes(warehouse: Warehouse, table: str, column: str, after: datetime, unti
 
 
 def _of_statistics(table: DeltaTable, column: str, cluster: str, until: int) -> tuple[int | None, bool]:
-    """Return the greatest value by the statistics of a table's files, and whether they are enough to know it."""
+    """Return the greatest value according to the file statistics, and whether they suffice to know it."""
     from arro3.core import DataType
 
     files = table.get_add_actions(flatten=True)
@@ -138,7 +138,7 @@ def _of_statistics(table: DeltaTable, column: str, cluster: str, until: int) -> 
 
 
 def _times(table: DeltaTable, cluster: str, column: str, where: str, selected: str) -> list[int | None]:
-    """Return what a query answers, one column of times, in microseconds: Python's clock knows no year 10000."""
+    """Return a query's single timestamp column in microseconds, because Python's datetime has no year 10000."""
     from deltalake import QueryBuilder
 
     of_cluster = _predicate({"cluster": cluster})
@@ -150,7 +150,7 @@ def _times(table: DeltaTable, cluster: str, column: str, where: str, selected: s
 
 
 def _time(at: datetime) -> str:
-    """Write a time for the reader's engine, whose literals of times end with the year 2262."""
+    """Return a time as SQL for ``deltalake``, whose timestamp literals end with the year 2262."""
     return f"arrow_cast({_micros(at)}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
@@ -159,7 +159,7 @@ def _micros(at: datetime) -> int:
 
 
 def _moment(micros: int | None) -> datetime | None:
-    """Return a time; None also where Python's clock does not know it."""
+    """Return the time of microseconds since the epoch; None also if Python's datetime cannot hold it."""
     try:
         return None if micros is None else EPOCH + micros * MICROSECOND
     except OverflowError:
@@ -167,15 +167,15 @@ def _moment(micros: int | None) -> datetime | None:
 
 
 def _predicate(equal: Mapping[str, str | int]) -> str | None:
-    """Return the condition as the reader's engine writes it; None where no row can meet it."""
+    """Return the condition as SQL for ``deltalake``; None if no row can meet it."""
     try:
         return " AND ".join(f'"{name}" = {_literal(value)}' for name, value in equal.items())
-    except UnicodeEncodeError:  # half a surrogate pair, from a byte on the command line that is not UTF-8
+    except UnicodeEncodeError:  # a lone surrogate, from a byte on the command line that is not UTF-8
         return None
 
 
 def _literal(value: str | int) -> str:
-    """Write a value for the reader's engine, which binds no parameters: of text nothing but hexadecimal digits."""
+    """Return a value as SQL for ``deltalake``, which binds no parameters: text becomes hexadecimal digits."""
     return str(int(value)) if isinstance(value, int) else f"CAST(X'{value.encode().hex()}' AS VARCHAR)"
 
 

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock on a file system of this machine, elsewhere a store that arbitrates, or a refusal."""
+"""One writer at a time: a lock on a local file system; elsewhere a log store that arbitrates, or a refusal."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ NAME = ".lock"
 def writer(settings: Settings, purpose: str) -> Iterator[None]:
     """Hold the warehouse's lock, waiting up to ``lock.wait_seconds`` for it; the kernel frees it if the process dies.
 
-    Delta's local log store is safe within one JVM only. Elsewhere nothing is locked: the log store arbitrates between
-    writers, and where it cannot, the settings must promise that there is but one.
+    A local warehouse needs the lock because Delta's local log store is safe within one JVM only. Elsewhere nothing is
+    locked: the log store arbitrates between writers. If it cannot, the settings must promise a single writer.
 
-    Raises WriterBusy: another process holds it. EnvironmentLacking: the warehouse cannot be created or written.
-    UsageError: writers could lose each other's commits there.
+    Raises WriterBusy: another process holds the lock. EnvironmentLacking: the warehouse cannot be created or written.
+    UsageError: two writers could lose each other's commits, and the settings do not promise a single writer.
     """
     directory = directory_of(settings.warehouse)
     if directory is None:
@@ -62,7 +62,7 @@ def writer(settings: Settings, purpose: str) -> Iterator[None]:
 
 
 def refuse_unsafe(settings: Settings) -> None:
-    """Raise UsageError where two writers could lose each other's commits, and nothing promises that there is one."""
+    """Raise UsageError if writers could lose each other's commits and the settings do not promise a single writer."""
     why = unsafe_store(settings.warehouse, {**properties.defaults(), **settings.spark})
     if why and not settings.single_writer:
         raise UsageError(
@@ -72,7 +72,10 @@ def refuse_unsafe(settings: Settings) -> None:
 
 
 def name_jvm(warehouse: Warehouse) -> None:
-    """Note this process's JVM beside its name, if it holds the lock: it can outlive a killed process for a moment."""
+    """Add the JVM's process id to the lock file if this process holds the lock.
+
+    The JVM can outlive a killed process for a moment, and the next writer waits for it to end.
+    """
     directory = directory_of(warehouse.root)
     if directory is None:
         return
@@ -86,7 +89,7 @@ def name_jvm(warehouse: Warehouse) -> None:
 
 
 def holder(warehouse: str) -> str | None:
-    """Say who holds the lock of a warehouse on this machine, or None where nobody does."""
+    """Describe the process that holds the lock of a warehouse on this machine; None if no process does."""
     directory = directory_of(warehouse)
     if directory is None:
         return None
@@ -124,9 +127,11 @@ def _acquire(descriptor: int, path: Path, wait_seconds: float) -> None:
 
 
 def _outlive(path: Path, wait_seconds: float) -> None:
-    """Wait for the JVM of a holder that was killed: until it has noticed, it may still commit.
+    """Wait until the JVM of a killed holder has ended: until it notices, it can still commit.
 
-    A holder that failed in this very process left its JVM's name, too: that JVM is the one to go on with.
+    If the earlier holder failed in this process, the JVM is this process's own and stays in use: do not wait for it.
+
+    Raises WriterBusy: the JVM has not ended in time.
     """
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, psutil.NoSuchProcess):
         facts = json.loads(path.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""How far each stage has read: one small state file a table, written after the data that it speaks of.
+"""How far each stage has read: one small state file per table, written after the data that it describes.
 
-A batch is fixed (``pending``) before anything of it is written, so that a rerun after a crash, or after a broken gate,
-takes exactly the same rows. The file only saves work: whatever it says, rows go through the same insert on the grain.
+A run fixes a batch (``pending``) before it writes any of it, so that a rerun after a crash or a failed gate takes
+exactly the same rows. The file only saves work: whatever it says, rows go through the same insert on the grain.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipelines.warehouse.tables import Warehouse
 
 @dataclass(frozen=True)
 class Batch:
-    """A range of an input table's versions: after ``start`` (None: from the beginning) up to and with ``end``."""
+    """A range of an input table's versions: after ``start`` (None: from the beginning), up to and including ``end``."""
 
     start: int | None
     end: int
@@ -26,7 +26,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Reading:
-    """How far an input table is read: its Delta id, and its last version read (None: nothing yet)."""
+    """How far an input table is read: its Delta id and the last version read (None: nothing yet)."""
 
     table_id: str
     version: int | None = None
@@ -36,7 +36,7 @@ class Reading:
 class Held:
     """A scope whose rows are held: since when, why, how many, and under which contract and settings they were judged.
 
-    ``others`` are, for lines of a file that name no topic, the other lines of that file.
+    If the scope is a file, whose lines name no topic, ``others`` counts the other lines of that file.
     """
 
     since: str
@@ -50,15 +50,16 @@ class Held:
 class Progress:
     """What a stage has read of its inputs.
 
-    ``target_id`` and the readings' are Delta table ids: another id means another table, hence a full re-read.
-    ``target_version`` is the version of the stage's own table after its last write; ``pending`` the batch that is
-    fixed, by input; ``files`` what the landing ``directory`` held, by source; ``topics`` how far topics are read, by
-    the setting ``cluster``.
+    ``target_id`` and the ids in ``inputs`` are Delta table ids: another id means another table, hence a full re-read.
+    ``target_version`` is the version of the stage's own table after its last write. ``pending`` is the fixed batch, by
+    input. ``files`` is what the landing ``directory`` held, by source. ``topics`` is how far topics are read, by the
+    setting ``cluster``.
 
-    ``again`` names the held scopes that the fixed batch judges again (None: not fixed yet), and ``decided`` is what its
-    gate said, fixed before anything is written: ``held`` is as of that decision, which has the ``history`` and the
-    ``contract`` that count once the batch is done. A batch that is held as a whole was judged ``under`` a contract and
-    settings. ``contract`` is that of the history; ``held_id`` and ``held_version`` are of the table of held rows.
+    ``again`` names the held scopes that the fixed batch judges again (None: not fixed yet). ``decided`` is the gate's
+    decision about the batch, fixed before anything is written. ``held`` already reflects that decision; the decision's
+    ``history`` and ``contract`` take effect when the batch is done. ``under`` says under which contract and settings a
+    batch that is held as a whole was judged. ``contract`` is the contract of ``history``. ``held_id`` and
+    ``held_version`` belong to the table of held rows.
     """
 
     target_id: str | None = None
@@ -80,16 +81,16 @@ class Progress:
     held_version: int | None = None
 
     def within_a_batch(self, cluster: str) -> bool:
-        """Tell whether a run, of topics one of that cluster, ended before its batch was done with."""
+        """Tell whether a run ended before it completed its batch; of topics only those of the given cluster count."""
         topic_progress = self.topics.get(cluster, TopicProgress())
         return bool(self.pending or topic_progress.pending or topic_progress.gaps)
 
     def is_ahead_of(self, version: int | None) -> bool:
-        """Tell whether it speaks of a later version of the stage's own table than that which is there."""
+        """Tell whether the progress records a later version of the stage's own table than the given one."""
         return (self.target_version or 0) > (version or 0)
 
     def done(self, target_version: int) -> Progress:
-        """Return the progress with the pending batch behind it."""
+        """Return the progress after the pending batch is completed."""
         read = {table: replace(self.inputs[table], version=batch.end) for table, batch in self.pending.items()}
         inputs = self.inputs | read
         said = self.decided or {}
@@ -98,18 +99,18 @@ class Progress:
         return replace(past, inputs=inputs, target_version=target_version, history=history, contract=contract)
 
     def version_of(self, table: str) -> int | None:
-        """Return the last version of an input that is read and done with."""
+        """Return the last version of an input whose batch is completed; None if there is none."""
         reading = self.inputs.get(table)
         return reading.version if reading else None
 
     def reached(self, table: str) -> int | None:
-        """Return the last version of an input that is read, or fixed to be read; None where there is none."""
+        """Return the last version of an input that is read or in the pending batch; None if there is none."""
         batch = self.pending.get(table)
         return batch.end if batch else self.version_of(table)
 
 
 def load(warehouse: Warehouse, table: str) -> Progress | None:
-    """Return a stage's progress; None where there is none or where the file cannot be understood."""
+    """Return a stage's progress; None if there is no file or if it cannot be parsed."""
     text = storage.read_text(warehouse.root, f"{table}.json")
     if text is None:
         return None
@@ -129,14 +130,14 @@ def load(warehouse: Warehouse, table: str) -> Progress | None:
 
 def save(warehouse: Warehouse, table: str, progress: Progress) -> None:
     """Replace a stage's progress in one step."""
-    values = asdict(replace(progress, files={}, history={}))  # which would copy each number of it
+    values = asdict(replace(progress, files={}, history={}))  # asdict would copy each number in them
     values["history"] = progress.history
     values["files"] = {source: (file.size, file.modified_ns) for source, file in progress.files.items()}
     storage.write_text(warehouse.root, f"{table}.json", json.dumps(values, ensure_ascii=True))
 
 
 def _topic_progress(values: dict[str, Any]) -> TopicProgress:
-    """Return the progress of topics from its JSON, where partitions are text: JSON has no other keys."""
+    """Return the progress of topics from its JSON, in which partitions are text: every JSON key is."""
 
     def offsets(found: dict[str, int]) -> dict[int, int]:
         return {int(partition): int(offset) for partition, offset in found.items()}

@@ -1,8 +1,8 @@
-"""What runs leave behind in quality.*: counts per stage, results per expectation, gaps in topics.
+"""What runs write to quality.*: counts per stage, results per expectation, gaps in topics.
 
-Rows of the first two go to a small state file first, at once, and to the Delta tables in one commit a table when the
-run ends: a run that is killed loses none of them, since the next one reports what it finds there. Gaps wait in the
-progress of the stage that found them.
+Counts and results go to a small state file at once, and to the Delta tables when the run ends, in one commit per table.
+A killed run loses none of them, because the next run reports what it finds in the file. Gaps wait in the progress of
+the stage that found them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ Status = Literal["passed", "broken", "failed", "idle", "waiting", "held"]
 
 @dataclass(frozen=True)
 class StageRun:
-    """What one run did to one table; of an ``idle`` (no new input) or ``waiting`` stage nothing is reported.
+    """What one run did to one table.
 
-    Nor of one that is ``held``: rows wait as they did before, and were not judged again. ``refreshed`` are the rows of
-    the groups that a summarised table computed again; of other tables, None.
+    Nothing is reported about a stage that is ``idle`` (no new input), ``waiting`` or ``held`` (rows wait as before and
+    were not judged again). ``refreshed`` counts the rows of the groups that a summarised table computed again; it is
+    None for other tables.
     """
 
     run_id: str
@@ -61,7 +62,7 @@ class StageRun:
         return (self.finished_at - self.started_at).total_seconds()
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the command line and Airflow show of it."""
+        """Return the values that the command line and Airflow show."""
         counts = ("read", "accepted", "quarantined", "duplicates", "skipped", "held", "written")
         shown: dict[str, Any] = {name: getattr(self, name) for name in ("table", "status", *counts, "message")}
         shown["seconds"] = round(self.seconds, 3)
@@ -70,12 +71,12 @@ class StageRun:
 
 
 def now() -> datetime:
-    """Return the present, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 def note(warehouse: Warehouse, stage_run: StageRun) -> None:
-    """Keep a stage's counts and its gate's results until the run reports them."""
+    """Save a stage's counts and its gate's results in the state file until the run reports them."""
     ran = asdict(stage_run) | {"cluster": warehouse.cluster, "seconds": round(stage_run.seconds, 3)}
     ran["written"] = stage_run.written
     results = [
@@ -91,7 +92,7 @@ def note(warehouse: Warehouse, stage_run: StageRun) -> None:
         for outcome in (stage_run.verdict.outcomes if stage_run.verdict else ())
     ]
     unreported = _unreported(warehouse)
-    if stage_run.status == "passed":  # a landing stage notes what it has done so far, again and again
+    if stage_run.status == "passed":  # a landing stage saves its counts so far repeatedly
         noted = unreported[STAGE_RUNS.table]
         unreported[STAGE_RUNS.table] = [one for one in noted if not _speaks_of(one, stage_run)]
     for contract, objects in ((STAGE_RUNS, [ran]), (EXPECTATION_RESULTS, results)):
@@ -106,7 +107,7 @@ def _speaks_of(noted: dict[str, Any], stage_run: StageRun) -> bool:
 
 
 def record_gaps(warehouse: Warehouse, table: str, gaps: Sequence[Gap]) -> None:
-    """Insert the gaps that quality.gaps does not hold."""
+    """Insert the gaps that quality.gaps does not have yet."""
     objects = [
         {
             "run_id": gap.run_id,
@@ -129,7 +130,7 @@ def record_gaps(warehouse: Warehouse, table: str, gaps: Sequence[Gap]) -> None:
 
 
 def report(warehouse: Warehouse) -> None:
-    """Append what is unreported to the quality tables."""
+    """Append the unreported rows to the quality tables and empty the state file."""
     unreported = _unreported(warehouse)
     if not any(unreported.values()):
         return

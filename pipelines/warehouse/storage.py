@@ -1,4 +1,4 @@
-"""Where a warehouse is, what its writers can rely on there, and its small state files."""
+"""The location of a warehouse, whether its store is safe for several writers, and its small state files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from pipelines.errors import EnvironmentLacking
 
 STATE = "_progress"
-# Where no commit replaces another one: HDFS and Azure rename only to a name that is free, Google's store creates an
-# object only where there is none.
+# Schemes on which no commit can replace another: HDFS and Azure rename only to a free name, and Google Cloud Storage
+# creates an object only if there is none.
 ATOMIC = ("hdfs", "abfs", "abfss", "adl", "wasb", "wasbs", "gs")
-# Delta's stores that know of the writers of their own JVM only. Delta takes the first of them for s3, s3a and s3n.
+# Delta's log stores that know only the writers of their own JVM. Delta uses the first of them for s3, s3a and s3n.
 OF_ONE_JVM = ("S3SingleDriverLogStore", "LocalLogStore")
 
 
@@ -28,18 +28,18 @@ def scheme_of(warehouse: str) -> str | None:
 
 
 def directory_of(warehouse: str) -> Path | None:
-    """Return a warehouse's directory if it is on a file system of this machine, also where a URI says so."""
+    """Return a warehouse's directory if it is a path or a ``file:`` URI; None if it is elsewhere."""
     if is_local(warehouse):
         return Path(warehouse)
     if scheme_of(warehouse) != "file":
         return None
-    return Path("/" + warehouse.partition("://")[2].partition("/")[2])  # Hadoop decodes nothing in it
+    return Path("/" + warehouse.partition("://")[2].partition("/")[2])  # Hadoop does not decode percent escapes in it
 
 
 def unsafe_store(warehouse: str, properties: Mapping[str, str]) -> str | None:
-    """Say why two writers of a warehouse could lose each other's commits, given Spark's properties; None: they cannot.
+    """Say why two writers could lose each other's commits, given Spark's properties; None if they cannot.
 
-    On a file system of this machine the writer's lock sees to that.
+    On a file system of this machine the writer's lock prevents it.
     """
     scheme = scheme_of(warehouse)
     if directory_of(warehouse) is not None:
@@ -53,12 +53,12 @@ def unsafe_store(warehouse: str, properties: Mapping[str, str]) -> str | None:
 
 
 def read_text(warehouse: str, name: str) -> str | None:
-    """Return the text of a state file, or None where there is none."""
+    """Return the text of a state file; None if it does not exist."""
     return read_file(warehouse, f"{STATE}/{name}")
 
 
 def read_file(warehouse: str, path_within: str) -> str | None:
-    """Return the text of a file of a warehouse, or None where there is none."""
+    """Return the text of a file in a warehouse; None if it does not exist."""
     if is_local(warehouse):
         try:
             return (Path(warehouse) / path_within).read_text(encoding="utf-8")
@@ -75,13 +75,13 @@ def read_file(warehouse: str, path_within: str) -> str | None:
 
 
 def write_text(warehouse: str, name: str, text: str) -> None:
-    """Replace a state file in one step: a reader, or a crash, sees the old text or the new one.
+    """Replace a state file in one step: readers see the old or the new text, also after a crash.
 
     Raises EnvironmentLacking: the disk is full or not writable.
     """
     if not is_local(warehouse):
         file_system, path = _hadoop(warehouse, f"{STATE}/{name}")
-        stream = file_system.create(path, True)  # object stores show an object only once it is closed
+        stream = file_system.create(path, True)  # an object store shows the object only after close()
         stream.write(bytearray(text.encode("utf-8")))
         stream.close()
         return
@@ -106,7 +106,7 @@ def replace_text(target: Path, text: str) -> None:
 
 
 def size_of(file: Path) -> int | None:
-    """Return the size of a local file in bytes; None where there is none."""
+    """Return the size of a local file in bytes; None if it cannot be read."""
     try:
         return file.stat().st_size
     except OSError:
@@ -114,7 +114,7 @@ def size_of(file: Path) -> int | None:
 
 
 def _hadoop(warehouse: str, path_within: str) -> tuple[Any, Any]:
-    """Return Hadoop's file system of a warehouse and the path of a file in it; Py4J's objects have no types."""
+    """Return Hadoop's file system of a warehouse and the path of a file in it, as untyped Py4J objects."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.active()

@@ -25,22 +25,23 @@ if TYPE_CHECKING:
     from expectations.contract import Contract
 
 PROPERTIES = {
-    # Consumers of a table read its changes; deletion vectors stay off so that readers without Spark see the truth.
+    # Stages read the change feeds of their inputs. Deletion vectors stay off, so that readers without Spark see the
+    # right rows.
     "delta.enableChangeDataFeed": "true",
     "delta.enableDeletionVectors": "false",
 }
 CREATED_AT_ONCE = 4
-COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf says which files are small
+COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf sets which files compaction merges
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
 
 
 @dataclass(frozen=True)
 class Warehouse:
-    """The tables under one directory or URI, as settings name it, and the Spark session that reads and writes them.
+    """The tables under the directory or URI that the settings name, and the Spark session that reads and writes them.
 
-    Methods that begin with ``local_`` read a local warehouse and need no session. Of a warehouse that is not local
-    everything needs one.
+    Methods that begin with ``local_`` read a local warehouse and need no session. If the warehouse is not local, every
+    read and write needs a session.
     """
 
     settings: Settings
@@ -48,13 +49,13 @@ class Warehouse:
 
     @property
     def spark(self) -> SparkSession:
-        """The session, which the caller has started."""
+        """The Spark session that the caller has started."""
         assert self.session is not None, "this needs a Spark session"
         return self.session
 
     @property
     def root(self) -> str:
-        """The directory or URI that all tables lie under."""
+        """The directory or URI that contains all tables."""
         return self.settings.warehouse
 
     @property
@@ -64,11 +65,11 @@ class Warehouse:
 
     @property
     def cluster(self) -> str:
-        """The Kafka cluster whose rows the settings ask for."""
+        """The Kafka cluster that the settings name."""
         return self.settings.cluster
 
     def location(self, table: str) -> str:
-        """Return where a table is: ``silver.x`` is ``<warehouse>/silver/x``."""
+        """Return the path or URI of a table: ``silver.x`` is at ``<warehouse>/silver/x``."""
         if not _TABLE.fullmatch(table):
             raise UsageError(f"{table!r} is not a table: tables are named like silver.dlq_records.")
         return f"{self.root.rstrip('/')}/{table.replace('.', '/')}"
@@ -82,7 +83,7 @@ class Warehouse:
         return DeltaTable.isDeltaTable(self.spark, self.location(table))
 
     def absent(self, table: str) -> UsageError:
-        """Return the error that a table does not exist, which says the way on."""
+        """Return the error for a table that does not exist; its message says what to do."""
         return UsageError(
             f"There is no table {table} in {self.root} yet: land files in {self.settings.landing} "
             f"and run `afterlog run`, or name another warehouse with --warehouse."
@@ -106,13 +107,13 @@ class Warehouse:
         return True
 
     def ensure_all(self, contracts: Iterable[Contract]) -> None:
-        """Create the tables that do not exist, several at a time: each is little work and much waiting."""
+        """Create the missing tables in parallel, because creating a table is mostly waiting."""
         with ThreadPoolExecutor(CREATED_AT_ONCE) as pool:
             for _ in pool.map(self.ensure, contracts):
                 pass
 
     def _create_local(self, contract: Contract) -> None:
-        """Write a table's first commit without Spark, which would plan a command for every table: ten times slower."""
+        """Write a table's first commit without Spark, which is ten times slower: it plans a command for each table."""
         from deltalake import DeltaTable, Schema
         from pyspark.sql.types import DataType, StructType
 
@@ -125,8 +126,8 @@ class Warehouse:
             description=contract.description,
             configuration=PROPERTIES,
         )
-        # The version's checksum, a convenience of Delta's: without it each first write asks Spark what an empty log
-        # holds.
+        # Delta's optional checksum file of the version: without it the first write to each table makes Spark compute
+        # the state of the empty log.
         log = Path(self.location(contract.table)) / "_delta_log"
         actions: dict[str, Any] = {}
         for line in (log / f"{0:020}.json").read_text(encoding="utf-8").splitlines():
@@ -136,15 +137,16 @@ class Warehouse:
         (log / f"{0:020}.crc").write_text(json.dumps({**counts, **known}), encoding="utf-8")
 
     def local_version(self, table: str) -> int | None:
-        """Return the latest version of a table from its log's file names; None where there is none."""
+        """Return the latest version of a table, from the file names of its log; None if there is none."""
         _, names = self._local_log(table)
         versions = [int(match[1]) for name in names if (match := re.match(r"(\d{20})\.(?:json|checkpoint)", name))]
         return max(versions, default=None)
 
     def local_table(self, table: str) -> LocalTable:
-        """Open a table for the reader without a JVM.
+        """Open a table with ``deltalake``, the reader without a JVM.
 
-        Raises UsageError: others than its log decide about its commits. EnvironmentLacking: its log cannot be read.
+        Raises UsageError: the table's Delta log alone does not decide which commits count. EnvironmentLacking: the log
+        cannot be read.
         """
         from deltalake import DeltaTable
 
@@ -163,16 +165,19 @@ class Warehouse:
         return opened
 
     def local_damaged_files(self, table: str) -> list[str]:
-        """Return the data files of a table that do not exist or are not as long as its log says.
+        """Return the data files of a table that are missing or whose size differs from the one in its log.
 
-        Raises as ``local_table``.
+        Raises the same errors as ``local_table``.
         """
         directory, files = Path(self.location(table)), self.local_table(table).get_add_actions()
         sizes = zip(map(str, files["path"].to_pylist()), files["size_bytes"].to_pylist(), strict=True)
         return sorted(path for path, size in sizes if storage.size_of(directory / path) != size)
 
     def local_gap(self, table: str) -> int | None:
-        """Return the first commit that a reader needs and does not find: those after the last checkpoint, or all."""
+        """Return the version of the first missing commit that a reader needs; None if none is missing.
+
+        A reader needs the commits after the last checkpoint, or all commits if there is no checkpoint.
+        """
         _, names = self._local_log(table)
         commits = {int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.json", name)}
         checkpoint = max((int(name[:20]) for name in names if re.match(r"\d{20}\.checkpoint", name)), default=-1)
@@ -180,7 +185,7 @@ class Warehouse:
         return next((number for number in needed if number not in commits), None)
 
     def local_id(self, table: str) -> str | None:
-        """Return the id in a table's latest checksum or its first commit; None where neither is left."""
+        """Return a table's Delta id from its latest checksum file or its first commit; None if neither has it."""
         directory, names = self._local_log(table)
         checksums = [name for name in names if name.endswith(".crc") and not name.startswith(".")]
         if checksums:
@@ -194,7 +199,7 @@ class Warehouse:
         return None
 
     def local_bytes_after(self, table: str, version: int | None) -> int:
-        """Return roughly how many bytes a table gained after a version (None: since it began)."""
+        """Return roughly how many bytes a table has gained since a version (None: since its creation)."""
         directory = Path(self.location(table))
         commit = directory / "_delta_log" / f"{version or 0:020}.json"
         since = commit.stat().st_mtime if version is not None and commit.exists() else 0.0
@@ -209,29 +214,29 @@ class Warehouse:
         return directory, names
 
     def versions_after(self, versions: Mapping[str, int | None]) -> int:
-        """Return how many versions tables have after the given ones (None: after their creation)."""
+        """Return how many versions the tables together have after the given ones (None: after their creation)."""
         late = 0
         for table, version in versions.items():
             end = self.local_version(table) if self.is_local else self._version_if_any(table)
-            late += max(0, (end or 0) - (version or 0))  # version 0 is empty: no news
+            late += max(0, (end or 0) - (version or 0))  # version 0 only creates the table
         return late
 
     def _version_if_any(self, table: str) -> int | None:
         return self.state(table)[1] if self.exists(table) else None
 
     def state(self, table: str) -> tuple[str, int]:
-        """Return a table's Delta id, which another table at the same place does not share, and its latest version."""
+        """Return a table's Delta id and its latest version; a table recreated at the same path has another id."""
         snapshot = self._snapshot(table)
         return str(snapshot.metadata().id()), int(snapshot.version())
 
     def size(self, table: str) -> int:
-        """Return how many bytes the files of a table have."""
+        """Return the total size of a table's files in bytes."""
         return int(self._snapshot(table).sizeInBytes())
 
     def _snapshot(self, table: str) -> Any:
-        """Return Delta's latest snapshot of a table, an object of the JVM.
+        """Return Delta's latest snapshot of a table, a JVM object.
 
-        Raises UsageError: others than its log decide about its commits.
+        Raises UsageError: the table's Delta log alone does not decide which commits count.
         """
         jvm: Any = self.spark.sparkContext._jvm
         nothing = jvm.scala.Option.empty()
@@ -250,7 +255,7 @@ class Warehouse:
         return snapshot
 
     def was_committed(self, table: str, after: int, mark: str) -> bool:
-        """Tell whether a commit after a version of a table carries a mark."""
+        """Tell whether the user metadata of a commit after the given version contains a mark."""
         from delta.tables import DeltaTable
         from pyspark.sql import functions as F
 
@@ -258,16 +263,17 @@ class Warehouse:
         return not history.where((F.col("version") > after) & F.col("userMetadata").contains(mark)).isEmpty()
 
     def read(self, table: str, version: int | None = None) -> DataFrame:
-        """Return a table's rows, at a version if one is given."""
+        """Return a table's rows, at the given version or at the latest."""
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
         return reader.load(self.location(table))
 
     def existing_rows(self, table: str, bounds: SparkColumn | None = None) -> DataFrame | None:
-        """Return a table's rows within bounds; None where Delta's file statistics alone say that there are none.
+        """Return a table's rows within bounds; None if Delta's file statistics alone show that there are none.
 
-        They stay what they are now: without a version, a frame would show what this very run writes to the table.
+        The DataFrame is fixed to the table's present version. Without a version it would also show the rows that this
+        run writes.
         """
         _, version = self.state(table)
         if version == 0:  # created, never written
@@ -278,9 +284,9 @@ class Warehouse:
         return rows if rows.inputFiles() else None
 
     def rows_of_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> DataFrame:
-        """Return rows given as JSON-ready objects.
+        """Return a DataFrame of rows given as JSON-ready objects.
 
-        They go to Spark as one literal: createDataFrame would start Python workers for them.
+        The objects go to Spark as one literal, because createDataFrame would start Python workers.
         """
         from pyspark.sql import functions as F
 
@@ -289,11 +295,12 @@ class Warehouse:
         return self.spark.range(1).select(F.inline(parsed)).coalesce(1)
 
     def insert(self, rows: DataFrame, contract: Contract, bounds: SparkColumn | None = None, mark: str = "") -> int:
-        """Insert rows which the caller knows to be absent from the contract's table; return how many were written.
+        """Insert rows that the caller knows to be missing from the contract's table; return how many were written.
 
-        On a local warehouse, where the lock keeps other writers away, this is an append. Elsewhere it is an
-        insert-only, null-safe MERGE on the grain, so that Delta's conflict check arbitrates between writers; the
-        table's rows of that grain lie within the bounds. The commit carries the mark.
+        On a local warehouse this is an append, because the lock keeps other writers out. Elsewhere it is an
+        insert-only, null-safe MERGE on the grain, so that Delta's conflict check arbitrates between writers. The
+        bounds must include every row of the table that has the grain of a new row. The user metadata of the commit
+        contains the mark.
         """
         rows = rows.select([column.name for column in contract.stored])
         if self.is_local:
@@ -302,7 +309,7 @@ class Warehouse:
         from delta.tables import DeltaTable
         from pyspark.sql import functions as F
 
-        # Under other names, so that the bounds, which speak of plain columns, mean the table's.
+        # Rename the new rows' columns: the bounds use plain column names, which must refer to the table.
         named = {column.name: f"_new_{column.name}" for column in contract.stored}
         condition = F.lit(True) if bounds is None else bounds
         for name in contract.grain:
@@ -334,9 +341,9 @@ class Warehouse:
     def replace_matching(
         self, table: str, rows: DataFrame, keys: Sequence[str], under: Mapping[str, str] | None = None
     ) -> int:
-        """Replace the rows of a table that share the keys (null-safe) with the given ones; return how many they were.
+        """Replace the table's rows that have the same keys (null-safe) as given rows; return how many were replaced.
 
-        ``under`` names the column of the given rows that holds the table's key where that is to change.
+        If the replacement changes a key, ``under`` maps it to the column of the given rows that holds the old value.
         """
         from delta.tables import DeltaTable
 
@@ -350,7 +357,7 @@ class Warehouse:
         return int(merged.collect()[0]["num_updated_rows"])
 
     def remove_matching(self, table: str, rows: DataFrame, keys: Sequence[str]) -> int:
-        """Remove the rows of a table that share the keys (null-safe) with the given ones; return how many they were."""
+        """Remove the table's rows that have the same keys (null-safe) as given rows; return how many were removed."""
         from delta.tables import DeltaTable
 
         merged = (
@@ -363,7 +370,7 @@ class Warehouse:
         return int(merged.collect()[0]["num_deleted_rows"])
 
     def remove_where(self, table: str, condition: SparkColumn) -> None:
-        """Remove the rows of a table for which a condition holds."""
+        """Remove the rows of a table that meet a condition."""
         from delta.tables import DeltaTable
 
         before = self.state(table)[1]
@@ -371,9 +378,10 @@ class Warehouse:
         self._compact_at_times(table, before)
 
     def replace_groups(self, table: str, rows: DataFrame, groups: str | None, contract: Contract | None = None) -> int:
-        """Replace the rows for which the SQL predicate holds (None: all) in one commit; return how many were written.
+        """Replace the rows that meet an SQL predicate (None: all) in one commit; return how many were written.
 
-        With all rows the columns of a table that an earlier version made are replaced, too, if there is a contract.
+        If all rows are replaced and a contract is given, the columns of the table are replaced too if an earlier
+        version of Afterlog created them with other names or types.
         """
         if groups is not None:
             return self._written(table, rows.write.format("delta").mode("overwrite").option("replaceWhere", groups))
@@ -384,10 +392,10 @@ class Warehouse:
         return self._written(table, writer)
 
     def _written(self, table: str, writer: DataFrameWriter, more: str = "") -> int:
-        """Write, and return the rows written, as the commit itself counts them.
+        """Write, and return the number of rows written, from the metrics of the commit.
 
-        The commit is known by a mark that it carries, whoever else commits. Delta does not commit an append without
-        rows.
+        A random mark in its user metadata tells the commit from those of other writers. Delta makes no commit for an
+        append without rows.
         """
         mark = f"afterlog-{secrets.token_hex(8)} {more}".rstrip()
         before = self.state(table)[1]
@@ -408,14 +416,14 @@ class Warehouse:
         own = [info["operationMetrics"] for info in infos if info.get("userMetadata") == mark]
         if not own:
             return 0
-        # What Delta carries over from files that it rewrites is output too.
+        # numOutputRows includes the rows that Delta copies from files that it rewrites.
         return int(own[0].get("numOutputRows", 0)) - int(own[0].get("numCopiedRows", 0))
 
     def _compact_at_times(self, table: str, before: int) -> int:
-        """Merge a table's small files, once in so many commits: each commit adds some, and every reader pays for each.
+        """Compact a table's small files once every COMPACTED_EVERY commits; return the version before compaction.
 
-        The change feed shows nothing of it, and no file is deleted: who still reads older versions goes on. ``before``
-        is the version before what was just written; return the one after it.
+        Each commit adds small files, and each file costs every reader time. Compaction adds no rows to the change feed
+        and deletes no file, so readers of older versions can continue. ``before`` is the version before the last write.
         """
         after = self.state(table)[1]
         if after // COMPACTED_EVERY != before // COMPACTED_EVERY:
@@ -424,14 +432,14 @@ class Warehouse:
 
             with contextlib.suppress(
                 DeltaConcurrentModificationException
-            ):  # another writer; there will be another time
+            ):  # another writer has committed; a later commit triggers the next compaction
                 DeltaTable.forPath(self.spark, self.location(table)).optimize().executeCompaction()
         return after
 
     def register(self, tables: Iterable[str]) -> None:
-        """Make tables known to Spark SQL by their names, in a catalog that ends with the session.
+        """Register tables in Spark SQL under their names, in a catalog that ends with the session.
 
-        Raises UsageError: a table does not exist.
+        Raises UsageError: a table does not exist, or its Delta log alone does not decide which commits count.
         """
         from delta.tables import DeltaTable
 
@@ -441,14 +449,14 @@ class Warehouse:
                 raise self.absent(table)
             spark.sql(f"CREATE DATABASE IF NOT EXISTS {table.partition('.')[0]}")
             if spark.catalog.tableExists(table):
-                # Perhaps it is another warehouse's. Dropping an external table drops its name only.
+                # The name may refer to another warehouse. Dropping an external table drops only its name.
                 spark.sql(f"DROP TABLE {table}")
-            self.state(table)  # refuses what Afterlog cannot follow
+            self.state(table)  # raises UsageError if Afterlog cannot follow the table's commits
             DeltaTable.createIfNotExists(spark).tableName(table).location(self.location(table)).execute()
 
 
 def quarantine_contract(contract: Contract) -> Contract:
-    """Return the columns and grain of a table's quarantine as a contract of its own."""
+    """Return the contract of a table's quarantine: its columns and its grain."""
     from expectations.contract import Contract
 
     name = contract.table.partition(".")[2]
@@ -461,7 +469,7 @@ def quarantine_contract(contract: Contract) -> Contract:
 
 
 def _commented(rows: DataFrame, contract: Contract) -> DataFrame:
-    """Return the columns of a contract with their comments, which a table that lacks one of them takes over."""
+    """Return rows in a contract's columns with their comments: a table that lacks a column takes over its comment."""
     from pyspark.sql import functions as F
 
     return rows.select(
