@@ -204,11 +204,10 @@ def decode(records: DataFrame, own: tuple[Profile, ...] = ()) -> DataFrame:
     of profiles whose set is complete). The last value of a name counts, as in Kafka's ``lastHeader``. If a set occurs
     several times, the set before the last takes the value before the last, and so on.
 
-    Any mandatory header of KIP-1317, which is a draft, counts as a set even if others are missing, unless a complete
-    set of a writer other than a share group follows it. The two sets of a share group have one writer, in any order,
-    unless another writer's set stands between them. Without a complete set the profile is the first that has any
-    header in the record: first of PROFILES without those that share headers with ``own``, then of ``own``, then of the
-    rest of PROFILES.
+    Any header of KIP-1317, a draft, makes it the record's profile, even if the set is incomplete, unless a complete set
+    of a writer other than a share group follows. The two sets of a share group have one writer, in any order, unless
+    another writer's set stands between them. If a record has no complete set, its profile is the first that has any
+    header there: of PROFILES those that share no headers with ``own`` come first, then ``own``, then the rest.
 
     Of profiles that share headers at most one has a set in a record: the first of ``own`` that is complete, else the
     built-in one. A profile that gives way to another does not displace a third. Profiles with paths need the column
@@ -313,7 +312,7 @@ class _Decoder:
     def _place(self, place: int) -> Column:
         """Return the position, counted from the end, of a profile's last set; null if the set is not complete.
 
-        For KIP-1317 any mandatory header is enough.
+        For KIP-1317 any one header is enough.
         """
         profile = self.profiles[place]
         places = [F.array_position("_names", name).cast("int") for name in profile.mandatory]  # 0 if absent
@@ -485,7 +484,7 @@ class _Decoder:
                     return F.when(turn == 1, F.nullif(self._path(header.path), F.lit("")))
                 here = occurrences(header) if header.is_prefix else occurrences_of(F.lit(header.name))
                 value = F.get(here, F.size(here) - turn)["value"]
-                if not header.mandatory or header.is_prefix:  # known whose it is only if each set has one
+                if not header.mandatory or header.is_prefix:  # its set is known only if each set has one
                     value = F.when(F.size(here) == count, value)
                 text = F.try_validate_utf8(value.cast("string"))
                 decode_as = DECODERS.get(header.encoding)
