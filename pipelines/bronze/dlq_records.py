@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def parse(lines: DataFrame, settings: Settings) -> DataFrame:
     """Return the contract's columns, without those that the run adds, for the lines of landed files.
 
-    A row about a damaged file has no line: it is known by its file and what is wrong with it.
+    A row about a damaged file has no line: its ``_bronze_id`` comes from the file and from what is wrong with it.
     """
     about_the_file = F.concat_ws("\n", "_source", "damage").cast("binary")
     values = {
@@ -31,7 +31,7 @@ def parse(lines: DataFrame, settings: Settings) -> DataFrame:
 
 
 def parse_records(records: DataFrame, settings: Settings) -> DataFrame:
-    """Return the same columns for the records of topics, which are never unreadable."""
+    """Return the same columns for the records of topics, which can always be read."""
     values = {
         "cluster": F.lit(settings.cluster),
         "lossy_encoding": F.lit(False),

@@ -16,7 +16,7 @@ events = broker_log.events
 
 
 def skipped(lines: DataFrame) -> Column:
-    """Tell whether an event is of no kind that is kept; a damaged file always counts."""
+    """Tell whether an event is of no kind that is kept; a row about a damaged file is never skipped."""
     return F.col("_kind").isNull() & F.col("damage").isNull()
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def parse(lines: DataFrame, settings: Settings) -> DataFrame:
     """Return the contract's columns, without those that the run adds, for the lines of landed files.
 
-    Equal lines say the same of a producer: the second is a duplicate.
+    Equal lines say the same about a producer, so the second is a duplicate.
     """
     once = lines.withColumn("_occurrence", F.lit(1))
     return json_lines.landed(once, settings, landing.numbered_id("line", "damage", "_occurrence"))

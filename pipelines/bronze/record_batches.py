@@ -1,5 +1,4 @@
-"""landing/segments -> bronze.record_batches: a row per batch of a log segment, per place where none can be read, and
-per landed version of a segment."""
+"""landing/segments -> bronze.record_batches: a row per batch, per unreadable place and per version of a segment."""
 
 from __future__ import annotations
 
@@ -18,8 +17,9 @@ if TYPE_CHECKING:
 def parse(batches: DataFrame, settings: Settings) -> DataFrame:
     """Return the contract's columns, without those that the run adds, for rows of ``sources.segments``.
 
-    A batch is known by the version of the file that it was first read from, and its place there: batches that a file
-    goes on from are not kept again. What has an error is known by where it lies, whatever the version.
+    The ``_bronze_id`` of a batch comes from the file version that it was first read from and its position there. If a
+    file continues its last version, the batches of that version are not kept again. The ``_bronze_id`` of a row with
+    an error comes from its position, whatever the version.
     """
     cluster, error = F.lit(settings.cluster), F.col("error")
     ends = batches.where("kept_bytes IS NOT NULL").select(

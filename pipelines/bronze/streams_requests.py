@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def skipped(lines: DataFrame) -> Column:
-    """Tell whether a line concerns none of the APIs that streams groups use; a damaged file always counts."""
+    """Tell whether a line concerns none of the APIs of streams groups; a row about a damaged file is never skipped."""
     return request_log.api(F.col("line")).isNull() & F.col("damage").isNull()
 
 
 def skipped_as(lines: DataFrame) -> Column:
-    """Return what a skipped line is counted as: Kafka's name of its API, as newer brokers have others."""
+    """Return what a skipped line is counted as: Kafka's name of its API, because newer brokers have other APIs."""
     return request_log.other_api(F.col("line"))
 
 

@@ -1,4 +1,4 @@
-"""What transforms of all tables share: the columns of a contract, and times from milliseconds."""
+"""Columns that transforms of all tables share: those of a contract, and times from milliseconds."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ADDED_BY_THE_RUN = ("_ingested_at", "_run_id")
 
 
 def of_contract(contract: Contract, values: Mapping[str, Column]) -> list[Column]:
-    """Return a contract's columns but those that the run adds; what has no value here is taken by name."""
+    """Return a contract's columns except those that the run adds; a column without a value is taken by its name."""
     names = [column.name for column in contract.columns if column.name not in ADDED_BY_THE_RUN]
     return [values.get(name, F.col(name)).alias(name) for name in names]
 
 
 def time_of_millis(millis: Column) -> Column:
-    """Return the time of epoch milliseconds; null where they are none, such as the -1 that says so."""
+    """Return the time of epoch milliseconds; null if out of range, such as the -1 that means no time."""
     return F.when(millis.between(0, GREATEST_MILLIS), F.timestamp_millis(millis))

@@ -1,6 +1,6 @@
-"""KIP-1331's topology descriptions in the wire schema's JSON -> hash, node count, defects; columns, not values.
+"""KIP-1331's topology descriptions in the wire schema's JSON -> Spark columns of hash, node count and defects.
 
-Brokers validate nothing but the node type, so that any structure can arrive; see ``DEFECTS`` for what is recognised.
+Brokers validate only the node type, so any structure can arrive; ``defects`` lists what is recognised.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ SOURCE, PROCESSOR, SINK = 1, 2, 3
 
 
 def described(rows: DataFrame, description: Column) -> DataFrame:
-    """Return rows with a description (JSON) as a topology (``SCHEMA``), ``_topology``; null where it is none."""
+    """Add ``_topology``, a description (JSON) as a topology (``SCHEMA``); null if it is not a description."""
     parsed = rows.withColumn("_parsed", computed_once(F.from_json(description, SCHEMA)))
     topology = F.when(is_whole(F.col("_parsed")), F.col("_parsed"))
     return parsed.withColumn("_topology", computed_once(topology))
 
 
 def is_whole(topology: Column) -> Column:
-    """Tell whether what was parsed is a description: names and types are there, and no element is null.
+    """Tell whether parsed JSON is a description: it has all names and types, and no element is null.
 
-    Kafka's serializer always writes them. What else lands may lack them, and is none.
+    Kafka's serializer always writes them. Other JSON that lands can lack them and is not a description.
     """
 
     def all_there(values: Column, holds: Callable[[Column], Column]) -> Column:
@@ -62,10 +62,10 @@ def is_whole(topology: Column) -> Column:
 
 
 def topology_hash(topology: Column) -> Column:
-    """Return SHA-256 over a topology (``SCHEMA``) whose sub-topologies, nodes and lists are put in order; null of null.
+    """Return the SHA-256 of a topology (``SCHEMA``) with sorted sub-topologies, nodes and lists; null if it is null.
 
-    Sub-topologies are ordered by id, nodes by name, lists are taken as sets: two topologies that differ only in order
-    have one hash.
+    Sub-topologies are sorted by id and nodes by name, and lists are taken as sets: two topologies that differ only in
+    order have the same hash.
     """
     subtopologies = F.transform(
         _listed(topology["subtopologies"]),
@@ -87,16 +87,16 @@ def topology_hash(topology: Column) -> Column:
 
 
 def node_count(topology: Column) -> Column:
-    """Return how many nodes a topology has, two for each global store; null of null."""
+    """Return how many nodes a topology has, two for each global store; null if the topology is null."""
     return F.when(topology.isNotNull(), F.size(_nodes(topology)))
 
 
 def defects(topology: Column) -> Column:
-    """Return what is wrong with a topology, array<string>, empty where nothing is or where there is no topology.
+    """Return the defects of a topology, array<string>; empty if it has none or if there is no topology.
 
-    Brokers accept all of it: ``empty_description``, ``unknown_node_type``, ``duplicate_subtopology_id``,
+    Brokers accept all of them: ``empty_description``, ``unknown_node_type``, ``duplicate_subtopology_id``,
     ``duplicate_node_name``, ``dangling_successor`` (no such node in the sub-topology), ``source_with_predecessors``,
-    ``sink_with_successors``, and what belongs to another type of node: ``topics_outside_source``,
+    ``sink_with_successors``, and fields that belong to another type of node: ``topics_outside_source``,
     ``topic_outside_sink``, ``stores_outside_processor``.
     """
     nodes, ids = _nodes(topology), _listed(topology["subtopologies"])["subtopologyId"]

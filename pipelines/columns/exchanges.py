@@ -1,4 +1,4 @@
-"""What the transforms of all exchanges with streams groups share."""
+"""Columns and rows that the transforms of all exchanges with streams groups share."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def error_name(code: Column) -> Column:
-    """Return Kafka's name of an error code, null where it has none."""
+    """Return Kafka's name of an error code; null if Kafka has none."""
     names = F.create_map(*chain.from_iterable((F.lit(number), F.lit(name)) for number, name in NAMES.items()))
     return F.try_element_at(names, code)
 
 
 def items(exchanges: DataFrame, listed: str) -> DataFrame:
-    """Return a row for each element of an array of the response, ``_group``, with ``_item`` and a hash of its own.
+    """Return a row for each element of an array of the response, ``_group``, with its index ``_item`` and its own hash.
 
-    A row whose array is null stays, for the contract to judge; one whose array is empty is skipped.
+    A row whose array is null stays, so that the contract judges it. A row whose array is empty is skipped.
     """
     found = exchanges.select("*", F.posexplode_outer(listed).alias("_place", "_group"))
     return found.withColumns(
@@ -39,5 +39,5 @@ def items(exchanges: DataFrame, listed: str) -> DataFrame:
 
 
 def row(exchanges: DataFrame, contract: Contract, values: Mapping[str, Column]) -> DataFrame:
-    """Return candidates in a contract's columns, and ``_skipped``; what has no value here is taken by name."""
+    """Return candidates in a contract's columns, and ``_skipped``; a column without a value is taken by its name."""
     return exchanges.select(*columns.of_contract(contract, values), "_skipped")

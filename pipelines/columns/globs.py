@@ -6,7 +6,7 @@ _WILD = {"*": ".*", "?": "."}
 
 
 def regex(glob: str) -> str:
-    """Return the regular expression of a glob pattern with ``*`` and ``?``; all else stands for itself, as in names."""
+    """Return the regular expression of a glob pattern with ``*`` and ``?``; every other character is literal."""
     return r"(?s)\A" + "".join(_WILD.get(character, re.escape(character)) for character in glob) + r"\z"
 
 

@@ -1,9 +1,10 @@
-"""headers -> fields: what a dead-letter record's headers say, by the profile of who wrote them last.
+"""headers -> fields: what a dead-letter record's headers say, by the profile of their last writer.
 
 The profiles are data; one decoder reads them all. Connect, Streams and Spring keep the headers of a record that they
-dead-letter, so one record may carry the sets of several writers. A set is complete with its last mandatory header: that
-is its place in the order of headers. The last complete set is the record's own, the older ones are earlier hops.
-Profiles of the settings take part in all of this. What an envelope in the record's value says counts as the oldest set.
+dead-letter, so one record can carry the header sets of several writers. A set is complete if it has all mandatory
+headers; the position of the last of them is the position of the set. The last complete set is the record's own, the
+older sets are earlier hops. Profiles from the settings follow the same rules. An envelope in the record's value counts
+as the oldest set.
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ HEX_SHOWN = 64  # bytes of a binary header of the wrong length that are shown as
 class Header:
     """A header of a profile and the field that it fills.
 
-    ``throwable`` is text of which the part before ``": "`` counts, as Java's ``Throwable.toString()`` prints class and
-    message; ``int32`` and ``int64`` are big-endian. Of two headers that fill one field the first with a value counts.
+    ``throwable`` is the text of Java's ``Throwable.toString()``, class and message: the part before ``": "`` counts.
+    ``int32`` and ``int64`` are big-endian. If two headers fill one field, the first that has a value counts.
 
-    Of a profile of the settings ``name`` may be a prefix (``is_prefix``), which stands for all headers that begin with
-    it and that no other name of the profile fits better; the last of them has the value. ``path``, if not empty, leads
-    to the value in the JSON of the record's value instead of a header. A header without a field is only recognised.
+    In a profile from the settings ``name`` can be a prefix (``is_prefix``). It matches all headers that begin with it
+    and that no other name of the profile matches more closely; the last of them gives the value. If ``path`` is not
+    empty, the value comes from that path in the JSON of the record's value instead of a header. A header without a
+    field is only recognised.
     """
 
     field: str
@@ -51,7 +53,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Profile:
-    """The headers that one kind of writer puts on dead-letter records, of topics that match a glob if one is given."""
+    """The headers that one kind of writer puts on dead-letter records; ``topic`` is a glob that limits the topics."""
 
     name: str
     headers: tuple[Header, ...]
@@ -59,27 +61,27 @@ class Profile:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all headers of the profile, prefixes left out."""
+        """The names of all headers of the profile, without prefixes."""
         return tuple(header.name for header in self.headers if header.name and not header.is_prefix)
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """What names of further headers of the profile begin with."""
+        """The prefixes that match further headers of the profile."""
         return tuple(header.name for header in self.headers if header.is_prefix)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where an envelope has what the profile reads."""
+        """The paths in an envelope that the profile reads."""
         return tuple(header.path for header in self.headers if header.path)
 
     @property
     def mandatory(self) -> tuple[str, ...]:
-        """The names of the headers without which the profile is incomplete, prefixes left out."""
+        """The names of the headers without which the profile is incomplete, without prefixes."""
         return tuple(header.name for header in self._mandatory if header.name and not header.is_prefix)
 
     @property
     def mandatory_prefixes(self) -> tuple[Header, ...]:
-        """The prefixes of which at least one header must be there."""
+        """The prefixes that must each match at least one header."""
         return tuple(header for header in self._mandatory if header.is_prefix)
 
     @property
@@ -94,7 +96,7 @@ class Profile:
 
     @property
     def is_envelope(self) -> bool:
-        """Whether an envelope alone makes a set of the profile, which then has no place among headers."""
+        """Whether an envelope alone makes a set of the profile, so that the set has no position among the headers."""
         return not self.mandatory and not self.mandatory_prefixes
 
     @property
@@ -102,7 +104,7 @@ class Profile:
         return tuple(header for header in self.headers if header.mandatory)
 
     def shares_headers_with(self, other: Profile) -> bool:
-        """Tell whether a header may be one of both profiles."""
+        """Tell whether a header can belong to both profiles."""
         pairs = [(prefix, other) for prefix in self.prefixes] + [(prefix, self) for prefix in other.prefixes]
         return not set(self.names).isdisjoint(other.names) or any(
             any(name.startswith(prefix) for name in of.names)
@@ -179,7 +181,7 @@ PROFILES = (
         ),
     ),
 )
-KIP_1317, KIP_1191 = 0, 1  # places in PROFILES
+KIP_1317, KIP_1191 = 0, 1  # indexes in PROFILES
 SHARE_GROUP = Profile(
     PROFILES[KIP_1317].name,
     (
@@ -193,24 +195,25 @@ NAMES = tuple(name for profile in PROFILES for name in profile.names)
 
 
 def decode(records: DataFrame, own: tuple[Profile, ...] = ()) -> DataFrame:
-    """Add what the column ``headers`` says, one row for each row; ``own`` are profiles beside the built-in ones.
+    """Decode the column ``headers``, one row for each row; ``own`` are profiles beside the built-in ones.
 
-    Adds ``header_profile`` and ``header_profiles`` (both names where a share group wrote both of its sets),
-    ``<field>_text`` for each of FIELDS (null where absent or empty; a binary number of another length as ``0x...``),
-    ``undecodable_headers`` (fields whose bytes are not UTF-8; null where none), ``earlier_hops`` (oldest first),
-    ``reserved_header_collision`` and ``user_headers`` (in order, all headers but those of the record's profile and of
-    profiles whose set is complete). The last value of a name counts, as in Kafka's ``lastHeader``; of a set that occurs
-    several times the one before has the value before.
+    Adds ``header_profile`` and ``header_profiles`` (both names if a share group wrote both of its sets),
+    ``<field>_text`` for each of FIELDS (null if absent or empty; a binary number of the wrong length as ``0x...``),
+    ``undecodable_headers`` (fields whose bytes are not UTF-8; null if none), ``earlier_hops`` (oldest first),
+    ``reserved_header_collision`` and ``user_headers`` (in order, all headers except those of the record's profile and
+    of profiles whose set is complete). The last value of a name counts, as in Kafka's ``lastHeader``. If a set occurs
+    several times, the set before the last takes the value before the last, and so on.
 
-    A header of KIP-1317 claims that draft, complete or not, unless a complete set of another writer than a share group
-    stands behind it. Both sets of a share group are one writer's, in any order, unless another writer's stands between
-    them. Without a complete set the profile is the first in PROFILES of which any header is there, then of ``own``.
+    Any header of KIP-1317, a draft, makes it the record's profile, even if the set is incomplete, unless a complete set
+    of a writer other than a share group follows. The two sets of a share group have one writer, in any order, unless
+    another writer's set stands between them. If a record has no complete set, its profile is the first that has any
+    header there: of PROFILES those that share no headers with ``own`` come first, then ``own``, then the rest.
 
-    Of profiles that share headers one at most has a set in a record: the first of ``own`` that is complete, then the
-    built-in one. A profile that gives way to one keeps no third from its place. Profiles with paths need the column
-    ``value``, those for some topics ``topic``.
+    Of profiles that share headers at most one has a set in a record: the first of ``own`` that is complete, else the
+    built-in one. A profile that gives way to another does not displace a third. Profiles with paths need the column
+    ``value``; profiles with a topic glob need the column ``topic``.
     """
-    # One projection each: an expensive column that the next one uses more than once is computed once a row.
+    # Each step is a projection: an expensive column that the next step uses several times is computed once per row.
     names = [F.col(column) for column in records.columns]
     *steps, decoded = _projections(own)
     for columns in steps:
@@ -220,23 +223,23 @@ def decode(records: DataFrame, own: tuple[Profile, ...] = ()) -> DataFrame:
 
 @cache
 def _projections(own: tuple[Profile, ...]) -> tuple[list[Column], ...]:
-    """Return the columns that each projection adds; to describe them to the JVM takes hundreds of calls."""
+    """Return the columns that each projection adds; cached, because building them takes hundreds of JVM calls."""
     return _Decoder((*PROFILES, *own)).projections()
 
 
 class _Decoder:
-    """The columns that tell what a record's headers say, for the built-in profiles and others behind them."""
+    """The columns that decode a record's headers, for the built-in profiles followed by others."""
 
     def __init__(self, profiles: tuple[Profile, ...]) -> None:
         self.profiles = profiles
-        self.both = len(profiles)  # the place in writers of a share group that wrote both of its sets
+        self.both = len(profiles)  # the index in writers of a share group that wrote both of its sets
         self.writers = (*profiles, SHARE_GROUP)
         self.names = tuple(dict.fromkeys(name for profile in profiles for name in profile.names))
         self.paths = tuple(dict.fromkeys(path for profile in profiles for path in profile.paths))
 
     @cached_property
     def rivals(self) -> dict[int, tuple[int, ...]]:
-        """By the place of a profile: the profiles that share headers with it and come first where they have a set."""
+        """By a profile's index: the profiles that share headers with it and take precedence if they have a set."""
         own = range(len(PROFILES), len(self.profiles))
         return {
             place: tuple(
@@ -274,14 +277,14 @@ class _Decoder:
         )
 
     def _in_order(self) -> list[list[int]]:
-        """The places of profiles: first those that give way to nobody, then each that others go before."""
+        """Return the indexes of profiles in the order of evaluation: each profile after those that take precedence."""
         free = [place for place, rivals in self.rivals.items() if not rivals]
         own = [place for place, rivals in self.rivals.items() if rivals and place >= len(PROFILES)]
         built_in = [place for place, rivals in self.rivals.items() if rivals and place < len(PROFILES)]
         return [free, *([place] for place in own), *([built_in] if built_in else [])]
 
     def _envelope(self) -> Column:
-        """The value as JSON, where a profile with paths may apply and the value begins as JSON of parts does."""
+        """Return the value as JSON if a profile with paths applies and the value can be an object or an array."""
         content = F.col("value")
         begins = F.substring(content, 1, 1).isin(*(bytes([byte]) for byte in b"{[ \t\r\n"))
         asked = [self._applies(profile) for profile in self.profiles if profile.paths]
@@ -303,18 +306,21 @@ class _Decoder:
         return F.coalesce(F.col("topic").rlike(globs.regex(profile.topic)), F.lit(False))
 
     def _is_limited(self, profile: Profile) -> bool:
-        """Whether more than the names of headers decides about a set of the profile."""
+        """Tell whether a set of the profile depends on more than the names of its mandatory headers."""
         return bool(profile.topic or profile.mandatory_paths or profile.mandatory_prefixes)
 
     def _place(self, place: int) -> Column:
-        """The place from the end of a profile's last set, null where it is not complete; any header claims KIP-1317."""
+        """Return the position, counted from the end, of a profile's last set; null if the set is not complete.
+
+        For KIP-1317 any one header is enough.
+        """
         profile = self.profiles[place]
-        places = [F.array_position("_names", name).cast("int") for name in profile.mandatory]  # 0 where absent
+        places = [F.array_position("_names", name).cast("int") for name in profile.mandatory]  # 0 if absent
         if place == KIP_1317:
-            at = F.least(*(F.nullif(one, F.lit(0)) for one in places))  # nulls do not count
+            at = F.least(*(F.nullif(one, F.lit(0)) for one in places))  # least() skips nulls
         else:
             places += [self._place_of_prefix(profile, header) for header in profile.mandatory_prefixes]
-            behind_all = F.size("_names") + 1  # from the end: what an envelope says is oldest
+            behind_all = F.size("_names") + 1  # counted from the end: an envelope is the oldest set
             at = F.nullif(_least(places), F.lit(0)) if places else behind_all
             if self._is_limited(profile):
                 at = F.when(self._is_complete(profile), at)
@@ -334,13 +340,13 @@ class _Decoder:
         return _all(conditions)
 
     def _is_repeated(self) -> Column:
-        """Whether a recognised name occurs twice; what is cheap rules most rows out first."""
+        """Tell whether a recognised name occurs twice; a cheap check rules out most rows first."""
         recognised = F.filter("_names", lambda name: name.isin(*self.names))
         repeated = F.size("_names") > F.size(F.array_distinct("_names"))
         return F.when(repeated, F.size(recognised) > F.size(F.array_distinct(recognised))).otherwise(F.lit(False))
 
     def _writer(self) -> Column:
-        """The place in writers of who wrote the record's own set."""
+        """Return the index in ``writers`` of the writer of the record's own set."""
         at = [F.col(f"_at_{place}") for place in range(len(self.profiles))]
         draft, shipped, *others = at
         last = F.least(*at)
@@ -354,7 +360,7 @@ class _Decoder:
         )
 
     def _has_some(self, profile: Profile) -> Column:
-        """Whether anything of a profile is there."""
+        """Tell whether a record has any header or path of a profile."""
         found = [F.arrays_overlap("_names", F.array(*map(F.lit, profile.names)))] if profile.names else []
         found += [F.exists("_names", _matches(profile, header)) for header in profile.headers if header.is_prefix]
         found += [self._path(path).isNotNull() for path in profile.paths]
@@ -362,17 +368,17 @@ class _Decoder:
         return self._applies(profile) & some if profile.topic else some
 
     def _is_own(self, place: int) -> Column:
-        """Whether the record's own set is, or includes, one of a profile."""
+        """Tell whether the record's own set is, or includes, a set of a profile."""
         writers = (place, self.both) if place in (KIP_1317, KIP_1191) else (place,)
         return F.coalesce(F.col("_profile").isin(*writers), F.lit(False))
 
     def _has_earlier_hops(self) -> Column:
-        """Whether earlier hops may be there: a set that is not the record's own, or one that occurs again."""
+        """Tell whether a record can have earlier hops: a set that is not its own, or a recognised name that repeats."""
         others = (F.col(f"_at_{place}").isNotNull() & ~self._is_own(place) for place in range(len(self.profiles)))
         return F.col("_again") | _any(others)
 
     def _bytes(self, field: str) -> Column:
-        """The value of what fills the field in the record's profile: of a header the last one."""
+        """Return the bytes that fill the field by the record's profile; the last header of a name counts."""
         choices = [[header for header in profile.headers if header.field == field] for profile in self.writers]
         values = []
         for turn in range(max(map(len, choices))):
@@ -386,7 +392,7 @@ class _Decoder:
         return F.coalesce(*values)
 
     def _elsewhere(self, place: int, header: Header) -> Column:
-        """The value of the last header that begins with a prefix, or what stands at a path."""
+        """Return the value of the last header that a prefix matches, or the value at a path."""
         if header.path:
             return self._path(header.path).cast("binary")
         return F.get("_values", self._place_of_prefix(self.writers[place], header) - 1)
@@ -409,7 +415,7 @@ class _Decoder:
         return F.when(_any(invalid for _, invalid in fields), each)
 
     def _profiles(self) -> Column:
-        """The profiles of which the record's own set meets a requirement."""
+        """Return the names of the profiles that the record's own set satisfies if one of them is required."""
         both = (F.col("_profile") == self.both) & self._is_complete(PROFILES[KIP_1317])
         names = F.array(*(F.lit(PROFILES[place].name) for place in (KIP_1317, KIP_1191)))
         one = F.array(self._by_profile([profile.name for profile in self.writers]))
@@ -417,7 +423,7 @@ class _Decoder:
         return F.when(both, names).when(F.col("_profile").isNotNull(), one).otherwise(nobody)
 
     def _indexed(self) -> Column:
-        """The headers with their places, where several sets are to be told apart."""
+        """Return the headers with their positions, if several sets must be told apart."""
         indexed = F.transform(
             "headers",
             lambda header, at: F.struct(at.alias("at"), header["key"].alias("key"), header["value"].alias("value")),
@@ -425,7 +431,7 @@ class _Decoder:
         return F.when(self._has_earlier_hops(), indexed)
 
     def _earlier_hops(self) -> Column:
-        """The sets that are not the record's own, oldest first; a share group's two in a row are one hop."""
+        """Return the sets that are not the record's own, oldest first; two adjacent sets of a share group are one."""
         sets = F.array_sort(F.concat(*(self._older_sets(place) for place in range(len(self.profiles)))))
 
         def joined(hops: Column, one: Column) -> Column:
@@ -454,7 +460,7 @@ class _Decoder:
         return F.when(F.col("_later"), shown.cast(HOPS)).otherwise(F.array().cast(HOPS))
 
     def _older_sets(self, place: int) -> Column:
-        """The sets of a profile that are not the record's own, counted from the last: place, profile, fields."""
+        """Return the sets of a profile that are not the record's own, newest first: position, profile, fields."""
         profile = self.profiles[place]
 
         def occurrences(header: Header) -> Column:
@@ -466,7 +472,7 @@ class _Decoder:
 
         found = F.transform(F.array(*map(F.lit, profile.mandatory)), occurrences_of)
         count = F.array_min(F.transform(found, F.size)) if profile.mandatory else F.lit(1)
-        if place == KIP_1317:  # any header is a set
+        if place == KIP_1317:  # one header is enough
             count = F.greatest(count, F.when(F.col(f"_at_{place}").isNotNull(), F.lit(1)).otherwise(F.lit(0)))
         if self._is_limited(profile) or self.rivals[place]:
             count = F.when(F.col(f"_at_{place}").isNotNull(), count).otherwise(F.lit(0))
@@ -474,11 +480,11 @@ class _Decoder:
 
         def nth(turn: Column) -> Column:
             def value_in(header: Header) -> Column:
-                if header.path:  # the record has one value, which its last set speaks of
+                if header.path:  # the record has one value, which belongs to the last set
                     return F.when(turn == 1, F.nullif(self._path(header.path), F.lit("")))
                 here = occurrences(header) if header.is_prefix else occurrences_of(F.lit(header.name))
                 value = F.get(here, F.size(here) - turn)["value"]
-                if not header.mandatory or header.is_prefix:  # whose it is can be told where each set has one
+                if not header.mandatory or header.is_prefix:  # its set is known only if each set has one
                     value = F.when(F.size(here) == count, value)
                 text = F.try_validate_utf8(value.cast("string"))
                 decode_as = DECODERS.get(header.encoding)
@@ -510,9 +516,9 @@ class _Decoder:
         return F.transform(turns, nth)
 
     def _collision(self) -> Column:
-        """Whether a recognised header belongs to no complete set; what is cheap rules most rows out first.
+        """Tell whether a recognised header belongs to no complete set; cheap checks rule out most rows first.
 
-        Of a record without a complete set its own profile's headers, once each, are its set.
+        If a record has no complete set, its own profile's headers, once each, count as its set.
         """
         recognised = F.array(*map(F.lit, self.names))
         stray = (F.size("user_headers") > 0) & F.arrays_overlap(F.col("user_headers.key"), recognised)
@@ -522,7 +528,7 @@ class _Decoder:
         return F.coalesce(stray, F.lit(False)) | F.coalesce(partial, F.lit(False)) | F.coalesce(uneven, F.lit(False))
 
     def _owners(self) -> dict[tuple[int, ...], list[str]]:
-        """The names of headers by the profiles that have them, which are several where profiles share headers."""
+        """Return header names by the profiles that have them: several if profiles share the headers."""
         owners: dict[tuple[int, ...], list[str]] = {}
         for name in self.names:
             places = tuple(place for place, profile in enumerate(self.profiles) if name in profile.names)
@@ -530,11 +536,11 @@ class _Decoder:
         return owners
 
     def _is_uneven(self, places: Sequence[int], names: Sequence[str]) -> Column:
-        """Whether one of the names that some profiles have occurs more often than their sets."""
+        """Tell whether one of these profiles' names occurs more often than their sets."""
         return F.array_max(_counts(names)) > F.greatest(*(count for place in places for count in self._sets(place)))
 
     def _sets(self, place: int) -> list[Column]:
-        """How many sets of a profile there are, counted in two ways of which the greater is right."""
+        """Return the number of a profile's sets, counted in two ways; the greater number is right."""
         profile = self.profiles[place]
         sets = F.array_min(_counts(profile.mandatory)) if profile.mandatory else F.lit(1)
         if self._is_limited(profile):
@@ -575,7 +581,7 @@ class _Decoder:
             prefixes = present(lambda profile: profile.prefixes)
         several = self._has_earlier_hops() | (F.col("_profile") == self.both)
         for place, profile in enumerate(self.profiles):
-            if self.rivals[place]:  # its set may be complete and yet give way
+            if self.rivals[place]:  # its set can be complete and still give way
                 several = several | self._is_complete(profile)
         own = [
             F.when(F.col("_profile") == place, without([*profile.names], [*profile.prefixes]))
@@ -585,7 +591,10 @@ class _Decoder:
         return F.coalesce(F.when(several, whole), *own, "headers", F.array())
 
     def _by_profile(self, values: list[str | None]) -> Column:
-        """The value at the place in writers of who wrote the record's own set; null without a profile."""
+        """Return the value that belongs to the writer of the record's own set; null without a profile.
+
+        ``values`` has one value for each of ``writers``, in order.
+        """
         return F.get(F.array(*map(F.lit, values)), F.col("_profile"))
 
     def _places(self, field: str, encoding: Encoding) -> list[int]:
@@ -613,7 +622,7 @@ def _typed(name: str, text: Column) -> Column:
 
 
 def _matches(profile: Profile, header: Header) -> Callable[[Column], Column]:
-    """Return what tells whether a name is that of a header of a profile, or begins as one says and no other fits."""
+    """Return a function that tells whether a name is that of a header, or fits its prefix and no closer name."""
     closer = [prefix for prefix in profile.prefixes if prefix != header.name and prefix.startswith(header.name)]
 
     def matches(name: Column) -> Column:
@@ -630,7 +639,7 @@ def _matches(profile: Profile, header: Header) -> Callable[[Column], Column]:
 
 
 def _signed(content: Column, size: int) -> Column:
-    """The decimal digits of a big-endian two's complement number, or what is there in hexadecimal digits."""
+    """Return a big-endian two's complement number in decimal digits; bytes of another length as ``0x...``."""
     extension = F.when(F.substring(F.hex(content), 1, 1) >= "8", F.lit("F" * (16 - 2 * size))).otherwise(F.lit(""))
     number = F.conv(F.concat(extension, F.hex(content)), 16, -10)
     shown = F.concat(F.lit("0x"), F.hex(F.substring(content, 1, HEX_SHOWN)))
@@ -646,7 +655,7 @@ DECODERS: dict[Encoding, Callable[[Column, Column], Column]] = {
 
 
 def _counts(names: Iterable[str]) -> Column:
-    """How often each name occurs."""
+    """Return how often each name occurs."""
     return F.transform(F.array(*map(F.lit, names)), lambda name: F.size(F.filter("_names", lambda one: one == name)))
 
 

@@ -1,4 +1,4 @@
-"""What keeps Spark's optimizer from computing a costly column more than once a row."""
+"""Keep Spark's optimizer from computing an expensive column more than once per row."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 def computed_once(column: Column) -> Column:
-    """Return the column in a projection that filters stay above.
+    """Return the column in a form that keeps Spark from pushing filters below its projection.
 
-    Spark moves a filter below a projection by copying the projection's expressions into it, once for each use, through
-    every projection below: a filter on a column of many steps then grows to megabytes. It leaves a projection alone
-    that is not deterministic, which it takes any with a partition's number not to be.
+    Spark pushes a filter below a projection by copying the projection's expressions into the filter, once for each use,
+    through every projection below. A filter on a column of many steps then grows to megabytes. Spark pushes nothing
+    below a projection that is not deterministic, and it considers every projection with the partition id as such.
     """
     from pyspark.sql import functions as F
 

@@ -1,7 +1,7 @@
-"""Slices: the parts of a topic's partition that gold tables are computed in, ten thousand offsets each.
+"""Slices: parts of a topic's partition, ten thousand offsets each, that gold tables are computed by.
 
-A slice is named ``<partition>:<ten-thousands of the offset>:<topic>``; the SELECTs of the tables that have slices name
-them alike.
+A slice is named ``<partition>:<ten-thousands of the offset>:<topic>``. The SELECTs of the tables that have slices use
+the same names.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ OFFSETS = 10_000
 
 
 def expression(topic: str, partition: str, offset: str) -> str:
-    """Return the SQL expression of an offset's slice, from the names of columns that are not null."""
+    """Return the SQL expression of an offset's slice; the named columns must not be null."""
     return f"concat({partition}, ':', {offset} div {OFFSETS}, ':', {topic})"
 
 
 def of_acknowledgement() -> Column:
-    """Return the slice of an acknowledgement; without an offset it stands alone, with others of its hour."""
+    """Return the slice of an acknowledgement.
+
+    Acknowledgements without an offset share a slice with others of their hour, or without a time with others whose
+    ``_bronze_id`` begins with the same two digits.
+    """
     from pyspark.sql import functions as F
 
     hour = F.date_format(F.coalesce("acknowledged_at", "timestamp"), "yyyy-MM-dd HH")

@@ -1,6 +1,6 @@
-"""Names of headers that no profile knows -> a sentence that names them, and a profile for the settings that guesses.
+"""Names of headers that no profile knows -> a sentence that lists them, and a guessed profile for the settings.
 
-Names only: values are never looked at. Names are hostile, so that they are quoted and escaped as TOML wants it.
+Only names are read, never values. Names can be hostile, so they are quoted and escaped as TOML requires.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST_NAMES = 10
 MOST_CHARACTERS = 120  # of a name
 MOST_OF_A_PROFILE = 64  # characters of its name
 
-Counts = Mapping[str, int]  # rows by the name of a header; a row has a name once
+Counts = Mapping[str, int]  # rows by header name; a row counts once per name
 
 _TIMES = ("timestamp", "time", "ts", "at", "date", "datetime", "when")
 _FIRST = ("original", "orig", "source", "src", "origin", "input", "first", "produced", "created")
@@ -26,14 +26,15 @@ _ERRORS = ("error", "err", "exception", "failure", "fail", "failed", "ex")
 
 @dataclass(frozen=True)
 class _Guess:
-    """A field, and what words of a header's name speak for it: one of each group, and none that ``without`` names."""
+    """A field, and the words in a header's name that suggest it: one of each group, and none of ``without``."""
 
     field: str
     groups: tuple[tuple[str, ...], ...]
     without: tuple[str, ...] = ()
 
 
-# The first guess that fits a name counts; of several names for one field the one that more words speak for.
+# The first guess that fits a name counts. Of several names for one field the most frequent counts, then the one that
+# fits more groups of words.
 _GUESSES = (
     _Guess("original_timestamp_type", (("timestamp",), ("type",))),
     _Guess("exception_stacktrace", (("stacktrace", "stack", "traceback", "backtrace"),)),
@@ -68,7 +69,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def sentence(counts: Counts, rows: int) -> str:
-    """Say which header names rows without a profile have, the most frequent first, a few of them."""
+    """List the header names of rows without a profile, the most frequent first, at most MOST_NAMES."""
     having = f"The {rows:,} rows without a profile have" if rows != 1 else "The row without a profile has"
     if not counts:
         return f"{having} no headers."
@@ -79,7 +80,7 @@ def sentence(counts: Counts, rows: int) -> str:
 
 
 def proposal(counts: Counts) -> str:
-    """Return a profile as TOML for the settings, which maps names by what their words say; empty where none does."""
+    """Return a profile as TOML for the settings, which maps names to fields by their words; empty if no name fits."""
     fields = _fields(counts)
     if not fields:
         return ""
@@ -102,7 +103,7 @@ def proposal(counts: Counts) -> str:
 
 
 def _name_of(headers: Sequence[str]) -> str:
-    """Return a name for a profile of these headers: the words that all of them begin with, if they say whose it is."""
+    """Return a name for a profile: the words that all headers begin with, if they tell the writer; else a default."""
     beginnings = [[word.lower() for word in _WORD.findall(header)][:-1] for header in headers]
     common = takewhile(lambda words: len(set(words)) == 1, zip(*beginnings, strict=False))
     shared = [words[0] for words in common] if len(headers) > 1 else []
@@ -112,7 +113,7 @@ def _name_of(headers: Sequence[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return text as a string of TOML of which a terminal, too, shows every character."""
+    """Return text as a TOML string; characters that a terminal would not show are escaped."""
     return '"' + "".join(map(_escaped, text)) + '"'
 
 
@@ -129,11 +130,11 @@ def _shown(name: str) -> str:
 
 
 def _fields(counts: Counts) -> dict[str, str]:
-    """Return the name that each field is guessed to be in, in the order of the guesses that a person reads first."""
+    """Return the guessed header name of each field; the original topic, partition and offset come first."""
     best: dict[str, tuple[tuple[int, int, str], str]] = {}
     for name, count in counts.items():
         if not name or name.endswith("*") or len(name) > MOST_CHARACTERS or not _is_text(name):
-            continue  # what the settings would read in another way, or would not be legible
+            continue  # the settings would read it differently, or it would not be legible
         if guessed := _guess(words(name)):
             field, fitting = guessed
             rank = (-count, -fitting, name)
@@ -144,7 +145,7 @@ def _fields(counts: Counts) -> dict[str, str]:
 
 
 def words(name: str) -> frozenset[str]:
-    """Return the words of a name in small letters: other characters and capitals part them, some run together."""
+    """Return the words of a name in lower case, split at other characters and capitals, and known words within them."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name).lower()
     found = re.findall(r"[a-z]+", parted)
     return frozenset([*found, *(known for word in found for known in _RUN_TOGETHER if known in word)])

@@ -1,7 +1,7 @@
-"""Spark's classes -> an archive that a JVM maps when it starts, instead of reading and checking each.
+"""Spark's classes -> an archive that a JVM maps at its start, instead of reading and checking each class.
 
-This is HotSpot's dynamic class-data sharing (JEP 350). ``make setup`` makes the archive by letting a JVM do a little of
-everything; without one, or with one of another Java or other jars, sessions start as they always did.
+This is HotSpot's dynamic class-data sharing (JEP 350). ``make setup`` creates the archive from a JVM that does a little
+of everything. Without an archive, or with one for another Java or other jars, sessions start without it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def place() -> Path:
     """Return where the archive of this Java and these jars belongs; raises EnvironmentLacking as `java.find`."""
     import pyspark
 
-    # HotSpot refuses an archive when a jar's time of modification is another.
+    # HotSpot refuses an archive if a jar's modification time has changed.
     spark = Path(pyspark.__file__).parent / "jars"
     changed = max(
         (jar.stat().st_mtime_ns for jar in (*spark.glob("*.jar"), *(jars.JARS / "spark").glob("*.jar"))), default=0
@@ -39,7 +39,7 @@ def place() -> Path:
 
 
 def options() -> tuple[str, ...]:
-    """Return what a JVM is told so that it maps the archive, and says nothing where it cannot; nothing without one."""
+    """Return the JVM options to map the archive, and to print nothing if that fails; none without an archive."""
     archive = place()
     if not archive.is_file():
         return ()

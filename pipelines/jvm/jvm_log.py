@@ -1,6 +1,6 @@
-"""What the JVM logs: hidden while all goes well, kept where a command fails, shown with ``--verbose``.
+"""The JVM's log: hidden while all goes well, kept if a command fails, shown with ``--verbose``.
 
-Only the standard library is imported: the command line says here what it wants before it starts anything.
+This module imports only the standard library, because the command line calls it before it starts anything.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def is_shown() -> bool:
 
 
 def options(scratch: Path) -> list[str]:
-    """Return the Java options that say where a JVM logs: in a directory that ends with the process, or as shown.
+    """Return the Java options that say where a JVM logs: to a file in the scratch directory, or to standard error.
 
-    The texts of exceptions may quote a record, so they are logged only where AFTERLOG_DEBUG asks for everything.
+    Exception texts can quote a record, so they are logged only if AFTERLOG_DEBUG is set.
     """
     global _file
     _file = None if _to_terminal else scratch / NAME
@@ -43,7 +43,7 @@ def options(scratch: Path) -> list[str]:
 
 
 def kept() -> Path | None:
-    """Keep what the JVM has logged beyond the end of this process; return where, or None where it logged nothing."""
+    """Copy the JVM's log to a file that outlives this process; return its path, or None if nothing is in the log."""
     if _file is None:
         return None
     with contextlib.suppress(OSError):

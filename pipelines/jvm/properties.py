@@ -25,9 +25,10 @@ def defaults() -> dict[str, str]:
 
 
 def unchecked_creation(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield where and by which property S3A is told to create objects without looking whether they exist.
+    """Yield source and name of each property that lets S3A create objects without checking whether they exist.
 
-    Spark's launcher reads ``spark-defaults.conf`` of SPARK_CONF_DIR and PYSPARK_SUBMIT_ARGS, Hadoop ``core-site.xml``.
+    Spark's launcher reads PYSPARK_SUBMIT_ARGS and the ``spark-defaults.conf`` in SPARK_CONF_DIR; Hadoop reads
+    ``core-site.xml``.
     """
     for source, name, value in configured(settings):
         short = name.removeprefix("spark.hadoop.")
@@ -38,7 +39,7 @@ def unchecked_creation(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def configured(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    """Yield every property that a session takes, wherever it is set: its source, its name and its value."""
+    """Yield the source, name and value of every property that a session takes, wherever it is set."""
     for name, value in defaults().items():
         yield "conf/spark-defaults.conf", name, value
     for name, value in settings.spark.items():
@@ -63,7 +64,7 @@ def configured(settings: Settings) -> Iterator[tuple[str, str, str]]:
 
 
 def _read_properties(text: str) -> dict[str, str]:
-    """Return properties from lines of a name, a space or ``=``, and a value, as Spark reads them."""
+    """Parse lines of a name, a separator (space, ``=`` or ``:``) and a value, as Spark reads them."""
     lines = (line.strip() for line in text.splitlines())
     pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
     return {name: value for name, *rest in pairs for value in rest}

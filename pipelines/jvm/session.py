@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 
 @cache
 def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """A directory that ends with the process: Spark's own warehouse directory must never be the user's."""
+    """Return a directory that is removed with the process: Spark must not put its warehouse in the user's directory."""
     return tempfile.TemporaryDirectory(prefix="afterlog-")
 
 
 def clear_scratch() -> None:
-    """Remove the files of this process's sessions: for a process that ends without unwinding."""
+    """Remove the files of this process's sessions, for a process that ends without unwinding."""
     if _scratch.cache_info().currsize:
         _scratch().cleanup()
 
 
-# For short work: a compiler that starts fast and stops early, and no code generated for expressions that see few rows.
-# Half the time on small batches, twice the time on large ones. Where the compiler stops early Java keeps 48 MB of
-# compiled code, less than Spark has: it would drop and compile again all the time.
-SHORT_WORK = 64 << 20  # bytes that wait for a run, up to which it is short
+# For short work: a JIT compiler that stops at its first tier, and no generated code for expressions that see few rows.
+# This halves the time of small batches and doubles the time of large ones. At the first tier Java's default code cache
+# has 48 MB, which is too little for Spark: Java would drop code and compile it again all the time.
+SHORT_WORK = 64 << 20  # a run with fewer unread bytes is short work
 SHORT_LIVED_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC")
 SHORT_LIVED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",  # each shuffle would be a job of its own
+    "spark.sql.adaptive.enabled": "false",  # it would make each shuffle a separate job
 }
 
 
-# For a session that lives for months: how much Spark keeps of jobs and queries that are done, for a UI that is off, and
-# how soon it lets go of cached tables and broadcasts that nothing refers to any more.
+# For a session that lives for months: how many finished jobs and queries Spark keeps for its UI, which is off, and how
+# soon it frees cached tables and broadcasts that nothing refers to any more.
 LONG_LIVED = {
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
@@ -60,7 +60,7 @@ LONG_LIVED = {
 
 @contextlib.contextmanager
 def spark_session(settings: Settings, short_lived: bool = False) -> Iterator[SparkSession]:
-    """Yield a session of its own and stop it; the first of a process starts the JVM, ``short_lived`` for short work."""
+    """Yield a session, then stop it; a process's first one starts the JVM, if ``short_lived`` for short work."""
     spark = start(settings, short_lived)
     try:
         yield spark
@@ -74,7 +74,7 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
     Raises EnvironmentLacking: no Java 17 or 21, or no jars.
     """
     java.ensure()
-    # Spark hands timestamps to Python without a zone, in the process's: only in UTC is every one of them unambiguous.
+    # Spark gives Python timestamps without a zone, in the process's time zone: only UTC makes each of them unambiguous.
     os.environ["TZ"] = "UTC"
     time.tzset()
     class_path = jars.class_path("spark")
@@ -82,7 +82,7 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
     from pyspark.sql import SparkSession
 
     scratch = Path(_scratch().name)
-    os.environ.setdefault("SPARK_LOCAL_DIRS", os.fspath(scratch / "local"))  # where a JVM that is killed leaves files
+    os.environ.setdefault("SPARK_LOCAL_DIRS", os.fspath(scratch / "local"))  # a killed JVM leaves files here
     os.environ.setdefault("PYSPARK_PYTHON", os.fspath(ROOT / ".venv" / "bin" / "python"))
     properties = {
         "spark.master": "local[*]",
@@ -100,14 +100,14 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
         if name == "spark.driver.extraJavaOptions" and value != properties[name]:
             value = f"{properties[name]} {value}"
         builder = builder.config(name, value)
-    with ThreadPoolExecutor(1) as pool:  # on the main thread, PySpark would take SIGINT for itself
+    with ThreadPoolExecutor(1) as pool:  # on the main thread PySpark would handle SIGINT itself
         spark = pool.submit(builder.getOrCreate).result()
     spark.sparkContext.setLogLevel("ERROR")
     py4j = logging.getLogger("py4j")
     py4j.setLevel(max(py4j.level, logging.WARNING))
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        # It repeats what is raised anyway, and may quote a record's value. A filter lasts, also where somebody
-        # configures logging afterwards, which would enable a disabled logger again.
+        # These loggers repeat errors that are raised anyway, and can quote a record's value. A filter stays if logging
+        # is configured later, which would enable a disabled logger again.
         PySparkLogger.getLogger(name).addFilter(_nothing)
     return spark
 
@@ -124,14 +124,14 @@ def tune_for(spark: SparkSession, settings: Settings, short_work: bool) -> None:
 
 
 def cancel_jobs() -> None:
-    """Cancel the jobs of this process's session, if one runs; they fail where they were started."""
+    """Cancel the jobs of this process's session, if one runs; the calls that started them raise errors."""
     context = _context()
     if context is not None:
         context.cancelAllJobs()
 
 
 def cut_off() -> None:
-    """Kill the JVM of this process's sessions, if one runs, whatever it is at: who waits for it gets an error."""
+    """Kill the JVM of this process's sessions, if one runs, even while it works; a waiting caller gets an error."""
     process = _jvm_process()
     if process is not None:
         process.kill()
@@ -153,9 +153,9 @@ def _jvm_process() -> Any:
 
 
 def quieten_py4j() -> None:
-    """Keep Py4J from telling at length that a JVM is gone, or that PySpark's handler of SIGINT came amid a call.
+    """Keep Py4J from logging at length that a JVM is gone, or that PySpark's SIGINT handler interrupted a call.
 
-    It does so through its own loggers and through the root one; the errors are raised all the same.
+    Py4J logs through its own loggers and through the root logger. The errors are still raised.
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     root = logging.getLogger()

@@ -1,4 +1,4 @@
-"""A small JVM with nothing but Kafka's clients, for questions to a cluster while no Spark session runs.
+"""A small JVM with only Kafka's clients, for requests to a cluster while no Spark session runs.
 
 The JVM starts in a quarter of a second; its first answer from Kafka takes about a second more.
 """
@@ -70,7 +70,7 @@ def _started() -> tuple[Any, subprocess.Popen[bytes]]:
     names = [f"{name}-[0-9]*.jar" for name in ("slf4j-api", "jackson-core", "jackson-databind", "jackson-annotations")]
     needed = [*directory.glob("kafka-clients-*.jar"), *(jar for name in names for jar in spark_jars.glob(name))]
     (py4j,) = spark_jars.glob("py4j-*.jar")
-    session.quieten_py4j()  # at level DEBUG py4j logs all that it sends, also secrets
+    session.quieten_py4j()  # at level DEBUG Py4J logs everything that it sends, including secrets
     try:
         port, token, process = launch_gateway(
             jarpath=os.fspath(py4j),

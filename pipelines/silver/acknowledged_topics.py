@@ -1,4 +1,4 @@
-"""silver.acknowledgements -> silver.acknowledged_topics: of which topics acknowledgements land at all."""
+"""silver.acknowledgements -> silver.acknowledged_topics: the topics that have acknowledgements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
-    """Add the topics of new acknowledgements; return how many they were."""
+    """Add the topics of new acknowledgements; return how many were added."""
     if news is None:
         return 0
     named = news.where("_change_type <> 'delete'").select("cluster", "topic").distinct()
@@ -21,7 +21,7 @@ def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
         named = named.join(existing_rows, on=["cluster", "topic"], how="left_anti")
     found = named.coalesce(1).persist()
     try:
-        if not found.count():  # which reads all of the news, as the check of the feed's end asks
+        if not found.count():  # reads all new rows, as the check of the change feed requires
             return 0
         return warehouse.insert(found, CONTRACT)
     finally:

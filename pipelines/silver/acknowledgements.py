@@ -22,12 +22,12 @@ RECORD = (
 )
 NO_OFFSET = UNKNOWN_OFFSET - 1
 TRACEPARENT = "traceparent"
-# W3C Trace Context: version, trace-id, parent-id, flags; behind them nothing in version 00, perhaps more in later ones.
+# W3C Trace Context: version, trace-id, parent-id, flags. Version 00 ends there; later versions can have more.
 W3C = r"\A(?!ff|00-.{53})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?\z"
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
-    """Return one candidate for each bronze row, in the contract's columns; what cannot be read is null."""
+    """Return one candidate for each bronze row, in the contract's columns; unreadable values are null."""
     told = F.col("_object")
     readable = told.isNotNull()
     read = json_lines.objects(bronze, RECORD).select(
@@ -58,9 +58,9 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
 
 
 def _offset(told: Column) -> Column:
-    """The offset, or KIP-512's sum of base and relative offset, in which an unknown base stays unknown.
+    """Return the offset, or KIP-512's sum of base and relative offset; with an unknown base the sum is unknown.
 
-    A sum that is no int64 gives what the contract refuses.
+    A sum that is not an int64 becomes NO_OFFSET, which the contract refuses.
     """
     base = told["baseOffset"]
     total = F.try_add(base, F.coalesce(told["relativeOffset"], F.lit(0)))
@@ -69,7 +69,10 @@ def _offset(told: Column) -> Column:
 
 
 def _trace_id(header: str) -> Column:
-    """The trace of the last header of the name: the trace-id of what W3C calls a traceparent, or else the text."""
+    """Return the trace of the last header of that name: the trace-id of a W3C traceparent, else the header's text.
+
+    The header ``traceparent`` itself gives only a trace-id, never other text.
+    """
     named = F.filter("headers", lambda one: one["key"] == header)
     value = F.try_element_at(named, F.lit(-1))["value"].cast("string")
     trace_id = F.nullif(F.regexp_extract(value, W3C, 1), F.lit(""))

@@ -1,4 +1,4 @@
-"""bronze.dlq_records -> silver.dlq_records: headers read by profile, typed where the text allows it."""
+"""bronze.dlq_records -> silver.dlq_records: headers decoded by profile, and typed if their text allows it."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ DISPOSITION_OF_MESSAGE = {  # the two messages of a Kafka 4.4 broker
     "Offset rejected by client.": "CLIENT_REJECTED",
     "Offset delivery count exceeded the threshold.": "MAX_DELIVERY_ATTEMPTS_REACHED",
 }
-# Kafka prints a Uuid as 16 bytes in URL-safe base64; a topic's name may look so, mixed case makes it unlikely.
+# Kafka prints a Uuid as 16 bytes in URL-safe base64. A topic name can look the same; mixed case makes that unlikely.
 TOPIC_ID = r"\A(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9_-]{21}[AQgw]\z"
 TOPIC_ID_LENGTH = 22
 UNKNOWN = "header_profile.not_null"
-MOST_COUNTED = 1_000  # names of headers of one scope
+MOST_COUNTED = 1_000  # header names per scope
 MILLIS = decimal_up_to(GREATEST_MILLIS)
 UTF8_RULES = frozenset(rule.code for rule in CONTRACT.rules if rule.name == "utf8")
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
-    """Return one candidate for each bronze row, in the contract's columns; what cannot be typed is null."""
+    """Return one candidate for each bronze row, in the contract's columns; values that cannot be typed are null."""
     return headers.decode(bronze, own_profiles(settings.dlq)).select(*_columns(settings.dlq))
 
 
 def explain(judged: DataFrame, bronze: DataFrame, verdict: Verdict) -> Verdict:
-    """Return the verdict with the names of headers that no profile knows, by scope, and a profile that guesses.
+    """Return the verdict with, by scope, the header names that no profile knows and a guessed profile.
 
-    ``judged`` are the candidates without payloads, ``bronze`` the rows that they were made of, whose headers are read
-    where the rule is broken: decoded again, they would cost as much as the whole batch.
+    ``judged`` holds the candidates without payloads, ``bronze`` the rows that they come from. Header names are read
+    from ``bronze`` for the rows that break the rule: to decode the headers again would cost as much as the whole batch.
     """
     scopes = {outcome.scope for outcome in verdict.failed if outcome.code == UNKNOWN}
     if not scopes:
@@ -93,7 +93,7 @@ def own_profiles(dlq: Dlq) -> tuple[Profile, ...]:
 
 @cache
 def _columns(dlq: Dlq) -> list[Column]:
-    """Return the contract's columns; to describe them to the JVM takes hundreds of calls."""
+    """Return the contract's columns; cached, because building them takes hundreds of JVM calls."""
     coordinates = ("topic", "topic_id", "partition", "offset", "timestamp", "timestamp_type")
     kip_1317 = F.col("header_profile").eqNullSafe("kip-1317")
     kip_1191 = F.col("header_profile").eqNullSafe("kip-1191")
@@ -135,14 +135,14 @@ def _columns(dlq: Dlq) -> list[Column]:
         }
     values |= {field: F.col(f"{field}_text") for field in headers.FIELDS if field not in values}
     values = {name: computed_once(value) for name, value in values.items()}
-    nothing = F.lit(None).cast("array<string>")  # which costs nothing where no profile of the settings could tell
+    nothing = F.lit(None).cast("array<string>")  # costs nothing if the settings define no profile
     values = {"missing_fields": nothing, "undecoded_fields": nothing} | values
     values |= {f"dlq_{name}": F.col(name) for name in coordinates}
     return [values.get(column.name, F.col(column.name)).alias(column.name) for column in CONTRACT.columns]
 
 
 def _by_name(dlq: Dlq, fields: Callable[[Profile], list[Column]]) -> Column:
-    """Return the names of fields, as the record's profile gives them; null where the settings do not define it."""
+    """Return the field names that ``fields`` gives for the record's profile; null unless it is one of the settings."""
     found = F.lit(None).cast("array<string>")
     for profile in own_profiles(dlq):
         named = F.array_compact(F.array(*fields(profile)).cast("array<string>"))
@@ -155,7 +155,7 @@ def _missing(profile: Profile) -> list[Column]:
 
 
 def _undecoded(profile: Profile) -> list[Column]:
-    """Return the fields whose text is not what their encoding and type want, where no rule of their own says so."""
+    """Return the fields whose text does not fit their encoding and type, except those that have a rule for it."""
     encodings = {header.field: header.encoding for header in profile.headers if header.field}
     found = []
     for field, encoding in encodings.items():
@@ -166,7 +166,7 @@ def _undecoded(profile: Profile) -> list[Column]:
             holds = text.rlike(INT32)
         elif encoding == "text" or field in ("original_partition", "original_offset"):
             continue
-        else:  # text in place of digits is what could not be read as a number
+        else:  # 0x... marks bytes that could not be read as a number
             holds = ~text.startswith("0x")
         if f"{field}.utf8" in UTF8_RULES:
             holds = holds | F.coalesce(F.array_contains("undecodable_headers", field), F.lit(False))
@@ -187,12 +187,12 @@ def _is_topic_id(text: Column) -> Column:
 
 
 def _whole(name: str, pattern: str, type_: str) -> Column:
-    """The number where the text is one as the contract wants it, so that a cast never decides."""
+    """Return the number if the text has the contract's pattern, else null: a cast alone never decides."""
     return F.when(F.col(name).rlike(pattern), F.col(name).try_cast(type_))
 
 
 def _time_of_iso_8601(name: str) -> Column:
-    """The time in microseconds, further digits cut off, where the text is a UTC time as the contract wants it."""
+    """Return the time if the text is a UTC time in the contract's form; digits beyond microseconds are cut off."""
     text = F.col(name)
     time = F.regexp_extract(text, r"T([0-9:]+(?:\.[0-9]{1,6})?)", 1)
     seconds = F.when(F.length(time) == len("02:41"), F.concat(time, F.lit(":00"))).otherwise(time)
@@ -201,15 +201,16 @@ def _time_of_iso_8601(name: str) -> Column:
 
 
 def _time(name: str) -> Column:
-    """The time where the text is epoch milliseconds or ISO-8601 in UTC."""
+    """Return the time if the text is epoch milliseconds or ISO-8601 in UTC."""
     millis = F.when(F.col(name).rlike(MILLIS), F.col(name).try_cast("bigint"))
     return F.coalesce(columns.time_of_millis(millis), _time_of_iso_8601(name))
 
 
 def _looks_like_a_control_marker() -> Column:
-    """The bytes of a commit or abort marker: version and type (int16 each) as key, version and an int32 as value.
+    """Tell whether key and value have the bytes of a commit or abort marker.
 
-    A record may have them by chance, its key an integer 1, say: what the source's log holds decides.
+    The key of a marker is version and type (int16 each), its value version and an int32. A record can have these bytes
+    by chance, for example with the integer 1 as key: the log of the source topic decides.
     """
     marker = F.col("key").isin(b"\0\0\0\0", b"\0\0\0\1")
     version = F.substring(F.col("value"), 1, 2) == F.lit(b"\0\0")
@@ -217,7 +218,7 @@ def _looks_like_a_control_marker() -> Column:
 
 
 def _content_hash() -> Column:
-    """A hash that tells null from empty and one header from another: xxhash64 itself skips nulls."""
+    """Return a hash that tells null from empty and one header from another: xxhash64 itself skips nulls."""
     content = [F.col(name) for name in ("timestamp", "timestamp_type", "key", "value", "headers")]
     nulls = F.transform(
         "headers", lambda header: F.struct(header.isNull(), header["key"].isNull(), header["value"].isNull())

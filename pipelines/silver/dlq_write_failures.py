@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
-    """Return one candidate for each bronze row, in the contract's columns; what the log does not give is null."""
+    """Return one candidate for each bronze row, in the contract's columns; values that the log lacks are null."""
     values = {name: computed_once(part) for name, part in broker_log.failure(F.col("line")).items()}
     told = bronze.select("*", *(part.alias(name) for name, part in values.items()))
     derived = {

@@ -1,4 +1,4 @@
-"""bronze.streams_requests -> silver.group_deletions: each group of a request to delete groups, item by item."""
+"""bronze.streams_requests -> silver.group_deletions: a row for each group of a request to delete groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESPONSE = "results: array<struct<groupId: string, errorCode: int, errorMessage:
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
-    """Return one candidate for each group of a response, one for a row that names none; in the contract's columns."""
+    """Return, in the contract's columns, one candidate per group of a response, or one if the row names no group."""
     deletions = request_log.exchanges(bronze, settings, (request_log.DELETION,), REQUEST, RESPONSE)
     values = {
         "deleted_at": F.col("logged_at"),

@@ -1,4 +1,4 @@
-"""bronze.streams_requests -> silver.group_heartbeats: heartbeats that tell something; of the steady ones the last."""
+"""bronze.streams_requests -> silver.group_heartbeats: heartbeats with news, and the last of each steady sequence."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ STATUS_NAMES = {
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
-    """Return one candidate for each bronze row, in the contract's columns; what cannot be typed is null.
+    """Return one candidate for each bronze row, in the contract's columns; values that cannot be typed are null.
 
-    Members heartbeat every few seconds. Of those that tell nothing else, a run's last stands for all: one row a member,
-    however many there are.
+    Members send heartbeats every few seconds. Of an unbroken sequence of a member's steady heartbeats, which have no
+    news, only the last is kept and the others are skipped.
     """
     heartbeats = request_log.exchanges(bronze, settings, (request_log.HEARTBEAT,), REQUEST, RESPONSE)
     required = F.coalesce(F.col("response.topologyDescriptionRequired"), F.lit(False))
@@ -80,10 +80,10 @@ def _statuses() -> Column:
 
 
 def _with_runs(heartbeats: DataFrame, most_seconds: float) -> DataFrame:
-    """Add where the run of a member's steady heartbeats began, ``_since``, and whether a row is its last."""
+    """Add ``_since``, when a member's sequence of steady heartbeats began, and ``_is_last``, whether a row ends it."""
     alone = F.when(
         ~F.col("_steady"), F.concat_ws(":", "_source", "_bronze_id")
-    )  # no window of rows that are not steady
+    )  # a row that is not steady has a window of its own
     of_member = Window.partitionBy(
         "cluster", "request.groupId", "request.memberId", "api_version", "_statuses", alone
     ).orderBy("logged_at", "connection", "correlation_id", "_source", "_bronze_id")

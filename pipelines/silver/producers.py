@@ -23,7 +23,7 @@ KNOWN_SINCE = {(0, 11): tuple(MODES), (1, 0): ("required", "requested", "off")} 
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
-    """Return one candidate for each bronze row, in the contract's columns; what cannot be read is null."""
+    """Return one candidate for each bronze row, in the contract's columns; unreadable values are null."""
     told = F.col("_object")
     read = json_lines.objects(bronze, RECORD).select(
         "*",
@@ -50,7 +50,7 @@ def _trimmed(text: Column) -> Column:
 
 
 def _message_format(version: Column) -> Column:
-    """Return the magic (0, 1, 2) of a message format, given as such or as the Kafka version that brought it."""
+    """Return the magic (0, 1, 2) of a message format, given as the magic or as a Kafka version that has the format."""
     magic = F.regexp_extract(version, r"\A[vV]?([012])\z", 1)
     is_v1 = version.rlike(r"\A0\.10(?:\D|\z)")
     by_version = F.when(_since_0_11(version), 2).when(is_v1, 1).otherwise(0)
@@ -58,7 +58,7 @@ def _message_format(version: Column) -> Column:
 
 
 def _knows(version: Column, mode: Column) -> Column:
-    """Tell whether a client of that version knows the value of enable.idempotence; null where the version is none."""
+    """Tell whether a client of that version knows the value of enable.idempotence; null if it is not a version."""
     known = F.lit(False)
     for since, values in KNOWN_SINCE.items():
         known = known | (_since(version, *since) & mode.isin(*values))
@@ -66,12 +66,12 @@ def _knows(version: Column, mode: Column) -> Column:
 
 
 def _since_0_11(version: Column) -> Column:
-    """Tell whether a Kafka version is 0.11 or later; null where it is no version."""
+    """Tell whether a Kafka version is 0.11 or later; null if the text is not a version."""
     return _since(version, 0, 11)
 
 
 def _since(version: Column, since_major: int, since_minor: int) -> Column:
-    """Tell whether a Kafka version is that one or a later one; null where it is no version."""
+    """Tell whether a Kafka version is the given one or later; null if the text is not a version."""
     major = F.regexp_extract(version, r"\A([0-9]{1,4})\.([0-9]{1,4})", 1).try_cast("int")
     minor = F.regexp_extract(version, r"\A([0-9]{1,4})\.([0-9]{1,4})", 2).try_cast("int")
     return F.when(version.rlike(VERSION), (major > since_major) | ((major == since_major) & (minor >= since_minor)))

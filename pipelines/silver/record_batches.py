@@ -1,4 +1,4 @@
-"""bronze.record_batches -> silver.record_batches: times typed, the delete horizon told from the base timestamp."""
+"""bronze.record_batches -> silver.record_batches: times typed, delete horizon and base timestamp separated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
-    """Return one candidate for each bronze row, in the contract's columns; what cannot be typed is null."""
+    """Return one candidate for each bronze row, in the contract's columns; values that cannot be typed are null."""
     has_horizon = F.col("has_delete_horizon")
     values = {
         "base_timestamp": F.when(~has_horizon, columns.time_of_millis(F.col("base_timestamp"))),

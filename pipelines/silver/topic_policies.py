@@ -24,7 +24,7 @@ from pipelines.warehouse.tables import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PATIENCE_SECONDS = 60.0  # until a cluster that did not answer this process is asked again
+PATIENCE_SECONDS = 60.0  # how long this process waits to ask a cluster that did not answer again
 
 MOST_OF_PROPERTIES = 1 << 16  # bytes
 _POLICY = re.compile(rb"^[ \t]*cleanup\.policy[ \t]*[=:][ \t]*([a-z, \t]*)\r?$", re.MULTILINE)
@@ -37,7 +37,7 @@ log = logging.getLogger("afterlog")
 
 
 def is_stale(warehouse: Warehouse) -> bool:
-    """Tell, without a session, whether settings or cluster say something else of the table's topics than it does."""
+    """Tell, without a session, whether the table differs from what settings and cluster say about its topics."""
     if not warehouse.local_version(CONTRACT.table):  # created, never written
         return False
     rows = jvmless.rows(warehouse, CONTRACT.table, {"cluster": warehouse.cluster})
@@ -45,10 +45,10 @@ def is_stale(warehouse: Warehouse) -> bool:
 
 
 def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
-    """Bring the table up to date, with the topics of changed rows of silver.log_ranges; return how many rows changed.
+    """Update the table, with the topics of changed rows of silver.log_ranges; return how many rows changed.
 
-    Of other clusters than that of the settings rows stay as they are. A cluster that cannot be asked, or does not
-    tell of a topic, leaves what it said before.
+    Rows of clusters other than the one in the settings stay as they are. If the cluster cannot be asked, or does not
+    report a topic, its last answer stays.
     """
     rows = jvmless.rows_by_spark(warehouse, CONTRACT.table, {}) if _was_written(warehouse) else []
     known = {(row["cluster"], row["topic"]): row for row in rows}
@@ -80,7 +80,7 @@ def _was_written(warehouse: Warehouse) -> bool:
 
 
 def _changed(warehouse: Warehouse, rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of the settings' cluster that are others by now, as they are."""
+    """Return the rows whose values have changed by now, with the new values; all rows are of the settings' cluster."""
     by_topic = {row["topic"]: row for row in rows}
     reported = _reported(warehouse, list(by_topic))
     landed = _landed(warehouse.settings) if by_topic else {}
@@ -97,9 +97,9 @@ def _changed(warehouse: Warehouse, rows: Iterable[Row]) -> list[Row]:
 
 
 def _in_effect(row: Row) -> Row:
-    """Return which policy counts: in doubt that which compacts, as then nothing that is absent need be lost."""
+    """Return which policy counts: in doubt one that compacts, because absent records are then not necessarily lost."""
     said = {source: policy for source in ("setting", "cluster") if (policy := row[f"{source}_policy"]) is not None}
-    source = max(said, key=lambda one: _compacts(said[one]), default=None)  # the setting, where both say the same
+    source = max(said, key=lambda one: _compacts(said[one]), default=None)  # the setting, if both agree
     policy = said[source] if source else None
     return {
         "cleanup_policy": policy,
@@ -113,13 +113,13 @@ def _compacts(policy: str) -> bool:
 
 
 def _set(settings: Settings, topic: str) -> str | None:
-    """Return what the settings say of a topic."""
+    """Return the cleanup.policy that the settings give for a topic."""
     given = (one.policy for one in settings.segments.cleanup_policy if globs.matches(one.topic, topic))
     return next(given, None)
 
 
 def _landed(settings: Settings) -> dict[str, str]:
-    """Return what ``topic.properties`` beside landed segments says of topics; in doubt that which compacts."""
+    """Return topics' policies from ``topic.properties`` beside landed segments; in doubt one that compacts."""
     found: dict[str, str] = {}
     for path in sorted(settings.landing_of("segments").glob(f"*/{TOPIC_PROPERTIES}")):
         named = _DIRECTORY.fullmatch(path.parent.name)
@@ -130,7 +130,7 @@ def _landed(settings: Settings) -> dict[str, str]:
 
 
 def _stated(path: Path) -> str | None:
-    """Return the cleanup.policy that a file of topic properties states, if it states one that Kafka knows."""
+    """Return the cleanup.policy that a file of topic properties states; None if it states none that Kafka knows."""
     try:
         with path.open("rb") as file:
             stated = _POLICY.findall(file.read(MOST_OF_PROPERTIES))
@@ -141,7 +141,7 @@ def _stated(path: Path) -> str | None:
 
 
 def _reported(warehouse: Warehouse, topics: list[str]) -> Mapping[str, str]:
-    """Return what the cluster says of topics, as far as it answers, and may tell."""
+    """Return the policies that the cluster reports, for topics that Afterlog may describe; empty without an answer."""
     servers = warehouse.settings.kafka.bootstrap_servers
     if not servers or not topics or time.monotonic() < _silent_until.get(servers, 0.0):
         return {}

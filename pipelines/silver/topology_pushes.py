@@ -21,7 +21,7 @@ RESPONSE = "throttleTimeMs: int, errorCode: int, errorMessage: string"
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
-    """Return one candidate for each bronze row, in the contract's columns; what cannot be typed is null."""
+    """Return one candidate for each bronze row, in the contract's columns; values that cannot be typed are null."""
     pushes = request_log.exchanges(bronze, settings, (request_log.PUSH,), REQUEST, RESPONSE)
     described = descriptions.described(pushes, F.col("request.topologyDescription"))
     values = {

@@ -1,4 +1,4 @@
-"""bronze.streams_requests -> silver.topology_statuses: what each describe says of each group, item by item."""
+"""bronze.streams_requests -> silver.topology_statuses: a row for each group of a response to a describe request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATUS_NAMES = ("NOT_REQUESTED", "NOT_STORED", "ERROR", "AVAILABLE")
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
-    """Return one candidate for each group of a response, one for a row that names none; in the contract's columns."""
+    """Return, in the contract's columns, one candidate per group of a response, or one if the row names no group."""
     describes = request_log.exchanges(bronze, settings, (request_log.DESCRIBE,), REQUEST, RESPONSE)
     described = descriptions.described(items(describes, "response.groups"), F.col("_group.topologyDescription"))
     status = F.when(F.col("_group").isNotNull(), F.coalesce(F.col("_group.topologyDescriptionStatus"), F.lit(0)))

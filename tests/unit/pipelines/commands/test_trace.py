@@ -176,7 +176,11 @@ def test_a_message_is_told_in_time_order(warehouse: Settings) -> None:
             id="a dead letter that its contract refused",
         ),
         pytest.param(
-            {trace.DEAD_LETTERS: dead_letter("orders", 0, 7, "d", 1, 3, is_accepted=False, is_held=True, is_counted=False)},
+            {
+                trace.DEAD_LETTERS: dead_letter(
+                    "orders", 0, 7, "d", 1, 3, is_accepted=False, is_held=True, is_counted=False
+                )
+            },
             ["held"],
             id="a dead letter that is held",
         ),
