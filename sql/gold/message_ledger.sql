@@ -11,7 +11,7 @@
 --   silver.topic_policies: own rows by topic where NOT in_log
 -- A message is lost if it was acknowledged, landed segments of its partition prove it absent, and the log is known not
 -- to be compacted. If that is not known, the message is only absent, because the cleaner also removes whole batches. If
--- the log is known to be compacted, an absent message stays acknowledged.
+-- the log is known to be compacted, its absence says nothing about the message.
 -- A trace id never merges rows, because one trace spans many messages. A dead letter belongs to no message if its
 -- headers do not name the place of its source record, which only a profile of the settings can permit.
 WITH acknowledged AS (

@@ -2,8 +2,8 @@
 -- Grain: cluster, hour (UTC), topic, consumer_group; null counts as a value.
 -- Parameters: {message_ledger}, {dead_letters}, {dlq_gaps}, {dlq_write_failures}, rows of gold.message_ledger and of
 -- the silver tables, complete for each hour that is in them; {acknowledged_topics}, all rows of
--- silver.acknowledged_topics. If a topic is not in it, no acknowledgement of the topic has ever landed. Whether a
--- message lacks one is then unknown, and unacknowledged_count is null.
+-- silver.acknowledged_topics. If a topic is not in it, no acknowledgement of the topic has ever landed. Whether its dead
+-- letters lack one is then unknown, and unacknowledged_count is null in their hours.
 -- Refresh: hour
 --   gold.message_ledger: array_distinct(concat(
 --     IF(acknowledgement_count > 0, array(date_trunc('HOUR', coalesce(acknowledged_at, produced_at))), array()),
@@ -12,8 +12,10 @@
 --   silver.dlq_gaps: date_trunc('HOUR', found_at)
 --   silver.dlq_write_failures: date_trunc('HOUR', failed_at)
 --   silver.acknowledged_topics: own rows by topic where unacknowledged_count IS NULL
--- Messages count in the hour of their acknowledgement, without a group. Dead letters count in the hour when they were
--- routed, under their source topic. Findings about a DLQ topic itself count under that topic, without a group.
+-- Messages count in the hour of their acknowledgement, or of their production if that is unknown, without a group. Dead
+-- letters count in the hour when they were routed, under their source topic; markers and findings about a DLQ topic in
+-- the hour of the DLQ record if that is unknown. Failed DLQ writes count in the hour of the failure, under the source
+-- topic and group. Findings about a DLQ topic itself count under that topic, without a group.
 -- Landed records can name any offset, so counts of offsets are capped at the greatest BIGINT.
 WITH sent AS (
   SELECT
