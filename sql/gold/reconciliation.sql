@@ -2,8 +2,8 @@
 -- Grain: cluster, hour (UTC), topic, consumer_group; null counts as a value.
 -- Parameters: {message_ledger}, {dead_letters}, {dlq_gaps}, {dlq_write_failures}, rows of gold.message_ledger and of
 -- the silver tables, complete for each hour that is in them; {acknowledged_topics}, all rows of
--- silver.acknowledged_topics. If a topic is not in it, no acknowledgement of the topic has ever landed. Whether its dead
--- letters lack one is then unknown, and unacknowledged_count is null in their hours.
+-- silver.acknowledged_topics. If a topic is not in it, no acknowledgement of the topic has ever landed. Whether its
+-- dead letters lack one is then unknown, and unacknowledged_count is null in their hours.
 -- Refresh: hour
 --   gold.message_ledger: array_distinct(concat(
 --     IF(acknowledgement_count > 0, array(date_trunc('HOUR', coalesce(acknowledged_at, produced_at))), array()),
