@@ -26,7 +26,7 @@ from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Gate, Settings, load
 from pipelines.steps import held
 from pipelines.steps.held import Acceptance
-from pipelines.steps.split import Split
+from pipelines.steps.split import SplitBatch
 from pipelines.warehouse import lock, progress
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
@@ -298,7 +298,7 @@ def test_a_batch_is_judged_anew_where_settings_changed_between_a_kill_and_the_re
     taught = load(warehouse=settings.warehouse, landing=settings.landing, dlq={"profile": [own]})
     land(settings, {"a.jsonl": [*bad("dlq.b", *range(12)), *good("dlq.a", 1)]})
     with monkeypatch.context() as patched:
-        patched.setattr(Split, "write", killed)
+        patched.setattr(SplitBatch, "write", killed)
         with pytest.raises(Killed):
             run(spark, taught)
     done = run(spark, settings)
