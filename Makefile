@@ -1,14 +1,14 @@
 # Set-up and the daily commands. Needs make and Python 3.11; set-up also a network.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-all lint bench clean
+.PHONY: help setup demo up test test-all lint bench bench-peers equal-tables clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := $(shell for python in python3.11 python3 python; do \
   "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && { command -v "$$python"; break; }; done)
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1	\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1	\2/p' Makefile
 
 setup: ## install the Python packages into .venv and the JVM jars into .jars; done steps are skipped
 	@test -n "$(PYTHON)" || { echo "Afterlog runs on Python 3.11; install it, so that python3.11 is on the PATH, then run make again." >&2; exit 3; }
@@ -34,6 +34,12 @@ lint: setup ## check style, format, types and the direction of imports
 
 bench: setup ## measure against the same jobs written by hand
 	@.venv/bin/python -m bench.run $(ARGS)
+
+bench-peers: setup ## measure against DuckDB, Spark by hand and DQX; ARGS="--records 1000000" takes more dead letters
+	@.venv/bin/python -m bench.run_peers $(ARGS)
+
+equal-tables: setup ## compare the tables of two versions; ARGS="--base REV" names the one before
+	@.venv/bin/python -m bench.equal_tables $(ARGS)
 
 clean: ## remove all that set-up, demo and runs made: packages, jars, caches, Airflow, warehouse, landed files
 	@rm -rf .venv .jars .cache .airflow warehouse landing reports spark-warehouse metastore_db derby.log

@@ -31,13 +31,14 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import peers
+from bench.growth import Cost, as_parts, draw, log_bytes, versions, written
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, between, is_true, matches, not_null, one_of
 from local.broker import Broker
 from local.kafka_client import KafkaClient, Message
 from pipelines.catalog import stages
 from pipelines.commands.generate import generate
-from pipelines.jvm import jars, java
+from pipelines.jvm import jars, launch
 from pipelines.jvm.session import spark_session
 from pipelines.run import runner
 from pipelines.run.follow import health_file
@@ -46,6 +47,7 @@ from pipelines.steps import scopes
 from pipelines.steps.split import SplitBatch
 from pipelines.steps.summarise import Summary
 from pipelines.warehouse import jvmless, lock
+from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
 from tests.testing import requests
 from tests.testing import segments as log
@@ -283,7 +285,7 @@ def ledger(bench: Bench) -> None:
     """Measure acknowledgements against dead letters, then 1,000 more; a partition's offsets come in order."""
     settings, told, dead = bench.settings("ledger"), bench.records(5_000_000), bench.records(100_000)
     Warehouse(settings, bench.spark).ensure_all(runner.contracts())
-    land_lines(acknowledgements(bench.spark, 0, told), settings.landing_of("acknowledgements") / "first")
+    land_lines(acknowledgements(bench.spark, told), settings.landing_of("acknowledgements") / "first")
     land_lines(dead_letters(bench.spark, dead, told // dead), settings.landing_of("dlq") / "first")
     bench.run(settings, "dlq")
     seconds = bench.run(settings, "delivery")
@@ -291,26 +293,26 @@ def ledger(bench: Bench) -> None:
     outcomes = {row["outcome"]: row["count"] for row in found}
     if outcomes != {"ACKNOWLEDGED": told - dead, "DEAD_LETTERED": dead}:
         raise RuntimeError(f"the ledger is wrong: {outcomes}")
-    land_lines(acknowledgements(bench.spark, told, 1_000), settings.landing_of("acknowledgements") / "more")
+    land_lines(acknowledgements(bench.spark, 1_000, first=told), settings.landing_of("acknowledgements") / "more")
     more = bench.run(settings, "delivery")
     parts = {"acknowledgements": told, "dead_letters": dead, "seconds": seconds}
     bench.found("acknowledgements against dead letters, landing to gold", told / seconds, "acks/s", **parts)
     bench.found("1,000 more on top / all of them", more / seconds, "x", seconds=more)
 
 
-def acknowledgements(spark: SparkSession, first: int, count: int) -> DataFrame:
-    """Return what a producer interceptor reports about a number of records in eight partitions."""
+def acknowledgements(spark: SparkSession, count: int, partitions: int = 8, first: int = 0) -> DataFrame:
+    """Return what a producer interceptor reports about a number of records, over partitions in turn."""
     from pyspark.sql import functions as F
 
     number = F.col("id")
     trace = F.concat(
         F.lit("00-"), F.substring(F.sha2(number.cast("string"), 256), 1, 32), F.lit("-00f067aa0ba902b7-01")
     )
-    at = F.lit(1_795_228_800_000) + number
+    at = F.lit(1_795_228_800_000) + F.floor(number / 2)  # so that seven million are of one hour
     return spark.range(first, first + count, 1, 4).select(
         F.lit("orders").alias("topic"),
-        (number % 8).cast("int").alias("partition"),
-        F.floor(number / 8).alias("offset"),
+        (number % partitions).cast("int").alias("partition"),
+        F.floor(number / partitions).alias("offset"),
         at.alias("timestamp"),
         F.lit(None).cast("string").alias("exception"),
         F.array(F.struct(F.lit("traceparent").alias("key"), F.base64(trace).alias("value"))).alias("headers"),
@@ -319,19 +321,19 @@ def acknowledgements(spark: SparkSession, first: int, count: int) -> DataFrame:
     )
 
 
-def dead_letters(spark: SparkSession, count: int, step: int) -> DataFrame:
+def dead_letters(spark: SparkSession, count: int, step: int, partitions: int = 8, first: int = 0) -> DataFrame:
     """Return dead-letter records, one for each ``step``-th acknowledgement."""
     from pyspark.sql import functions as F
 
     number, source = F.col("id"), F.col("id") * step
     headers = {
         "topic": F.lit("orders"),
-        "partition": (source % 8).cast("string"),
-        "offset": F.floor(source / 8).cast("string"),
+        "partition": (source % partitions).cast("string"),
+        "offset": F.floor(source / partitions).cast("string"),
         "group": F.lit("orders-workers"),
         "message": F.lit("Offset rejected by client."),
     }
-    return spark.range(0, count, 1, 2).select(
+    return spark.range(first, first + count, 1, 2).select(
         F.lit("dlq.orders").alias("topic"),
         F.lit(0).alias("partition"),
         number.alias("offset"),
@@ -346,6 +348,51 @@ def dead_letters(spark: SparkSession, count: int, step: int) -> DataFrame:
             )
         ).alias("headers"),
     )
+
+
+def growth(bench: Bench) -> None:
+    """Measure a run of 1,000 new rows on top of none, and of more and more rows of one hour."""
+    costs: list[Cost] = []
+    for feed, partitions in (("dlq", 8), ("delivery", 8), ("delivery", 256)):
+        for history in (0, 100_000, 1_000_000, 5_000_000):
+            told = bench.records(history) if history else 0
+            costs.append(cost_onto(bench, feed, partitions, told))
+        first, last = next(one for one in costs if one.feed == feed and one.partitions == partitions), costs[-1]
+        parts = {"costs": as_parts([one for one in costs if one.feed == feed and one.partitions == partitions])}
+        name = f"{feed}: 1,000 rows onto {last.history:,} in {partitions} partitions, against onto none"
+        bench.found(name, last.seconds / first.seconds, "x", 1.5, **parts)
+    draw(costs, RESULTS / "growth.svg")
+
+
+def cost_onto(bench: Bench, feed: str, partitions: int, history: int) -> Cost:
+    """Return the cost of the second of two runs of 1,000 new rows each, on top of so many rows."""
+    settings, new = bench.settings(f"growth-{feed}-{partitions}-{history}"), 1_000
+    warehouse, of_feed = Warehouse(settings, bench.spark), stages(feed)
+    warehouse.ensure_all(runner.contracts())
+    tables, first = [stage.table for stage in of_feed], 0
+    directory = settings.landing_of("dlq" if feed == "dlq" else "acknowledgements")
+    for number, count in enumerate((history, new, new)):
+        if count:
+            if feed == "dlq":
+                records = dead_letters(bench.spark, count, 7, partitions, first)
+            else:
+                records = acknowledgements(bench.spark, count, partitions, first)
+            land_lines(records, directory / str(number))
+        first += count
+        since, seconds = versions(warehouse, tables), {}
+        began = time.perf_counter()
+
+        def report(done: StageRun, seconds: dict[str, float] = seconds) -> None:
+            seconds[done.table] = round((done.finished_at - done.started_at).total_seconds(), 2)
+
+        with lock.writer(settings, "bench"):
+            runner.run(warehouse, of_feed, report)
+        took = time.perf_counter() - began
+    size, added, removed = written(warehouse, since)
+    logs = log_bytes(warehouse, tables)
+    slowest = dict(sorted(seconds.items(), key=lambda one: -one[1])[:5])
+    shutil.rmtree(Path(settings.warehouse).parent)
+    return Cost(feed, history, partitions, new, took, size, added, removed, logs, slowest)
 
 
 def land_lines(records: DataFrame, directory: Path) -> None:
@@ -380,8 +427,7 @@ def segments(bench: Bench) -> None:
 def kafka_reads(segment: Path) -> float | None:
     """Return the seconds that Kafka's classes take to read a segment, without JVM start; None without a compiler."""
     source = ROOT / "bench" / "ReadSegment.java"
-    class_path = jars.class_path("broker")
-    command = [str(java.find().home / "bin" / "java"), "-cp", class_path, str(source), str(segment)]
+    command = launch.command(str(source), str(segment), class_path=jars.class_path("broker"))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return float(done.stdout.split()[-1]) if done.returncode == 0 else None
 
@@ -665,6 +711,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         jobs,
         split,
         bulkheads,
+        growth,
         pipeline,
         increment,
         topology,

@@ -70,16 +70,16 @@ def named(connection_id: str) -> Cluster:
     from airflow.sdk.log import mask_secret
 
     try:
-        found = BaseHook.get_connection(connection_id)
+        connection = BaseHook.get_connection(connection_id)
     except AirflowNotFoundException:
         raise UsageError(
             f"There is no Airflow connection {connection_id}: add it, or name another one as kafka_connection."
         ) from None
     try:
-        extra = json.loads(found.extra or "{}")
+        extra = json.loads(connection.extra or "{}")
     except ValueError:
         raise UsageError(f"The Airflow connection {connection_id} cannot be used: its extra is no JSON.") from None
-    cluster = cluster_of(connection_id, extra, found.host, found.port, found.login, found.password)
+    cluster = cluster_of(connection_id, extra, connection.host, connection.port, connection.login, connection.password)
     for secret in cluster.secrets():
         mask_secret(secret)
     return cluster
@@ -158,4 +158,4 @@ def _plain(value: Any) -> Any:
     """Return settings with readable secrets."""
     if isinstance(value, SecretStr):
         return value.get_secret_value()
-    return {name: _plain(one) for name, one in value.items()} if isinstance(value, Mapping) else value
+    return {name: _plain(member) for name, member in value.items()} if isinstance(value, Mapping) else value

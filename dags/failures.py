@@ -37,9 +37,9 @@ def shorten_tracebacks(kinds: tuple[type[BaseException], ...]) -> None:
         return
 
     def shorten(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        given = event.get("exc_info")
-        error = given if isinstance(given, BaseException) else given[1] if isinstance(given, tuple) else None
-        if given is True:
+        raised = event.get("exc_info")
+        error = raised if isinstance(raised, BaseException) else raised[1] if isinstance(raised, tuple) else None
+        if raised is True:
             error = sys.exc_info()[1]
         if isinstance(error, kinds) and (frame := error.__traceback__):
             while frame.tb_next:

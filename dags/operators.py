@@ -141,11 +141,11 @@ class FillLayer(_CommandOperator):
 
     def more_arguments(self, context: Context) -> list[str]:
         """Return the `--accept` arguments for the tables that this layer fills."""
-        given = context["params"].get("accept") or []
-        asked = [given] if isinstance(given, str) else given
-        if not all(isinstance(one, str) and one.isprintable() for one in asked):
+        accepted = context["params"].get("accept") or []
+        asked = [accepted] if isinstance(accepted, str) else accepted
+        if not all(isinstance(scope, str) and scope.isprintable() for scope in asked):
             raise CannotRun("The parameter accept is neither TABLE[:SCOPE] nor a list of such texts.")
-        return [f"--accept={one}" for one in asked if one.partition(":")[0] in self.tables]
+        return [f"--accept={scope}" for scope in asked if scope.partition(":")[0] in self.tables]
 
     def work(self, context: Context) -> dict[str, Any]:
         """Return ``{"run_id": ..., "tables": {table: counts and verdict}}``, which is the XCom also if a gate broke.
@@ -270,13 +270,13 @@ def check(ended: Ended) -> None:
 
     Raises CannotRun, WriterBusy, CommandDied, chosen by the exit code, with what the command said.
     """
-    said = ended.complaint.removeprefix("afterlog: ") or "it said nothing"
+    complaint = ended.complaint.removeprefix("afterlog: ") or "it said nothing"
     if ended.code in (2, 3):
-        raise CannotRun(said)
+        raise CannotRun(complaint)
     if ended.code == 4:
-        raise WriterBusy(said)
+        raise WriterBusy(complaint)
     if ended.code not in (0, 1) or not ended.answer:
-        raise CommandDied(f"The command {_how(ended.code)}: {said}")
+        raise CommandDied(f"The command {_how(ended.code)}: {complaint}")
 
 
 def tell_failure(context: Context) -> None:
@@ -311,12 +311,12 @@ def _report(context: Context) -> str | None:
 
 def _tolerance(context: Context) -> dict[str, str]:
     """Return the variable that gives the run's tolerance to a command; empty if the settings apply."""
-    given = context["params"].get("tolerance")
-    if given is None:
+    tolerance = context["params"].get("tolerance")
+    if tolerance is None:
         return {}
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given <= 1:
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance <= 1:
         raise CannotRun("The parameter tolerance is no share from 0 to 1.")
-    return {"AFTERLOG_TOLERANCE": repr(float(given))}
+    return {"AFTERLOG_TOLERANCE": repr(float(tolerance))}
 
 
 def _how(code: int) -> str:
@@ -324,8 +324,8 @@ def _how(code: int) -> str:
 
 
 def _sentence(table: str, counts: dict[str, Any]) -> str:
-    if (told := _WITHOUT_COUNTS.get(counts["status"])) and not counts["read"]:
-        return f"{table}: {told}"
+    if (sentence := _WITHOUT_COUNTS.get(counts["status"])) and not counts["read"]:
+        return f"{table}: {sentence}"
     numbers = ", ".join(f"{counts[name]:,} {name}" for name in COUNTS if name != "held" or counts[name])
     gate = "" if counts["verdict"] is None else f"; the gate {'held' if counts['verdict']['passed'] else 'broke'}"
     return f"{table}: {numbers}; {counts['seconds']:.1f} s{gate}"

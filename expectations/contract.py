@@ -43,6 +43,8 @@ class Contract:
       segment.
     - ``ranges_per``: the columns of the grain that group a batch. Each group gets its own range of the grain's last
       column, so that Delta skips files. Default: all other columns of the grain, which suits columns with few values.
+    - ``sorted_by``: the column that the rows of a batch are sorted by in files of at most ``ROWS_OF_A_FILE``, so that
+      later stages read few files.
     - ``scope``: the column of topics; the gate judges each of its values apart. Default: the batch as a whole.
     - ``tolerance``, ``min_failures``: a rule breaks the gate if at least ``min_failures`` rows fail and they are more
       than the share ``tolerance`` of the rows that the rule applies to. With a tolerance of 0 one failure is enough.
@@ -58,6 +60,7 @@ class Contract:
     item: str | None = None
     position: str | None = None
     ranges_per: tuple[str, ...] | None = None
+    sorted_by: str | None = None
     scope: str | None = None
     tolerance: float = 0.05
     min_failures: int = 10
@@ -65,7 +68,7 @@ class Contract:
     def __post_init__(self) -> None:
         """Raise ValueError if the contract contradicts itself: at import, not only when data arrives."""
         names = [column.name for column in self.columns]
-        optional = (self.content, self.lossy, self.learned, self.item, self.position, self.scope)
+        optional = (self.content, self.lossy, self.learned, self.item, self.position, self.sorted_by, self.scope)
         named = [*self.grain, *(self.ranges_per or ()), *filter(None, optional)]
         if len(set(names)) != len(names):
             raise ValueError(f"{self.table}: a column is declared twice")

@@ -3,22 +3,18 @@
 An exchange is a request and its response: one line of the brokers' request log.
 """
 
+from expectations import provenance
 from expectations.contract import Column
 from expectations.rules import at_least, between, is_true, not_null, one_of
 
 READABLE = "error IS NULL"
 GRAIN = ("cluster", "connection", "correlation_id")
-INT32_MOST = 2**31 - 1
 
 
 def origin(unit: str) -> tuple[Column, ...]:
     """Return the columns that identify the bronze row that a row comes from, and the request that it is about."""
     return (
-        Column("_source", "string", "File below the landing directory that the line was read from."),
-        Column("_bronze_id", "string", f"Identifier of the row of bronze.streams_requests that the {unit} comes from."),
-        Column("_ingested_at", "timestamp", "When the run that accepted the row began."),
-        Column("_run_id", "string", "Run that accepted the row."),
-        Column("cluster", "string", "Kafka cluster, a setting."),
+        *provenance.origin("bronze.streams_requests", unit),
         Column(
             "connection",
             "string",

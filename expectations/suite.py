@@ -47,7 +47,8 @@ from jinja2 import ChoiceLoader, FileSystemLoader
 
 from expectations.contract import Contract
 from expectations.rules import Rule
-from expectations.verdict import MOST_FINDINGS, OF_THE_ROW, Outcome, Scope, Verdict, breaks, most_failing, shown
+from expectations.text import visible
+from expectations.verdict import MOST_FINDINGS, OF_THE_ROW, Outcome, Scope, Verdict, breaks, most_failing
 
 if TYPE_CHECKING:
     from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
@@ -87,11 +88,11 @@ class _Counted(ColumnMapExpectation):
         return dependencies
 
     def _validate(self, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        said: Any = self.meta
-        failing, examined = metrics[f"{self.map_metric}.unexpected_count"] or 0, said["examined"]
+        facts: Any = self.meta
+        failing, examined = metrics[f"{self.map_metric}.unexpected_count"] or 0, facts["examined"]
         counts = {"element_count": examined, "unexpected_count": failing}
         counts["unexpected_percent"] = 100 * failing / examined if examined else 0.0
-        success = not breaks(failing, examined, said["tolerance"], said["min_failures"])
+        success = not breaks(failing, examined, facts["tolerance"], facts["min_failures"])
         return {"success": success, "result": counts}
 
 
@@ -141,8 +142,8 @@ def gate(
     if examined_rows is None:
         examined_rows = _examined_rows(candidates, contract)
     fit = (~contract.refused(mask)).alias(NO_VIOLATIONS.code)
-    there = set(candidates.columns)
-    subjects = (F.col(f"`{rule.code}`") if rule.code in there else rule.examined() for rule in contract.rules)
+    present = set(candidates.columns)
+    subjects = (F.col(f"`{rule.code}`") if rule.code in present else rule.examined() for rule in contract.rules)
     examined = candidates.select(*subjects, fit)
     context = _context()
     source = context.data_sources.add_spark("candidates", persist=False)
@@ -172,16 +173,16 @@ def gate(
 
 def _say_where(result: ExpectationSuiteValidationResult, verdict: Verdict) -> None:
     """Add to failed expectations in Data Docs which files hold failing rows, and where in these files."""
-    told: dict[str, list[str]] = {}
+    places_of: dict[str, list[str]] = {}
     for outcome in verdict.failed:
         if outcome.where:
             code = outcome.code if outcome.scope is None else OF_SCOPES
-            scope = "" if outcome.scope is None else f"{shown(outcome.scope)}: {outcome.code}: "
-            said = f"{outcome.fault}: " if outcome.fault else ""
-            told.setdefault(code, []).append(f"{scope}{said}{outcome.where}")
-    for found in result.results:
-        config: Any = found.expectation_config
-        if lines := told.get(config.meta["code"]):
+            scope = "" if outcome.scope is None else f"{visible(outcome.scope)}: {outcome.code}: "
+            fault = f"{outcome.fault}: " if outcome.fault else ""
+            places_of.setdefault(code, []).append(f"{scope}{fault}{outcome.where}")
+    for result_of_one in result.results:
+        config: Any = result_of_one.expectation_config
+        if lines := places_of.get(config.meta["code"]):
             more = [f"And {len(lines) - MOST_FINDINGS:,} more."] if len(lines) > MOST_FINDINGS else []
             config.meta["description"] = config.description
             config.description = "<br>".join([config.description, *map(_said, [*lines[:MOST_FINDINGS], *more])])
@@ -192,8 +193,10 @@ def _examined_rows(candidates: DataFrame, contract: Contract) -> dict[str, int]:
     from pyspark.sql import functions as F
 
     counts = [F.count_if(rule.applies()).alias(str(bit)) for bit, rule in enumerate(contract.rules)]
-    found = candidates.agg(*counts, F.count("*").alias("all")).collect()[0]
-    return {rule.code: found[str(bit)] for bit, rule in enumerate(contract.rules)} | {NO_VIOLATIONS.code: found["all"]}
+    counted_rows = candidates.agg(*counts, F.count("*").alias("all")).collect()[0]
+    return {rule.code: counted_rows[str(bit)] for bit, rule in enumerate(contract.rules)} | {
+        NO_VIOLATIONS.code: counted_rows["all"]
+    }
 
 
 def _judged_scopes(
@@ -243,9 +246,9 @@ def _judged_scopes(
         meta={"code": OF_SCOPES, "tolerance": tolerance, "min_failures": min_failures},
     )
     result = _validated(batch, [each], contract.table, SCOPES_NAMED)
-    (found,) = result.results
-    places = {named["place"] for named in found.result.get("unexpected_index_list") or ()}
-    if not found.success and not places:  # the result does not say which rows failed
+    (judged,) = result.results
+    places = {named["place"] for named in judged.result.get("unexpected_index_list") or ()}
+    if not judged.success and not places:  # the result does not say which rows failed
         places = set(range(len(counted)))
     broken: dict[tuple[str, str], Outcome] = {}
     for place in sorted(places):
@@ -260,7 +263,7 @@ def _judged_scopes(
         )
         broken.setdefault((name, code), outcome)  # prefer the counts of the batch alone
     kept = ("element_count", "unexpected_count", "unexpected_percent")
-    found.result = {name: found.result[name] for name in kept if name in found.result}  # drop what names topics
+    judged.result = {name: judged.result[name] for name in kept if name in judged.result}  # drop what names topics
     return result, tuple(broken.values())
 
 
@@ -269,7 +272,7 @@ def _joined(
 ) -> ExpectationSuiteValidationResult:
     """Merge two results of one table into one, for Data Docs."""
     results = [*result.results, *more.results]
-    held = sum(bool(found.success) for found in results)
+    held = sum(bool(part.success) for part in results)
     result.results = results
     result.success = bool(result.success and more.success)
     result.statistics = {
@@ -340,7 +343,7 @@ def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
             context.validation_results_store.add(key, result)
             kept.append(key)
         if runs:  # the suite as of the last run
-            expectations = [_plain_expectation(found) for found in result.results]
+            expectations = [_plain_expectation(outcome) for outcome in result.results]
             context.suites.add_or_update(gx.ExpectationSuite(name=result.suite_name, expectations=expectations))
             kept.append(suite)
     unrendered = [key for key in kept if not _page(site, key).exists() or isinstance(key, ExpectationSuiteIdentifier)]
@@ -350,9 +353,9 @@ def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
     return site / "index.html"
 
 
-def _plain_expectation(found: ExpectationValidationResult) -> Any:
+def _plain_expectation(result: ExpectationValidationResult) -> Any:
     """Return an expectation as its contract states it, without the findings of a run."""
-    config: Any = found.expectation_config
+    config: Any = result.expectation_config
     config.description = config.meta.pop("description", config.description)
     return config
 
@@ -416,7 +419,7 @@ def _context() -> EphemeralDataContext:
 def _expectation(rule: Rule, contract: Contract, examined: int) -> Expectation:
     tolerance, min_failures = contract.tolerance, contract.min_failures
     outcome = Outcome(rule.code, 0, 0, tolerance, min_failures, True)
-    said: dict[str, Any] = {
+    meta: dict[str, Any] = {
         "column": rule.code,
         "description": _said(f"{rule.meaning or f'{rule.code}.'} The gate breaks {outcome.threshold}."),
         "meta": {
@@ -432,15 +435,15 @@ def _expectation(rule: Rule, contract: Contract, examined: int) -> Expectation:
         },
     }
     if rule.kind == "not_null":
-        return ExpectNotNull(**said)
+        return ExpectNotNull(**meta)
     if rule.kind == "one_of":
-        return ExpectOneOf(value_set=list(rule.arguments), **said)
+        return ExpectOneOf(value_set=list(rule.arguments), **meta)
     if rule.kind == "is_true":
-        return ExpectOneOf(value_set=[True], **said)
+        return ExpectOneOf(value_set=[True], **meta)
     if rule.kind == "between":
         least, most = rule.arguments
-        return ExpectBetween(min_value=least, max_value=most, **said)
-    return ExpectMatch(regex=rule.arguments[0], **said)
+        return ExpectBetween(min_value=least, max_value=most, **meta)
+    return ExpectMatch(regex=rule.arguments[0], **meta)
 
 
 def _said(text: str) -> str:
@@ -457,22 +460,22 @@ def _validated(
     """
     suite = gx.ExpectationSuite(name=_plain(table), expectations=list(expectations))
     result = batch.validate(suite, result_format=result_format)
-    for found in result.results:
-        if found.exception_info.get("raised_exception", True):
+    for checked in result.results:
+        if checked.exception_info.get("raised_exception", True):
             raise GateUnusable(
-                f"The gate of {table} cannot be evaluated ({_error_class(found.exception_info)}): unless the machine "
+                f"The gate of {table} cannot be evaluated ({_error_class(checked.exception_info)}): unless the machine "
                 f"is at fault, fix the rule of its contract that does not suit the candidates' columns."
             )
     places = {(expectation.meta or {})["code"]: place for place, expectation in enumerate(suite.expectations)}
-    result.results.sort(key=lambda found: places[_meta(found)["code"]])
+    result.results.sort(key=lambda checked: places[_meta(checked)["code"]])
     return result
 
 
 def _outcomes(result: ExpectationSuiteValidationResult) -> tuple[Outcome, ...]:
     """Return results as outcomes; Great Expectations itself decides whether an expectation holds."""
     outcomes = []
-    for found in result.results:
-        meta, counts, success = _meta(found), found.result, bool(found.success)
+    for checked in result.results:
+        meta, counts, success = _meta(checked), checked.result, bool(checked.success)
         if "tolerance" in meta:
             failing, examined = counts.get("unexpected_count", 0), meta["examined"]
             thresholds = (meta["tolerance"], meta["min_failures"])
@@ -484,16 +487,16 @@ def _outcomes(result: ExpectationSuiteValidationResult) -> tuple[Outcome, ...]:
     return tuple(outcomes)
 
 
-def _meta(found: ExpectationValidationResult) -> dict[str, Any]:
-    said: Any = found.expectation_config
-    meta: dict[str, Any] = said.meta
+def _meta(result: ExpectationValidationResult) -> dict[str, Any]:
+    configuration: Any = result.expectation_config
+    meta: dict[str, Any] = configuration.meta
     return meta
 
 
 def _error_class(exception_info: Mapping[str, Any]) -> str:
     """Return only the name of an error, because its text may quote a value of a row."""
-    told = json.dumps(exception_info, default=str)
+    text = json.dumps(exception_info, default=str)
     for name in (r"\[([A-Z][A-Z_.]+)\]", r"(No space left on device)", r"\b([A-Z][A-Za-z]+(?:Error|Exception))\b"):
-        if named := re.search(name, told):
+        if named := re.search(name, text):
             return named[1]
     return "unknown error"

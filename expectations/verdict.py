@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from expectations.rules import counted
+from expectations.text import visible
 
 WHOLE = "*"  # the only scope of a table whose contract names none
 SCOPE = "_scope"  # the column of candidates that names their scope, such as a topic
@@ -41,11 +42,6 @@ def share(part: float) -> str:
         if part in (0, 1) or float(text.rstrip("%")) not in (0, 100):
             break
     return text
-
-
-def shown(text: str) -> str:
-    """Escape unprintable characters: names of topics and files could otherwise move a terminal's cursor."""
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 @dataclass(frozen=True)
@@ -129,8 +125,8 @@ class Outcome:
     def told(self, located: bool = True) -> str:
         """Say how far the expectation was missed, what failed and, if ``located``, where the failing rows are."""
         where = self.where if located else ""
-        said = f"{self.fault} ({where})" if self.fault and where else self.fault or where
-        return f"{self.finding}: {said}" if said else self.finding
+        reason = f"{self.fault} ({where})" if self.fault and where else self.fault or where
+        return f"{self.finding}: {reason}" if reason else self.finding
 
 
 @dataclass(frozen=True)
@@ -162,19 +158,19 @@ class Verdict:
         """
         if self.passed:
             return {}
-        found: dict[str, list[Outcome]] = {}
+        broken: dict[str, list[Outcome]] = {}
         of_scopes = [outcome for outcome in self.failed if outcome.scope is not None]
         for outcome in of_scopes:
-            found.setdefault(outcome.scope or WHOLE, []).append(outcome)
+            broken.setdefault(outcome.scope or WHOLE, []).append(outcome)
         known = {outcome.code for outcome in of_scopes}
         for outcome in self.failed:
             if outcome.scope is None and outcome.code not in known:
-                guilty = [name for name, one in scopes.items() if _fails(one, outcome.code)]
+                guilty = [name for name, scope in scopes.items() if _fails(scope, outcome.code)]
                 for name in guilty or scopes:
-                    found.setdefault(name, []).append(outcome)
-        if not found:
-            found = {name: [] for name in scopes}
-        return {name: tuple(found[name]) for name in scopes if name in found}
+                    broken.setdefault(name, []).append(outcome)
+        if not broken:
+            broken = {name: [] for name in scopes}
+        return {name: tuple(broken[name]) for name in scopes if name in broken}
 
     def located(
         self,
@@ -187,20 +183,20 @@ class Verdict:
         some of which may be of earlier batches.
         """
         outcomes = []
-        for one in self.outcomes:
-            key = (one.scope, one.code)
+        for outcome in self.outcomes:
+            key = (outcome.scope, outcome.code)
             words = (places or {}).get(key)
-            found = words(one.failing) if words else ()
-            outcomes.append(replace(one, coordinates=coordinates.get(key, ()), places=found))
+            located = words(outcome.failing) if words else ()
+            outcomes.append(replace(outcome, coordinates=coordinates.get(key, ()), places=located))
         return replace(self, outcomes=tuple(outcomes))
 
     def explained(self, code: str, of: Mapping[str | None, tuple[str, str]]) -> Verdict:
         """Return the verdict with another hint and a proposal, by scope, for a rule that failed."""
         outcomes = (
-            replace(one, hint=f"{one.hint} {of[one.scope][0]}".strip(), proposal=of[one.scope][1])
-            if one.code == code and not one.success and one.scope in of
-            else one
-            for one in self.outcomes
+            replace(outcome, hint=f"{outcome.hint} {of[outcome.scope][0]}".strip(), proposal=of[outcome.scope][1])
+            if outcome.code == code and not outcome.success and outcome.scope in of
+            else outcome
+            for outcome in self.outcomes
         )
         return replace(self, outcomes=tuple(outcomes))
 
@@ -244,14 +240,14 @@ class Verdict:
 def sentence_of(table: str, scope: str, failed: Sequence[Outcome]) -> str:
     """Say which rules a scope broke, by how much, what happens to its rows, and what to do."""
     whole = scope == WHOLE
-    of = "" if whole else f" for {shown(scope)}"
+    of = "" if whole else f" for {visible(scope)}"
     waits = (
         "Nothing of this batch was written and later input waits behind it"
         if whole
         else "Its rows are held, later ones wait behind them, and everything else flows on"
     )
     proposals = dict.fromkeys(outcome.proposal for outcome in failed if outcome.proposal)
-    lines = "".join(f" Look at this guess before you put it into the settings:\n{one}" for one in proposals)
+    lines = "".join(f" Look at this guess before you put it into the settings:\n{proposal}" for proposal in proposals)
     return (
         f"The gate of {table} broke{of}: {_findings(failed)} {waits}. These rows are in bronze already, where no "
         f"producer and no new copy of a file can change them: if the settings or the contract are wrong, fix them and "
@@ -263,7 +259,7 @@ def sentence_of(table: str, scope: str, failed: Sequence[Outcome]) -> str:
 
 def way_on(table: str, scope: str) -> str:
     """Return the command that accepts a scope once."""
-    named = table if scope == WHOLE else f"{table}:{shown(scope)}"
+    named = table if scope == WHOLE else f"{table}:{visible(scope)}"
     return f"afterlog run --accept {shlex.quote(named)}"
 
 
@@ -275,9 +271,9 @@ def _findings(failed: Sequence[Outcome]) -> str:
     if not failed:
         return "an expectation answered no."
     # The rows behind row.no_violations also break other rules: the findings of those say where the rows are.
-    told = any(outcome.where and outcome.code != OF_THE_ROW for outcome in failed[:MOST_FINDINGS])
+    is_located = any(outcome.where and outcome.code != OF_THE_ROW for outcome in failed[:MOST_FINDINGS])
     findings = "; ".join(
-        outcome.told(located=not told or outcome.code != OF_THE_ROW) for outcome in failed[:MOST_FINDINGS]
+        outcome.told(located=not is_located or outcome.code != OF_THE_ROW) for outcome in failed[:MOST_FINDINGS]
     )
     if len(failed) > MOST_FINDINGS:
         findings += f"; and {len(failed) - MOST_FINDINGS} more"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
-import ipaddress
 import json
 import os
 import shutil
@@ -21,7 +20,6 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,8 +27,7 @@ from typing import Any, Self
 import psutil
 
 from pipelines.errors import EnvironmentLacking
-from pipelines.jvm import jars, java
-from pipelines.kafka.properties import login
+from pipelines.jvm import jars, launch
 from pipelines.settings import ROOT
 from pipelines.warehouse import storage
 
@@ -67,16 +64,6 @@ _SETTINGS = {
         "org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin"
     ),
 }
-_SECURED = {
-    "ssl.keystore.type": "PEM",
-    "ssl.keystore.location": "keys/server.pem",
-    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-    "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": (
-        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-    ),
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",  # of the plain listener; users of the secured listener may do what ACLs allow
-}
 
 
 @dataclass(frozen=True)
@@ -95,10 +82,9 @@ class Broker:
     """A broker with its data, settings and logs in one directory.
 
     As a context manager it starts the broker and stops it at the end; a broker that already ran keeps running. The data
-    directory is formatted once. A restart keeps the data, and keeps each port that is still free. ``users`` (name to
-    password) add a listener with SASL_SSL and SCRAM-SHA-512 that allows only what ACLs allow. ``options`` are server
-    settings that override the settings of this module. The broker is node 1 of a new cluster, unless it ``joins`` the
-    cluster of a running broker under another ``node`` id.
+    directory is formatted once. A restart keeps the data, and keeps each port that is still free. ``options`` are
+    server settings that override the settings of this module. The broker is node 1 of a new cluster, unless it
+    ``joins`` the cluster of a running broker under another ``node`` id.
     """
 
     def __init__(
@@ -106,9 +92,7 @@ class Broker:
         directory: Path = DIRECTORY,
         *,
         port: int | None = None,
-        users: Mapping[str, str] | None = None,
         options: Mapping[str, str] | None = None,
-        heap: str = "512m",
         node: int = 1,
         joins: Broker | None = None,
     ) -> None:
@@ -117,11 +101,8 @@ class Broker:
         self.data = self.directory / "data"
         self.log = self.directory / "logs" / "broker.log"
         self.request_log = self.directory / "logs" / "kafka-request.log"
-        self.authority = self.directory / "keys" / "authority.pem"
         self._port = port
-        self._users = dict(users or {})
         self._options = dict(options or {})
-        self._heap = heap
         self._node = node
         self._controller = joins or self
         self._process: subprocess.Popen[bytes] | None = None
@@ -160,23 +141,6 @@ class Broker:
         """The address of the listener without security; raises EnvironmentLacking: the broker does not run."""
         return self._found().bootstrap_servers
 
-    @property
-    def secured_servers(self) -> str:
-        """The address of the listener with SASL_SSL; raises EnvironmentLacking: no broker runs, or it has no users."""
-        if secured := self._found().secured_servers:
-            return secured
-        raise EnvironmentLacking(f"The broker in {self.directory} has no secured listener; start it with users.")
-
-    def options_of(self, user: str) -> dict[str, str]:
-        """Return the settings of a Java client for a user, password included."""
-        return {
-            "security.protocol": "SASL_SSL",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": os.fspath(self.authority),
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.jaas.config": login("SCRAM-SHA-512", user, self._users[user]),
-        }
-
     def start(self, timeout_seconds: float = _START_SECONDS) -> bool:
         """Start the broker and wait until it answers; return False if it runs already.
 
@@ -187,8 +151,6 @@ class Broker:
             running = self.running
             if running is None:
                 ports = self._ports()
-                if self._users:
-                    self._make_keys()
                 self._format(command, ports)
                 self._write("server.properties", self._properties(ports, "data"))
                 self._process = self._spawn([*command, _MAIN, "server.properties"], self.log)
@@ -197,7 +159,6 @@ class Broker:
                 ports = self._state()["ports"]
             try:
                 self._await_answer(ports["PLAINTEXT"], timeout_seconds)
-                self._create_users()
             except BaseException:
                 if running is None:
                     self._end(signal.SIGKILL)
@@ -225,12 +186,8 @@ class Broker:
 
     def _command(self) -> list[str]:
         """Return the Java command with the broker's class path; the caller adds the main class."""
-        return [
-            os.fspath(java.find().home / "bin" / "java"),
-            *(f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC"),
-            f"-Dlog4j2.configurationFile={(ROOT / 'conf' / 'broker-log4j2.properties').as_uri()}",
-            *("-cp", jars.class_path("broker")),
-        ]
+        options = launch.options(*launch.LIGHT, "-Duser.timezone=UTC", heap="512m", log="broker-log4j2.properties")
+        return launch.command(options=options, class_path=jars.class_path("broker"))
 
     def _properties(self, ports: Mapping[str, int], data: str) -> str:
         """Return the text of the server's settings, with a data path relative to the broker's directory."""
@@ -245,7 +202,6 @@ class Broker:
             "listeners": listeners,
             "advertised.listeners": ",".join(part for part in listeners.split(",") if "CONTROLLER" not in part),
             "log.dirs": data,
-            **(_SECURED if self._users else {}),
             **self._options,
         }
         return "".join(f"{name}={value}\n" for name, value in settings.items())
@@ -285,11 +241,12 @@ class Broker:
                 start_new_session=True,
             )
 
+    def _listeners(self) -> list[str]:
+        return ["PLAINTEXT", *(["CONTROLLER"] if self._controller is self else [])]
+
     def _ports(self) -> dict[str, int]:
         """Return a port for each listener: the requested port, else the port of the last start, else any free port."""
-        names = ["PLAINTEXT"]
-        names += ["CONTROLLER"] if self._controller is self else []
-        names += ["SASL_SSL"] if self._users else []
+        names = self._listeners()
         last = self._state().get("ports", {})
         with contextlib.ExitStack() as claimed:  # all sockets stay bound until the end, so that no port is chosen twice
             ports = {}
@@ -316,28 +273,6 @@ class Broker:
             if time.monotonic() > until:
                 raise EnvironmentLacking(f"The broker did not answer in {timeout_seconds:.0f} s; {self.log} says why.")
             time.sleep(0.1)
-
-    def _create_users(self) -> None:
-        if not self._users:
-            return
-        from local.kafka_client import KafkaClient
-
-        with KafkaClient(self.bootstrap_servers) as client:
-            for name, password in self._users.items():
-                client.create_user(name, password)
-
-    def _make_keys(self) -> None:
-        """Create, once, a certificate authority and the broker's key and certificate."""
-        keys = self.authority.parent
-        if keys.exists():
-            return
-        unfinished = keys.with_name("keys.arriving")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(mode=0o700)
-        authority, server = _certificates()
-        (unfinished / self.authority.name).write_bytes(authority)
-        (unfinished / "server.pem").write_bytes(server)
-        unfinished.rename(keys)
 
     def _end(self, number: signal.Signals) -> None:
         """Send the process a signal, kill it if it does not end in time, and record that no broker runs."""
@@ -404,32 +339,3 @@ def _answers(port: int) -> bool:
     except (OSError, struct.error):  # the broker closed the connection
         return False
     return struct.pack(f">h{len(host)}si", len(host), host, port) in answer
-
-
-def _certificates() -> tuple[bytes, bytes]:
-    """Return in PEM an authority's certificate, and the key and certificate of a server at `HOST`."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-    from cryptography.x509.oid import NameOID
-
-    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Afterlog's broker for tests")])
-    began = datetime.now(UTC) - timedelta(days=1)
-    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
-    names = [x509.IPAddress(ipaddress.ip_address(HOST)), x509.DNSName("localhost")]
-    certificates = [
-        x509.CertificateBuilder()
-        .subject_name(issuer if is_authority else x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)]))
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(began)
-        .not_valid_after(began + timedelta(days=3650))
-        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(keys[0], hashes.SHA256())
-        for key, is_authority in zip(keys, (True, False), strict=True)
-    ]
-    authority, server = (certificate.public_bytes(Encoding.PEM) for certificate in certificates)
-    return authority, keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + server

@@ -25,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from expectations.rules import counted, plural
+from expectations.text import visible
 from local import live
 from local.airflow_home import environment, stop
 from local.broker import Broker
@@ -37,7 +38,6 @@ from pipelines.settings import AIRFLOW_HOME, ROOT, Settings, load
 from pipelines.sources.segments import TOPIC_PROPERTIES
 from pipelines.stage import Land
 from pipelines.steps import held
-from pipelines.text import visible
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse
 
@@ -289,7 +289,7 @@ def _run(airflow: Airflow, dag: str, parameters: dict[str, str], title: str, con
     console.print(f"{title}: DAG {dag}, {run['state']}, {time.monotonic() - began:.0f} s")
     if run["state"] != "success":
         console.print(_table_of(dag, run, title))
-        failed = ", ".join(task for task, found in run["tasks"].items() if found["state"] == "failed")
+        failed = ", ".join(task for task, state in run["tasks"].items() if state["state"] == "failed")
         raise ContractBroken(f"Task {failed} of DAG {dag} failed; {airflow.log} says why.")
     return run
 
@@ -307,10 +307,10 @@ def _table_of(dag: str, run: dict[str, Any], title: str) -> Table:
     table.add_column("task and tables", no_wrap=True)
     for name in (*names, "seconds"):
         table.add_column(name, justify="right", no_wrap=True)
-    for task, found in run["tasks"].items():
-        colour = {"success": "green", "failed": "red"}.get(found["state"], "yellow")
-        state = f"{task}: [{colour}]{found['state']}[/{colour}]"
-        table.add_row(state, *("" for _ in names), f"{found['seconds'] or 0:.1f}")
+    for task, task_state in run["tasks"].items():
+        colour = {"success": "green", "failed": "red"}.get(task_state["state"], "yellow")
+        state = f"{task}: [{colour}]{task_state['state']}[/{colour}]"
+        table.add_row(state, *("" for _ in names), f"{task_state['seconds'] or 0:.1f}")
         for name, counts in filled.get(task, {}).items():
             numbers = (f"{counts[count]:,}" for count in names)
             table.add_row(f"  {name.partition('.')[2]}", *numbers, f"{counts['seconds']:.1f}")
@@ -366,9 +366,9 @@ def _show_live(settings: Settings, happened: Happened, console: Console) -> None
             f"Bronze does not hold what a plain consumer reads: {lacking} of {letters.total()} dead letters are not "
             f"in it, {counted(strange, 'row')} {'is' if strange == 1 else 'are'} none of them."
         )
-    found = Counter(group for group, _, _ in live.accepted(settings, happened))
+    accepted_by_group = Counter(group for group, _, _ in live.accepted(settings, happened))
     expected = Counter(live.group_of(letter) for letter in happened.letters)
-    if found != expected:
+    if accepted_by_group != expected:
         raise ContractBroken("Silver does not hold each dead letter once: see quarantine.dlq_records.")
     rows = jvmless.rows(
         Warehouse(settings), "gold.topology_current", {"cluster": settings.cluster}, ["group_id", "health"]
@@ -432,7 +432,9 @@ def _named(counts: Counter[str]) -> str:
 
 def _listed(counts: Counter[str]) -> str:
     """Return counted texts as words, the most frequent first, and only a few of them."""
-    most = [f"{count:,} {visible(name)}" for name, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
+    most = [
+        f"{count:,} {visible(name)}" for name, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    ]
     listed = most[:_MOST_LISTED]
     while len(listed) > 1 and len(", ".join(listed)) > _LONGEST_LIST:
         listed.pop()

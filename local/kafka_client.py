@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import importlib.util
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -22,12 +19,9 @@ from py4j.java_gateway import (  # type: ignore[import-untyped]
     GatewayClient,
     GatewayParameters,
     JavaGateway,
-    JavaMember,
-    launch_gateway,
 )
 from py4j.protocol import (  # type: ignore[import-untyped]
     REFERENCE_TYPE,
-    STATIC_PREFIX,
     Py4JJavaError,
     Py4JNetworkError,
     get_return_value,
@@ -36,11 +30,10 @@ from py4j.protocol import (  # type: ignore[import-untyped]
 
 from expectations.rules import counted
 from pipelines.errors import EnvironmentLacking
-from pipelines.jvm import jars, java
+from pipelines.jvm import jars, launch
 
 Headers = Sequence[tuple[str, bytes | None]]
 
-_SCRAM_ITERATIONS = 4096
 _EXPIRY_SECONDS = 1.2  # how long after the end of its lock a record with Action.EXPIRE is still held
 _TIMESTAMP_TYPES = {"CREATE_TIME": 0, "LOG_APPEND_TIME": 1}
 
@@ -142,40 +135,14 @@ class KafkaClient:
         self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None, *, replicas: int = 1
     ) -> None:
         """Create a topic; raises KafkaFailure with reason TopicExistsException: it exists already."""
-        with _clear():
+        with clear():
             topic = self.jvm.org.apache.kafka.clients.admin.NewTopic(name, partitions, replicas)
             self.admin.createTopics([topic.configs(dict(settings or {}))]).all().get()
 
-    def delete_topics(self, *names: str) -> None:
-        """Delete topics; a topic created later with the same name gets another id."""
-        with _clear():
-            self.admin.deleteTopics(list(names)).all().get()
-
-    def create_partitions(self, topic: str, total: int) -> None:
-        """Add partitions to a topic, up to a total."""
-        with _clear():
-            new = self.jvm.org.apache.kafka.clients.admin.NewPartitions.increaseTo(total)
-            self.admin.createPartitions({topic: new}).all().get()
-
-    def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Remove the records of a partition before an offset, as retention does."""
-        with _clear():
-            place = self.jvm.org.apache.kafka.common.TopicPartition(topic, partition)
-            # Py4J does not find a static method if an instance method has the same name.
-            kind = f"{STATIC_PREFIX}org.apache.kafka.clients.admin.RecordsToDelete"
-            before_offset = JavaMember("beforeOffset", None, kind, self._gateway._gateway_client)
-            self.admin.deleteRecords({place: before_offset(before)}).all().get()
-
     def topic_id(self, name: str) -> str:
         """Return the id of a topic, as Kafka writes it."""
-        with _clear():
+        with clear():
             return str(self._described(name).topicId().toString())
-
-    def leaders(self, topic: str) -> dict[int, int]:
-        """Return the node that leads each partition of a topic; -1 if no node leads it."""
-        with _clear():
-            partitions = self._described(topic).partitions()
-            return {one.partition(): one.leader().id() if one.leader() else -1 for one in partitions}
 
     def _described(self, topic: str) -> Any:
         return self.admin.describeTopics([topic]).allTopicNames().get().get(topic)
@@ -186,7 +153,7 @@ class KafkaClient:
         """Set configurations of a topic, a group, a broker or a broker's loggers; other configurations stay."""
         admin = self.jvm.org.apache.kafka.clients.admin
         config = self.jvm.org.apache.kafka.common.config.ConfigResource
-        with _clear():
+        with clear():
             set_to = admin.AlterConfigOp.OpType.SET
             changes = [admin.AlterConfigOp(admin.ConfigEntry(*pair), set_to) for pair in settings.items()]
             resource = config(config.Type.valueOf(kind), name)
@@ -205,8 +172,7 @@ class KafkaClient:
         """Let a share group read from the beginning and dead-letter to a topic, with or without the record's payload.
 
         ``limit`` is the delivery count limit. ``lock_ms`` is how long a delivered record stays locked. ``committed``
-        hides
-        aborted records from the group.
+        hides aborted records from the group.
         """
         settings = {
             "share.auto.offset.reset": "earliest",
@@ -226,38 +192,10 @@ class KafkaClient:
 
     def log_requests(self, switch: bool = True) -> None:
         """Switch the brokers' request log on or off."""
-        with _clear():
+        with clear():
             nodes = [node.idString() for node in self.admin.describeCluster().nodes().get().toArray()]
         for node in nodes:
             self.configure("BROKER_LOGGER", node, {"kafka.request.logger": "DEBUG" if switch else "WARN"})
-
-    def create_user(self, name: str, password: str) -> None:
-        """Create a user with a SCRAM-SHA-512 password, or change the user's password."""
-        admin = self.jvm.org.apache.kafka.clients.admin
-        with _clear():
-            how = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_512, _SCRAM_ITERATIONS)
-            self.admin.alterUserScramCredentials([admin.UserScramCredentialUpsertion(name, how, password)]).all().get()
-
-    def allow(
-        self,
-        user: str,
-        operation: str,
-        kind: Literal["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID"],
-        name: str,
-        prefixed: bool = False,
-    ) -> None:
-        """Allow a user an operation (``READ``, ``DESCRIBE``, ...) on a resource, or on all with this name as prefix."""
-        acl, resource = self.jvm.org.apache.kafka.common.acl, self.jvm.org.apache.kafka.common.resource
-        with _clear():
-            pattern = resource.ResourcePattern(
-                resource.ResourceType.valueOf(kind),
-                name,
-                resource.PatternType.PREFIXED if prefixed else resource.PatternType.LITERAL,
-            )
-            entry = acl.AccessControlEntry(
-                f"User:{user}", "*", acl.AclOperation.valueOf(operation), acl.AclPermissionType.ALLOW
-            )
-            self.admin.createAcls([acl.AclBinding(pattern, entry)]).all().get()
 
     # Producing
 
@@ -269,23 +207,8 @@ class KafkaClient:
             return self._send(producer, topic, messages)
 
     @contextlib.contextmanager
-    def transaction(self, transactional_id: str, options: Mapping[str, str] | None = None) -> Iterator[Transaction]:
-        """Yield a transaction; the end of the context commits it unless it has ended, and an error aborts it."""
-        with self._producer({"transactional.id": transactional_id, **(options or {})}) as producer:
-            with _clear():
-                producer.initTransactions()
-                producer.beginTransaction()
-            transaction = Transaction(self, producer)
-            try:
-                yield transaction
-            except BaseException:
-                transaction.abort()
-                raise
-            transaction.commit()
-
-    @contextlib.contextmanager
     def _producer(self, options: Mapping[str, str]) -> Iterator[Any]:
-        with _clear():
+        with clear():
             serializer = self.jvm.org.apache.kafka.common.serialization.ByteArraySerializer
             producer = self.jvm.org.apache.kafka.clients.producer.KafkaProducer(
                 {**self._options, **options}, serializer(), serializer()
@@ -296,11 +219,11 @@ class KafkaClient:
             producer.close(self._seconds(10))
 
     def _send(self, producer: Any, topic: str, messages: Iterable[Message]) -> list[tuple[int, int]]:
-        with _clear():
+        with clear():
             promised = [producer.send(self._outgoing(topic, message)) for message in messages]
             producer.flush()
             kept = [promise.get() for promise in promised]
-            return [(one.partition(), one.offset()) for one in kept]
+            return [(metadata.partition(), metadata.offset()) for metadata in kept]
 
     def _outgoing(self, topic: str, message: Message) -> Any:
         headers = self.jvm.org.apache.kafka.common.header.internals.RecordHeaders()
@@ -325,17 +248,19 @@ class KafkaClient:
             if len(records) >= expected:
                 return sorted(records, key=lambda record: (record.partition, record.offset))
             if time.monotonic() > until:
-                told = f"{topic} has {counted(len(records), 'record')} after {timeout_seconds:.0f} s, not {expected}."
-                raise KafkaFailure("TimeoutException", told)
+                message = (
+                    f"{topic} has {counted(len(records), 'record')} after {timeout_seconds:.0f} s, not {expected}."
+                )
+                raise KafkaFailure("TimeoutException", message)
             time.sleep(0.2)
 
     def _read(self, topic: str, committed: bool, until: float) -> list[Record]:
         """Read a topic from its beginning to its present end."""
-        found: list[Record] = []
+        records: list[Record] = []
         isolation = {"isolation.level": "read_committed" if committed else "read_uncommitted"}
-        with _clear(), self._consumer("KafkaConsumer", isolation) as consumer:
+        with clear(), self._consumer("KafkaConsumer", isolation) as consumer:
             common = self.jvm.org.apache.kafka.common
-            numbers = [one.partition() for one in consumer.partitionsFor(topic) or ()]
+            numbers = [information.partition() for information in consumer.partitionsFor(topic) or ()]
             partitions = [common.TopicPartition(topic, number) for number in numbers]
             if not partitions:
                 return []
@@ -344,9 +269,9 @@ class KafkaClient:
             ends = consumer.endOffsets(partitions)
             behind = [(partition, ends[partition]) for partition in partitions]
             while behind and time.monotonic() < until:
-                found += [record for record, _ in self._records(consumer.poll(self._seconds(0.2)))]
+                records += [record for record, _ in self._records(consumer.poll(self._seconds(0.2)))]
                 behind = [(partition, end) for partition, end in behind if consumer.position(partition) < end]
-        return found
+        return records
 
     def share(
         self,
@@ -369,21 +294,23 @@ class KafkaClient:
         done: list[Delivery] = []
         began = last = time.monotonic()
         settings = {"group.id": group, "share.acknowledgement.mode": "explicit", **(options or {})}
-        with _clear(), self._consumer("KafkaShareConsumer", settings) as consumer:
+        with clear(), self._consumer("KafkaShareConsumer", settings) as consumer:
             consumer.subscribe(list(topics))
             while expected is None or len(done) < expected:
                 records = self._records(consumer.poll(self._seconds(0.3)))
                 if records:
                     deliveries = [Delivery(record, decide(record)) for record, _ in records]
-                    self._acknowledge(consumer, [one.action for one in deliveries], [origin for _, origin in records])
+                    self._acknowledge(
+                        consumer, [delivery.action for delivery in deliveries], [origin for _, origin in records]
+                    )
                     done += deliveries
                     last = time.monotonic()
                 elif expected is None and done and time.monotonic() - last > quiet_seconds:
                     break
                 elif time.monotonic() - began > timeout_seconds:
                     got = counted(len(done), "delivery")
-                    told = f"{group} got {got} in {timeout_seconds:.0f} s, not {expected or 'any'}."
-                    raise KafkaFailure("TimeoutException", told)
+                    message = f"{group} got {got} in {timeout_seconds:.0f} s, not {expected or 'any'}."
+                    raise KafkaFailure("TimeoutException", message)
         return done
 
     def _acknowledge(self, consumer: Any, actions: Sequence[Action], origins: Sequence[Any]) -> None:
@@ -415,12 +342,12 @@ class KafkaClient:
 
     def _records(self, polled: Any) -> list[tuple[Record, Any]]:
         """Return polled records, each with its Java record; one call reads all, because a call per field is slow."""
-        found: list[tuple[Record, Any]] = []
+        pairs: list[tuple[Record, Any]] = []
         for partition in polled.partitions():
             origins = polled.records(partition)
             records = [_record(fields) for fields in json.loads(self.json.writeValueAsString(origins))]
-            found += zip(records, origins, strict=True)
-        return found
+            pairs += zip(records, origins, strict=True)
+        return pairs
 
     @property
     def admin(self) -> Any:
@@ -433,53 +360,12 @@ class KafkaClient:
         return self.jvm.java.time.Duration.ofMillis(round(seconds * 1000))
 
 
-class Transaction:
-    """A transaction of one producer; uncommitted reads see its messages as soon as they are sent."""
-
-    def __init__(self, client: KafkaClient, producer: Any) -> None:
-        """Take over a producer that has begun a transaction."""
-        self._client = client
-        self._producer = producer
-        self._open = True
-
-    def send(self, topic: str, messages: Iterable[Message]) -> list[tuple[int, int]]:
-        """Produce messages, wait for their acknowledgements and return the partition and offset of each message."""
-        return self._client._send(self._producer, topic, messages)
-
-    def commit(self) -> None:
-        """Commit the transaction, unless it has ended."""
-        if self._open:
-            self._open = False
-            with _clear():
-                self._producer.commitTransaction()
-
-    def abort(self) -> None:
-        """Abort the transaction, unless it has ended."""
-        if self._open:
-            self._open = False
-            with _clear():
-                self._producer.abortTransaction()
-
-
 def _launch() -> Any:
     """Start a JVM with the broker's jars that ends when this process ends."""
-    command = os.fspath(java.find().home / "bin" / "java")
-    class_path = jars.class_path("broker")
     # Kafka's clients report errors as exceptions; their log would repeat them.
-    quiet = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.apache.logging.log4j.level=OFF"]
-    try:
-        port, token, process = launch_gateway(
-            jarpath=os.fspath(_py4j()),
-            classpath=class_path,
-            javaopts=quiet,
-            java_path=command,
-            die_on_exit=True,
-            create_new_process_group=True,  # Ctrl-C must reach only this process, which then ends the JVM
-            enable_auth=True,
-            return_proc=True,
-        )
-    except (OSError, ValueError):
-        raise EnvironmentLacking(f"{command} does not start; `afterlog doctor` says what is wrong here.") from None
+    options = launch.options(*launch.LIGHT, "-Dorg.apache.logging.log4j.level=OFF", heap="256m")
+    # Ctrl-C must reach only this process, which then ends the JVM.
+    port, token, process = launch.gateway(jars.class_path("broker"), options, create_new_process_group=True)
     parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
     return _Gateway(gateway_parameters=parameters, java_process=process)
 
@@ -497,15 +383,6 @@ class _Client(GatewayClient):  # type: ignore[misc]
 class _Gateway(JavaGateway):  # type: ignore[misc]
     def _create_gateway_client(self) -> _Client:
         return _Client(gateway_parameters=self.gateway_parameters)
-
-
-def _py4j() -> Path:
-    """Return the jar of Py4J that PySpark ships, without importing PySpark."""
-    spec = importlib.util.find_spec("pyspark")
-    for place in (spec and spec.submodule_search_locations) or ():
-        for jar in Path(place).glob("jars/py4j-*.jar"):
-            return jar
-    raise EnvironmentLacking("PySpark is not installed here; run `make setup`.")
 
 
 def _json_mapper(jvm: Any) -> Any:
@@ -551,7 +428,7 @@ def _interrupt_before(error: BaseException | None) -> BaseException | None:
 
 
 @contextlib.contextmanager
-def _clear() -> Iterator[None]:
+def clear() -> Iterator[None]:
     """Turn a Java exception into an error with Kafka's own message."""
     try:
         yield

@@ -68,8 +68,8 @@ class Connection:
         kafka.requests.ResponseHeader.parse(answer, kind.responseHeaderVersion(version))
         response = kind.newResponse()
         response.read(kafka.protocol.ByteBufferAccessor(answer), version)
-        told: dict[str, Any] = json.loads(responses.write(response, version).toString())
-        return told
+        decoded: dict[str, Any] = json.loads(responses.write(response, version).toString())
+        return decoded
 
     def join(self, group: str, member: str, description: Mapping[str, Any], epoch: int = 0) -> dict[str, Any]:
         """Join a streams group with the topology of a description."""
@@ -115,8 +115,8 @@ class Connection:
         """Send a request about groups, and repeat it until their coordinator is ready, as Kafka's clients do."""
         until = time.monotonic() + _TIMEOUT_SECONDS
         if any(groups):  # a request without a group id is refused without a coordinator
-            found = {"keyType": 0, "coordinatorKeys": [group for group in groups if group]}
-            while _unready(self.exchange("FIND_COORDINATOR", 6, found)) and time.monotonic() < until:
+            coordinators = {"keyType": 0, "coordinatorKeys": [group for group in groups if group]}
+            while _unready(self.exchange("FIND_COORDINATOR", 6, coordinators)) and time.monotonic() < until:
                 time.sleep(_AGAIN_SECONDS)
         while _unready(response := self.exchange(api, version, body)) and time.monotonic() < until:
             time.sleep(_AGAIN_SECONDS)
@@ -134,20 +134,20 @@ class Connection:
 
 def _unready(response: Mapping[str, Any]) -> bool:
     """Tell whether the coordinator of any group is loading, not available or on another broker."""
-    told = [response, *(part for name in ("groups", "results", "coordinators") for part in response.get(name, ()))]
-    return any(part.get("errorCode") in _UNREADY for part in told)
+    parts = [response, *(part for name in ("groups", "results", "coordinators") for part in response.get(name, ()))]
+    return any(part.get("errorCode") in _UNREADY for part in parts)
 
 
 def _subtopologies(group: str, described: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the subtopologies that a member sends when it joins; internal topics have the group's name in theirs."""
     internal = f"{group}-"
-    found = []
+    subtopologies = []
     for subtopology in described:
         nodes = subtopology["nodes"]
         sources = [topic for node in nodes for topic in node["sourceTopics"]]
         sinks = [node["sinkTopic"] for node in nodes if node["sinkTopic"]]
         stores = sorted({store for node in nodes for store in node["stores"]})
-        found.append(
+        subtopologies.append(
             {
                 "subtopologyId": subtopology["subtopologyId"],
                 "sourceTopics": [topic for topic in sources if not topic.startswith(internal)],
@@ -160,7 +160,7 @@ def _subtopologies(group: str, described: Sequence[Mapping[str, Any]]) -> list[d
                 "copartitionGroups": [],
             }
         )
-    return found
+    return subtopologies
 
 
 def _topic(name: str, partitions: int = 0, compacted: bool = False) -> dict[str, Any]:

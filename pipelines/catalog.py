@@ -42,8 +42,9 @@ CATALOG: tuple[Stage, ...] = (
     Ask("silver.acknowledged_topics", feed="delivery", inputs=("silver.acknowledgements",)),
     Summarise("silver.dlq_control_markers", feed="delivery", inputs=(
         "silver.dlq_records", "silver.log_batches", "silver.log_ranges")),
-    Summarise("gold.dlq_summary", feed="dlq", also=("delivery",), inputs=(
+    Summarise("gold.dlq_counts", feed="dlq", also=("delivery",), inputs=(
         "silver.dlq_records", "silver.dlq_control_markers")),
+    Summarise("gold.dlq_summary", feed="dlq", also=("delivery",), inputs=("gold.dlq_counts",)),
     Summarise("silver.dead_letters", feed="delivery", inputs=(
         "silver.dlq_records", "quarantine.dlq_records", "held.dlq_records", "silver.transactions",
         "silver.dlq_control_markers")),
@@ -53,8 +54,9 @@ CATALOG: tuple[Stage, ...] = (
     Summarise("gold.message_ledger", feed="delivery", inputs=(
         "silver.acknowledgements", "silver.dead_letters", "silver.dlq_roots", "silver.transactions",
         "silver.log_ranges", "silver.topic_policies")),
+    Summarise("gold.message_counts", feed="delivery", inputs=("gold.message_ledger",)),
     Summarise("gold.reconciliation", feed="delivery", inputs=(
-        "gold.message_ledger", "silver.dead_letters", "silver.dlq_gaps", "silver.dlq_write_failures",
+        "gold.message_counts", "silver.dead_letters", "silver.dlq_gaps", "silver.dlq_write_failures",
         "silver.acknowledged_topics")),
     Summarise("gold.delivery_guarantees", feed="delivery", inputs=("silver.producers", "silver.log_batches")),
 )

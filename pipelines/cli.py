@@ -15,10 +15,9 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -68,35 +67,10 @@ Verbose = Annotated[
 ]
 
 
-class Format(StrEnum):
-    """How results are printed."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-
-
-class Shown(StrEnum):
-    """How a command that prints a table of its own prints it."""
-
-    table = "table"
-    json = "json"
-
-
-class Told(StrEnum):
-    """How the story of a message is printed."""
-
-    text = "text"
-    json = "json"
-
-
-class Drawn(StrEnum):
-    """How a topology is printed."""
-
-    text = "text"
-    json = "json"
-    mermaid = "mermaid"
-    svg = "svg"
+RowsFormat = Literal["table", "json", "csv"]
+TableFormat = Literal["table", "json"]
+StoryFormat = Literal["text", "json"]
+DrawingFormat = Literal["text", "json", "mermaid", "svg"]
 
 
 def _version(is_wanted: bool) -> None:
@@ -131,7 +105,7 @@ def run(
         str | None,
         typer.Option(help=f"One layer: {', '.join(LAYERS)}.", show_default=False, autocompletion=completion.layers),
     ] = None,
-    format: Annotated[Shown, typer.Option(help="json: the last line is the counts.")] = Shown.table,
+    format: Annotated[TableFormat, typer.Option(help="json: the last line is the counts.")] = "table",
     follow: Annotated[bool, typer.Option("--follow", help="Go on until SIGTERM or Ctrl-C.")] = False,
     every: Annotated[
         float | None, typer.Option(min=0.5, help="Seconds from cycle to cycle, with --follow.", show_default="10")
@@ -179,7 +153,7 @@ def run(
         raise UsageError("--every and --health need --follow.")
     with display.Display("Looking for what is new.", quiet=True) as watch:
         done, wrong = _run_once(settings, chosen, accepted, watch)
-    if format is Shown.json:
+    if format == "json":
         print(json.dumps({"run_id": done[0].run_id, "tables": [stage_run.as_json() for stage_run in done]}))
         if not watch.live and (idle := [one.table for one in done if one.status == "idle"]):
             _say(display.nothing_new(idle))
@@ -200,7 +174,7 @@ def sql(
         typer.Option(help="Read the query from a file.", show_default=False, autocompletion=completion.questions),
     ] = None,
     param: Annotated[list[str] | None, typer.Option(help="name=value for :name.", show_default=False)] = None,
-    format: Annotated[Format, typer.Option(help="How to print the rows.")] = Format.table,
+    format: Annotated[RowsFormat, typer.Option(help="How to print the rows.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
     verbose: Verbose = False,
@@ -214,7 +188,7 @@ def sql(
     with contextlib.ExitStack() as kept:
         with _starting() as watch:
             spark = kept.enter_context(_session(settings, watch))
-        for remark in queries.answer(Warehouse(settings, spark), text, parameters, format.value):
+        for remark in queries.answer(Warehouse(settings, spark), text, parameters, format):
             _say(remark)
 
 
@@ -235,7 +209,7 @@ def describe(
     diff: Annotated[
         tuple[int, int] | None, typer.Option(metavar="N M", help="How revision M differs from N.", show_default=False)
     ] = None,
-    format: Annotated[Drawn, typer.Option(help="How to print it.")] = Drawn.text,
+    format: Annotated[DrawingFormat, typer.Option(help="How to print it.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
     verbose: Verbose = False,
@@ -248,7 +222,7 @@ def describe(
     group = group if group is not None else option
     assert group is not None
     tables = Warehouse(_settings(warehouse, landing))
-    answer = descriptions.answer(tables, group, format.value, revision=revision, epoch=epoch, at=at, diff=diff)
+    answer = descriptions.answer(tables, group, format, revision=revision, epoch=epoch, at=at, diff=diff)
     if answer.result:
         print(answer.result.removesuffix("\n"), flush=True)
     for remark in answer.remarks:
@@ -261,7 +235,7 @@ def trace(
     wanted: Annotated[
         str, typer.Argument(metavar="ID|TOPIC:PARTITION:OFFSET", help="A trace, or a record.", show_default=False)
     ],
-    format: Annotated[Told, typer.Option(help="json: one object a message.")] = Told.text,
+    format: Annotated[StoryFormat, typer.Option(help="json: one object a message.")] = "text",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
     verbose: Verbose = False,
@@ -269,7 +243,7 @@ def trace(
     """Tell the story of one message: produced, acknowledged, committed, dead-lettered, lost."""
     from pipelines.commands import trace as stories
 
-    answer = stories.answer(Warehouse(_settings(warehouse, landing)), wanted, format.value)
+    answer = stories.answer(Warehouse(_settings(warehouse, landing)), wanted, format)
     print(answer.result, flush=True)
     for remark in answer.remarks:
         _say(remark)
@@ -284,7 +258,7 @@ def readmit(
             help="A table with a quarantine, such as silver.dlq_records.", autocompletion=completion.judged_tables
         ),
     ],
-    format: Annotated[Shown, typer.Option(help="json: the last line is the counts.")] = Shown.table,
+    format: Annotated[TableFormat, typer.Option(help="json: the last line is the counts.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
     verbose: Verbose = False,
@@ -303,7 +277,7 @@ def readmit(
         watch.begins(stage.table, 1, 1)
         done = readmissions.readmit(Warehouse(settings, spark), stage)
     stay = done.found - done.readmitted
-    if format is Shown.json:
+    if format == "json":
         print(json.dumps({"table": stage.table, "found": done.found, "readmitted": done.readmitted, "stay": stay}))
     else:
         print(
@@ -324,7 +298,7 @@ def rebuild(
         ),
     ],
     accept: Annotated[bool, typer.Option("--accept", help="Write it also where its facts do not hold.")] = False,
-    format: Annotated[Shown, typer.Option(help="json: the last line is the counts.")] = Shown.table,
+    format: Annotated[TableFormat, typer.Option(help="json: the last line is the counts.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
     verbose: Verbose = False,
@@ -342,7 +316,7 @@ def rebuild(
     ):
         watch.begins(stage.table, 1, 1)
         done = runner.rebuild(Warehouse(settings, spark), stage, accept=accept, say=_say)
-    if format is Shown.json:
+    if format == "json":
         print(json.dumps({"run_id": done.run_id, "tables": [done.as_json()]}))
     else:
         display.stage_runs([done])
@@ -378,18 +352,20 @@ def generate(
     out: Annotated[Path, typer.Option(help="A landing directory to write to.")],
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 1,
     batch: Annotated[int, typer.Option(help="Continue after this many earlier batches.")] = 0,
-    format: Annotated[Shown, typer.Option(help="json: one object, the counts and where the ledger is.")] = Shown.table,
+    format: Annotated[
+        TableFormat, typer.Option(help="json: one object, the counts and where the ledger is.")
+    ] = "table",
 ) -> None:
     """Write realistic dead-letter traffic, with a ledger of truth."""
     from pipelines.commands import generate as generator
 
     truth = generator.generate(records, seed, out, batch=batch)
-    print(json.dumps(truth.as_json()) if format is Shown.json else truth)
+    print(json.dumps(truth.as_json()) if format == "json" else truth)
 
 
 @app.command()
 def doctor(
-    format: Annotated[Shown, typer.Option(help="json: one object a check.")] = Shown.table,
+    format: Annotated[TableFormat, typer.Option(help="json: one object a check.")] = "table",
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
     verbose: Verbose = False,
@@ -398,7 +374,7 @@ def doctor(
     from pipelines.commands import doctor as diagnosis
 
     checks = diagnosis.diagnose(_settings(warehouse, landing, lands=True, says=False))
-    diagnosis.show(checks, as_json=format is Shown.json)
+    diagnosis.show(checks, as_json=format == "json")
     raise typer.Exit(diagnosis.exit_code(checks))
 
 
@@ -431,7 +407,7 @@ def stop_broker(directory: BrokerPlace = None) -> None:
 @broker.command("status")
 def show_broker(
     directory: BrokerPlace = None,
-    format: Annotated[Shown, typer.Option(help="json: one object.")] = Shown.table,
+    format: Annotated[TableFormat, typer.Option(help="json: one object.")] = "table",
 ) -> None:
     """Say whether it runs, and where; ends with 1 where it does not."""
     from local.broker import DIRECTORY, Broker
@@ -441,7 +417,7 @@ def show_broker(
     if running is None:
         _say(f"No broker runs in {asked.directory}; `afterlog broker start` starts one.")
         raise typer.Exit(1)
-    if format is Shown.json:
+    if format == "json":
         print(json.dumps(asdict(running)))
     else:
         for name, value in asdict(running).items():
@@ -495,7 +471,7 @@ def _settings(
 
 
 def _follow(
-    settings: Settings, chosen: Sequence[Stage], every_seconds: float, health: Path | None, format: Shown
+    settings: Settings, chosen: Sequence[Stage], every_seconds: float, health: Path | None, format: TableFormat
 ) -> int:
     """Follow what is new; with ``--format json`` each cycle that read something is a line of standard output."""
     from pipelines.commands import display
@@ -503,12 +479,12 @@ def _follow(
     from pipelines.run.stop import Stop
 
     def show(done: Sequence[StageRun]) -> None:
-        if format is Shown.json:
-            told = [stage_run.as_json() for stage_run in done if stage_run.status != "idle"]
-            print(json.dumps({"run_id": done[0].run_id, "tables": told}), flush=True)
+        if format == "json":
+            entries = [stage_run.as_json() for stage_run in done if stage_run.status != "idle"]
+            print(json.dumps({"run_id": done[0].run_id, "tables": entries}), flush=True)
 
     # JSON on the terminal would be written amid the line.
-    live = False if format is Shown.json and sys.stdout.isatty() else None
+    live = False if format == "json" and sys.stdout.isatty() else None
     gates = any(not isinstance(stage, Land) for stage in chosen)
     with Stop() as stop, display.Display("Looking for what is new.", quiet=True, log=True, live=live) as watch:
         return Follower(

@@ -1,13 +1,14 @@
-"""Text for people: escape and shorten names, write sizes in words, suggest names that a person may have meant."""
+"""Text for people: shorten names, write sizes in words, suggest names that a person may have meant."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
 
 from expectations.rules import counted
+from expectations.text import visible
 
 MOST = 3
 MOST_COMPARED = 20_000  # names; each takes microseconds to compare
@@ -16,20 +17,9 @@ WIDEST = 80
 LONGEST = 300  # characters of a name to compare: a Kafka topic's name has at most 249
 
 
-def escape(one: str) -> str:
-    r"""Return a character as \uXXXX, or as \UXXXXXXXX if it is beyond the Basic Multilingual Plane."""
-    code = ord(one)
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-def visible(name: str, escaped: Callable[[str], str] = escape) -> str:
-    """Escape the characters of a name that a terminal obeys or hides: controls, line ends, bidirectional marks."""
-    return name if name.isprintable() else "".join(one if one.isprintable() else escaped(one) for one in name)
-
-
 def columns(name: str) -> int:
     """Return the most columns that a name takes in a monospaced font."""
-    return sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in name)
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in name)
 
 
 def elided(name: str, most: int) -> str:
@@ -42,20 +32,22 @@ def elided(name: str, most: int) -> str:
 
 def _start(name: str, most: int) -> str:
     taken = 0
-    for place, one in enumerate(name):
-        taken += columns(one)
+    for end, character in enumerate(name):
+        taken += columns(character)
         if taken > most:
-            return name[:place]
+            return name[:end]
     return name
 
 
 def size_of(count: float) -> str:
     """Return a number of bytes in a unit for people, such as 1.5 MB."""
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.1f} {unit}"
+    if count < 1000:
+        return counted(round(count), "byte")
+    for unit in ("kB", "MB", "GB"):
         count /= 1000
-    return f"{count:,.1f} GB"
+        if count < 1000:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:,.1f} TB"
 
 
 def files_of(number: int, size: int) -> str:
@@ -68,14 +60,16 @@ def close(name: str, known: Iterable[str]) -> list[str]:
     if len(name) > LONGEST:
         return []
     candidates: dict[str, list[str]] = {}
-    for one in islice(known, MOST_COMPARED):
-        for spelling in {one.lower(), one.lower().partition(".")[2]} - {""}:
-            candidates.setdefault(spelling, []).append(one)
+    for candidate in islice(known, MOST_COMPARED):
+        for spelling in {candidate.lower(), candidate.lower().partition(".")[2]} - {""}:
+            candidates.setdefault(spelling, []).append(candidate)
     likest = get_close_matches(name.lower(), candidates, n=MOST, cutoff=LIKE)
-    return list(dict.fromkeys(one for spelling in likest for one in candidates[spelling] if one != name))[:MOST]
+    return list(
+        dict.fromkeys(candidate for spelling in likest for candidate in candidates[spelling] if candidate != name)
+    )[:MOST]
 
 
 def hint(name: str, known: Iterable[str]) -> str:
     """Return `` Did you mean 'orders'?`` for the end of a message, or an empty text if no known name is similar."""
-    found = [f"'{elided(one, WIDEST)}'" for one in close(name, known)]
-    return f" Did you mean {' or '.join(found)}?" if found else ""
+    meant = [f"'{elided(candidate, WIDEST)}'" for candidate in close(name, known)]
+    return f" Did you mean {' or '.join(meant)}?" if meant else ""

@@ -12,6 +12,7 @@ import pytest
 from pipelines.run import runner
 from pipelines.settings import Settings, load
 from pipelines.warehouse.tables import Warehouse
+from tests.testing.shared import once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,11 +33,16 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def empty_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def empty_warehouse(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty warehouse with all its tables, created once, for tests to copy."""
-    directory = tmp_path_factory.mktemp("empty") / "warehouse"
-    Warehouse(load(warehouse=str(directory)), spark).ensure_all(runner.contracts())
-    return directory
+
+    def make(directory: Path) -> Path:
+        warehouse = directory / "warehouse"
+        spark = request.getfixturevalue("spark")  # a worker that only copies the tables needs no session
+        Warehouse(load(warehouse=str(warehouse)), spark).ensure_all(runner.contracts())
+        return warehouse
+
+    return once(tmp_path_factory, "empty", make)
 
 
 @pytest.fixture

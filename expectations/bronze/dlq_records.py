@@ -1,6 +1,7 @@
 """Contract of bronze.dlq_records: every line or record of a dead-letter topic, as it came."""
 
 from expectations.contract import Column, Contract
+from expectations.provenance import landed
 
 HEADERS = "array<struct<key: string, value: binary>>"
 
@@ -8,11 +9,7 @@ CONTRACT = Contract(
     table="bronze.dlq_records",
     description="One row per distinct line of a landed file (or per record of a topic), kept as it came.",
     columns=(
-        Column("_source", "string", "File below the landing directory, or kafka:<topic>/<topic id>/<partition>."),
-        Column("_bronze_id", "string", "SHA-256 of the raw line; of a topic's record, of its place and time."),
-        Column("_ingested_at", "timestamp", "When the run that landed the row began."),
-        Column("_run_id", "string", "Run that landed the row."),
-        Column("cluster", "string", "Kafka cluster, a setting."),
+        *landed("SHA-256 of the raw line; of a topic's record, of its place and time."),
         Column("topic", "string", "Topic that held the record."),
         Column("topic_id", "string", "Topic id where the source knows it; null from files."),
         Column("partition", "int", "Partition that held the record."),

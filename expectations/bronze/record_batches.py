@@ -1,6 +1,7 @@
 """Contract of bronze.record_batches: the header of every batch of a landed log segment, without payload."""
 
 from expectations.contract import Column, Contract
+from expectations.provenance import landed
 
 FILE = (
     "struct<size_in_bytes: bigint, modified_ns: bigint, topic_id: string, first_version: int, batch_count: bigint,"
@@ -26,15 +27,10 @@ CONTRACT = Contract(
     description="One row per record batch of a landed log segment, per place in one where no batch can be read, and per"
     " landed version of a segment.",
     columns=(
-        Column("_source", "string", "Segment below the landing directory that the batch was read from."),
-        Column(
-            "_bronze_id",
-            "string",
+        *landed(
             "SHA-256 of cluster, segment, version, position and checksum; where there is an error, of its place.",
+            "Segment below the landing directory that the batch was read from.",
         ),
-        Column("_ingested_at", "timestamp", "When the run that landed the row began."),
-        Column("_run_id", "string", "Run that landed the row."),
-        Column("cluster", "string", "Kafka cluster, a setting."),
         Column("topic", "string", "Topic, from the name of the segment's directory."),
         Column("partition", "int", "Partition, from the name of the segment's directory."),
         VERSION,

@@ -1,16 +1,13 @@
 """Contract of bronze.streams_requests: lines of the brokers' request log that concern streams groups, as logged."""
 
 from expectations.contract import Column, Contract
+from expectations.provenance import landed
 
 CONTRACT = Contract(
     table="bronze.streams_requests",
     description="One row per logged request of the APIs that streams groups use, and per line that cannot be read.",
     columns=(
-        Column("_source", "string", "File below the landing directory, or kafka:<topic>/<topic id>/<partition>."),
-        Column("_bronze_id", "string", "SHA-256 of the line and its occurrence in a file, or of its place in a topic."),
-        Column("_ingested_at", "timestamp", "When the run that landed the row began."),
-        Column("_run_id", "string", "Run that landed the row."),
-        Column("cluster", "string", "Kafka cluster, a setting."),
+        *landed("SHA-256 of the line and its occurrence in a file, or of its place in a topic."),
         Column("api", "string", "Kafka's name of the API; null where the row is about a damaged file."),
         Column("logged_at", "timestamp", "Timestamp of the line, of the setting's time zone where it names none."),
         Column("line", "binary", "The line as logged."),

@@ -1,12 +1,8 @@
 """Contract of gold.reconciliation: counts of sent and dead-lettered messages, and what does not add up."""
 
 from expectations.contract import Column, Contract
+from expectations.gold.message_counts import COUNTS, counts
 from expectations.rules import is_true, not_null
-
-
-def _counts(**comments: str) -> tuple[Column, ...]:
-    return tuple(Column(f"{name}_count", "bigint", comment) for name, comment in comments.items())
-
 
 CONTRACT = Contract(
     table="gold.reconciliation",
@@ -21,36 +17,8 @@ CONTRACT = Contract(
         ),
         Column("topic", "string", "Topic; null for failed DLQ writes whose records the log does not name."),
         Column("consumer_group", "string", "Group; null where the row is of none."),
-        *_counts(
-            acknowledged="Messages whose producer was told success and an offset.",
-            failed="Messages whose producer was told of a failure.",
-            unknown="Messages sent with acks=0, of which nothing else is known.",
-            aborted="Acknowledged messages whose transaction was aborted.",
-            open="Acknowledged messages whose transaction has not ended in what landed.",
-            lost="Acknowledged messages that are absent from a log which is known not to be compacted.",
-            absent="Messages of outcome ABSENT: absent from a log that may be compacted, for all that is known.",
-            dead_lettered="Dead-letter records.",
-            client_rejected="Of these, by disposition CLIENT_REJECTED.",
-            max_delivery_attempts_reached="Of these, by disposition MAX_DELIVERY_ATTEMPTS_REACHED.",
-            circuit_breaker_archived="Of these, by disposition CIRCUIT_BREAKER_ARCHIVED.",
-            coordinator_initiated="Of these, by disposition COORDINATOR_INITIATED.",
-        ),
-        Column(
-            "no_disposition_count",
-            "bigint",
-            "Of these, those whose disposition nothing tells.",
-            (
-                is_true(
-                    "adds_up",
-                    "client_rejected_count + max_delivery_attempts_reached_count + circuit_breaker_archived_count"
-                    " + coordinator_initiated_count + no_disposition_count = dead_lettered_count",
-                    "Each record has one disposition, or none.",
-                ),
-            ),
-        ),
-        *_counts(
-            dead_lettered_again="Dead-letter records that repeat one of the same message and group.",
-            dead_lettered_aborted="Dead-letter records of messages whose transaction was aborted.",
+        *COUNTS,
+        *counts(
             unacknowledged="Messages that a group dead-lettered and no acknowledgement knows, DLQs' own left out; null"
             " where no acknowledgement of the topic has ever landed, so that nothing can tell.",
             control_marker="Dead-letter records that the source's log proves to be a transaction's marker, no message.",
@@ -66,7 +34,7 @@ CONTRACT = Contract(
             "Of these, those that nothing explains.",
             (is_true("within_gaps", "dlq_gap_unexplained_count BETWEEN 0 AND dlq_gap_count", "No more than all."),),
         ),
-        *_counts(
+        *counts(
             dlq_write_failure="DLQ writes that a broker gave up, of which no consumer hears.",
             dlq_write_failure_offset="Offsets in these writes, where the log names them.",
             dlq_write_failure_unattributed="Writes of which the log does not name the records.",

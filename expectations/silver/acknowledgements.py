@@ -2,7 +2,8 @@
 
 from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Column, Contract
-from expectations.json_lines import EVIDENCE, READABLE, origin
+from expectations.json_lines import EVIDENCE, READABLE
+from expectations.provenance import origin
 from expectations.rules import GREATEST_MILLIS, at_least, between, is_true, not_null, one_of
 
 UNKNOWN_PARTITION, UNKNOWN_OFFSET = -1, -1
@@ -80,5 +81,6 @@ CONTRACT = Contract(
     # _bronze_id identifies an acknowledgement; the other columns let Delta skip files.
     grain=("cluster", "topic", "partition", "outcome", "_bronze_id", "offset"),
     ranges_per=("cluster", "topic", "partition", "outcome"),
+    sorted_by="slice",
     scope="topic",
 )

@@ -59,7 +59,7 @@ CONTRACT = Contract(
                 is_true(
                     "with_a_source",
                     f"NOT is_counted OR source_slice IS NOT NULL OR NOT ({BUILT_IN})",
-                    "What counts has a source record; only a profile of the settings may not name it.",
+                    "A counted dead letter names its source record, unless a profile of the settings cannot.",
                 ),
             ),
         ),

@@ -2,6 +2,7 @@
 
 from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Column, Contract
+from expectations.provenance import origin
 from expectations.rules import INT32, INT64, Rule, at_least, is_true, matches, not_null, one_of
 
 DISPOSITIONS = (
@@ -45,11 +46,9 @@ CONTRACT = Contract(
     table="silver.dlq_records",
     description="One row per record of a dead-letter topic, its headers read by the profile of who wrote them.",
     columns=(
-        Column("_source", "string", "File below the feed's landing directory that the record was read from."),
-        Column("_bronze_id", "string", "Identifier of the row of bronze.dlq_records that the record comes from."),
-        Column("_ingested_at", "timestamp", "When the run that accepted the row began."),
-        Column("_run_id", "string", "Run that accepted the row."),
-        Column("cluster", "string", "Kafka cluster, a setting."),
+        *origin(
+            "bronze.dlq_records", "record", "File below the feed's landing directory that the record was read from."
+        ),
         Column(
             "dlq_topic",
             "string",

@@ -1,7 +1,7 @@
 """Contract of silver.dlq_write_failures: DLQ writes that failed, of which no consumer is notified."""
 
 from expectations.contract import Column, Contract
-from expectations.json_lines import origin
+from expectations.provenance import origin
 from expectations.rules import at_least, is_true, not_null
 
 READABLE = "error IS NULL"

@@ -1,7 +1,8 @@
 """Contract of silver.producers: how producers ask for idempotence, and what their topics and brokers support."""
 
 from expectations.contract import Column, Contract
-from expectations.json_lines import EVIDENCE, READABLE, origin
+from expectations.json_lines import EVIDENCE, READABLE
+from expectations.provenance import origin
 from expectations.rules import GREATEST_MILLIS, at_least, between, matches, not_null, one_of
 
 MODES = ("required", "requested", "off")

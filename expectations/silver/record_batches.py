@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from expectations.bronze.record_batches import OF_A_FILE, VERSION
 from expectations.contract import Column, Contract
+from expectations.provenance import origin
 from expectations.rules import at_least, is_true, not_null
 
 READABLE = "error IS NULL AND file IS NULL"
@@ -14,11 +15,7 @@ CONTRACT = Contract(
     description="One row per record batch of a landed log segment whose checksum is right (KIP-98), and per landed"
     " version of a segment. silver.log_batches says which of them the log holds now.",
     columns=(
-        Column("_source", "string", "Segment below the landing directory that the batch was read from."),
-        Column("_bronze_id", "string", "Identifier of the row of bronze.record_batches that the batch comes from."),
-        Column("_ingested_at", "timestamp", "When the run that accepted the row began."),
-        Column("_run_id", "string", "Run that accepted the row."),
-        Column("cluster", "string", "Kafka cluster, a setting."),
+        *origin("bronze.record_batches", "batch", "Segment below the landing directory that the batch was read from."),
         Column(
             "topic",
             "string",

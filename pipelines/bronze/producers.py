@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
-
 from pipelines.settings import Settings
-from pipelines.sources import json_lines, landing
+from pipelines.sources import json_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,5 +16,4 @@ def parse(lines: DataFrame, settings: Settings) -> DataFrame:
 
     Equal lines say the same about a producer, so the second is a duplicate.
     """
-    once = lines.withColumn("_occurrence", F.lit(1))
-    return json_lines.landed(once, settings, landing.numbered_id("line", "damage", "_occurrence"))
+    return json_lines.landed(lines, settings)

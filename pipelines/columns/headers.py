@@ -108,9 +108,15 @@ class Profile:
         pairs = [(prefix, other) for prefix in self.prefixes] + [(prefix, self) for prefix in other.prefixes]
         return not set(self.names).isdisjoint(other.names) or any(
             any(name.startswith(prefix) for name in of.names)
-            or any(one.startswith(prefix) or prefix.startswith(one) for one in of.prefixes)
+            or any(known_prefix.startswith(prefix) or prefix.startswith(known_prefix) for known_prefix in of.prefixes)
             for prefix, of in pairs
         )
+
+
+def _original(prefix: str) -> tuple[Header, ...]:
+    """Return the mandatory headers for topic, partition and offset of the record that failed."""
+    fields = ("topic", "partition", "offset")
+    return tuple(Header(f"original_{field}", f"{prefix}{field}", mandatory=True) for field in fields)
 
 
 PROFILES = (
@@ -118,9 +124,7 @@ PROFILES = (
         "kip-1317",
         (
             Header("disposition", "_dlq.errors.disposition", mandatory=True),
-            Header("original_topic", "_dlq.errors.original.topic", mandatory=True),
-            Header("original_partition", "_dlq.errors.original.partition", mandatory=True),
-            Header("original_offset", "_dlq.errors.original.offset", mandatory=True),
+            *_original("_dlq.errors.original."),
             Header("consumer_group", "_dlq.errors.original.consumer.group", mandatory=True),
             Header("routed_at", "_dlq.errors.timestamp", mandatory=True),
         ),
@@ -128,9 +132,7 @@ PROFILES = (
     Profile(
         "kip-1191",
         (
-            Header("original_topic", "__dlq.errors.topic", mandatory=True),
-            Header("original_partition", "__dlq.errors.partition", mandatory=True),
-            Header("original_offset", "__dlq.errors.offset", mandatory=True),
+            *_original("__dlq.errors."),
             Header("consumer_group", "__dlq.errors.group", mandatory=True),
             Header("delivery_count", "__dlq.errors.delivery.count"),
             Header("error_message", "__dlq.errors.message"),
@@ -139,9 +141,7 @@ PROFILES = (
     Profile(
         "kafka-streams",
         (
-            Header("original_topic", "__streams.errors.topic", mandatory=True),
-            Header("original_partition", "__streams.errors.partition", mandatory=True),
-            Header("original_offset", "__streams.errors.offset", mandatory=True),
+            *_original("__streams.errors."),
             Header("error_message", "__streams.errors.message"),
             Header("exception_class", "__streams.errors.exception", "throwable"),
             Header("exception_stacktrace", "__streams.errors.stacktrace"),
@@ -150,9 +150,7 @@ PROFILES = (
     Profile(
         "kafka-connect",
         (
-            Header("original_topic", "__connect.errors.topic", mandatory=True),
-            Header("original_partition", "__connect.errors.partition", mandatory=True),
-            Header("original_offset", "__connect.errors.offset", mandatory=True),
+            *_original("__connect.errors."),
             Header("error_message", "__connect.errors.exception.message"),
             Header("exception_class", "__connect.errors.exception.class.name"),
             Header("exception_stacktrace", "__connect.errors.exception.stacktrace"),
@@ -243,9 +241,9 @@ class _Decoder:
         own = range(len(PROFILES), len(self.profiles))
         return {
             place: tuple(
-                one
-                for one in own
-                if (one < place or place < len(PROFILES)) and profile.shares_headers_with(self.profiles[one])
+                name
+                for name in own
+                if (name < place or place < len(PROFILES)) and profile.shares_headers_with(self.profiles[name])
             )
             for place, profile in enumerate(self.profiles)
         }
@@ -317,7 +315,7 @@ class _Decoder:
         profile = self.profiles[place]
         places = [F.array_position("_names", name).cast("int") for name in profile.mandatory]  # 0 if absent
         if place == KIP_1317:
-            at = F.least(*(F.nullif(one, F.lit(0)) for one in places))  # least() skips nulls
+            at = F.least(*(F.nullif(position, F.lit(0)) for position in places))  # least() skips nulls
         else:
             places += [self._place_of_prefix(profile, header) for header in profile.mandatory_prefixes]
             behind_all = F.size("_names") + 1  # counted from the end: an envelope is the oldest set
@@ -356,15 +354,19 @@ class _Decoder:
         return (
             F.when(draft.isNotNull() & shipped.isNotNull() & (F.greatest(draft, shipped) < other), F.lit(self.both))
             .when(last.isNull(), F.coalesce(*some))
-            .otherwise(F.coalesce(*(F.when(one == last, F.lit(place)) for place, one in enumerate(at))))
+            .otherwise(F.coalesce(*(F.when(position == last, F.lit(place)) for place, position in enumerate(at))))
         )
 
     def _has_some(self, profile: Profile) -> Column:
         """Tell whether a record has any header or path of a profile."""
-        found = [F.arrays_overlap("_names", F.array(*map(F.lit, profile.names)))] if profile.names else []
-        found += [F.exists("_names", _matches(profile, header)) for header in profile.headers if header.is_prefix]
-        found += [self._path(path).isNotNull() for path in profile.paths]
-        some = _any(F.coalesce(one, F.lit(False)) for one in found) if len(found) > 1 else found[0]
+        conditions = [F.arrays_overlap("_names", F.array(*map(F.lit, profile.names)))] if profile.names else []
+        conditions += [F.exists("_names", _matches(profile, header)) for header in profile.headers if header.is_prefix]
+        conditions += [self._path(path).isNotNull() for path in profile.paths]
+        some = (
+            _any(F.coalesce(condition, F.lit(False)) for condition in conditions)
+            if len(conditions) > 1
+            else conditions[0]
+        )
         return self._applies(profile) & some if profile.topic else some
 
     def _is_own(self, place: int) -> Column:
@@ -418,9 +420,9 @@ class _Decoder:
         """Return the names of the profiles that the record's own set satisfies if one of them is required."""
         both = (F.col("_profile") == self.both) & self._is_complete(PROFILES[KIP_1317])
         names = F.array(*(F.lit(PROFILES[place].name) for place in (KIP_1317, KIP_1191)))
-        one = F.array(self._by_profile([profile.name for profile in self.writers]))
+        writers = F.array(self._by_profile([profile.name for profile in self.writers]))
         nobody = F.array().cast("array<string>")
-        return F.when(both, names).when(F.col("_profile").isNotNull(), one).otherwise(nobody)
+        return F.when(both, names).when(F.col("_profile").isNotNull(), writers).otherwise(nobody)
 
     def _indexed(self) -> Column:
         """Return the headers with their positions, if several sets must be told apart."""
@@ -656,7 +658,9 @@ DECODERS: dict[Encoding, Callable[[Column, Column], Column]] = {
 
 def _counts(names: Iterable[str]) -> Column:
     """Return how often each name occurs."""
-    return F.transform(F.array(*map(F.lit, names)), lambda name: F.size(F.filter("_names", lambda one: one == name)))
+    return F.transform(
+        F.array(*map(F.lit, names)), lambda name: F.size(F.filter("_names", lambda present: present == name))
+    )
 
 
 def _least(columns: Sequence[Column]) -> Column:

@@ -1,22 +1,44 @@
 """Slices: parts of a topic's partition, ten thousand offsets each, that gold tables are computed by.
 
-A slice is named ``<partition>:<ten-thousands of the offset>:<topic>``. The SELECTs of the tables that have slices use
-the same names.
+A slice is named ``<ten-thousands of the offset, 15 digits>:<partition>:<topic>``. In the order of names the ends of all
+logs of about the same length are together, so that new messages touch few files of a table that is sorted by slice. The
+SELECTs of the tables that have slices use the same names.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 OFFSETS = 10_000
+DIGITS = 15  # of the greatest offset's ten-thousands
 
 
 def expression(topic: str, partition: str, offset: str) -> str:
     """Return the SQL expression of an offset's slice; the named columns must not be null."""
-    return f"concat({partition}, ':', {offset} div {OFFSETS}, ':', {topic})"
+    return f"concat(lpad({offset} div {OFFSETS}, {DIGITS}, '0'), ':', {partition}, ':', {topic})"
+
+
+def name(topic: str, partition: int, offset: int) -> str:
+    """Return the name of an offset's slice."""
+    return f"{offset // OFFSETS:0{DIGITS}}:{partition}:{topic}"
+
+
+def offsets_of(group: str, runs: Iterable[tuple[str, str]]) -> tuple[str, list[tuple[int, int]]] | None:
+    """Return the column of offsets in the expression of a slice, and the range of its values for each run of names.
+
+    Return None if the expression is not that of an offset's slice, or a name is not the name of one.
+    """
+    column = re.fullmatch(rf"concat\(lpad\((\w+) div {OFFSETS}, {DIGITS}, '0'\), .*\)", group)
+    ends = [(least.partition(":")[0], most.partition(":")[0]) for least, most in runs]
+    if column is None or not all(place.isdecimal() for run in ends for place in run):
+        return None
+    last = 2**63 - 1
+    return column[1], [(OFFSETS * int(least), min(OFFSETS * int(most) + OFFSETS - 1, last)) for least, most in ends]
 
 
 def of_acknowledgement() -> Column:

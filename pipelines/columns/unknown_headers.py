@@ -152,9 +152,9 @@ def words(name: str) -> frozenset[str]:
 
 
 def _guess(found: Iterable[str]) -> tuple[str, int] | None:
-    there = set(found)
+    seen = set(found)
     for guess in _GUESSES:
-        if all(there.intersection(group) for group in guess.groups) and not there.intersection(guess.without):
+        if all(seen.intersection(group) for group in guess.groups) and not seen.intersection(guess.without):
             return guess.field, len(guess.groups)
     return None
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from expectations.text import visible
 from pipelines.errors import UsageError
-from pipelines.text import hint, visible
+from pipelines.text import hint
 from pipelines.topology import diff as topology_diff
 from pipelines.topology import drawing
 from pipelines.topology.model import NoTopology, Topology
@@ -124,9 +125,9 @@ def _revision(warehouse: Warehouse, group: str, revision: int) -> _Described:
 
 def _under_epoch(warehouse: Warehouse, group: str, epoch: int) -> _Described:
     history = _history(warehouse, group)
-    under = [one for one in history if epoch in one["topology_epochs"]]
+    under = [revision for revision in history if epoch in revision["topology_epochs"]]
     if not under:
-        epochs = sorted({known for one in history for known in one["topology_epochs"]})
+        epochs = sorted({known_epoch for revision in history for known_epoch in revision["topology_epochs"]})
         raise _NothingToShow(
             f"No topology of group '{visible(group)}' was accepted under epoch {epoch}: "
             f"there {'is epoch' if len(epochs) == 1 else 'are epochs'} {', '.join(map(str, epochs))}.",
@@ -138,7 +139,7 @@ def _under_epoch(warehouse: Warehouse, group: str, epoch: int) -> _Described:
 def _accepted_at(warehouse: Warehouse, group: str, moment: datetime) -> _Described:
     """Return the accepted revision at a moment; there is none after a deletion of the group."""
     history = _history(warehouse, group)
-    before = [one for one in history if one["accepted_at"] <= moment]
+    before = [revision for revision in history if revision["accepted_at"] <= moment]
     if not before:
         first = history[0]
         raise _NothingToShow(
@@ -155,21 +156,21 @@ def _accepted_at(warehouse: Warehouse, group: str, moment: datetime) -> _Describ
 def _difference(warehouse: Warehouse, group: str, pair: tuple[int, int], form: str) -> Answer:
     history = _history(warehouse, group)
     former, latter = (_numbered(group, history, number) for number in pair)
-    found = topology_diff.diff(
+    difference = topology_diff.diff(
         _topology(_described(warehouse, group, former)), _topology(_described(warehouse, group, latter))
     )
-    return Answer(json.dumps(found.as_json()) if form == "json" else found.as_text())
+    return Answer(json.dumps(difference.as_json()) if form == "json" else difference.as_text())
 
 
 def _current(warehouse: Warehouse, group: str) -> dict[str, Any]:
-    found = rows(warehouse, CURRENT, {"cluster": warehouse.cluster, "group_id": group})
-    if not found:
+    current = rows(warehouse, CURRENT, {"cluster": warehouse.cluster, "group_id": group})
+    if not current:
         raise _NothingToShow(
             f"Nothing is known of group '{visible(group)}' in cluster '{visible(warehouse.cluster)}': land the request "
             f"log of its brokers in {warehouse.settings.landing_of(DIRECTORY)}/ and run `afterlog run --feed {FEED}`."
             f"{hint(group, groups(warehouse))}"
         )
-    return found[0]
+    return current[0]
 
 
 def groups(warehouse: Warehouse) -> list[str]:
@@ -179,31 +180,31 @@ def groups(warehouse: Warehouse) -> list[str]:
     """
     if not warehouse.is_local:
         return []
-    found = rows(warehouse, CURRENT, {"cluster": warehouse.cluster}, ["group_id"])
-    return sorted({row["group_id"] for row in found if row["group_id"]})
+    current = rows(warehouse, CURRENT, {"cluster": warehouse.cluster}, ["group_id"])
+    return sorted({row["group_id"] for row in current if row["group_id"]})
 
 
 def _history(warehouse: Warehouse, group: str) -> list[dict[str, Any]]:
     """Return the facts of a group's revisions in their order; there is at least one revision."""
-    found = rows(warehouse, REVISIONS, {"cluster": warehouse.cluster, "group_id": group}, FACTS)
-    if not found:
+    revisions = rows(warehouse, REVISIONS, {"cluster": warehouse.cluster, "group_id": group}, FACTS)
+    if not revisions:
         message = f"No topology description of group '{visible(group)}' was ever accepted."
         raise _nothing(_current(warehouse, group), message)
-    return sorted(found, key=lambda one: one["revision"])
+    return sorted(revisions, key=lambda revision: revision["revision"])
 
 
 def _numbered(group: str, history: Sequence[dict[str, Any]], revision: int) -> dict[str, Any]:
-    for one in history:
-        if one["revision"] == revision:
-            return one
+    for facts in history:
+        if facts["revision"] == revision:
+            return facts
     first, last = history[0]["revision"], history[-1]["revision"]
-    there = f"there is revision {first}" if first == last else f"there are revisions {first} to {last}"
-    raise _NothingToShow(f"Group '{visible(group)}' has no revision {revision}: {there}.", revision=last)
+    revisions = f"there is revision {first}" if first == last else f"there are revisions {first} to {last}"
+    raise _NothingToShow(f"Group '{visible(group)}' has no revision {revision}: {revisions}.", revision=last)
 
 
 def _described(warehouse: Warehouse, group: str, facts: dict[str, Any]) -> _Described:
     key = {"cluster": warehouse.cluster, "group_id": group, "revision": facts["revision"]}
-    ((description,),) = (one.values() for one in rows(warehouse, REVISIONS, key, ["description"]))
+    ((description,),) = (row.values() for row in rows(warehouse, REVISIONS, key, ["description"]))
     until = f", replaced at {_time(facts['replaced_at'])}" if facts["replaced_at"] else ""
     seen = "accepted" if facts["source"] == "pushed" else "first shown by a describe"
     under = "" if facts["topology_epoch"] is None else f" under epoch {facts['topology_epoch']}"
@@ -236,23 +237,23 @@ def _refusal(group: str, nothing: _NothingToShow, form: str) -> Answer:
     return Answer("", (message, *remarks), 1)
 
 
-def _printed(group: str, found: _Described, form: str) -> str:
-    topology = _topology(found)
+def _printed(group: str, described: _Described, form: str) -> str:
+    topology = _topology(described)
     if form == "json":
-        body = {"groupId": group, "topologyEpoch": found.topology_epoch, "topologyDescription": topology.wire()}
+        body = {"groupId": group, "topologyEpoch": described.topology_epoch, "topologyDescription": topology.wire()}
         return json.dumps(body)
     if form == "mermaid":
         return drawing.mermaid(topology)
     if form == "svg":
-        return drawing.svg(topology, group if found.revision is None else f"{group}, revision {found.revision}")
+        return drawing.svg(topology, group if described.revision is None else f"{group}, revision {described.revision}")
     return drawing.text(topology)
 
 
-def _topology(found: _Described) -> Topology:
+def _topology(described: _Described) -> Topology:
     try:
-        return Topology.parsed(found.description)
+        return Topology.parsed(described.description)
     except NoTopology as error:
-        raise _NothingToShow(f"What has landed cannot be shown: {error}", revision=found.revision) from None
+        raise _NothingToShow(f"What has landed cannot be shown: {error}", revision=described.revision) from None
 
 
 def _moment(text: str) -> datetime:

@@ -18,11 +18,11 @@ from rich.markup import escape
 from rich.text import Text
 
 from expectations.rules import counted
-from expectations.verdict import shown
+from expectations.text import visible
 from pipelines.commands import tabular
 from pipelines.jvm import jvm_log
 from pipelines.steps.watch import Watch
-from pipelines.text import size_of, visible
+from pipelines.text import size_of
 from pipelines.warehouse.quality import StageRun
 
 if TYPE_CHECKING:
@@ -168,8 +168,8 @@ def read_by(spark: SparkSession) -> str:
     context: Any = spark.sparkContext
     stages = context._jsc.sc().statusStore().activeStages()
     size = rows = done = tasks = 0
-    for place in range(stages.size()):
-        stage = stages.apply(place)
+    for number in range(stages.size()):
+        stage = stages.apply(number)
         size += stage.inputBytes()
         rows += stage.inputRecords()
         done += stage.numCompleteTasks()
@@ -194,42 +194,50 @@ def progress(stage_run: StageRun) -> None:
         f"duplicates {stage_run.duplicates:,}, skipped {stage_run.skipped:,}, {held}written {stage_run.written:,}, "
         f"{stage_run.seconds:.1f} s"
     )
-    said = MEANINGS.get(stage_run.status) or (counts if stage_run.status == "passed" else stage_run.message)
+    sentence = MEANINGS.get(stage_run.status) or (counts if stage_run.status == "passed" else stage_run.message)
     if stage_run.status == "broken" and stage_run.held:
-        said = f"{counts}. {said}"
-    print(f"{stage_run.table}: {stage_run.status}: {said}", file=sys.stderr, flush=True)
+        sentence = f"{counts}. {sentence}"
+    print(f"{stage_run.table}: {stage_run.status}: {sentence}", file=sys.stderr, flush=True)
 
 
 def stage_runs(done: Sequence[StageRun]) -> None:
     """Print a table of what each stage did."""
-    idle = [one.table for one in done if one.status == "idle"]
-    done = [one for one in done if one.status != "idle"]
+    idle = [stage_run.table for stage_run in done if stage_run.status == "idle"]
+    done = [stage_run for stage_run in done if stage_run.status != "idle"]
     names = ["read", "accepted", "quarantined", "duplicates", "skipped", "held", "written"]
-    spare = [name for name in ("skipped", "held") if not any(getattr(one, name) for one in done)]
+    spare = [name for name in ("skipped", "held") if not any(getattr(stage_run, name) for stage_run in done)]
     # If a terminal is too narrow, drop columns that add nothing before the names of tables are folded.
-    said_already = [name for name in ("duplicates", "quarantined") if not any(getattr(one, name) for one in done)]
-    said_already += ["written"] if all(one.written == one.accepted for one in done) else []
+    redundant = [
+        name for name in ("duplicates", "quarantined") if not any(getattr(stage_run, name) for stage_run in done)
+    ]
+    redundant += ["written"] if all(stage_run.written == stage_run.accepted for stage_run in done) else []
     width = tabular.terminal_width(sys.stdout)
     while True:
         kept = [name for name in names if name not in spare]
         header = ["stage", "status", *kept, "seconds"]
         rows = [
-            [one.table, one.status, *(f"{getattr(one, name):,}" for name in kept), f"{one.seconds:.1f}"] for one in done
+            [
+                stage_run.table,
+                stage_run.status,
+                *(f"{getattr(stage_run, name):,}" for name in kept),
+                f"{stage_run.seconds:.1f}",
+            ]
+            for stage_run in done
         ]
         fit = tabular.fitted([header, *rows], width) if width is not None else None
-        if width is None or not said_already or (fit and fit[0][0] >= max(len(one.table) for one in done)):
+        if width is None or not redundant or (fit and fit[0][0] >= max(len(stage_run.table) for stage_run in done)):
             break
-        spare.append(said_already.pop(0))
+        spare.append(redundant.pop(0))
     if rows:
         table(header, rows, 2, COLOURS, coloured=1)
     if idle:
         Console().print(f"{nothing_new(idle)}", style="dim", highlight=False, soft_wrap=True)
-    for one in done:
-        if one.status in ("broken", "held", "waiting") and one.message:
-            said, _, lines = one.message.partition("\n")
-            print(shown(f"{one.table}: {said}"), flush=True)
+    for stage_run in done:
+        if stage_run.status in ("broken", "held", "waiting") and stage_run.message:
+            sentence, _, lines = stage_run.message.partition("\n")
+            print(visible(f"{stage_run.table}: {sentence}"), flush=True)
             if lines:  # for the settings, so without the name of the table
-                print("\n".join(map(shown, lines.split("\n"))), flush=True)
+                print("\n".join(map(visible, lines.split("\n"))), flush=True)
 
 
 def table(
@@ -245,7 +253,7 @@ def table(
         style = colours.get(cell) if column == coloured else None
         return f"[{style}]{escape(piece)}[/{style}]" if style and piece else escape(piece)
 
-    to_the_right = [place >= texts for place in range(len(names))]
+    to_the_right = [column_number >= texts for column_number in range(len(names))]
     width = tabular.terminal_width(sys.stdout)
     for line, _ in tabular.lines(names, rows, width, to_the_right, paint):
         console.print(line, end="", soft_wrap=True)

@@ -10,15 +10,15 @@ import shutil
 import socket
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Literal
 
-from expectations import verdict
 from expectations.quality import GAPS
 from expectations.rules import counted
+from expectations.text import visible
 from expectations.verdict import WHOLE, way_on
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.columns import unknown_headers
@@ -32,11 +32,12 @@ from pipelines.sources import landing
 from pipelines.stage import Land, Split, Stage, Summarise
 from pipelines.steps import held
 from pipelines.steps.land import unread, waiting
+from pipelines.text import files_of, size_of
 from pipelines.warehouse import delta_log, jvmless, lock, progress, quality, storage
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.tables import Warehouse
 
-State = Literal["well", "unused", "mind", "attention", "blocked", "lacking"]
+State = Literal["ok", "warning", "error"]
 
 LEDGER, POLICIES = "gold.message_ledger", "silver.topic_policies"
 SPARE_BYTES = 2 << 30
@@ -57,14 +58,12 @@ _UNKNOWN_HEADERS = """
 SELECT name, "rows" FROM counted UNION ALL SELECT CAST(NULL AS VARCHAR) AS name, count(*) AS "rows" FROM unknown
 """
 
-_COLOURS = {
-    "well": "green",
-    "unused": "dim",
-    "mind": "yellow",
-    "attention": "bold yellow",
-    "blocked": "bold red",
-    "lacking": "bold red",
-}
+_COLOURS = {"ok": "green", "warning": "yellow", "error": "bold red"}
+_ORDER = (
+    "ok",
+    "error",
+    "warning",
+)  # as printed for people: what needs work is next to the prompt, errors first
 _CONNECTORS = {"s3": "hadoop-aws", "s3a": "hadoop-aws", "s3n": "hadoop-aws", "abfs": "hadoop-azure"}
 _CONNECTORS |= {"abfss": "hadoop-azure", "gs": "gcs-connector"}
 
@@ -73,9 +72,9 @@ _CONNECTORS |= {"abfss": "hadoop-azure", "gs": "gcs-connector"}
 class Check:
     """One finding.
 
-    ``unused`` is a feed that nobody set up. ``mind`` is a warning. ``attention`` is about data that landed, or that do
-    not land. ``blocked`` is a broken contract or table. ``lacking`` is a fault of the machine. ``snippet`` has lines
-    for the settings, which are printed unchanged.
+    An ``error`` makes the doctor fail: an environment that lacks something (``lacks``), a broken contract or table, or
+    data that is damaged, in quarantine, or does not arrive. A ``warning`` does not. A feed that nobody set up is
+    ``ok``. ``snippet`` has lines for the settings, which are printed unchanged.
     """
 
     name: str
@@ -83,48 +82,50 @@ class Check:
     finding: str
     remedy: str | None = None
     snippet: str | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Whether nobody has to look into it."""
-        return self.state in ("well", "unused", "mind")
+    lacks: bool = False
 
 
 def diagnose(settings: Settings) -> list[Check]:
     """Return every finding, from the machine to the tables; a check that fails itself becomes a finding."""
     checks: list[Check] = []
-    warehouse = Warehouse(settings)
-    examinations: tuple[tuple[str, Callable[[Warehouse], Iterable[Check]]], ...] = (
-        ("Java", _java),
-        ("Python packages", _packages),
-        ("JVM jars", _jars),
-        ("settings", _settings),
-        ("disk", _disk),
-        ("landing", _landing),
-        ("Kafka", _kafka),
-        ("writer's lock", _lock),
-        ("log store", _log_store),
-        ("tables", _tables),
-        ("header profiles", _header_profiles),
-        ("quarantine", _quarantines),
-        ("damaged files", _damaged_files),
-        ("cleanup policies", _policies),
-        ("quality reports", _quality),
-        ("gaps", _gaps),
-        ("Airflow", _airflow),
+    warehouse, on_disk = Warehouse(settings), Warehouse(_on_disk(settings))
+    examinations: tuple[tuple[str, Iterator[Check]], ...] = (
+        ("Java", _java(on_disk)),
+        ("Python packages", _packages(on_disk)),
+        ("JVM jars", _jars(on_disk)),
+        ("settings", _settings(warehouse)),
+        ("disk", _disk(on_disk)),
+        ("landing", _landing(on_disk)),
+        ("Kafka", _kafka(on_disk)),
+        ("writer's lock", _lock(on_disk)),
+        ("log store", _log_store(warehouse)),
+        ("tables", _tables(on_disk)),
+        ("header profiles", _header_profiles(on_disk)),
+        ("quarantine", _quarantines(on_disk)),
+        ("damaged files", _damaged_files(on_disk)),
+        ("cleanup policies", _policies(on_disk)),
+        ("quality reports", _quality(on_disk)),
+        ("gaps", _gaps(on_disk)),
+        ("Airflow", _airflow(on_disk)),
     )
-    on_disk = Warehouse(_on_disk(settings))
-    for name, examine in examinations:
+    for name, findings in examinations:
         try:
-            checks += examine(warehouse if examine in (_settings, _log_store) else on_disk)
+            checks += findings
         except AfterlogError as error:
-            checks.append(Check(name, "lacking", str(error)))
+            checks.append(_environment_error(name, str(error)))
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:  # a damaged state file
-            checks.append(Check(name, "lacking", f"It cannot be examined: {error}", "Fix that and ask again."))
+            checks.append(_environment_error(name, f"It cannot be examined: {error}", "Fix that and ask again."))
         except Exception as error:  # a reader's error of any kind; its text can quote a record
             kind = type(error).__name__
-            checks.append(Check(name, "lacking", f"It cannot be examined ({kind}).", "Fix the tables that are named."))
+            checks.append(
+                _environment_error(name, f"It cannot be examined ({kind}).", "Fix the tables that are named.")
+            )
     return checks
+
+
+def _environment_error(name: str, finding: str, remedy: str | None = None) -> Check:
+    """Return an error of the environment, for which the doctor exits with 3."""
+    return Check(name, "error", finding, remedy, lacks=True)
 
 
 def _on_disk(settings: Settings) -> Settings:
@@ -134,90 +135,92 @@ def _on_disk(settings: Settings) -> Settings:
 
 
 def exit_code(checks: Iterable[Check]) -> int:
-    """Return 0 if all is ok, 3 if the environment lacks something, else 1."""
-    states = {check.state for check in checks}
-    return 3 if "lacking" in states else 1 if states & {"blocked", "attention"} else 0
+    """Return 0 without an error, 3 if the environment lacks something, else 1."""
+    return max((3 if check.lacks else 1 for check in checks if check.state == "error"), default=0)
 
 
 def summary(checks: Sequence[Check]) -> str:
-    """Return the findings in one sentence."""
-    wrong = list(dict.fromkeys(check.name for check in checks if not check.ok))
-    if not wrong:
-        minded = sum(check.state == "mind" for check in checks)
-        return f"All is well{f', with {minded} to mind' if minded else ''}."
-    return f"Not all is well: {', '.join(wrong)}."
+    """Return the findings in one sentence: which checks have errors, and the number of warnings."""
+    errors = list(dict.fromkeys(check.name for check in checks if check.state == "error"))
+    warned = sum(check.state == "warning" for check in checks)
+    if not errors and not warned:
+        return "All is ok."
+    warnings = f"; {counted(warned, 'warning')}" if warned else ""
+    return f"Errors in {', '.join(errors)}{warnings}." if errors else f"No errors{warnings}."
 
 
 def show(checks: Sequence[Check], as_json: bool = False) -> None:
-    """Print the findings as a table and a sentence, or as one JSON object per line."""
+    """Print the findings as a table, what is ok first, and a sentence; or as one JSON object per line."""
     if as_json:
         for check in checks:
-            told = asdict(check)
-            print(json.dumps(told if check.snippet else {name: told[name] for name in told if name != "snippet"}))
+            members = {"name": check.name, "state": check.state, "finding": check.finding, "remedy": check.remedy}
+            print(json.dumps(members | ({"snippet": check.snippet} if check.snippet else {})))
         return
     rows = []
-    for check in checks:
-        rows.append([verdict.shown(check.name), check.state, verdict.shown(check.finding)])
+    for check in sorted(checks, key=lambda check: _ORDER.index(check.state)):
+        rows.append([visible(check.name), check.state, visible(check.finding)])
         if check.remedy:
-            rows.append(["", "", verdict.shown(check.remedy)])
+            rows.append(["", "", visible(check.remedy)])
     display.table(["check", "state", "finding"], rows, 3, _COLOURS, coloured=1)
     for snippet in dict.fromkeys(check.snippet for check in checks if check.snippet):
         print(f"\n{snippet.strip()}\n")
-    print(verdict.shown(summary(checks)))
+    print(visible(summary(checks)))
 
 
 def _java(warehouse: Warehouse) -> Iterator[Check]:
-    found = java.find()
-    yield Check("Java", "well", f"Java {found.version}, from {found.source}: {found.home}")
+    chosen = java.find()
+    yield Check("Java", "ok", f"Java {chosen.version}, from {chosen.source}: {chosen.home}")
 
 
 def _packages(warehouse: Warehouse) -> Iterator[Check]:
     try:
         pinned = [re.match(r"([\w.-]+)==([^;\s]+)", line) for line in requires("afterlog") or ()]
     except PackageNotFoundError:
-        yield Check("Python packages", "lacking", "Afterlog is not installed here.", "Run `make setup`.")
+        yield _environment_error("Python packages", "Afterlog is not installed here.", "Run `make setup`.")
         return
-    found = {}
+    installed = {}
     for pin in filter(None, pinned):
         try:
-            found[pin[1]] = version(pin[1])
+            installed[pin[1]] = version(pin[1])
         except PackageNotFoundError:
-            found[pin[1]] = "missing"
-        if found[pin[1]] != pin[2]:
-            finding = f"{pin[1]} is {found[pin[1]]}, not {pin[2]}."
-            yield Check("Python packages", "lacking", finding, "Run `make setup`.")
-    if all(found[pin[1]] == pin[2] for pin in pinned if pin):
-        yield Check("Python packages", "well", ", ".join(f"{name} {number}" for name, number in sorted(found.items())))
+            installed[pin[1]] = "missing"
+        if installed[pin[1]] != pin[2]:
+            finding = f"{pin[1]} is {installed[pin[1]]}, not {pin[2]}."
+            yield _environment_error("Python packages", finding, "Run `make setup`.")
+    if all(installed[pin[1]] == pin[2] for pin in pinned if pin):
+        yield Check(
+            "Python packages", "ok", ", ".join(f"{name} {number}" for name, number in sorted(installed.items()))
+        )
 
 
 def _jars(warehouse: Warehouse) -> Iterator[Check]:
-    if reason := jars.lacking():
-        yield Check("JVM jars", "lacking", f"{reason}.", "Run `make setup`.")
+    if reason := jars.fault():
+        yield _environment_error("JVM jars", f"{reason}.", "Run `make setup`.")
         return
     sizes = jars.sizes()
     parts = []
     for conf in ("spark", "broker"):
         of_conf = [size for name, size in sizes.items() if name.startswith(f"{conf}/")]
-        parts.append(f"{conf} {counted(len(of_conf), 'file')}, {_bytes(sum(of_conf))}")
-    yield Check("JVM jars", "well", f"As conf/ivy.xml names them, each of its size: {'; '.join(parts)}.")
+        parts.append(f"{conf} {files_of(len(of_conf), sum(of_conf))}")
+    yield Check("JVM jars", "ok", f"As conf/ivy.xml names them, each of its size: {'; '.join(parts)}.")
 
 
 def _settings(warehouse: Warehouse) -> Iterator[Check]:
     without_effect = dict(oversights.unknown_variables())
     for name, sentence in without_effect.items():
-        yield Check("settings", "mind", sentence, f"Unset {name}.")
+        yield Check("settings", "warning", sentence, f"Unset {name}.")
     unknown = bool(without_effect)
     used = [name for name in sorted(os.environ) if _is_used(name) and name not in without_effect]
     gated = [stage.table for stage in CATALOG if isinstance(stage, Split | Summarise)]
     for table in warehouse.settings.gates.keys() - set(gated):
         unknown = True
         finding = f'[gates."{table}"] has no effect: no gate stands before such a table.'
-        yield Check("settings", "mind", finding, f"Tables with a gate: {', '.join(gated)}.")
+        yield Check("settings", "warning", finding, f"Tables with a gate: {', '.join(gated)}.")
     if not unknown:
         file = Path(os.environ.get("AFTERLOG_SETTINGS") or ROOT / "conf" / "afterlog.toml")
         overridden = f", {', '.join(used)} from the environment" if used else ""
         source = str(file) if file.exists() else "defaults, no settings file"
-        yield Check("settings", "well", f"{source}{overridden}; warehouse {warehouse.root}.")
+        yield Check("settings", "ok", f"{source}{overridden}; warehouse {warehouse.root}.")
 
 
 def _is_used(variable: str) -> bool:
@@ -229,29 +232,33 @@ def _disk(warehouse: Warehouse) -> Iterator[Check]:
     if not warehouse.is_local:
         return
     root = Path(warehouse.root)
-    place = next(part for part in (root, *root.parents) if part.exists())
-    if not place.is_dir():
-        yield Check("disk", "lacking", f"{place} is not a directory.", "Name another warehouse with --warehouse.")
+    directory = next(part for part in (root, *root.parents) if part.exists())
+    if not directory.is_dir():
+        yield _environment_error("disk", f"{directory} is not a directory.", "Name another warehouse with --warehouse.")
         return
-    if not os.access(place, os.W_OK | os.X_OK):
-        yield Check("disk", "lacking", f"{place} cannot be written.", "Fix its permissions or name another warehouse.")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        yield _environment_error(
+            "disk", f"{directory} cannot be written.", "Fix its permissions or name another warehouse."
+        )
         return
-    free = shutil.disk_usage(place).free
-    finding = f"{_bytes(free)} free at {place}."
+    free = shutil.disk_usage(directory).free
+    finding = f"{size_of(free)} free at {directory}."
     if free >= SPARE_BYTES:
-        yield Check("disk", "well", finding)
+        yield Check("disk", "ok", finding)
     else:
-        yield Check("disk", "lacking" if free < LEAST_BYTES else "mind", finding, "Free some space: 2 GB or more.")
+        remedy = "Free some space: 2 GB or more."
+        lacks = free < LEAST_BYTES
+        yield Check("disk", "error" if lacks else "warning", finding, remedy, lacks=lacks)
 
 
 def _landing(warehouse: Warehouse) -> Iterator[Check]:
     for name, sentence in oversights.stray_places(warehouse.settings):
-        yield Check("landing", "mind", sentence, f"Move {name!r} to where it belongs.")
+        yield Check("landing", "warning", sentence, f"Move {name!r} to where it belongs.")
     for stage in stages_of_type(Land):
         try:
             yield _feed(warehouse, stage)
         except AfterlogError as error:  # other feeds can still be ok
-            yield Check(f"landing {stage.directory}", "lacking", str(error))
+            yield _environment_error(f"landing {stage.directory}", str(error))
 
 
 def _feed(warehouse: Warehouse, stage: Land) -> Check:
@@ -259,28 +266,28 @@ def _feed(warehouse: Warehouse, stage: Land) -> Check:
     name = f"landing {stage.directory}"
     directory = warehouse.settings.landing_of(stage.directory)
     if not warehouse.is_local:
-        there = unread(warehouse.settings, stage, None).values()
-        finding = f"{directory}: {counted(len(there), 'file')}, {_bytes(sum(file.size for file in there))}."
-        return Check(name, "well", f"{finding} Only a session can tell which are read, and how old the newest is.")
+        files_there = unread(warehouse.settings, stage, None).values()
+        finding = f"{directory}: {files_of(len(files_there), sum(file.size for file in files_there))}."
+        return Check(name, "ok", f"{finding} Only a session can tell which are read, and how old the newest is.")
     known = progress.load(warehouse, stage.table)
     files = unread(warehouse.settings, stage, known).values()
-    size = _bytes(sum(file.size for file in files))
-    finding = f"{counted(len(files), 'file')}, {size}, to be read" if files else "all files are read"
+    size = sum(file.size for file in files)
+    finding = f"{files_of(len(files), size)}, to be read" if files else "all files are read"
     finding = f"{directory}: {finding}" if directory.is_dir() else f"{directory} does not exist: no files"
-    one = newest.of_feed(warehouse, stage)
-    silence = newest.silence(warehouse, one)
-    if not one.used:
-        return Check(name, "unused", f"{one.in_words}.")
-    finding = f"{one.in_words}; {finding}."
+    newest_record = newest.of_feed(warehouse, stage)
+    silence = newest.silence(warehouse, newest_record)
+    if not newest_record.used:
+        return Check(name, "ok", f"{newest_record.in_words}.")
+    finding = f"{newest_record.in_words}; {finding}."
     if silence is None:
-        return Check(name, "well", f"{finding[0].upper()}{finding[1:]}")
+        return Check(name, "ok", f"{finding[0].upper()}{finding[1:]}")
     before = "which is longer than it may pause"
     if silence.pause is not None:
         before = f"and it never paused longer than {newest.lasting(silence.pause)} before"
-    hours = (one.age or silence.limit).total_seconds() / 3600
+    hours = (newest_record.age or silence.limit).total_seconds() / 3600
     return Check(
         name,
-        "attention",
+        "error",
         f"It fell silent, {before}: {finding}",
         f"Look at what lands it. If it may pause so long, set [silence] after_hours, "
         f"such as {stage.directory} = {2 * hours:.0f}.",
@@ -298,15 +305,17 @@ def _kafka(warehouse: Warehouse) -> Iterator[Check]:
         try:
             late = waiting(warehouse.settings, [(stage, known)])[stage.table]
         except AfterlogError as error:
-            yield Check(name, "lacking", str(error))
+            yield _environment_error(name, str(error))
             continue
-        said = f"{topics.wanted} at {warehouse.settings.kafka.bootstrap_servers}"
+        topics_there = f"{topics.wanted} at {warehouse.settings.kafka.bootstrap_servers}"
         finding = f"{counted(late, 'offset')} to be read" if late else "all is read"
         if topics.isolation_level == "read_uncommitted":
             remedy = 'Set isolation_level = "read_committed" unless that is wanted.'
-            yield Check(name, "mind", f"{said}: {finding}, what aborted transactions wrote included.", remedy)
+            yield Check(
+                name, "warning", f"{topics_there}: {finding}, what aborted transactions wrote included.", remedy
+            )
         else:
-            yield Check(name, "well", f"{said}: {finding}.")
+            yield Check(name, "ok", f"{topics_there}: {finding}.")
 
 
 def _gaps(warehouse: Warehouse) -> Iterator[Check]:
@@ -318,7 +327,7 @@ def _gaps(warehouse: Warehouse) -> Iterator[Check]:
         last = max(gaps, key=lambda gap: (gap["found_at"], gap["topic"], gap["partition"]))
         yield Check(
             "gaps",
-            "mind",
+            "warning",
             f"{counted(gone, 'offset')} of {counted(len({gap['topic'] for gap in gaps}), 'topic')} "
             f"{'was' if gone == 1 else 'were'} gone before {'it was' if gone == 1 else 'they were'} read, "
             f"the last found at {last['found_at']:%Y-%m-%d %H:%M:%S} UTC in {last['topic']}, "
@@ -330,7 +339,7 @@ def _gaps(warehouse: Warehouse) -> Iterator[Check]:
 def _lock(warehouse: Warehouse) -> Iterator[Check]:
     if storage.directory_of(warehouse.root):
         holder = lock.holder(warehouse.root)
-        yield Check("writer's lock", "well", f"Held by {holder}." if holder else "Free.")
+        yield Check("writer's lock", "ok", f"Held by {holder}." if holder else "Free.")
 
 
 def _log_store(warehouse: Warehouse) -> Iterator[Check]:
@@ -343,32 +352,33 @@ def _log_store(warehouse: Warehouse) -> Iterator[Check]:
         danger = f"Two writers on {scheme}:// could lose each other's commits: {why}"
         if warehouse.settings.single_writer:
             remedy = "See to it that no DAG, command or other tool writes to it at the same time."
-            yield Check("log store", "mind", f"{danger}; the settings promise a single one.", remedy)
+            yield Check("log store", "warning", f"{danger}; the settings promise a single one.", remedy)
         else:
             remedy = (
                 "`afterlog run` refuses it. Name another warehouse, "
                 "or set single_writer = true if no two processes ever write to this one."
             )
-            yield Check("log store", "lacking", f"{danger}.", remedy)
+            yield _environment_error("log store", f"{danger}.", remedy)
     elif storage.directory_of(warehouse.root):
-        yield Check("log store", "well", f"{scheme}:// is on this machine: the writer's lock lets one at a time write.")
+        yield Check("log store", "ok", f"{scheme}:// is on this machine: the writer's lock lets one at a time write.")
     else:
-        yield Check("log store", "well", f"Delta's own log store for {scheme}:// is safe with several writers.")
+        yield Check("log store", "ok", f"Delta's own log store for {scheme}:// is safe with several writers.")
     if scheme in ("s3", "s3a", "s3n"):
         for source, name in unchecked_creation(warehouse.settings):
             yield Check(
                 "log store",
-                "mind" if warehouse.settings.single_writer else "lacking",
+                "warning" if warehouse.settings.single_writer else "error",
                 f"{name} in {source} lets S3A create objects without looking whether they exist: "
                 f"a second writer would replace commits in silence.",
                 "Take `create` (or `*`) out of it.",
+                lacks=not warehouse.settings.single_writer,
             )
     connector = _CONNECTORS.get(scheme)
     added = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
     if connector and not any(connector in properties.get(name, "") for name in added):
         yield Check(
             "log store",
-            "mind",
+            "warning",
             f"No property of [spark] names {connector}, which reads {scheme}://.",
             'Add it to "spark.jars.packages" or "spark.jars", unless the cluster has it.',
         )
@@ -380,40 +390,42 @@ def _tables(warehouse: Warehouse) -> Iterator[Check]:
             '`afterlog sql "SELECT * FROM quality.freshness"` says how far each table is, '
             "and `afterlog report` how old the newest record of each feed is."
         )
-        yield Check("tables", "mind", f"{warehouse.root} is a URI: its tables are not read without a session.", remedy)
+        yield Check(
+            "tables", "warning", f"{warehouse.root} is a URI: its tables are not read without a session.", remedy
+        )
         return
     names = [contract.table for contract in runner.contracts()]
     missing = [name for name in names if warehouse.local_version(name) is None]
     if len(missing) == len(names):
-        yield Check("tables", "well", f"None yet in {warehouse.root}: `afterlog run` creates them.")
+        yield Check("tables", "ok", f"None yet in {warehouse.root}: `afterlog run` creates them.")
     elif missing:
-        yield Check("tables", "mind", f"{', '.join(missing)} missing.", "`afterlog run` creates them, empty.")
+        yield Check("tables", "warning", f"{', '.join(missing)} missing.", "`afterlog run` creates them, empty.")
     else:
-        yield Check("tables", "well", f"All {len(names)} are there.")
+        yield Check("tables", "ok", f"All {len(names)} are there.")
     for name in names:
         if name in missing:
             continue
         if fault := delta_log.fault(Path(warehouse.location(name))):
-            yield Check(name, "blocked", fault.finding, fault.remedy)
+            yield Check(name, "error", fault.finding, fault.remedy)
             continue
         try:
             if damaged := warehouse.local_damaged_files(name):
                 yield _data_files(warehouse.location(name), name, damaged)
         except UsageError as error:
-            yield Check(name, "blocked", str(error))
+            yield Check(name, "error", str(error))
         except EnvironmentLacking:
             fault = delta_log.fault(Path(warehouse.location(name)), refused=True)
             if fault and warehouse.local_gap(name) is None:
-                yield Check(name, "blocked", fault.finding, fault.remedy)
+                yield Check(name, "error", fault.finding, fault.remedy)
         except Exception as error:  # a reader's error of any kind; a missing commit is reported below
             if warehouse.local_gap(name) is None:
                 remedy = "Restore its log from a backup, or move the table away: `afterlog run` then fills it again."
-                yield Check(name, "blocked", f"Its log cannot be read ({type(error).__name__}).", remedy)
+                yield Check(name, "error", f"Its log cannot be read ({type(error).__name__}).", remedy)
         if (gap := warehouse.local_gap(name)) is not None:
             directory = warehouse.location(name)
             yield Check(
                 name,
-                "blocked",
+                "error",
                 f"Commit {gap} is missing in {directory}/_delta_log: the table cannot be read.",
                 f"Restore it, or move {directory} away: `afterlog run` then fills it again from its input.",
             )
@@ -425,7 +437,7 @@ def _data_files(directory: str, name: str, damaged: Sequence[str]) -> Check:
     files = "A data file is" if len(damaged) == 1 else f"{len(damaged):,} data files are"
     return Check(
         name,
-        "blocked",
+        "error",
         f"{files} missing or damaged in {directory}: its rows cannot be read. The first: {damaged[0]}.",
         f"Restore it from a backup, or move {directory} away: `afterlog run` then fills it again from its input.",
     )
@@ -441,43 +453,43 @@ def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
         return
     if known and known.blocked_since and isinstance(stage, Split):
         finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"
-        yield Check(stage.table, "blocked", finding, f"Fix the contract, or accept it: {_accept(stage, WHOLE)}.")
+        yield Check(stage.table, "error", finding, f"Fix the contract, or accept it: {_accept(stage, WHOLE)}.")
         return
     if known and known.blocked_since:
         remedy = "The next run takes the same rows again: fix the contract or raise the tolerance, then `afterlog run`."
         if isinstance(stage, Summarise):
             remedy = f"`afterlog rebuild {stage.table}` computes it again from its inputs; then `afterlog run`."
         finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"
-        yield Check(stage.table, "blocked", finding, remedy)
+        yield Check(stage.table, "error", finding, remedy)
         return
     if causes := sorted(runner.blocked_upstream(warehouse, [stage])):
-        first = next(one.table for one in CATALOG if one.table in causes)
+        first = next(stage_before.table for stage_before in CATALOG if stage_before.table in causes)
         finding = f"Waits for {', '.join(causes)}: facts of {first} are broken."
-        yield Check(stage.table, "blocked", finding, f"`afterlog rebuild {first}`, then `afterlog run`.")
+        yield Check(stage.table, "error", finding, f"`afterlog rebuild {first}`, then `afterlog run`.")
         return
     if reason := _disagreement(warehouse, stage, known):
         read = "all landed files" if isinstance(stage, Land) else f"all of {' and '.join(stage.inputs)}"
-        yield Check(stage.table, "mind", f"{reason}.", f"The next `afterlog run` reads {read} again, without harm.")
+        yield Check(stage.table, "warning", f"{reason}.", f"The next `afterlog run` reads {read} again, without harm.")
     elif known and known.within_a_batch(warehouse.cluster):
-        yield Check(stage.table, "mind", "A run ended within a batch.", "The next `afterlog run` takes it again.")
+        yield Check(stage.table, "warning", "A run ended within a batch.", "The next `afterlog run` takes it again.")
     else:
         table = warehouse.local_version(stage.table)
         versions = {name: known.version_of(name) if known else None for name in stage.inputs}
         read = "".join(f", {name} is read up to version {version}" for name, version in versions.items())
         behind = warehouse.versions_after(versions)
         waits = f", {counted(behind, 'version')} {'waits' if behind == 1 else 'wait'}" if behind else ""
-        yield Check(stage.table, "well", f"Version {table}{read}{waits}.")
+        yield Check(stage.table, "ok", f"Version {table}{read}{waits}.")
 
 
 def _held(stage: Stage, known: Progress) -> Iterator[Check]:
     """Name the held scopes, since when they are held, and how to release them."""
-    for name, one in list(known.held.items())[:MOST_HELD]:
-        finding = f"{held.rows_held(one.rows, verdict.shown(name))} since {one.since}: {one.message}"
-        yield Check(stage.table, "blocked", finding, f"Fix the contract, or accept them: {_accept(stage, name)}.")
+    for name, scope in list(known.held.items())[:MOST_HELD]:
+        finding = f"{held.rows_held(scope.rows, visible(name))} since {scope.since}: {scope.message}"
+        yield Check(stage.table, "error", finding, f"Fix the contract, or accept them: {_accept(stage, name)}.")
     left = len(known.held) - MOST_HELD
     if left > 0:
         finding = f"{left:,} more of its scopes {'is' if left == 1 else 'are'} held: quality.freshness names them all."
-        yield Check(stage.table, "blocked", finding, f"{_accept(stage, WHOLE)} accepts all of them.")
+        yield Check(stage.table, "error", finding, f"{_accept(stage, WHOLE)} accepts all of them.")
 
 
 def _header_profiles(warehouse: Warehouse) -> Iterator[Check]:
@@ -492,25 +504,29 @@ def _header_profiles(warehouse: Warehouse) -> Iterator[Check]:
             counted = jvmless.query(warehouse, table, _UNKNOWN_HEADERS, {"cluster": warehouse.cluster})
         except Exception:  # the table cannot be read, which ``_tables`` reports
             continue
-        for found in counted:
-            if found["name"] is None:
-                rows += found["rows"]
-            elif found["name"]:
-                names[found["name"]] = names.get(found["name"], 0) + found["rows"]
+        for row in counted:
+            if row["name"] is None:
+                rows += row["rows"]
+            elif row["name"]:
+                names[row["name"]] = names.get(row["name"], 0) + row["rows"]
     if not rows:
         return
     finding = f"{unknown_headers.sentence(names, rows)} They are in quarantine or held."
     known = [mapped.name for profile in warehouse.settings.dlq.profile for mapped in profile.headers if mapped.name]
-    if any(name.startswith(one[:-1]) if one.endswith("*") else name == one for name in names for one in known):
+    if any(
+        name.startswith(mapped_name[:-1]) if mapped_name.endswith("*") else name == mapped_name
+        for name in names
+        for mapped_name in known
+    ):
         remedy = "[[dlq.profile]] names some of them: `afterlog run` judges what is held again, "
-        yield Check("header profiles", "mind", finding, f"{remedy}`afterlog readmit silver.dlq_records` the others.")
+        yield Check("header profiles", "warning", finding, f"{remedy}`afterlog readmit silver.dlq_records` the others.")
         return
     guess = unknown_headers.proposal(names)
     if guess:
         remedy = "A [[dlq.profile]] in the settings reads them; look at the guess below before you put it there."
     else:
         remedy = "Map them in a [[dlq.profile]] of the settings; their names do not tell to which fields."
-    yield Check("header profiles", "mind", finding, remedy, guess or None)
+    yield Check("header profiles", "warning", finding, remedy, guess or None)
 
 
 def _accept(stage: Stage, scope: str) -> str:
@@ -549,18 +565,18 @@ def _quarantines(warehouse: Warehouse) -> Iterator[Check]:
             'SELECT violations, "_source" AS source, count(*) AS row_count FROM rows GROUP BY violations, "_source"'
         )
         try:
-            found = jvmless.query(warehouse, stage.quarantine, by_rule, {"cluster": warehouse.cluster})
+            counts = jvmless.query(warehouse, stage.quarantine, by_rule, {"cluster": warehouse.cluster})
         except Exception:  # the table cannot be read, which ``_tables`` reports
             continue
         rules: Counter[str] = Counter()
         sources: Counter[str] = Counter()
-        for row in found:
+        for row in counts:
             sources[row["source"]] += row["row_count"]
             rules.update(dict.fromkeys(row["violations"] or (), row["row_count"]))
         if rows := sources.total():
             yield Check(
                 stage.quarantine,
-                "attention",
+                "error",
                 f"{counted(rows, 'row')} in quarantine. By rule: {_most(rules)}. By source: {_most(sources)}.",
                 f'`afterlog sql "SELECT violations, _source, count(*) FROM {stage.quarantine} GROUP BY ALL"` counts '
                 "them; bad lines that have landed stay as they are. Once the contract or the settings are fixed, "
@@ -570,10 +586,10 @@ def _quarantines(warehouse: Warehouse) -> Iterator[Check]:
 
 def _most(counts: Counter[str]) -> str:
     """Return the greatest counts in words."""
-    named = sorted(counts.items(), key=lambda one: (-one[1], str(one[0])))
+    named = sorted(counts.items(), key=lambda entry: (-entry[1], str(entry[0])))
     more = len(named) - MOST_NAMED
-    said = ", ".join(f"{name} {count:,}" for name, count in named[:MOST_NAMED])
-    return f"{said} and {more:,} more" if more > 0 else said
+    words = ", ".join(f"{name} {count:,}" for name, count in named[:MOST_NAMED])
+    return f"{words} and {more:,} more" if more > 0 else words
 
 
 def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
@@ -582,19 +598,19 @@ def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
         if not _was_written(warehouse, stage.table):
             continue
         try:
-            found = _damages(warehouse, stage)
+            damages = _damages(warehouse, stage)
         except Exception:  # the table cannot be read, which ``_tables`` reports
             continue
-        if found:
-            told = [f"{source}: {error}" for source, error in found[:MOST_NAMED]]
-            more = len(found) - MOST_NAMED
-            told += [f"And {more:,} more."] if more > 0 else []
+        if damages:
+            lines = [f"{source}: {error}" for source, error in damages[:MOST_NAMED]]
+            more = len(damages) - MOST_NAMED
+            lines += [f"And {more:,} more."] if more > 0 else []
             directory = warehouse.settings.landing_of(stage.directory)
             yield Check(
                 f"files of {stage.directory}",
-                "attention",
-                f"{counted(len(found), 'file')} {'is' if len(found) == 1 else 'are'} incomplete or damaged. "
-                f"{' '.join(told)}",
+                "error",
+                f"{counted(len(damages), 'file')} {'is' if len(damages) == 1 else 'are'} incomplete or damaged. "
+                f"{' '.join(lines)}",
                 f"Land each again from its source, under its name in {directory}; what is read already stays.",
             )
 
@@ -602,22 +618,26 @@ def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
 def _damages(warehouse: Warehouse, stage: Land) -> list[tuple[str, str]]:
     """Return the files of a feed that bronze records as damaged, each with its error, if they are still damaged."""
     directory = warehouse.settings.landing_of(stage.directory)
-    there = landing.listing(directory)
+    listed = landing.listing(directory)
     if stage.reader:
         versions = 'SELECT "_source", version, error FROM rows WHERE error IS NOT NULL'
         rows = jvmless.query(warehouse, stage.table, versions, {"cluster": warehouse.cluster})
         latest = 'SELECT "_source", max(version) AS version FROM rows GROUP BY "_source"' if rows else ""
         last = jvmless.query(warehouse, stage.table, latest, {"cluster": warehouse.cluster}) if rows else []
         version = {row["_source"]: row["version"] for row in last}
-        told = {row["_source"]: f"{row['error']}." for row in rows if row["version"] in (None, version[row["_source"]])}
-        return sorted((source, error) for source, error in told.items() if source in there)
+        errors = {
+            row["_source"]: f"{row['error']}." for row in rows if row["version"] in (None, version[row["_source"]])
+        }
+        return sorted((source, error) for source, error in errors.items() if source in listed)
     content = "raw" if stage.directory == "dlq" else "line"
     damages = f'SELECT DISTINCT "_source", error FROM rows WHERE error IS NOT NULL AND "{content}" IS NULL'
     rows = jvmless.query(warehouse, stage.table, damages, {"cluster": warehouse.cluster})
-    told = {row["_source"]: row["error"] for row in rows if row["_source"] in there}
-    packed = tuple(there[source] for source in told if source.lower().endswith(landing.GZIP))
+    errors = {row["_source"]: row["error"] for row in rows if row["_source"] in listed}
+    packed = tuple(listed[source] for source in errors if source.lower().endswith(landing.GZIP))
     still = landing.damaged(directory, packed)
-    return sorted((source, error) for source, error in told.items() if there[source] not in packed or source in still)
+    return sorted(
+        (source, error) for source, error in errors.items() if listed[source] not in packed or source in still
+    )
 
 
 def _policies(warehouse: Warehouse) -> Iterator[Check]:
@@ -629,13 +649,13 @@ def _policies(warehouse: Warehouse) -> Iterator[Check]:
         if not (unknown := {row["topic"] for row in rows if row["is_compacted"] is None}):
             return
         by_topic = "SELECT topic, count(*) AS row_count FROM rows WHERE outcome = 'ABSENT' GROUP BY topic"
-        found = jvmless.query(warehouse, LEDGER, by_topic, {"cluster": warehouse.cluster})
+        absences = jvmless.query(warehouse, LEDGER, by_topic, {"cluster": warehouse.cluster})
     except Exception:  # the table cannot be read, which ``_tables`` reports
         return
-    if absent := Counter({row["topic"]: row["row_count"] for row in found if row["topic"] in unknown}):
+    if absent := Counter({row["topic"]: row["row_count"] for row in absences if row["topic"] in unknown}):
         yield Check(
             "cleanup policies",
-            "mind",
+            "warning",
             f"{_absent(absent.total())}: {_most(absent)}.",
             "Name the cleanup.policy of these topics under [[segments.cleanup_policy]], or grant Afterlog "
             "DescribeConfigs on them; the next `afterlog run` decides.",
@@ -645,10 +665,12 @@ def _policies(warehouse: Warehouse) -> Iterator[Check]:
 def _absent(messages: int) -> str:
     """Return words that say how many messages are ABSENT."""
     if messages == 1:
-        said = "is absent from its log (ABSENT), and nothing tells whether compaction removed it or it is lost"
+        words = "is absent from its log (ABSENT), and nothing tells whether compaction removed it or it is lost"
     else:
-        said = "are absent from their logs (ABSENT), and nothing tells whether compaction removed them or they are lost"
-    return f"{counted(messages, 'acknowledged message')} {said}"
+        words = (
+            "are absent from their logs (ABSENT), and nothing tells whether compaction removed them or they are lost"
+        )
+    return f"{counted(messages, 'acknowledged message')} {words}"
 
 
 def _was_written(warehouse: Warehouse, table: str) -> bool:
@@ -660,7 +682,9 @@ def _was_written(warehouse: Warehouse, table: str) -> bool:
 
 def _quality(warehouse: Warehouse) -> Iterator[Check]:
     if warehouse.is_local and quality.waiting(warehouse):
-        yield Check("quality reports", "mind", "A run ended before it reported.", "The next `afterlog run` reports it.")
+        yield Check(
+            "quality reports", "warning", "A run ended before it reported.", "The next `afterlog run` reports it."
+        )
 
 
 def _airflow(warehouse: Warehouse) -> Iterator[Check]:
@@ -672,7 +696,7 @@ def _airflow(warehouse: Warehouse) -> Iterator[Check]:
         prepared = None
     if prepared not in (None, installed):
         finding = f"{AIRFLOW_HOME} was prepared by Airflow {prepared}, {installed} is installed."
-        yield Check("Airflow", "mind", finding, "`make up` or `make demo` migrates it.")
+        yield Check("Airflow", "warning", finding, "`make up` or `make demo` migrates it.")
     home = f"home {AIRFLOW_HOME}" if prepared else "no home yet (`make up` makes one)"
     text = os.environ.get("AFTERLOG_PORT") or "8080"
     port = int(text) if text.isascii() and text.isdigit() else 8080
@@ -684,16 +708,16 @@ def _airflow(warehouse: Warehouse) -> Iterator[Check]:
             taken = probe.connect_ex(("127.0.0.1", port)) == 0
         if taken:
             finding = f"What listens on port {port} is not an Airflow that answers."
-            yield Check("Airflow", "mind", finding, "Choose another port: AFTERLOG_PORT=8081 make up.")
+            yield Check("Airflow", "warning", finding, "Choose another port: AFTERLOG_PORT=8081 make up.")
         else:
-            yield Check("Airflow", "well", f"Airflow {installed}, {home}; not serving (`make up` starts it).")
+            yield Check("Airflow", "ok", f"Airflow {installed}, {home}; not serving (`make up` starts it).")
         return
     ill = [part for part in ("metadatabase", "scheduler", "dag_processor") if health.get(part) != "healthy"]
     if ill:
         remedy = f"Read {AIRFLOW_HOME / 'logs' / 'up'}, then restart `make up`."
-        yield Check("Airflow", "lacking", f"At {address}, not healthy: {', '.join(ill)}.", remedy)
+        yield _environment_error("Airflow", f"At {address}, not healthy: {', '.join(ill)}.", remedy)
     else:
-        yield Check("Airflow", "well", f"Airflow {installed}, {home}; healthy at {address}.")
+        yield Check("Airflow", "ok", f"Airflow {installed}, {home}; healthy at {address}.")
 
 
 def _health(address: str) -> dict[str, str | None] | None:
@@ -705,12 +729,3 @@ def _health(address: str) -> dict[str, str | None] | None:
         return {name: (part or {}).get("status") for name, part in parts.items() if isinstance(part, dict | None)}
     except (OSError, ValueError, AttributeError):
         return None
-
-
-def _bytes(size: int) -> str:
-    amount = float(size)
-    for unit in ("B", "kB", "MB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} GB"

@@ -300,8 +300,8 @@ class _State:
 
     def to_json(self) -> dict[str, Any]:
         """Return the state in the form in which the summary keeps it."""
-        dlq = [[*place, offset] for place, offset in self.dlq.items()]
-        source = [[*place, offset] for place, offset in self.source.items()]
+        dlq = [[*partition, offset] for partition, offset in self.dlq.items()]
+        source = [[*partition, offset] for partition, offset in self.source.items()]
         return {"at": self.at, "first_offset": self.first_offset, "dlq": dlq, "source": source}
 
     @staticmethod
@@ -427,16 +427,16 @@ class _Traffic:
 
     def _source_offset(self, flow: Flow, partition: int, kind: str) -> int:
         """Return the next failing offset: in an incident every record fails, otherwise one in many."""
-        place = (flow.group, flow.topic, partition)
+        log = (flow.group, flow.topic, partition)
         gap = 1 if kind == "incident" else 1 + int(-math.log(1 - self.random.random()) * 40)
-        offset = self.state.source.get(place, self.state.first_offset) + gap
-        self.state.source[place] = offset
+        offset = self.state.source.get(log, self.state.first_offset) + gap
+        self.state.source[log] = offset
         return offset
 
     def _dlq_offset(self, flow: Flow, partition: int) -> int:
-        place = (flow.dlq_topic, partition)
-        offset = self.state.dlq.get(place, self.state.first_offset)
-        self.state.dlq[place] = offset + 1
+        log = (flow.dlq_topic, partition)
+        offset = self.state.dlq.get(log, self.state.first_offset)
+        self.state.dlq[log] = offset + 1
         return offset
 
     def _record(
@@ -732,7 +732,7 @@ def _summary(traffic: _Traffic, tally: Counter[tuple[str | None, ...]], violatio
         counts: Counter[str] = Counter()
         for key, count in tally.items():
             if only in (None, key[2]) and key[places[0]] is not None:
-                counts["/".join(str(key[place]) for place in places)] += count
+                counts["/".join(str(key[position]) for position in places)] += count
         return dict(sorted(counts.items()))
 
     incidents, pills = counted(4, only="accepted"), counted(5, only="accepted")

@@ -98,10 +98,10 @@ def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
     directories = ", ".join(f"{name}/" for name in known)
     landing = Path(settings.landing)
     try:
-        found = sorted(landing.iterdir())
+        entries = sorted(landing.iterdir())
     except OSError:
         return
-    for path in found:
+    for path in entries:
         if path.name.startswith((".", "_")) or path.name.endswith(".tmp"):
             continue
         if path.name in known:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from expectations.quality import QUALITY
 from expectations.rules import counted
-from expectations.verdict import shown
+from expectations.text import visible
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.commands import tabular
 from pipelines.errors import UsageError
@@ -24,7 +23,7 @@ from pipelines.run import newest
 from pipelines.settings import ROOT
 from pipelines.stage import Land, Stage
 from pipelines.steps.held import contract_of_held, rows_held
-from pipelines.text import hint, visible
+from pipelines.text import hint
 from pipelines.warehouse import progress
 from pipelines.warehouse.tables import Warehouse
 
@@ -92,9 +91,9 @@ def statement_tables(text: str) -> set[str]:
     """
     tokens = list(_tokens(text))
     tables = set()
-    for place, (layer, dot, name) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False)):
-        behind_dot = place > 0 and tokens[place - 1] == "."
-        in_catalog = behind_dot and place > 1 and tokens[place - 2].lower() == "spark_catalog"
+    for position, (layer, dot, name) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False)):
+        behind_dot = position > 0 and tokens[position - 1] == "."
+        in_catalog = behind_dot and position > 1 and tokens[position - 2].lower() == "spark_catalog"
         if dot == "." and layer.lower() in LAYERS and (not behind_dot or in_catalog):
             tables.add(f"{layer}.{name}".lower())
     return tables
@@ -102,12 +101,12 @@ def statement_tables(text: str) -> set[str]:
 
 def _tokens(text: str) -> Iterator[str]:
     """Yield names (unquoted) and single characters; a string literal becomes one ``'``, which is never a name."""
-    place = 0
-    while match := _TOKEN.match(text, place):
-        place = match.end()
+    position = 0
+    while match := _TOKEN.match(text, position):
+        position = match.end()
         kind, token = match.lastgroup, match[0]
         if kind == "comment":
-            place = _end_of_comment(text, place)
+            position = _end_of_comment(text, position)
         elif kind == "quoted":
             yield token[1:-1].replace("``", "`")
         elif kind == "literal":
@@ -116,16 +115,16 @@ def _tokens(text: str) -> Iterator[str]:
             yield token
 
 
-def _end_of_comment(text: str, place: int) -> int:
+def _end_of_comment(text: str, position: int) -> int:
     """Return where a bracketed comment ends; Spark's bracketed comments nest."""
     depth = 1
     while depth:
-        bracket = re.compile(r"/\*|\*/").search(text, place)
+        bracket = re.compile(r"/\*|\*/").search(text, position)
         if bracket is None:
             return len(text)
         depth += 1 if bracket[0] == "/*" else -1
-        place = bracket.end()
-    return place
+        position = bracket.end()
+    return position
 
 
 def text_of(statement: str | None, file: Path | None) -> str:
@@ -145,7 +144,7 @@ def text_of(statement: str | None, file: Path | None) -> str:
         meant = hint(file.stem, [path.stem for path in questions()]) if missing else ""
         if missing and file.stem in {path.stem for path in questions()}:
             meant = f" That question is {QUESTIONS / file.stem}.sql."
-        raise UsageError(f"The file {shown(str(file))} cannot be read: {reason}.{meant}") from None
+        raise UsageError(f"The file {visible(str(file))} cannot be read: {reason}.{meant}") from None
 
 
 def questions() -> list[Path]:
@@ -219,8 +218,8 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
     named = [stage for stage in map(newest.source_of, sorted(statement_tables(text))) if stage]
     feeds = list(dict.fromkeys(stage.directory for stage in named))
     timed = set(feeds)
-    if said := _FEEDS.search(text):
-        stated = [name.strip() for name in said[1].split(",")]
+    if head := _FEEDS.search(text):
+        stated = [name.strip() for name in head[1].split(",")]
         known = {stage.directory for stage in stages_of_type(Land)}
         feeds = [name for name in stated if name in known]
         timed = set(feeds[:1])
@@ -228,36 +227,38 @@ def remarks(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], wr
     asked = values.get("now") if _names_now(text) else present if _reads_a_clock(text) else None
     now = min(asked, present) if isinstance(asked, datetime) else present
     window = _shortest_interval(text)
-    found = []
+    sentences = []
     for stage in (stage for stage in stages_of_type(Land) if stage.directory in feeds):
-        one = newest.of_feed(warehouse, stage, now)
-        if not one.is_readable:
+        age = newest.of_feed(warehouse, stage, now)
+        if not age.is_readable:
             continue
-        if not one.used:
+        if not age.used:
             if not written:
-                found.append(f"The feed {one.feed} is {one.in_words}.")
+                sentences.append(f"The feed {age.feed} is {age.in_words}.")
             continue
         stale = asked is not None and stage.directory in timed
-        stale = stale and (one.accepted_at is None or one.accepted_at < now - window)
+        stale = stale and (age.accepted_at is None or age.accepted_at < now - window)
         as_of = "" if present - now < timedelta(minutes=1) else f", as of {newest.moment(now)}"
-        if stale and one.accepted_at and one.at and one.at >= now - window:
-            since = f"{newest.lasting(now - one.accepted_at)} old ({newest.moment(one.accepted_at)}){as_of}"
-            found.append(f"Of the feed {one.feed} the newest accepted record is {since}; newer ones were not accepted.")
+        if stale and age.accepted_at and age.at and age.at >= now - window:
+            since = f"{newest.lasting(now - age.accepted_at)} old ({newest.moment(age.accepted_at)}){as_of}"
+            sentences.append(
+                f"Of the feed {age.feed} the newest accepted record is {since}; newer ones were not accepted."
+            )
         elif stale:
-            found.append(f"Of the feed {one.feed} {one.in_words}{as_of}.")
+            sentences.append(f"Of the feed {age.feed} {age.in_words}{as_of}.")
         if stale or not written:
-            found += _held_of(warehouse, stage)
-    return found
+            sentences += _held_of(warehouse, stage)
+    return sentences
 
 
 def _held_of(warehouse: Warehouse, source: Stage) -> list[str]:
     """Return a sentence for each table that holds rows of a feed: answers do not see held rows."""
-    said = []
+    sentences = []
     for stage in CATALOG:
         known = progress.load(warehouse, stage.table) if source.table in stage.inputs else None
-        if known and (rows := sum(one.rows for one in known.held.values())):
-            said.append(f"{rows_held(rows, stage.table)}, which answers do not see: see `afterlog doctor`.")
-    return said
+        if known and (rows := sum(scope.rows for scope in known.held.values())):
+            sentences.append(f"{rows_held(rows, stage.table)}, which answers do not see: see `afterlog doctor`.")
+    return sentences
 
 
 def _names_now(text: str) -> bool:
@@ -273,8 +274,8 @@ def _reads_a_clock(text: str) -> bool:
 
 def _shortest_interval(text: str) -> timedelta:
     """Return the shortest interval that a statement names: a feed without newer records explains missing rows."""
-    found = [int(number) * UNITS[unit.lower()] for number, unit in _INTERVAL.findall(text)]
-    return timedelta(seconds=min(min(found), 10**9)) if found else WINDOW
+    seconds = [int(number) * UNITS[unit.lower()] for number, unit in _INTERVAL.findall(text)]
+    return timedelta(seconds=min(min(seconds), 10**9)) if seconds else WINDOW
 
 
 def rows_of(warehouse: Warehouse, text: str, values: Mapping[str, Parameter]) -> DataFrame:
@@ -288,8 +289,8 @@ def rows_of(warehouse: Warehouse, text: str, values: Mapping[str, Parameter]) ->
     try:
         plan = _read_only(warehouse.spark, text)
         if str(plan.getClass().getSimpleName()).startswith("Show"):
-            there = {table for table in TABLES if table == FRESHNESS or warehouse.exists(table)}
-            _register(warehouse, there)
+            present = {table for table in TABLES if table == FRESHNESS or warehouse.exists(table)}
+            _register(warehouse, present)
             if pattern := _shows_all_tables(plan):
                 return _all_tables(warehouse.spark, pattern)
         else:
@@ -299,7 +300,7 @@ def rows_of(warehouse: Warehouse, text: str, values: Mapping[str, Parameter]) ->
         raise UsageError(_sentence(error)) from None
     except Py4JJavaError as error:  # Delta's own errors
         text = str(error.java_exception.getMessage())
-        raise UsageError(f"The statement cannot be answered: {shown(_plain(text))}") from None
+        raise UsageError(f"The statement cannot be answered: {visible(_plain(text))}") from None
 
 
 def _shows_all_tables(plan: Any) -> str | None:
@@ -335,7 +336,7 @@ def _read_only(spark: SparkSession, text: str) -> Any:
                 "`afterlog run` and `afterlog readmit`."
             )
         children = node.children()
-        nodes.extend(children.apply(place) for place in range(children.length()))
+        nodes.extend(children.apply(number) for number in range(children.length()))
     return plan
 
 
@@ -347,8 +348,8 @@ def _register(warehouse: Warehouse, named: set[str]) -> None:
     tables = {table for table in named if _TABLE.fullmatch(table)}
     if FRESHNESS in tables:
         _register_freshness(warehouse)
-    there = {table for table in tables - {FRESHNESS} if table in TABLES or warehouse.exists(table)}
-    warehouse.register(there)
+    present = {table for table in tables - {FRESHNESS} if table in TABLES or warehouse.exists(table)}
+    warehouse.register(present)
 
 
 def _register_freshness(warehouse: Warehouse) -> None:
@@ -359,8 +360,8 @@ def _register_freshness(warehouse: Warehouse) -> None:
     from pipelines.run.freshness import freshness
 
     schema = ", ".join(f"`{c.name}` {'string' if c.type == 'timestamp' else c.type}" for c in CONTRACT.columns)
-    found = [tuple(getattr(one, column.name) for column in CONTRACT.columns) for one in freshness(warehouse)]
-    rows = warehouse.spark.createDataFrame(found, schema).coalesce(1)
+    entries = [tuple(getattr(entry, column.name) for column in CONTRACT.columns) for entry in freshness(warehouse)]
+    rows = warehouse.spark.createDataFrame(entries, schema).coalesce(1)
     typed = [F.col(column.name).cast(column.type) for column in CONTRACT.columns]
     warehouse.spark.sql("CREATE DATABASE IF NOT EXISTS quality")
     rows.select(typed).write.format("parquet").mode("overwrite").saveAsTable(FRESHNESS)
@@ -374,11 +375,11 @@ def _sentence(error: PySparkException) -> str:
         table = str(named.get("relationName", "")).replace("`", "")
         meant = hint(table, TABLES)
         if meant:
-            return f'There is no table {shown(table)}.{meant} `afterlog sql "SHOW TABLES"` lists all.'
-        return f"There is no table {shown(table)}; there are {', '.join(TABLES)}."
+            return f'There is no table {visible(table)}.{meant} `afterlog sql "SHOW TABLES"` lists all.'
+        return f"There is no table {visible(table)}; there are {', '.join(TABLES)}."
     if condition == "UNBOUND_SQL_PARAMETER":
         return f"The statement needs a value for :{named.get('name')}: give --param {named.get('name')}=VALUE."
-    return f"The statement cannot be answered: {shown(_plain(str(error)))}"
+    return f"The statement cannot be answered: {visible(_plain(str(error)))}"
 
 
 def _plain(text: str) -> str:
@@ -425,11 +426,11 @@ def _json(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
     from pyspark.sql import functions as F
 
     if twice := [name for name in rows.columns if rows.columns.count(name) > 1]:
-        raise UsageError(f"Two columns are called {shown(twice[0])}: give one of them another name with AS.")
+        raise UsageError(f"Two columns are called {visible(twice[0])}: give one of them another name with AS.")
     named = [F.col(f"_{place}").alias(name) for place, name in enumerate(rows.columns)]
     objects = _numbered(rows).select(F.to_json(F.struct(*named), JSON_OPTIONS))
     for (line,) in objects.toLocalIterator():
-        yield f"{visible(line, _json_escape)}\n", 1
+        yield f"{visible(line)}\n", 1
 
 
 def _csv(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
@@ -445,9 +446,11 @@ def _csv(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
 
 def _table(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
     """Yield the lines of a table, its widths taken from the first rows; as blocks if a terminal is too narrow."""
-    names = [shown(name) for name in rows.columns]
+    names = [visible(name) for name in rows.columns]
     to_the_right = [field.dataType.typeName() in NUMBERS for field in rows.schema.fields]
-    arriving = (["NULL" if value is None else shown(value) for value in row] for row in _texts(rows).toLocalIterator())
+    arriving = (
+        ["NULL" if value is None else visible(value) for value in row] for row in _texts(rows).toLocalIterator()
+    )
     return tabular.lines(names, arriving, width, to_the_right)
 
 
@@ -476,7 +479,3 @@ def _text(name: str, kind: DataType) -> Column:
     if kind.typeName() in TIME_FORMATS:
         return F.date_format(column, TIME_FORMATS[kind.typeName()])
     return column.cast("string")
-
-
-def _json_escape(character: str) -> str:
-    return json.dumps(character)[1:-1]

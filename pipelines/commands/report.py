@@ -16,6 +16,7 @@ from markupsafe import Markup
 from expectations.contract import contract_of
 from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
 from expectations.rules import counted
+from expectations.text import visible
 from expectations.verdict import Outcome, share
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.errors import EnvironmentLacking
@@ -26,7 +27,7 @@ from pipelines.settings import Settings
 from pipelines.stage import Land, Stage
 from pipelines.steps.collapse import CONFLICT
 from pipelines.steps.held import contract_of_held
-from pipelines.text import visible
+from pipelines.text import files_of, size_of
 from pipelines.warehouse import jvmless, storage
 from pipelines.warehouse.tables import Warehouse
 
@@ -187,7 +188,7 @@ class Bar:
 def feeds_of(warehouse: Warehouse) -> tuple[Feed, ...]:
     """Return the state of each feed; only a warehouse that is not local needs a session."""
     now = datetime.now(UTC)
-    return tuple(Feed(one, silence(warehouse, one)) for one in of_feeds(warehouse, now))
+    return tuple(Feed(newest, silence(warehouse, newest)) for newest in of_feeds(warehouse, now))
 
 
 def current(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed] | None = None) -> Path | None:
@@ -240,7 +241,7 @@ def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Fe
     ages = [[feed.name, feed.state, feed.newest.used, _hours(feed.newest.age)] for feed in feeds]
     kept = warehouse.settings.report.keep_runs
     return json.dumps(
-        [versions, [asdict(one) for one in behind], warehouse.cluster, kept, uncommitted(warehouse.settings), ages]
+        [versions, [asdict(entry) for entry in behind], warehouse.cluster, kept, uncommitted(warehouse.settings), ages]
     )
 
 
@@ -290,7 +291,7 @@ def bars(runs: tuple[Run, ...]) -> list[Bar]:
     """Return the chart of acceptance over time: for each run the shares of the rows read, in a box 100 high."""
     width = 100 / max(len(runs), 12)
     chart = []
-    for place, run in enumerate(runs):
+    for number, run in enumerate(runs):
         shares = {
             "accepted": run.accepted,
             "other": run.duplicates + run.skipped,
@@ -306,7 +307,7 @@ def bars(runs: tuple[Run, ...]) -> list[Bar]:
                 top -= height
                 if rows:
                     parts.append((part, round(top, 2), round(max(height, 1.5), 2)))
-        chart.append(Bar(round(place * width, 3), round(width * 0.8, 3), tuple(parts), _in_words(run)))
+        chart.append(Bar(round(number * width, 3), round(width * 0.8, 3), tuple(parts), _in_words(run)))
     return chart
 
 
@@ -319,17 +320,17 @@ def _shown(value: Any) -> Any:
 
 
 def _in_words(run: Run) -> str:
-    said = f"{moment(run.started_at)}: {run.status}, read {run.read:,}"
+    sentence = f"{moment(run.started_at)}: {run.status}, read {run.read:,}"
     if run.status != "passed" and not run.held:
-        return said
-    said = f"{said}, accepted {run.accepted:,}, quarantined {run.quarantined:,}, duplicates {run.duplicates:,}"
-    said += f", held {run.held:,}" if run.held else ""
-    return said if run.written is None else f"{said}, written {run.written:,}"
+        return sentence
+    sentence = f"{sentence}, accepted {run.accepted:,}, quarantined {run.quarantined:,}, duplicates {run.duplicates:,}"
+    sentence += f", held {run.held:,}" if run.held else ""
+    return sentence if run.written is None else f"{sentence}, written {run.written:,}"
 
 
 def _runs(warehouse: Warehouse) -> dict[str, list[Run]]:
     """Return each table's last runs, in order of time."""
-    found: dict[str, list[Run]] = defaultdict(list)
+    runs: dict[str, list[Run]] = defaultdict(list)
     last = f"""
         SELECT *
         FROM (SELECT *, row_number() OVER (PARTITION BY rows.table ORDER BY started_at DESC) AS place FROM rows)
@@ -340,13 +341,13 @@ def _runs(warehouse: Warehouse) -> dict[str, list[Run]]:
     for row in _answer(warehouse, STAGE_RUNS.table, last) or ():
         # A warehouse of an earlier version lacks columns until the next run reports.
         known = {name: row.get(name) for name in names}
-        found[row["table"]].append(Run(**known | {"held": known["held"] or 0}))
-    return found
+        runs[row["table"]].append(Run(**known | {"held": known["held"] or 0}))
+    return runs
 
 
 def _gates(warehouse: Warehouse) -> dict[str, list[Outcome]]:
     """Return the results of each table's last gate, with the meanings of today's contract."""
-    found: dict[str, list[Outcome]] = defaultdict(list)
+    gates: dict[str, list[Outcome]] = defaultdict(list)
     last = """
         SELECT *
         FROM (SELECT *, max(examined_at) OVER (PARTITION BY rows.table) AS last_examined_at FROM rows)
@@ -356,7 +357,7 @@ def _gates(warehouse: Warehouse) -> dict[str, list[Outcome]]:
     for row in _answer(warehouse, EXPECTATION_RESULTS.table, last) or ():
         rules = {rule.code: rule for rule in contract_of(row["table"]).rules}
         rule = rules.get(row["expectation"])
-        found[row["table"]].append(
+        gates[row["table"]].append(
             Outcome(
                 code=row["expectation"],
                 failing=row["failing"],
@@ -374,17 +375,17 @@ def _gates(warehouse: Warehouse) -> dict[str, list[Outcome]]:
                 places=tuple(row.get("places") or ()),
             )
         )
-    for gate in found.values():
+    for gate in gates.values():
         gate.sort(key=lambda outcome: (outcome.code, outcome.scope or ""))
-    return found
+    return gates
 
 
 def _log_gaps(warehouse: Warehouse) -> tuple[LogGap, ...]:
     """Return the offsets of topics that were gone before they were read, the last found first."""
     ordered = "SELECT * FROM rows ORDER BY found_at DESC, topic, partition, from_offset"
     names = [field.name for field in fields(LogGap)]
-    found = _answer(warehouse, GAPS.table, ordered) or ()
-    return tuple(LogGap(**{name: row[name] for name in names}) for row in found)
+    gaps = _answer(warehouse, GAPS.table, ordered) or ()
+    return tuple(LogGap(**{name: row[name] for name in names}) for row in gaps)
 
 
 def _broken(warehouse: Warehouse, stage: Stage, table: str | None) -> Quarantine | None:
@@ -392,11 +393,11 @@ def _broken(warehouse: Warehouse, stage: Stage, table: str | None) -> Quarantine
     if not table:
         return None
     counted = "SELECT violations, count(*) AS row_count FROM rows GROUP BY violations"
-    found = _answer(warehouse, table, counted)
-    if found is None:
+    groups = _answer(warehouse, table, counted)
+    if groups is None:
         return None
     counts: Counter[str] = Counter()
-    for row in found:
+    for row in groups:
         counts.update(dict.fromkeys(row["violations"], row["row_count"]))
     rules = {rule.code: rule for rule in contract_of(stage.table).rules}
     worst = sorted(counts.items(), key=lambda counted: (-counted[1], counted[0]))
@@ -404,7 +405,7 @@ def _broken(warehouse: Warehouse, stage: Stage, table: str | None) -> Quarantine
         Violation(code, count, rules[code].told(count) if code in rules else NOT_A_RULE.get(code, ""))
         for code, count in worst
     )
-    return Quarantine(sum(row["row_count"] for row in found), violations)
+    return Quarantine(sum(row["row_count"] for row in groups), violations)
 
 
 def _answer(warehouse: Warehouse, table: str, text: str) -> list[dict[str, Any]] | None:
@@ -423,24 +424,15 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.filters |= {"moment": moment, "lasting": lasting, "size": _size, "share": share}
+    environment.filters |= {"moment": moment, "lasting": lasting, "size": size_of, "share": share}
     environment.globals |= {"bars": bars, "counted": counted, "most_coordinates": MOST_COORDINATES, "unread": _unread}
     return environment
-
-
-def _size(size: int) -> str:
-    amount, unit = float(size), "bytes"
-    for larger in ("KB", "MB", "GB", "TB"):
-        if amount < 1000:
-            break
-        amount, unit = amount / 1000, larger
-    return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
 
 
 def _unread(fresh: Freshness) -> str:
     waiting = []
     if fresh.unread_files:
-        waiting.append(f"{counted(fresh.unread_files, 'file')}, {_size(fresh.unread_bytes or 0)}")
+        waiting.append(files_of(fresh.unread_files, fresh.unread_bytes or 0))
     if fresh.unread_offsets:
         waiting.append(f"{counted(fresh.unread_offsets, 'offset')} of topics")
     if waiting:

@@ -80,15 +80,16 @@ def lines(
     yield _rule(found, gap), 0
     for row in map(trimmed, chain(sample, arriving)):
         folded = [fold(cell, room) for cell, room in zip(row, found, strict=True)]
-        for place, line in enumerate(_beside(folded)):
-            yield _line(row, line, found, right, paint, gap), int(place == 0)
+        for number, line in enumerate(_beside(folded)):
+            yield _line(row, line, found, right, paint, gap), int(number == 0)
 
 
 def _needless(cells: Sequence[str]) -> str:
     """Return the zeros that end all times of a column, of their seconds or only of the fractions; empty if none do."""
     times = [cell for cell in cells if cell != "NULL"]
     return next(
-        (end for end in _ZEROS if times and all(_TIME.fullmatch(one) and one.endswith(end) for one in times)), ""
+        (end for end in _ZEROS if times and all(_TIME.fullmatch(moment) and moment.endswith(end) for moment in times)),
+        "",
     )
 
 
@@ -107,8 +108,8 @@ def fitted(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], int] |
         if sum(least) <= room:
             widths = list(whole)
             while sum(widths) > room:
-                spare = [found - needed for found, needed in zip(widths, least, strict=True)]
-                widest = max((at for at, one in enumerate(spare) if one > 0), key=lambda at: widths[at])
+                spare = [width_of - needed for width_of, needed in zip(widths, least, strict=True)]
+                widest = max((at for at, surplus in enumerate(spare) if surplus > 0), key=lambda at: widths[at])
                 widths[widest] -= 1
             return widths, gap
     return None
@@ -129,10 +130,10 @@ def fold(text: str, room: int, parts: re.Pattern[str] = _WORDS) -> list[str]:
             finer = _pieces(piece, _PARTS)
             if cell_len(finer[0]) <= room:
                 taken = ""
-                for one in finer:
-                    if cell_len(taken) + cell_len(one) > room:
+                for part in finer:
+                    if cell_len(taken) + cell_len(part) > room:
                         break
-                    taken += one
+                    taken += part
                 folded.append(taken.rstrip())
             elif cell_len(finer[0]) > max(LONGEST_NAME, room) and room > 1:
                 taken = finer[0]
@@ -168,13 +169,13 @@ def _parts_of(word: str) -> list[str]:
 
 
 def _longest(text: str, parts: re.Pattern[str]) -> int:
-    found = (cell_len(piece.rstrip()) for piece in _pieces(text, parts))
+    lengths = (cell_len(piece.rstrip()) for piece in _pieces(text, parts))
     if parts is _UNDERSCORED:
-        return max(found, default=0)
+        return max(lengths, default=0)
     pieces = _pieces(text, parts)
     runs = (cell_len(run) for piece in pieces for run in _pieces(piece, _PARTS))
     if all(run <= LONGEST_NAME for run in runs):
-        return max(found, default=0)
+        return max(lengths, default=0)
     return max(LEAST_OF_A_RUN, *(size for piece in pieces if (size := cell_len(piece.rstrip())) <= LONGEST_NAME), 0)
 
 
@@ -184,8 +185,8 @@ def _short(cell: str) -> str:
 
 
 def _beside(folded: Sequence[Sequence[str]]) -> Iterator[list[str]]:
-    for place in range(max(map(len, folded), default=0)):
-        yield [lines[place] if place < len(lines) else "" for lines in folded]
+    for number in range(max(map(len, folded), default=0)):
+        yield [lines[number] if number < len(lines) else "" for lines in folded]
 
 
 def _line(

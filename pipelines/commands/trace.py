@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
+from expectations.text import visible
 from pipelines.columns import slices
 from pipelines.commands.describe import Answer
 from pipelines.errors import UsageError
-from pipelines.text import elided, hint, visible
+from pipelines.text import elided, hint
 from pipelines.warehouse.jvmless import query, rows
 from pipelines.warehouse.tables import Warehouse
 
@@ -71,7 +72,7 @@ class Place(NamedTuple):
     @property
     def slice(self) -> str:
         """The slice of the ledger that holds it, as the tables name it."""
-        return f"{self.partition}:{self.offset // slices.OFFSETS}:{self.topic}"
+        return slices.name(self.topic, self.partition, self.offset)
 
     def __str__(self) -> str:
         """Return it as TOPIC:PARTITION:OFFSET, escaped so that it is safe for a terminal."""
@@ -131,15 +132,15 @@ class Story:
 
     def as_json(self) -> str:
         """Return one JSON object in one line; times in ISO-8601, UTC."""
-        known = self.ledger
-        place = self.place or Place(known["topic"], known["partition"], known["offset"])
+        ledger = self.ledger
+        place = self.place or Place(ledger["topic"], ledger["partition"], ledger["offset"])
         facts: dict[str, Any] = {
             **place._asdict(),
-            "acknowledgement_id": known.get("acknowledgement_id"),
-            "trace_id": known.get("trace_id"),
-            "outcome": known.get("outcome"),
+            "acknowledgement_id": ledger.get("acknowledgement_id"),
+            "trace_id": ledger.get("trace_id"),
+            "outcome": ledger.get("outcome"),
             "remark": self.remark,
-            **{f"root_{part}": known.get(f"root_{part}") for part in Place._fields},
+            **{f"root_{part}": ledger.get(f"root_{part}") for part in Place._fields},
             "events": [{"at": event.at, "what": event.what, **event.facts} for event in self.events],
         }
         return json.dumps(facts, default=_time)
@@ -158,11 +159,11 @@ def answer(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     story = _of_place(warehouse, place) if place else None
     stories = [story] if story else []
     if place is None or (not stories and ":" in place.topic):  # no topic has a colon, but a trace's id can have one
-        known = _of_trace(warehouse, wanted)
-        found = sorted([*known, *_held_of_trace(warehouse, wanted, known)], key=_in_time)
-        stories = [_of_row(warehouse, row) for row in found[:MOST_MESSAGES]]
-        if len(found) > MOST_MESSAGES:
-            first = f"The first {MOST_MESSAGES} of {len(found):,} messages of the trace"
+        in_ledger = _of_trace(warehouse, wanted)
+        messages = sorted([*in_ledger, *_held_of_trace(warehouse, wanted, in_ledger)], key=_in_time)
+        stories = [_of_row(warehouse, row) for row in messages[:MOST_MESSAGES]]
+        if len(messages) > MOST_MESSAGES:
+            first = f"The first {MOST_MESSAGES} of {len(messages):,} messages of the trace"
             remarks = (f"{first}: ask for one by TOPIC:PARTITION:OFFSET.",)
     if not stories:
         return _nothing(warehouse, wanted, place, form)
@@ -178,12 +179,12 @@ def _of_trace(warehouse: Warehouse, wanted: str) -> list[dict[str, Any]]:
     """
     mistake = _mistake(wanted)
     try:
-        found = rows(warehouse, LEDGER, {"cluster": warehouse.cluster, "trace_id": _trace_id(wanted)})
+        messages = rows(warehouse, LEDGER, {"cluster": warehouse.cluster, "trace_id": _trace_id(wanted)})
     except UsageError as absent:
         raise mistake or absent from None
-    if mistake and not found:
+    if mistake and not messages:
         raise mistake
-    return found
+    return messages
 
 
 def _held_of_trace(warehouse: Warehouse, wanted: str, known: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -191,8 +192,8 @@ def _held_of_trace(warehouse: Warehouse, wanted: str, known: Sequence[dict[str, 
     places = {(row["topic"], row["partition"], row["offset"]) for row in known}
     columns = ["topic", "partition", "offset", "trace_id", "acknowledged_at", "_bronze_id"]
     equal: Key = {"cluster": warehouse.cluster, "trace_id": _trace_id(wanted)}
-    found = []
-    for row in _there(warehouse, HELD_ACKNOWLEDGEMENTS, equal, columns):
+    waiting = []
+    for row in _rows_held(warehouse, HELD_ACKNOWLEDGEMENTS, equal, columns):
         place = (row["topic"], row["partition"], row["offset"])
         if row["topic"] is None or place in places:
             continue
@@ -201,8 +202,8 @@ def _held_of_trace(warehouse: Warehouse, wanted: str, known: Sequence[dict[str, 
         else:
             places.add(place)
         never = {"produced_at": None, "first_dead_lettered_at": None}
-        found.append(row | never | {"acknowledgement_id": row["_bronze_id"]})
-    return found
+        waiting.append(row | never | {"acknowledgement_id": row["_bronze_id"]})
+    return waiting
 
 
 def _mistake(wanted: str) -> UsageError | None:
@@ -231,21 +232,23 @@ def _is_number(text: str) -> bool:
 
 def topics(warehouse: Warehouse) -> list[str]:
     """Return the topics of all known messages and dead letters."""
-    found: set[str] = set()
+    names: set[str] = set()
     for table, column in ((LEDGER, "topic"), (DEAD_LETTERS, "dlq_topic")):
-        known = query(warehouse, table, f"SELECT DISTINCT {column} AS topic FROM rows", {"cluster": warehouse.cluster})
-        found |= {row["topic"] for row in known if row["topic"]}
-    return sorted(found)
+        distinct = query(
+            warehouse, table, f"SELECT DISTINCT {column} AS topic FROM rows", {"cluster": warehouse.cluster}
+        )
+        names |= {row["topic"] for row in distinct if row["topic"]}
+    return sorted(names)
 
 
 def _meant(warehouse: Warehouse, wanted: str, place: Place | None) -> str:
     """Return a hint on the topic that may be meant, if a place's topic is unknown or only a topic is given."""
     if not warehouse.is_local:
         return ""
-    known = topics(warehouse)
+    names = topics(warehouse)
     if place is not None:
-        return "" if place.topic in known else hint(place.topic, known)
-    name = wanted if wanted in known else None
+        return "" if place.topic in names else hint(place.topic, names)
+    name = wanted if wanted in names else None
     return f" A message of topic '{visible(name)}' is written {visible(name)}:PARTITION:OFFSET." if name else ""
 
 
@@ -278,12 +281,12 @@ def _of_row(warehouse: Warehouse, row: dict[str, Any]) -> Story:
         place = Place(row["topic"], row["partition"], row["offset"])
         return Story(place, row, _in_order(_events(warehouse, place, row)))
     key = {"cluster": warehouse.cluster, "topic": row["topic"], "_bronze_id": row["acknowledgement_id"]}
-    return Story(None, row, _in_order(chain(_told(warehouse, key), _held_acknowledgements(warehouse, key))))
+    return Story(None, row, _in_order(chain(_acknowledgements(warehouse, key), _held_acknowledgements(warehouse, key))))
 
 
 def _of_place(warehouse: Warehouse, place: Place) -> Story | None:
-    found = rows(warehouse, LEDGER, {"cluster": warehouse.cluster, "slice": place.slice, **place._asdict()})
-    ledger = found[0] if found else {}
+    in_ledger = rows(warehouse, LEDGER, {"cluster": warehouse.cluster, "slice": place.slice, **place._asdict()})
+    ledger = in_ledger[0] if in_ledger else {}
     events = _in_order(_events(warehouse, place, ledger))
     return Story(place, ledger, events) if events or ledger else None
 
@@ -295,7 +298,7 @@ def _in_order(events: Iterator[Event]) -> tuple[Event, ...]:
 
 def _events(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> Iterator[Event]:
     yield from _origin(warehouse, place)
-    yield from _told(warehouse, {"cluster": warehouse.cluster, **place._asdict()})
+    yield from _acknowledgements(warehouse, {"cluster": warehouse.cluster, **place._asdict()})
     yield from _transaction(warehouse, place, ledger)
     yield from _dead_letters(warehouse, place, frozenset())
     yield from _write_failures(warehouse, place)
@@ -308,52 +311,52 @@ def _held(warehouse: Warehouse, place: Place) -> Iterator[Event]:
     yield from _held_acknowledgements(warehouse, {"cluster": warehouse.cluster, **place._asdict()})
     key: Key = {"cluster": warehouse.cluster, "topic": place.topic, "partition": place.partition}
     columns = ["scope", "base_offset", "last_offset"]
-    for one in _there(warehouse, HELD_BATCHES, key, columns):
-        bounds = (one["base_offset"], one["last_offset"])
+    for row in _rows_held(warehouse, HELD_BATCHES, key, columns):
+        bounds = (row["base_offset"], row["last_offset"])
         if None not in bounds and bounds[0] <= place.offset <= bounds[1]:
-            facts = {"table": HELD_BATCHES, "scope": one["scope"]}
+            facts = {"table": HELD_BATCHES, "scope": row["scope"]}
             yield Event(None, "held", f"a record batch that holds it {_WAITS} silver.record_batches", facts)
 
 
 def _held_acknowledgements(warehouse: Warehouse, key: Key) -> Iterator[Event]:
-    for one in _there(warehouse, HELD_ACKNOWLEDGEMENTS, key):
-        facts = {"table": HELD_ACKNOWLEDGEMENTS, "scope": one["scope"]}
-        yield Event(one["acknowledged_at"], "held", f"an acknowledgement {_WAITS} silver.acknowledgements", facts)
+    for row in _rows_held(warehouse, HELD_ACKNOWLEDGEMENTS, key):
+        facts = {"table": HELD_ACKNOWLEDGEMENTS, "scope": row["scope"]}
+        yield Event(row["acknowledged_at"], "held", f"an acknowledgement {_WAITS} silver.acknowledgements", facts)
 
 
-def _there(warehouse: Warehouse, table: str, key: Key, columns: list[str] | None = None) -> list[dict[str, Any]]:
+def _rows_held(warehouse: Warehouse, table: str, key: Key, columns: list[str] | None = None) -> list[dict[str, Any]]:
     """Return rows of a table of held rows; none if the table does not exist, as in an older warehouse."""
     if warehouse.is_local and warehouse.local_version(table) is None:
         return []
     return rows(warehouse, table, key, columns)
 
 
-def _told(warehouse: Warehouse, key: Key) -> Iterator[Event]:
+def _acknowledgements(warehouse: Warehouse, key: Key) -> Iterator[Event]:
     """Yield what producers were told about the message."""
-    for one in rows(warehouse, ACKNOWLEDGEMENTS, key):
-        sender = f"to {visible(one['client_id'])}" if one["client_id"] else ""
+    for row in rows(warehouse, ACKNOWLEDGEMENTS, key):
+        sender = f"to {visible(row['client_id'])}" if row["client_id"] else ""
         facts = {
-            name: one[name] for name in ("outcome", "client_id", "trace_id", "error", "timestamp", "acknowledged_at")
+            name: row[name] for name in ("outcome", "client_id", "trace_id", "error", "timestamp", "acknowledged_at")
         }
-        if one["outcome"] == "FAILED":
-            at, sentence = one["acknowledged_at"], f"{sender}: {visible(one['error'])}".removeprefix(": ")
+        if row["outcome"] == "FAILED":
+            at, sentence = row["acknowledged_at"], f"{sender}: {visible(row['error'])}".removeprefix(": ")
             yield Event(at, "refused", sentence, facts)
         else:
-            at = one["acknowledged_at"] or one["timestamp"]
-            yield Event(at, "acknowledged" if one["outcome"] == "ACKNOWLEDGED" else "sent with acks=0", sender, facts)
+            at = row["acknowledged_at"] or row["timestamp"]
+            yield Event(at, "acknowledged" if row["outcome"] == "ACKNOWLEDGED" else "sent with acks=0", sender, facts)
 
 
 def _transaction(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> Iterator[Event]:
     key: Key = {"cluster": warehouse.cluster, "topic": place.topic, "partition": place.partition}
     if ledger.get("producer_id") is not None:
         key |= {name: ledger[name] for name in ("producer_id", "producer_epoch")}
-    for one in rows(warehouse, TRANSACTIONS, key):
-        if any(span["first_offset"] <= place.offset <= span["last_offset"] for span in one["ranges"]):
+    for row in rows(warehouse, TRANSACTIONS, key):
+        if any(span["first_offset"] <= place.offset <= span["last_offset"] for span in row["ranges"]):
             names = ("producer_id", "producer_epoch", "first_offset", "last_offset", "marker_offset")
-            marker = f", marker at offset {one['marker_offset']}" if one["marker_offset"] is not None else ""
-            sentence = f"of producer {one['producer_id']}, epoch {one['producer_epoch']}{marker}"
-            facts = {"state": one["state"], **{name: one[name] for name in names}}
-            yield Event(one["ended_at"] or one["last_written_at"], STATES[one["state"]], sentence, facts)
+            marker = f", marker at offset {row['marker_offset']}" if row["marker_offset"] is not None else ""
+            sentence = f"of producer {row['producer_id']}, epoch {row['producer_epoch']}{marker}"
+            facts = {"state": row["state"], **{name: row[name] for name in names}}
+            yield Event(row["ended_at"] or row["last_written_at"], STATES[row["state"]], sentence, facts)
 
 
 def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) -> Iterator[Event]:
@@ -365,48 +368,48 @@ def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) 
         "original_partition": place.partition,
         "original_offset": place.offset,
     }
-    for one in rows(warehouse, DEAD_LETTERS, key):
-        letter = Place(one["dlq_topic"], one["dlq_partition"], one["dlq_offset"])
-        if one.get("is_held"):
-            yield _held_letter(one, f"its dead letter {letter}")
-        if not one["is_accepted"]:
+    for row in rows(warehouse, DEAD_LETTERS, key):
+        letter = Place(row["dlq_topic"], row["dlq_partition"], row["dlq_offset"])
+        if row.get("is_held"):
+            yield _held_letter(row, f"its dead letter {letter}")
+        if not row["is_accepted"]:
             continue
         yield Event(
-            one["routed_at"] or one["dlq_timestamp"],
-            _lettered(one, passed),
-            _letter(one, letter, place, passed),
-            _facts(one),
+            row["routed_at"] or row["dlq_timestamp"],
+            _lettered(row, passed),
+            _letter(row, letter, place, passed),
+            _facts(row),
         )
         if letter not in passed and len(passed) < MOST_HOPS:
             yield from _dead_letters(warehouse, letter, passed | {place, letter})
 
 
-def _lettered(one: dict[str, Any], passed: frozenset[Place]) -> str:
-    if one["is_control_marker"]:
+def _lettered(row: dict[str, Any], passed: frozenset[Place]) -> str:
+    if row["is_control_marker"]:
         return "marker dead-lettered"
-    if one["write_state"] == "ABORTED":
+    if row["write_state"] == "ABORTED":
         return "dead-lettering rolled back"
     return "dead-lettered on" if passed else "dead-lettered"
 
 
-def _letter(one: dict[str, Any], letter: Place, place: Place, passed: frozenset[Place]) -> str:
+def _letter(row: dict[str, Any], letter: Place, place: Place, passed: frozenset[Place]) -> str:
     parts = [f"to {letter}"]
     if passed:
         parts.append(f"from {place}")
-    if one["consumer_group"] is not None:
-        parts.append(f"by {visible(one['consumer_group'])}")
-    why = [one["disposition"], None if one["delivery_count"] is None else f"delivery {one['delivery_count']}"]
-    said = ", ".join(visible(reason) for reason in why if reason)
-    message = f": {visible(one['error_message'])}" if one["error_message"] else ""
-    doubt = " [perhaps a transaction's marker: no segment of its log landed]" if one["control_marker_suspected"] else ""
-    return " ".join(parts) + (f" ({said})" if said else "") + message + doubt
+    if row["consumer_group"] is not None:
+        parts.append(f"by {visible(row['consumer_group'])}")
+    why = [row["disposition"], None if row["delivery_count"] is None else f"delivery {row['delivery_count']}"]
+    reasons = ", ".join(visible(reason) for reason in why if reason)
+    message = f": {visible(row['error_message'])}" if row["error_message"] else ""
+    doubt = " [perhaps a transaction's marker: no segment of its log landed]" if row["control_marker_suspected"] else ""
+    return " ".join(parts) + (f" ({reasons})" if reasons else "") + message + doubt
 
 
-def _facts(one: dict[str, Any]) -> dict[str, Any]:
+def _facts(row: dict[str, Any]) -> dict[str, Any]:
     places = ("dlq_topic", "dlq_partition", "dlq_offset", "original_topic", "original_partition", "original_offset")
     reasons = ("consumer_group", "disposition", "delivery_count", "error_message", "write_state")
     markers = ("is_control_marker", "control_marker_suspected")
-    return {name: one[name] for name in (*places, *reasons, *markers)}
+    return {name: row[name] for name in (*places, *reasons, *markers)}
 
 
 def _origin(warehouse: Warehouse, place: Place) -> Iterator[Event]:
@@ -418,62 +421,62 @@ def _origin(warehouse: Warehouse, place: Place) -> Iterator[Event]:
         "dlq_partition": place.partition,
         "dlq_offset": place.offset,
     }
-    for one in rows(warehouse, DEAD_LETTERS, key):
-        if one["is_accepted"]:
-            origin = _source(one)
-            group = f" by {visible(one['consumer_group'])}" if one["consumer_group"] is not None else ""
-            at = one["routed_at"] or one["dlq_timestamp"]
-            yield Event(at, "written", f"as the dead letter of {origin}{group}", _facts(one))
-        elif one.get("is_held"):
-            yield _held_letter(one, "it")
+    for row in rows(warehouse, DEAD_LETTERS, key):
+        if row["is_accepted"]:
+            origin = _source(row)
+            group = f" by {visible(row['consumer_group'])}" if row["consumer_group"] is not None else ""
+            at = row["routed_at"] or row["dlq_timestamp"]
+            yield Event(at, "written", f"as the dead letter of {origin}{group}", _facts(row))
+        elif row.get("is_held"):
+            yield _held_letter(row, "it")
 
 
-def _source(one: dict[str, Any]) -> str:
+def _source(row: dict[str, Any]) -> str:
     """Return the place of the record that failed, as far as the headers name it."""
-    place = [one[f"original_{name}"] for name in ("topic", "partition", "offset")]
+    place = [row[f"original_{name}"] for name in ("topic", "partition", "offset")]
     if None not in place:
         return str(Place(*place))
     return "a record" if place[0] is None else f"a record of {visible(place[0])}"
 
 
-def _held_letter(one: dict[str, Any], what: str) -> Event:
-    at = one["routed_at"] or one["dlq_timestamp"]
+def _held_letter(row: dict[str, Any], what: str) -> Event:
+    at = row["routed_at"] or row["dlq_timestamp"]
     sentence = f"{what} is held, as its topic broke the contract of silver.dlq_records"
-    return Event(at, "held", sentence, {"table": "held.dlq_records", **_facts(one)})
+    return Event(at, "held", sentence, {"table": "held.dlq_records", **_facts(row)})
 
 
 def _write_failures(warehouse: Warehouse, place: Place) -> Iterator[Event]:
     key: Key = {"cluster": warehouse.cluster, "original_topic": place.topic, "original_partition": place.partition}
-    for one in rows(warehouse, WRITE_FAILURES, key):
-        if None not in (one["first_offset"], one["last_offset"]) and (
-            one["first_offset"] <= place.offset <= one["last_offset"]
+    for row in rows(warehouse, WRITE_FAILURES, key):
+        if None not in (row["first_offset"], row["last_offset"]) and (
+            row["first_offset"] <= place.offset <= row["last_offset"]
         ):
             names = ("consumer_group", "dlq_topic", "reason", "error_class", "first_offset", "last_offset")
-            group = f"by {visible(one['consumer_group'] or 'an unknown group')}"
-            target = f" to {visible(one['dlq_topic'])}" if one["dlq_topic"] else ""
-            reason = f": {visible(one['reason'])}" if one["reason"] else ""
+            group = f"by {visible(row['consumer_group'] or 'an unknown group')}"
+            target = f" to {visible(row['dlq_topic'])}" if row["dlq_topic"] else ""
+            reason = f": {visible(row['reason'])}" if row["reason"] else ""
             sentence = f"{group}{target}, and archived without a dead letter{reason}"
-            yield Event(one["failed_at"], "dead-lettering failed", sentence, {name: one[name] for name in names})
+            yield Event(row["failed_at"], "dead-lettering failed", sentence, {name: row[name] for name in names})
 
 
 def _log(warehouse: Warehouse, place: Place) -> Iterator[Event]:
     """Yield whether landed segments hold the offset, or prove that it is absent."""
-    here = [
-        one
-        for one in rows(warehouse, LOG_RANGES, {"cluster": warehouse.cluster, "slice": place.slice})
-        if one["first_offset"] <= place.offset <= one["last_offset"]
+    ranges = [
+        row
+        for row in rows(warehouse, LOG_RANGES, {"cluster": warehouse.cluster, "slice": place.slice})
+        if row["first_offset"] <= place.offset <= row["last_offset"]
     ]
-    for one in sorted(here, key=lambda one: (not one["is_present"], not one["is_compacted"]))[:1]:
-        compacted = ", which is compacted" if one["is_compacted"] else ""
-        what = "in the log" if one["is_present"] else "absent from the log"
-        facts = {name: one[name] for name in ("segment", "is_present", "is_compacted")}
-        if not one["is_present"]:
-            for known in rows(warehouse, POLICIES, {"cluster": warehouse.cluster, "topic": place.topic}):
-                policy, source = (known[name] for name in ("cleanup_policy", "source"))
+    for row in sorted(ranges, key=lambda row: (not row["is_present"], not row["is_compacted"]))[:1]:
+        compacted = ", which is compacted" if row["is_compacted"] else ""
+        what = "in the log" if row["is_present"] else "absent from the log"
+        facts = {name: row[name] for name in ("segment", "is_present", "is_compacted")}
+        if not row["is_present"]:
+            for policies in rows(warehouse, POLICIES, {"cluster": warehouse.cluster, "topic": place.topic}):
+                policy, source = (policies[name] for name in ("cleanup_policy", "source"))
                 facts |= {"cleanup_policy": policy, "cleanup_policy_source": source}
                 if policy is not None:
                     compacted += f"; cleanup.policy of the topic is '{visible(policy)}', as the {source} says"
-        yield Event(None, what, f"segment {visible(one['segment'])}{compacted}", facts)
+        yield Event(None, what, f"segment {visible(row['segment'])}{compacted}", facts)
 
 
 def _time(moment: datetime) -> str:

@@ -13,9 +13,6 @@ from pathlib import Path
 
 from pipelines.jvm import jars, java
 
-RECORDS = 100
-MOST_SECONDS = 60
-
 
 def place() -> Path:
     """Return where the archive of this Java and these jars belongs; raises EnvironmentLacking as `java.find`."""

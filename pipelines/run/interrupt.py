@@ -67,12 +67,12 @@ def _leave() -> None:
     """Print the sentence, redirect all later output to the null device, end the JVMs and the process."""
     _leaving.set()
     with contextlib.suppress(OSError):
-        said = os.dup(2)
+        terminal = os.dup(2)
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
-        wipe(said)
-        os.write(said, f"{SENTENCE}\n".encode())
+        wipe(terminal)
+        os.write(terminal, f"{SENTENCE}\n".encode())
     for name in ("pipelines.jvm.session", "pipelines.jvm.small"):
         with contextlib.suppress(Exception):  # the module is not imported, or only half imported
             sys.modules[name].cut_off()

@@ -128,9 +128,9 @@ def of_feed(warehouse: Warehouse, stage: Land, now: datetime | None = None) -> N
 
 def how(settings: Settings, stage: Land) -> str:
     """Say how to set up a feed."""
-    said = f"put files of {WHAT_LANDS[stage.directory]} into {settings.landing_of(stage.directory)}"
+    advice = f"put files of {WHAT_LANDS[stage.directory]} into {settings.landing_of(stage.directory)}"
     part = OF_TOPICS.get(stage.directory)
-    return said + (f', or set source = "kafka" under [{part}]' if part else "")
+    return advice + (f', or set source = "kafka" under [{part}]' if part else "")
 
 
 def silence(warehouse: Warehouse, newest: Newest) -> Silence | None:

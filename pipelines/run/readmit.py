@@ -56,7 +56,8 @@ def readmit(warehouse: Warehouse, stage: Split) -> Readmitted:
     origin = ["_source", "_bronze_id"]
     rows = warehouse.read(stage.inputs[0]).join(quarantined.select(*origin), origin, how="left_semi")
     row = contract_of(stage.table).row
-    with SplitBatch.of(warehouse, stage, rows, run_id, started_at, among=quarantined.select(*row)) as split:
+    among, size = quarantined.select(*row), warehouse.size(stage.quarantine)
+    with SplitBatch.of(warehouse, stage, rows, run_id, started_at, among, size) as split:
         if not split.census.rows:
             return Readmitted(0, 0, None)
         with split.decisions() as decisions:

@@ -12,7 +12,8 @@ from typing import Any
 from expectations.contract import Contract, contract_of
 from expectations.quality import QUALITY
 from expectations.rules import counted
-from expectations.verdict import MOST_NAMED, WHOLE, Outcome, Verdict, sentence_of, shown
+from expectations.text import visible
+from expectations.verdict import MOST_NAMED, WHOLE, Outcome, Verdict, sentence_of
 from pipelines.catalog import CATALOG
 from pipelines.errors import AfterlogError
 from pipelines.settings import Settings
@@ -311,8 +312,9 @@ def _next_batch(warehouse: Warehouse, stage: Split, known: Progress, accepted: A
     if known.decided is not None and known.decided.get("reading") == held.reading(warehouse.settings, stage):
         return known
     if known.decided is not None:
-        begun = {*(known.again or ()), *known.decided["held"], *held.again(known, warehouse.settings, stage, accepted)}
-        return replace(known, decided=None, again=tuple(sorted(begun)))
+        before = known.before_the_decision()
+        begun = {*(known.again or ()), *known.decided["held"], *held.again(before, warehouse.settings, stage, accepted)}
+        return replace(before, again=tuple(sorted(begun)))
     is_blocked = known.blocked_since is not None
     if known.pending and known.again is not None and not is_blocked:
         return known
@@ -402,7 +404,8 @@ def _split(
     others = replace(known, held={name: one for name, one in known.held.items() if name not in again})
     if rows is None:
         return _passed(warehouse, stage, others), None
-    with SplitBatch.of(warehouse, stage, rows, run_id, started_at) as split:
+    size = held.size_of(warehouse, stage, versions, again)
+    with SplitBatch.of(warehouse, stage, rows, run_id, started_at, size=size) as split:
         if feed:
             feed.check()
         if not split.census.rows:  # all rows belong to other tables
@@ -538,6 +541,7 @@ def _decided(
     said = {
         "verdict": asdict(verdict),
         "held": sorted(holds),
+        "held_before": {name: asdict(one) for name, one in known.held.items()},
         "accepted": sorted(passes & broken.keys()),
         "reading": held.reading(settings, stage),
         "history": history.after(batch, passes).as_json(),
@@ -573,7 +577,7 @@ def _told(stage: Split, known: Progress, said: dict[str, Any]) -> str | None:
     if said["accepted"]:
         names = said["accepted"]
         more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-        return f"accepted once: {', '.join(map(shown, names[:MOST_NAMED]))}{more}"
+        return f"accepted once: {', '.join(map(visible, names[:MOST_NAMED]))}{more}"
     return None
 
 

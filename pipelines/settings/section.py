@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pipelines.text import visible
+from expectations.text import visible
 
 # In place of reasons of pydantic that speak of Python's types.
 _REASONS = {

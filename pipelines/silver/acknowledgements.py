@@ -28,22 +28,22 @@ W3C = r"\A(?!ff|00-.{53})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{1
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; unreadable values are null."""
-    told = F.col("_object")
-    readable = told.isNotNull()
+    fields = F.col("_object")
+    readable = fields.isNotNull()
     read = json_lines.objects(bronze, RECORD).select(
         "*",
-        told["topic"].alias("topic"),
-        F.when(readable, F.coalesce(told["partition"], F.lit(UNKNOWN_PARTITION))).alias("partition"),
-        F.when(readable, _offset(told)).alias("offset"),
-        told["timestamp"].alias("timestamp_millis"),
-        told["acknowledged_at"].alias("acknowledged_at_millis"),
-        columns.time_of_millis(told["timestamp"]).alias("timestamp"),
-        columns.time_of_millis(told["acknowledged_at"]).alias("acknowledged_at"),
-        told["serializedKeySize"].alias("key_size"),
-        told["serializedValueSize"].alias("value_size"),
-        told["client_id"].alias("client_id"),
-        F.nullif(told["exception"], F.lit("")).alias("error"),
-        F.when(readable, F.coalesce(told["headers"], F.array())).alias("headers"),
+        fields["topic"].alias("topic"),
+        F.when(readable, F.coalesce(fields["partition"], F.lit(UNKNOWN_PARTITION))).alias("partition"),
+        F.when(readable, _offset(fields)).alias("offset"),
+        fields["timestamp"].alias("timestamp_millis"),
+        fields["acknowledged_at"].alias("acknowledged_at_millis"),
+        columns.time_of_millis(fields["timestamp"]).alias("timestamp"),
+        columns.time_of_millis(fields["acknowledged_at"]).alias("acknowledged_at"),
+        fields["serializedKeySize"].alias("key_size"),
+        fields["serializedValueSize"].alias("value_size"),
+        fields["client_id"].alias("client_id"),
+        F.nullif(fields["exception"], F.lit("")).alias("error"),
+        F.when(readable, F.coalesce(fields["headers"], F.array())).alias("headers"),
     )
     outcome = (
         F.when(F.col("error").isNotNull(), "FAILED").when(F.col("offset") >= 0, "ACKNOWLEDGED").otherwise("UNKNOWN")

@@ -58,14 +58,14 @@ def explain(judged: DataFrame, bronze: DataFrame, verdict: Verdict) -> Verdict:
     each = unknown.select("of", F.explode("names").alias("name")).where(F.length("name") > 0)
     place = F.row_number().over(Window.partitionBy("of").orderBy(F.desc("count"), "name"))
     counts = each.groupBy("of", "name").count().withColumn("place", place).where(F.col("place") <= MOST_COUNTED)
-    found: dict[str | None, dict[str | None, int]] = {}
+    counts_by_scope: dict[str | None, dict[str | None, int]] = {}
     for row in rows.unionByName(counts.drop("place")).collect():
-        found.setdefault(row["of"], {})[row["name"]] = row["count"]
-    said = {}
-    for scope, names in found.items():
+        counts_by_scope.setdefault(row["of"], {})[row["name"]] = row["count"]
+    explanations = {}
+    for scope, names in counts_by_scope.items():
         seen = {name: number for name, number in names.items() if name is not None}
-        said[scope] = (unknown_headers.sentence(seen, names.get(None, 0)), unknown_headers.proposal(seen))
-    return verdict.explained(UNKNOWN, said)
+        explanations[scope] = (unknown_headers.sentence(seen, names.get(None, 0)), unknown_headers.proposal(seen))
+    return verdict.explained(UNKNOWN, explanations)
 
 
 @cache
@@ -143,11 +143,11 @@ def _columns(dlq: Dlq) -> list[Column]:
 
 def _by_name(dlq: Dlq, fields: Callable[[Profile], list[Column]]) -> Column:
     """Return the field names that ``fields`` gives for the record's profile; null unless it is one of the settings."""
-    found = F.lit(None).cast("array<string>")
+    names = F.lit(None).cast("array<string>")
     for profile in own_profiles(dlq):
         named = F.array_compact(F.array(*fields(profile)).cast("array<string>"))
-        found = F.when(F.col("header_profile") == profile.name, named).otherwise(found)
-    return found
+        names = F.when(F.col("header_profile") == profile.name, named).otherwise(names)
+    return names
 
 
 def _missing(profile: Profile) -> list[Column]:
@@ -157,7 +157,7 @@ def _missing(profile: Profile) -> list[Column]:
 def _undecoded(profile: Profile) -> list[Column]:
     """Return the fields whose text does not fit their encoding and type, except those that have a rule for it."""
     encodings = {header.field: header.encoding for header in profile.headers if header.field}
-    found = []
+    undecoded = []
     for field, encoding in encodings.items():
         text = F.col(f"{field}_text")
         if field in ("original_timestamp", "routed_at"):
@@ -170,8 +170,8 @@ def _undecoded(profile: Profile) -> list[Column]:
             holds = ~text.startswith("0x")
         if f"{field}.utf8" in UTF8_RULES:
             holds = holds | F.coalesce(F.array_contains("undecodable_headers", field), F.lit(False))
-        found.append(F.when(~holds, F.lit(field)))
-    return found
+        undecoded.append(F.when(~holds, F.lit(field)))
+    return undecoded
 
 
 def _inferred_disposition() -> Column:

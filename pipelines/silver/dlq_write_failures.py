@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; values that the log lacks are null."""
     values = {name: computed_once(part) for name, part in broker_log.failure(F.col("line")).items()}
-    told = bronze.select("*", *(part.alias(name) for name, part in values.items()))
+    events = bronze.select("*", *(part.alias(name) for name, part in values.items()))
     derived = {
         "failed_at": F.col("logged_at"),
         "is_attributed": F.col("first_offset").isNotNull(),
         "offset_count": F.try_add(F.try_subtract("last_offset", "first_offset"), F.lit(1)),
         "_content_hash": F.xxhash64("line"),
     }
-    return told.select(*columns.of_contract(CONTRACT, derived))
+    return events.select(*columns.of_contract(CONTRACT, derived))

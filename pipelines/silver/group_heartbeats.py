@@ -50,8 +50,8 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         & (F.col("response.errorCode") == 0)
         & ~required
     )
-    told = heartbeats.withColumns({"_steady": F.coalesce(steady, F.lit(False)), "_statuses": _statuses()})
-    told = _with_runs(told, settings.streams_requests.silent_after_seconds)
+    flagged = heartbeats.withColumns({"_steady": F.coalesce(steady, F.lit(False)), "_statuses": _statuses()})
+    flagged = _with_runs(flagged, settings.streams_requests.silent_after_seconds)
     values = {
         "heartbeat_at": F.col("logged_at"),
         "group_id": F.col("request.groupId"),
@@ -68,7 +68,7 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         "throttle_time_ms": F.col("response.throttleTimeMs"),
     }
     return row(
-        told.withColumn("_skipped", F.col("_skipped") | (F.col("_steady") & ~F.col("_is_last"))), CONTRACT, values
+        flagged.withColumn("_skipped", F.col("_skipped") | (F.col("_steady") & ~F.col("_is_last"))), CONTRACT, values
     )
 
 

@@ -24,13 +24,16 @@ KNOWN_SINCE = {(0, 11): tuple(MODES), (1, 0): ("required", "requested", "off")} 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; unreadable values are null."""
-    told = F.col("_object")
+    stated = F.col("_object")
     read = json_lines.objects(bronze, RECORD).select(
         "*",
-        *(told[name].alias(name) for name in ("client_id", "topic", "producer_id")),
-        *(_trimmed(told[name]).alias(name) for name in ("client_version", "broker_version", "message_format_version")),
-        F.lower(_trimmed(told["enable_idempotence"])).alias("enable_idempotence"),
-        told["stated_at"].alias("stated_at_millis"),
+        *(stated[name].alias(name) for name in ("client_id", "topic", "producer_id")),
+        *(
+            _trimmed(stated[name]).alias(name)
+            for name in ("client_version", "broker_version", "message_format_version")
+        ),
+        F.lower(_trimmed(stated["enable_idempotence"])).alias("enable_idempotence"),
+        stated["stated_at"].alias("stated_at_millis"),
     )
     mode = F.col("enable_idempotence")
     values = {

@@ -86,8 +86,8 @@ def _changed(warehouse: Warehouse, rows: Iterable[Row]) -> list[Row]:
     landed = _landed(warehouse.settings) if by_topic else {}
     changed = []
     for topic, row in by_topic.items():
-        said = _set(warehouse.settings, topic)
-        now = dict(row, setting_policy=landed.get(topic) if said is None else said)
+        setting = _set(warehouse.settings, topic)
+        now = dict(row, setting_policy=landed.get(topic) if setting is None else setting)
         if reported.get(topic, row["cluster_policy"]) != row["cluster_policy"]:
             now |= {"cluster_policy": reported[topic], "observed_at": quality.now()}
         now |= _in_effect(now)
@@ -98,9 +98,9 @@ def _changed(warehouse: Warehouse, rows: Iterable[Row]) -> list[Row]:
 
 def _in_effect(row: Row) -> Row:
     """Return which policy counts: in doubt one that compacts, because absent records are then not necessarily lost."""
-    said = {source: policy for source in ("setting", "cluster") if (policy := row[f"{source}_policy"]) is not None}
-    source = max(said, key=lambda one: _compacts(said[one]), default=None)  # the setting, if both agree
-    policy = said[source] if source else None
+    policies = {source: policy for source in ("setting", "cluster") if (policy := row[f"{source}_policy"]) is not None}
+    source = max(policies, key=lambda one: _compacts(policies[one]), default=None)  # the setting, if both agree
+    policy = policies[source] if source else None
     return {
         "cleanup_policy": policy,
         "source": source,
@@ -114,19 +114,19 @@ def _compacts(policy: str) -> bool:
 
 def _set(settings: Settings, topic: str) -> str | None:
     """Return the cleanup.policy that the settings give for a topic."""
-    given = (one.policy for one in settings.segments.cleanup_policy if globs.matches(one.topic, topic))
-    return next(given, None)
+    policies = (entry.policy for entry in settings.segments.cleanup_policy if globs.matches(entry.topic, topic))
+    return next(policies, None)
 
 
 def _landed(settings: Settings) -> dict[str, str]:
     """Return topics' policies from ``topic.properties`` beside landed segments; in doubt one that compacts."""
-    found: dict[str, str] = {}
+    policies: dict[str, str] = {}
     for path in sorted(settings.landing_of("segments").glob(f"*/{TOPIC_PROPERTIES}")):
         named = _DIRECTORY.fullmatch(path.parent.name)
         policy = _stated(path) if named else None
-        if named and policy is not None and not _compacts(found.get(named[1], "")):
-            found[named[1]] = policy
-    return found
+        if named and policy is not None and not _compacts(policies.get(named[1], "")):
+            policies[named[1]] = policy
+    return policies
 
 
 def _stated(path: Path) -> str | None:

@@ -61,11 +61,11 @@ def events(lines: DataFrame) -> DataFrame:
     ``line`` are null. The lines of a file before its first event count as one event, as it may have begun in another
     file. ``_event_id`` does not depend on how far the file goes. ``_is_partial`` is true if the event may continue.
     """
-    told = _paired(_assembled(lines.where(F.col("damage").isNull())))
+    failures = _paired(_assembled(lines.where(F.col("damage").isNull())))
     alike = Window.partitionBy("_source", "_is_other", "_opening").orderBy("_event")
-    numbered = told.withColumn("_occurrence", F.when(F.col("_is_other"), 1).otherwise(F.row_number().over(alike)))
+    numbered = failures.withColumn("_occurrence", F.when(F.col("_is_other"), 1).otherwise(F.row_number().over(alike)))
     again = F.when(F.col("_occurrence") > 1, F.concat(F.lit("\n"), F.col("_occurrence").cast("string")))
-    found = numbered.select(
+    parsed = numbered.select(
         "_source",
         F.col("_text").cast("binary").alias("line"),
         F.lit(None).cast("string").alias("damage"),
@@ -83,7 +83,7 @@ def events(lines: DataFrame) -> DataFrame:
         F.sha2(F.concat_ws("\n", "_source", "damage").cast("binary"), 256).alias("_event_id"),
         F.lit(False).alias("_is_partial"),
     )
-    return found.union(damaged)
+    return parsed.union(damaged)
 
 
 def failure(line: Column) -> dict[str, Column]:
@@ -108,8 +108,8 @@ def failure(line: Column) -> dict[str, Column]:
     }
 
 
-def _part(text: Column, pattern: str, place: int) -> Column:
-    return F.nullif(F.regexp_extract(text, pattern, place), F.lit(""))
+def _part(text: Column, pattern: str, group: int) -> Column:
+    return F.nullif(F.regexp_extract(text, pattern, group), F.lit(""))
 
 
 def _assembled(lines: DataFrame) -> DataFrame:
@@ -140,7 +140,7 @@ def _assembled(lines: DataFrame) -> DataFrame:
         .where(F.col("_nth") <= MOST_LINES)
     )
     wanted = F.when(F.col("_what") != _OTHER, F.struct("_nth", F.col("line").cast("string").alias("text")))
-    in_order = F.transform(F.array_sort("_lines"), lambda one: one["text"])
+    in_order = F.transform(F.array_sort("_lines"), lambda line: line["text"])
     return (
         kept.groupBy("_source", "_event", "_what")
         .agg(F.collect_list(wanted).alias("_lines"), F.max("_ends_file").alias("_ends_file"))
@@ -153,15 +153,15 @@ def _assembled(lines: DataFrame) -> DataFrame:
     )
 
 
-def _paired(told: DataFrame) -> DataFrame:
+def _paired(entries: DataFrame) -> DataFrame:
     """Return one row per failure: join the end of a write to the event that names its records."""
     is_other = F.col("_what") == _OTHER
     names_group = F.coalesce((F.col("_what") == _END) & F.col("_text").contains(_NAMES_GROUP), F.lit(False))
     in_turn = Window.partitionBy("_source", "_lane").orderBy("_event")
-    lanes = told.withColumn("_lane", F.when(is_other, 0).when(names_group, 1).otherwise(2))
+    lanes = entries.withColumn("_lane", F.when(is_other, 0).when(names_group, 1).otherwise(2))
     ends_former = (F.col("_lane") == 2) & (F.col("_what") == _END) & (F.lag("_what").over(in_turn) == _WRITE)
     joined = lanes.withColumn("_first", F.when(ends_former, F.lag("_event").over(in_turn)).otherwise(F.col("_event")))
-    in_order = F.transform(F.array_sort("_texts"), lambda one: one["_text"])
+    in_order = F.transform(F.array_sort("_texts"), lambda line: line["_text"])
     return (
         joined.groupBy("_source", "_first")
         .agg(

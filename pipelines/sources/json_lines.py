@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pipelines.columns.once import computed_once
+from pipelines.sources import landing
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -49,11 +50,14 @@ def error(line: Column) -> Column:
     )
 
 
-def landed(lines: DataFrame, settings: Settings, bronze_id: Column) -> DataFrame:
-    """Return the columns of a bronze table of JSON lines, without those that the run adds."""
+def landed(lines: DataFrame, settings: Settings) -> DataFrame:
+    """Return the columns of a bronze table of JSON lines, without those that the run adds.
+
+    Equal lines are one row, or rows of their own if the stage has ``lines_are_events``.
+    """
     return lines.select(
         "_source",
-        bronze_id.alias("_bronze_id"),
+        landing.line_id(lines).alias("_bronze_id"),
         F.lit(settings.cluster).alias("cluster"),
         "line",
         F.coalesce(F.col("damage"), error(F.col("line"))).alias("error"),

@@ -58,13 +58,13 @@ def listing(directory: Path) -> dict[str, LandedFile]:
 
     Raises UsageError: something cannot be read, or two names appear alike.
     """
-    found: dict[str, LandedFile] = {}
+    files: dict[str, LandedFile] = {}
     for name, facts in _walk(os.fspath(directory)):
         source = _source_of(name)
-        if source in found:
+        if source in files:
             raise UsageError(f"Two files in {_shown(directory)} have names that are shown as {source!r}: rename one.")
-        found[source] = LandedFile(source, facts.st_size, facts.st_mtime_ns)
-    return found
+        files[source] = LandedFile(source, facts.st_size, facts.st_mtime_ns)
+    return files
 
 
 def lines(
@@ -97,7 +97,7 @@ def lines(
         else:
             paths.append(stand_ins.link(source))
     if not paths:
-        return _told(spark, damages, in_order)
+        return _damage_rows(spark, damages, in_order)
     text = F.col("value")
     read = (
         spark.read.option("lineSep", "\n")
@@ -112,14 +112,14 @@ def lines(
     )
     if in_order:  # a task reads a block from its beginning to its end, so the ids follow the order of the lines
         read = read.withColumn("_place", F.monotonically_increasing_id())
-    return read.union(_told(spark, damages, in_order)) if damages else read
+    return read.union(_damage_rows(spark, damages, in_order)) if damages else read
 
 
-def _told(spark: SparkSession, damages: list[tuple[str, None, str]], in_order: bool) -> DataFrame:
+def _damage_rows(spark: SparkSession, damages: list[tuple[str, None, str]], in_order: bool) -> DataFrame:
     from pyspark.sql import functions as F
 
-    told = spark.createDataFrame(damages, SCHEMA)
-    return told.withColumns({name: F.lit(None).cast("bigint") for name in ORDER}) if in_order else told
+    rows = spark.createDataFrame(damages, SCHEMA)
+    return rows.withColumns({name: F.lit(None).cast("bigint") for name in ORDER}) if in_order else rows
 
 
 def damaged(directory: Path, files: Sequence[LandedFile]) -> dict[str, str]:
@@ -130,24 +130,33 @@ def damaged(directory: Path, files: Sequence[LandedFile]) -> dict[str, str]:
     return {source: error for source, error in errors if error}
 
 
-def numbered_id(line: str, damage: str, occurrence: str) -> Column:
+def numbered_id(line: str, damage: str, occurrence: str | None) -> Column:
     """Return the ``_bronze_id`` of a line in a feed whose equal lines are different events; arguments name columns.
 
     The first of a file's equal lines has the id that it would have alone, so a copy of a file keeps its ids, and so
-    does a file that grows. A row about a damaged file has no line: its id comes from the file and the damage.
+    does a file that grows. A row about a damaged file has no line: its id comes from the file and the damage. Without
+    ``occurrence`` each line counts as the first.
     """
     from pyspark.sql import functions as F
 
     about_the_file = F.concat_ws("\n", "_source", damage).cast("binary")
-    later = F.concat(F.col(line), F.concat(F.lit("\n"), F.col(occurrence).cast("string")).cast("binary"))
-    return F.sha2(F.coalesce(F.when(F.col(occurrence) > 1, later).otherwise(F.col(line)), about_the_file), 256)
+    content = F.col(line)
+    if occurrence is not None:
+        later = F.concat(F.col(line), F.concat(F.lit("\n"), F.col(occurrence).cast("string")).cast("binary"))
+        content = F.when(F.col(occurrence) > 1, later).otherwise(F.col(line))
+    return F.sha2(F.coalesce(content, about_the_file), 256)
 
 
 def line_id(lines: DataFrame) -> Column:
-    """Return the ``_bronze_id`` of lines: the one that their source gave, else that of numbered lines of files."""
+    """Return the ``_bronze_id`` of lines: the one that their source gave, else one made from the line.
+
+    If the lines are not numbered, because the stage has no ``lines_are_events``, equal lines have the same id.
+    """
     from pyspark.sql import functions as F
 
-    return F.col("_bronze_id") if "_bronze_id" in lines.columns else numbered_id("line", "damage", "_occurrence")
+    if "_bronze_id" in lines.columns:
+        return F.col("_bronze_id")
+    return numbered_id("line", "damage", "_occurrence" if "_occurrence" in lines.columns else None)
 
 
 def _walk(top: str) -> Iterator[tuple[str, os.stat_result]]:

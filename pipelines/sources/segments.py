@@ -183,12 +183,12 @@ def unread(directory: Path, read: Mapping[str, LandedFile]) -> dict[str, LandedF
     All segments beside a new or changed ``partition.metadata`` are read again too.
     """
     listed = {name: file for name, file in landing.listing(directory).items() if _is_read(name)}
-    found = {source for source, file in listed.items() if read.get(source) != file}
-    stated = {source for source in found if _DIRECTORY.fullmatch(source)}
+    sources = {source for source, file in listed.items() if read.get(source) != file}
+    stated = {source for source in sources if _DIRECTORY.fullmatch(source)}
     for segments in _by_partition(listed).values():
-        found |= {before.source for before, after in pairwise(segments) if after.source not in read}
-        found |= {segment.source for segment in segments if stated and _metadata_beside(segment.source) in stated}
-    return {source: listed[source] for source in sorted(found)}
+        sources |= {before.source for before, after in pairwise(segments) if after.source not in read}
+        sources |= {segment.source for segment in segments if stated and _metadata_beside(segment.source) in stated}
+    return {source: listed[source] for source in sorted(sources)}
 
 
 def read(
@@ -232,8 +232,8 @@ def _versions(landed: DataFrame) -> dict[str, Version]:
     names = ("first_version", "modified_ns", "topic_id", "read_to", "digest")
     facts = F.struct("version", *(F.col(f"file.{name}").alias(name) for name in names))
     latest = landed.where("file IS NOT NULL").groupBy("_source").agg(F.max_by(facts, "version").alias("latest"))
-    found = {row["_source"]: row["latest"].asDict() for row in latest.collect()}
-    return {source: Version(**{**known, "digest": bytes(known["digest"])}) for source, known in found.items()}
+    versions = {row["_source"]: row["latest"].asDict() for row in latest.collect()}
+    return {source: Version(**{**known, "digest": bytes(known["digest"])}) for source, known in versions.items()}
 
 
 def batches(stream: BinaryIO, size: int, base_offset: int = 0) -> Iterator[Batch]:
@@ -290,14 +290,14 @@ def rows(work: Work) -> Iterator[tuple[Any, ...]]:
         wrong = Batch(position=0, unread_bytes=file.size, error=NOT_A_SEGMENT)
         yield (file.source, None, None, *wrong, version, None, None)
         return
-    place = (file.source, segment.topic, segment.partition)
+    log = (file.source, segment.topic, segment.partition)
     snapshot = _Snapshot(work, segment)
     with open(work.path, "rb") as stream:
         for batch in batches(stream, file.size, segment.base_offset):
             if not (work.is_newest and batch.error in OPEN_ENDS):
                 snapshot.add(batch)
-                yield (*place, *batch, version, None, None)
-    yield (*place, *Batch(position=file.size), version, *snapshot.end())
+                yield (*log, *batch, version, None, None)
+    yield (*log, *Batch(position=file.size), version, *snapshot.end())
 
 
 class _Snapshot:
@@ -379,19 +379,19 @@ def _topic_metadata(path: str, file: LandedFile) -> TopicMetadata | None:
     """Return what a ``partition.metadata`` says; None if it holds no topic id that can be read."""
     try:
         with open(path, "rb") as stream:
-            found = _TOPIC_METADATA.fullmatch(stream.read(_MOST_OF_METADATA))
+            metadata = _TOPIC_METADATA.fullmatch(stream.read(_MOST_OF_METADATA))
     except OSError:
         return None
-    topic_id = found[1].decode() if found else _NO_TOPIC_ID
+    topic_id = metadata[1].decode() if metadata else _NO_TOPIC_ID
     return None if topic_id == _NO_TOPIC_ID else TopicMetadata(topic_id, file.modified_ns)
 
 
 def _by_partition(sources: Collection[str]) -> dict[tuple[str, int], list[Segment]]:
     """Return the segments among files by topic and partition, in order of base offset."""
-    found: dict[tuple[str, int], list[Segment]] = {}
+    logs: dict[tuple[str, int], list[Segment]] = {}
     for segment in filter(None, map(Segment.of, sources)):
-        found.setdefault((segment.topic, segment.partition), []).append(segment)
-    return {of: sorted(segments, key=lambda segment: segment.base_offset) for of, segments in found.items()}
+        logs.setdefault((segment.topic, segment.partition), []).append(segment)
+    return {of: sorted(segments, key=lambda segment: segment.base_offset) for of, segments in logs.items()}
 
 
 class _Shorter(Exception):
@@ -461,15 +461,15 @@ def _batch_at(window: _Window, position: int) -> Batch:
     if magic in _HEADERS and is_plausible and position + size <= window.size:
         read = _batch_v2 if magic == 2 else _message
         return read(window, position, size, head)
-    found = Batch(position, size, header=head[: _HEADERS.get(magic, _PREFIX).size], magic=magic)
+    batch = Batch(position, size, header=head[: _HEADERS.get(magic, _PREFIX).size], magic=magic)
     if length == 0 and window.is_zero_from(position):
-        return found._replace(error=ZERO_FILLED)
+        return batch._replace(error=ZERO_FILLED)
     if magic not in _HEADERS and is_plausible:
-        return found._replace(error=UNKNOWN_MAGIC, base_offset=base_offset)
+        return batch._replace(error=UNKNOWN_MAGIC, base_offset=base_offset)
     # Positions in a segment are int32: no broker ever writes the rest of a batch that goes beyond them.
     if not is_plausible or position + size > _INT32_MOST:
-        return found._replace(error=IMPLAUSIBLE_SIZE)
-    return found._replace(error=TORN_BATCH, base_offset=base_offset)
+        return batch._replace(error=IMPLAUSIBLE_SIZE)
+    return batch._replace(error=TORN_BATCH, base_offset=base_offset)
 
 
 def _can_pass(window: _Window, unknown: Batch, next_offset: int) -> bool:
@@ -555,7 +555,7 @@ def _with_control(window: _Window, batch: Batch) -> Batch:
 def _key_and_value(record: bytes) -> tuple[bytes | None, bytes | None]:
     """Return key and value of the record at the start of the bytes; None if absent, or not within these bytes."""
     at = 0
-    found: list[bytes | None] = []
+    fields: list[bytes | None] = []
     try:
         _, at = _varint(record, at)  # the record's length
         _, at = _varint(record, at + 1)  # after its attributes, the timestamp's delta
@@ -563,11 +563,11 @@ def _key_and_value(record: bytes) -> tuple[bytes | None, bytes | None]:
         for _ in range(2):
             length, at = _varint(record, at)
             end = at + max(length, 0)
-            found.append(record[at:end] if length >= 0 and end <= len(record) else None)
+            fields.append(record[at:end] if length >= 0 and end <= len(record) else None)
             at = end
     except IndexError:
-        found += [None, None]
-    return found[0], found[1]
+        fields += [None, None]
+    return fields[0], fields[1]
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract
+from pipelines.warehouse.tables import Range
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,13 +29,15 @@ SKIPPED = "_skipped"  # column of a candidate: true if the row belongs to other 
 class Census:
     """A batch's number of rows, whether a grain repeats in it, and a predicate with literal bounds of its grains.
 
-    ``skipped`` counts rows that belong to other tables; ``rows`` does not count them.
+    ``ranges`` say the same as the bounds. ``skipped`` counts rows that belong to other tables; ``rows`` does not count
+    them.
     """
 
     rows: int
     repeats: bool
     bounds: Column | None
     skipped: int = 0
+    ranges: tuple[Range, ...] = ()
 
 
 def census(judged: DataFrame, contract: Contract) -> Census:
@@ -65,11 +68,23 @@ def census(judged: DataFrame, contract: Contract) -> Census:
     )
     wanted = [found for found in ranges if not found[SKIPPED]]
     known_ranges = [found for found in wanted if found["_least"] is not None]
+    if len(known_ranges) > MOST_RANGES:
+        least = min(found["_least"] for found in known_ranges)
+        together: list[Range] = [{last: (least, max(found["_greatest"] for found in known_ranges))}]
+    else:
+        together = [
+            {
+                **{name: None if found[name] is None else (found[name], found[name]) for name in others},
+                last: (found["_least"], found["_greatest"]),
+            }
+            for found in known_ranges
+        ]
     return Census(
         rows=sum(found["_rows"] for found in wanted),
         repeats=any(found["_most"] > 1 for found in wanted),
-        bounds=_bounds(known_ranges, others, last) if known_ranges else None,
+        bounds=_bounds(together) if together else None,
         skipped=sum(found["_rows"] for found in ranges if found[SKIPPED]),
+        ranges=tuple(together),
     )
 
 
@@ -286,24 +301,15 @@ def _beside(rows: DataFrame, there: DataFrame, keys: Sequence[str]) -> DataFrame
     return rows.join(there, same, how="left").drop(*(f"_at_{place}" for place in range(len(keys))))
 
 
-def _bounds(ranges: list[Any], others: list[str], last: str) -> Column:
+def _bounds(ranges: Sequence[Range]) -> Column:
+    return reduce(or_, (reduce(and_, (_within(name, ends) for name, ends in one.items())) for one in ranges))
+
+
+def _within(name: str, ends: tuple[Any, Any] | None) -> Column:
     from pyspark.sql import functions as F
 
-    def within(least: Any, greatest: Any) -> Column:
-        return F.col(last).between(F.lit(least), F.lit(greatest))
-
-    if len(ranges) > MOST_RANGES:
-        return within(min(found["_least"] for found in ranges), max(found["_greatest"] for found in ranges))
-    return reduce(
-        or_,
-        (
-            reduce(and_, (_is(name, found[name]) for name in others), within(found["_least"], found["_greatest"]))
-            for found in ranges
-        ),
-    )
-
-
-def _is(name: str, value: Any) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.col(name).isNull() if value is None else F.col(name) == F.lit(value)
+    column = F.col(name)
+    if ends is None:
+        return column.isNull()
+    least, greatest = ends
+    return column == F.lit(least) if least == greatest else column.between(F.lit(least), F.lit(greatest))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from expectations.contract import Column, Contract, contract_of
 from expectations.rules import counted
-from expectations.verdict import MOST_NAMED, SCOPE, WHOLE, shown, way_on
+from expectations.text import visible
+from expectations.verdict import MOST_NAMED, SCOPE, WHOLE, way_on
 from pipelines.catalog import stages_of_type
 from pipelines.errors import UsageError
 from pipelines.settings import Settings
@@ -108,27 +109,27 @@ class Acceptance:
             table, colon, scope = one.partition(":")
             if table not in judged:
                 tables = f"tables: {', '.join(sorted(judged))}.{hint(table, sorted(judged))}"
-                raise UsageError(f"Nothing can be accepted for {shown(table)!r}; {tables}")
+                raise UsageError(f"Nothing can be accepted for {visible(table)!r}; {tables}")
             if table not in {stage.table for stage in stages}:
                 raise UsageError(f"This run does not fill {table}, for which something is to be accepted.")
             if colon and not scope:  # for example an empty variable in a script
-                raise UsageError(f"{shown(one)!r} names no scope behind the colon; all of the table is {table}.")
+                raise UsageError(f"{visible(one)!r} names no scope behind the colon; all of the table is {table}.")
             scopes[table] = scopes.get(table, frozenset()) | {scope if colon else WHOLE}
         return cls(scopes)
 
     def has(self, table: str, scope: str) -> bool:
         """Tell whether this run accepts a scope."""
         asked = self.scopes.get(table, frozenset())
-        return WHOLE in asked or scope in asked or shown(scope) in asked
+        return WHOLE in asked or scope in asked or visible(scope) in asked
 
     def remarks(self, warehouse: Warehouse) -> list[str]:
         """Return a sentence for each scope to accept that has no held rows now."""
         said = []
         for table, scopes in self.scopes.items():
             known = progress.load(warehouse, table) or Progress()
-            there = {*known.held, *map(shown, known.held)} | ({WHOLE} if known.held or known.blocked_since else set())
+            there = {*known.held, *map(visible, known.held)} | ({WHOLE} if known.held or known.blocked_since else set())
             said += [
-                f"Nothing of {table} is held{'' if scope == WHOLE else f' as {shown(scope)!r}'}: "
+                f"Nothing of {table} is held{'' if scope == WHOLE else f' as {visible(scope)!r}'}: "
                 f"it is accepted if this run finds that it breaks the contract."
                 f"{'' if scope == WHOLE else hint(scope, sorted(known.held))}"
                 for scope in sorted(scopes - there)
@@ -205,6 +206,15 @@ def rows_of(warehouse: Warehouse, stage: Split, feed: Changes | None, scopes: Se
     return new.join(kept.select(*ORIGIN), [*ORIGIN], how="left_anti").unionByName(kept, allowMissingColumns=True)
 
 
+def size_of(warehouse: Warehouse, stage: Split, versions: Batch, scopes: Sequence[str]) -> int | None:
+    """Return the size in bytes of the files that ``rows_of`` reads at most; None if they are too many to look up."""
+    (table,) = stage.inputs
+    new = change_feed.size(warehouse, table, versions)
+    held = contract_of_held(stage)
+    kept = warehouse.size(held.table) if held is not None and scopes else 0
+    return None if new is None else new + kept
+
+
 def hold(split: SplitBatch, stage: Split) -> int:
     """Insert the rows of the scopes that a batch holds; return how many rows of these scopes are held now.
 
@@ -251,9 +261,9 @@ def message(table: str, known: Progress) -> str | None:
         return known.message
     if len(known.held) == 1:
         ((name, one),) = known.held.items()
-        return f"{rows_held(one.rows, shown(name))} since {_moment(one.since)}. {one.message}"
+        return f"{rows_held(one.rows, visible(name))} since {_moment(one.since)}. {one.message}"
     first = [
-        f"{shown(name)} ({counted(one.rows, 'row')} since {_moment(one.since)})"
+        f"{visible(name)} ({counted(one.rows, 'row')} since {_moment(one.since)})"
         for name, one in list(known.held.items())[:MOST_NAMED]
     ]
     more = f" and {len(known.held) - MOST_NAMED:,} more" if len(known.held) > MOST_NAMED else ""

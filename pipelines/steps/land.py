@@ -351,7 +351,7 @@ class _Landing:
         else:
             from pyspark.sql import functions as F
 
-            landed = self.warehouse.existing_rows(self.stage.table, self._from(files))
+            landed = self._existing_rows(files)
             if landed is not None:
                 landed = landed.where(F.col("cluster") == self.settings.cluster)
             decoded = reader_module(self.stage).read(self.warehouse.spark, directory, files, landed)
@@ -378,7 +378,7 @@ class _Landing:
         grain = list(self.contract.grain)
         if repeats and not self.stage.lines_are_events:
             rows = rows.dropDuplicates(grain)
-        existing_rows = self.warehouse.existing_rows(self.stage.table, self._from(files))
+        existing_rows = self._existing_rows(files)
         if existing_rows is not None:
             rows = rows.join(existing_rows.select(grain), grain, how="left_anti")
         written = self.warehouse.insert(rows, self.contract, self._from(files))
@@ -410,6 +410,13 @@ class _Landing:
         )
         self.skipped.update({found["name"]: found["times"] for found in counted["names"] if found["name"] is not None})
         return counted["read"] or 0, counted["skipped"] or 0, (counted["most"] or 0) > 1
+
+    def _existing_rows(self, files: Sequence[LandedFile]) -> DataFrame | None:
+        """Return the rows of bronze that are from these files; None if there are none."""
+        sources = sorted(file.source for file in files)
+        few = len(sources) <= MOST_NAMES
+        ends = [(source, source) for source in sources] if few else [(sources[0], sources[-1])]
+        return self.warehouse.existing_rows(self.stage.table, self._from(files), [{"_source": one} for one in ends])
 
     def _from(self, files: Sequence[LandedFile]) -> Column:
         """Return a predicate on bronze that rows of these files satisfy; it has literals, so that Delta skips files."""

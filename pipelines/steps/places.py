@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from expectations.contract import Contract
 from expectations.rules import counted
-from expectations.verdict import OF_THE_ROW, SCOPE, Verdict, shown
+from expectations.text import visible
+from expectations.verdict import OF_THE_ROW, SCOPE, Verdict
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.settings import Settings
 from pipelines.sources import landing
@@ -95,7 +96,7 @@ def _place(source: Source, told: _Told | None, unit: str) -> str:
         unit = "line"
     if len(name) > MOST_CHARACTERS:
         name = f"{name[: MOST_CHARACTERS // 2]}…{name[-MOST_CHARACTERS // 2 :]}"
-    said = f"{shown(name)} {counted(source.rows, 'row')}"
+    said = f"{visible(name)} {counted(source.rows, 'row')}"
     if numbers:
         first = ", ".join(map(str, numbers[:MOST_PLACES]))
         more = " ..." if source.rows > len(numbers[:MOST_PLACES]) else ""

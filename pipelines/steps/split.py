@@ -16,12 +16,16 @@ from pipelines.steps import places
 from pipelines.steps.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, decided
 from pipelines.steps.modules import split_module, unexplained
 from pipelines.steps.scopes import APPLYING, Counted, count, scope_of
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from pyspark.sql import Column, DataFrame
+
+MOST_COMPARED = 20_000  # rows of a batch, and rows of its quarantine
+SMALL = 8 << 20  # bytes of a batch's input in files, which are compressed about tenfold
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,8 @@ class SplitBatch:
     ``transform`` makes candidates from ``rows``. ``judged`` has one row per candidate, cached and without payloads: the
     columns that name it, its grain and scope, bitmasks of the rules that it breaks and of the rules that apply to it,
     and the values that rules examine. It is computed once; later passes over the candidates evaluate no rule.
-    ``explain`` adds to a broken gate's verdict what else the judged and the input rows tell.
+    ``transformed`` are the candidates of a small batch, cached too: to plan the transform again would take longer than
+    to run it. ``explain`` adds to a broken gate's verdict what else the judged and the input rows tell.
     """
 
     warehouse: Warehouse
@@ -53,6 +58,7 @@ class SplitBatch:
     judged: DataFrame
     census: Census
     held: frozenset[str] = frozenset()
+    transformed: DataFrame | None = None
     explain: Callable[[DataFrame, DataFrame, Verdict], Verdict] = unexplained
 
     @classmethod
@@ -65,8 +71,12 @@ class SplitBatch:
         run_id: str,
         started_at: datetime,
         among: DataFrame | None = None,
+        size: int | None = None,
     ) -> Iterator[SplitBatch]:
-        """Yield the batch for input rows, counted by grain; ``among`` names the candidates to take (None: all)."""
+        """Yield the batch for input rows, counted by grain; ``among`` names the candidates to take (None: all).
+
+        ``size`` is that of the input rows in files, in bytes; None means that they may be many.
+        """
         from pyspark.sql import functions as F
 
         contract = contract_under(warehouse.settings, stage)
@@ -78,27 +88,42 @@ class SplitBatch:
             )
             return candidates if among is None else candidates.join(among, [*contract.row], how="left_semi")
 
-        with cls.between(warehouse, contract, rows, transform) as split:
+        is_small = size is not None and size <= SMALL
+        with cls.between(warehouse, contract, rows, transform, is_small) as split:
             yield replace(split, explain=module.explain)
 
     @classmethod
     @contextmanager
     def between(
-        cls, warehouse: Warehouse, contract: Contract, rows: DataFrame, transform: Callable[[DataFrame], DataFrame]
+        cls,
+        warehouse: Warehouse,
+        contract: Contract,
+        rows: DataFrame,
+        transform: Callable[[DataFrame], DataFrame],
+        is_small: bool = False,
     ) -> Iterator[SplitBatch]:
         """Yield a batch of rows from which ``transform`` makes candidates; unpersist its cache when the block ends."""
-        judged = judged_by(contract, transform(rows)).persist()
+        candidates = transform(rows)
+        if is_small:
+            judgement = judgement_by(contract, candidates)
+            names = [name for name in candidates.columns if name != SKIPPED]
+            cached = candidates.select(*names, *judgement.values()).persist()
+            judged = cached.select(*_names(contract, candidates), *(f"`{name}`" for name in judgement))
+            transformed = cached.select(*names, SKIPPED)
+        else:
+            cached = judged = judged_by(contract, candidates).persist()
+            transformed = None
         try:
-            yield cls(warehouse, contract, rows, transform, judged, census(judged, contract))
+            yield cls(warehouse, contract, rows, transform, judged, census(judged, contract), transformed=transformed)
         finally:
-            judged.unpersist()
+            cached.unpersist()
 
     @property
     def candidates(self) -> DataFrame:
-        """The candidates that are not held, with payloads; each use computes them again."""
+        """The candidates that are not held, with payloads; in a large batch each use computes them again."""
         from pyspark.sql import functions as F
 
-        candidates = self.transform(self.rows)
+        candidates = self.transform(self.rows) if self.transformed is None else self.transformed
         if SKIPPED in candidates.columns:
             candidates = candidates.where(~F.col(SKIPPED)).drop(SKIPPED)
         if self.held:
@@ -187,6 +212,8 @@ class SplitBatch:
 
     def among(self, chosen: DataFrame) -> DataFrame:
         """Return the candidates that ``chosen`` names, with its columns; transform only the rows behind them."""
+        if self.transformed is not None:
+            return self.transformed.join(chosen, [*self.contract.row])
         origin = ["_source", "_bronze_id"]
         rows = self.rows.join(chosen.select(*origin).distinct(), origin, how="left_semi")
         return self.transform(rows).join(chosen, [*self.contract.row])
@@ -203,14 +230,29 @@ class SplitBatch:
         """Yield, cached, the outcomes of candidates that are not simply inserted; see ``collapse.decided``."""
         existing_rows = None
         if self.census.bounds is not None:
-            existing_rows = self.warehouse.existing_rows(self.contract.table, self.census.bounds)
-        quarantine = quarantine_contract(self.contract)
-        quarantined = self.warehouse.existing_rows(quarantine.table)
+            bounds, ranges = self.census.bounds, self.census.ranges
+            existing_rows = self.warehouse.existing_rows(self.contract.table, bounds, ranges)
+        quarantined = self._quarantined(existing_rows is not None)
         decisions = decided(self.flowing(), self.contract, self.census.repeats, existing_rows, quarantined).persist()
         try:
             yield decisions
         finally:
             decisions.unpersist()
+
+    def _quarantined(self, is_contested: bool) -> DataFrame | None:
+        """Return the rows of quarantine; None if it has none from the rows of bronze that an uncontested batch is of.
+
+        To compare the ids of a small batch here is faster than to plan a query that compares all.
+        """
+        quarantine = quarantine_contract(self.contract)
+        quarantined = self.warehouse.existing_rows(quarantine.table)
+        if quarantined is None or is_contested or self.census.repeats or self.transformed is None:
+            return quarantined
+        known = jvmless.values(self.warehouse, quarantine.table, "_bronze_id", MOST_COMPARED)
+        if known is None or self.census.rows > MOST_COMPARED:
+            return quarantined
+        is_there = any(row[0] in known for row in self.flowing().select("_bronze_id").collect())
+        return quarantined if is_there else None
 
     def _tally(self, decisions: DataFrame) -> dict[str, int]:
         """Return how many rows have each outcome, and how many leave quarantine."""
@@ -226,19 +268,27 @@ class SplitBatch:
 
 def judged_by(contract: Contract, candidates: DataFrame) -> DataFrame:
     """Return the judged row of each candidate; ``SplitBatch`` says which columns it has."""
+    return candidates.select(*_names(contract, candidates), *judgement_by(contract, candidates).values())
+
+
+def judgement_by(contract: Contract, candidates: DataFrame) -> dict[str, Column]:
+    """Return the columns, by name, that judge a candidate; ``SplitBatch`` says which they are."""
     from pyspark.sql import functions as F
 
+    columns = {
+        SKIPPED: F.col(SKIPPED) if SKIPPED in candidates.columns else F.lit(False),
+        SCOPE: computed_once(scope_of(contract)),
+        APPLYING: computed_once(contract.applying_rules()),
+        "_broken_rules": computed_once(contract.broken_rules()),
+        **{rule.code: rule.examined() for rule in contract.rules},
+    }
+    return {name: column.alias(name) for name, column in columns.items()}
+
+
+def _names(contract: Contract, candidates: DataFrame) -> list[str]:
+    """Return the columns of a candidate that name it and its grain, and that tell it from its rivals."""
     named = (*contract.row, *contract.grain, *filter(None, (contract.content, contract.lossy)))
-    names = [name for name in dict.fromkeys(named) if name in candidates.columns]
-    skipped = F.col(SKIPPED) if SKIPPED in candidates.columns else F.lit(False)
-    return candidates.select(
-        *names,
-        skipped.alias(SKIPPED),
-        computed_once(scope_of(contract)).alias(SCOPE),
-        computed_once(contract.applying_rules()).alias(APPLYING),
-        computed_once(contract.broken_rules()).alias("_broken_rules"),
-        *(rule.examined() for rule in contract.rules),
-    )
+    return [name for name in dict.fromkeys(named) if name in candidates.columns]
 
 
 def wanted(judged: DataFrame) -> DataFrame:

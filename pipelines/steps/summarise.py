@@ -5,27 +5,29 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from expectations.contract import contract_of
 from expectations.verdict import Verdict
 from pipelines.catalog import CATALOG
+from pipelines.columns import slices
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Ask, Summarise
 from pipelines.steps.refresh import OwnRows, Refresh, Span, refresh_of, select_of
 from pipelines.warehouse import change_feed
 from pipelines.warehouse.change_feed import Changes
-from pipelines.warehouse.groups import MOST_GROUPS, literal, predicate
+from pipelines.warehouse.groups import MOST_GROUPS, literal, predicate, runs
 from pipelines.warehouse.progress import Batch
-from pipelines.warehouse.tables import Warehouse
+from pipelines.warehouse.tables import ROWS_OF_A_FILE, Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
-ROWS_OF_A_FILE = 250_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 REPEATED = "grain.repeated"
 _ROWS = "_rows"
@@ -67,7 +69,8 @@ class Summary:
             if not found:
                 return None
             if len(found) <= MOST_GROUPS:
-                touched = [_collected(row["_group"]) for row in found]
+                kind = counts.schema["_group"].dataType
+                touched = [_collected(row["_group"], kind) for row in found]
                 read = sum(row["_rows"] for row in found)
         if touched is None:
             read = changed.where("_is_first").count()
@@ -185,8 +188,11 @@ def _collectable(counts: DataFrame) -> Column:
     return (F.unix_micros("_group") if is_time else F.col("_group")).alias("_group")
 
 
-def _collected(group: Any) -> Any:
-    return EPOCH + timedelta(microseconds=group) if isinstance(group, int) else group
+def _collected(group: Any, kind: DataType) -> Any:
+    from pyspark.sql.types import TimestampType
+
+    is_time = group is not None and isinstance(kind, TimestampType)
+    return EPOCH + timedelta(microseconds=group) if is_time else group
 
 
 def _touched(stage: Summarise, refresh: Refresh, feed: Changes) -> DataFrame:
@@ -256,13 +262,31 @@ def _among(rows: DataFrame, group: str, touched: list[Any], span: Span | None) -
     if _is_array(rows, group):
         return F.exists(F.expr(group), lambda one: _is_one_of(one, touched))
     values = [value for value in touched if value is not None]
-    bounds = F.lit(True)
+    bounds = None
     if values and span is not None:
         spanned = F.col(span.column)
         bounds = spanned >= F.expr(literal(min(values)))
         with contextlib.suppress(OverflowError):  # Python has no datetime for the end of the last hour of the year 9999
-            bounds = bounds & (spanned < F.expr(literal(max(values) + span.length)))
+            bounds = bounds & (spanned < F.expr(literal(_time(max(values)) + span.length)))
+    elif values and group in rows.columns:
+        bounds = _within(F.col(group), runs(values))
+    elif values and isinstance(values[0], str) and (offsets := slices.offsets_of(group, runs(values))):
+        bounds = _within(F.col(offsets[0]), offsets[1])
     return _is_one_of(F.expr(group), touched, bounds)
+
+
+def _time(value: date) -> datetime:
+    """Return the beginning of a date, or a time as it is: a date plus a few hours would be the same date."""
+    return value if isinstance(value, datetime) else datetime.combine(value, time(), UTC)
+
+
+def _within(column: Column, ranges: Sequence[tuple[Any, Any]]) -> Column:
+    from pyspark.sql import functions as F
+
+    def value(end: Any) -> Column:
+        return F.lit(end) if isinstance(end, int) else F.expr(literal(end))
+
+    return reduce(or_, (column.between(value(least), value(most)) for least, most in ranges))
 
 
 def _is_one_of(group: Column, touched: list[Any], bounds: Column | None = None) -> Column:
@@ -271,6 +295,8 @@ def _is_one_of(group: Column, touched: list[Any], bounds: Column | None = None) 
     values = [value for value in touched if value is not None]
     if values and isinstance(values[0], datetime):  # a literal of a time before 1582 would be in another calendar
         among = F.unix_micros(group).isin([(value - EPOCH) // timedelta(microseconds=1) for value in values])
+    elif values and isinstance(values[0], date):
+        among = F.unix_date(group).isin([(value - EPOCH.date()).days for value in values])
     else:
         among = group.isin(values) if values else F.lit(False)
     if bounds is not None:

@@ -12,17 +12,12 @@ from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any, TypeVar
 
-from pipelines.errors import UsageError
-from pipelines.text import visible
-from pipelines.topology.model import GlobalStore, Node, Subtopology, Topology
+from expectations.text import visible
+from pipelines.topology.model import GlobalStore, Node, Topology
 
 T = TypeVar("T")
 Fact = tuple[str, str]  # a label and a name
 WIDTH = 80
-
-
-class NotApplicable(UsageError, ValueError):
-    """Raised if a difference is applied to a topology that it was not made from."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +114,14 @@ class Diff:
     @property
     def empty(self) -> bool:
         """Whether the topologies are the same."""
-        return not any(getattr(self, one.name) for one in fields(self))
+        return not any(getattr(self, part.name) for part in fields(self))
 
     def as_json(self) -> dict[str, Any]:
         """Return the difference as JSON values; nodes and global stores are in the wire schema."""
 
         def listed(*ends: Iterable[Any]) -> dict[str, Any]:
             return dict(
-                zip(("added", "removed", "changed"), ([one.wire() for one in end] for end in ends), strict=False)
+                zip(("added", "removed", "changed"), ([item.wire() for item in end] for end in ends), strict=False)
             )
 
         def edges(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
@@ -168,7 +163,7 @@ def diff(a: Topology, b: Topology) -> Diff:
     kept, stores_gone, stores_new = _paired(stores_gone, stores_new, lambda one: (one.source.name, one.processor.name))
     renamed, stores_gone, stores_new = _paired(stores_gone, stores_new, lambda one: one.processor.stores)
     edges, stores, topics = (
-        (_sorted(found(b) - found(a)), _sorted(found(a) - found(b))) for found in (_edges, _stores, _topics)
+        (_sorted(used(b) - used(a)), _sorted(used(a) - used(b))) for used in (_edges, _stores, _topics)
     )
     return Diff(
         tuple(sorted(latter.keys() - former.keys(), key=lambda one: one.rank)),
@@ -185,37 +180,13 @@ def diff(a: Topology, b: Topology) -> Diff:
     )
 
 
-def apply(difference: Diff, a: Topology) -> Topology:
-    """Return ``a`` with a difference applied: ``apply(diff(a, b), a) == b.canonical()``.
-
-    Raises NotApplicable: the difference was not made from ``a``.
-    """
-    before = _places(a)
-    gone = [*difference.nodes_removed, *(one.before for one in difference.nodes_changed)]
-    new = [*difference.nodes_added, *(one.after for one in difference.nodes_changed)]
-    nodes = _replaced(_nodes(before), gone, new)
-    places = _replaced(list(before), difference.subtopologies_removed, difference.subtopologies_added)
-    stores = _replaced(
-        a.canonical().global_stores,
-        [*difference.global_stores_removed, *(one.before for one in difference.global_stores_changed)],
-        [*difference.global_stores_added, *(one.after for one in difference.global_stores_changed)],
-    )
-    found: dict[Place, list[Node]] = {place: [] for place in places}
-    for one in nodes:
-        if one.place not in found:
-            raise NotApplicable("This difference is not one to this topology: a sub-topology is missing.")
-        found[one.place].append(one.node)
-    subtopologies = (Subtopology(place.subtopology_id, tuple(nodes)) for place, nodes in found.items())
-    return Topology(tuple(subtopologies), tuple(stores)).canonical()
-
-
 def _places(topology: Topology) -> dict[Place, tuple[Node, ...]]:
     seen: Counter[str] = Counter()
-    found: dict[Place, tuple[Node, ...]] = {}
-    for one in topology.canonical().subtopologies:
-        found[Place(one.subtopology_id, seen[one.subtopology_id])] = one.nodes
-        seen[one.subtopology_id] += 1
-    return found
+    nodes: dict[Place, tuple[Node, ...]] = {}
+    for subtopology in topology.canonical().subtopologies:
+        nodes[Place(subtopology.subtopology_id, seen[subtopology.subtopology_id])] = subtopology.nodes
+        seen[subtopology.subtopology_id] += 1
+    return nodes
 
 
 def _nodes(places: dict[Place, tuple[Node, ...]]) -> list[PlacedNode]:
@@ -231,24 +202,15 @@ def _unequal(a: Iterable[T], b: Iterable[T]) -> tuple[list[T], list[T]]:
 def _paired(gone: list[T], new: list[T], key: Callable[[T], Any]) -> tuple[list[tuple[T, T]], list[T], list[T]]:
     """Return pairs with the same key, then the items of either side that have no partner."""
     waiting: dict[Any, list[T]] = {}
-    for one in reversed(new):
-        waiting.setdefault(key(one), []).append(one)
+    for item in reversed(new):
+        waiting.setdefault(key(item), []).append(item)
     pairs, left = [], []
-    for one in gone:
-        if candidates := waiting.get(key(one)):
-            pairs.append((one, candidates.pop()))
+    for item in gone:
+        if candidates := waiting.get(key(item)):
+            pairs.append((item, candidates.pop()))
         else:
-            left.append(one)
-    return pairs, left, [one for candidates in waiting.values() for one in reversed(candidates)]
-
-
-def _replaced(there: Iterable[T], gone: Iterable[T], new: Iterable[T]) -> list[T]:
-    counts = Counter(there)
-    counts.subtract(gone)
-    if any(count < 0 for count in counts.values()):
-        raise NotApplicable("This difference is not one to this topology: it removes what is not there.")
-    counts.update(new)
-    return list(counts.elements())
+            left.append(item)
+    return pairs, left, [item for candidates in waiting.values() for item in reversed(candidates)]
 
 
 def _edges(topology: Topology) -> set[tuple[str, str]]:
@@ -271,28 +233,28 @@ def _summary(difference: Diff) -> Iterator[str]:
     signs = {"added": "+", "removed": "-", "changed": "~"}
     counts: dict[str, list[str]] = {}
     for name, items in difference.as_json().items():
-        counts[name] = [f"{signs[end]}{len(found)}" for end, found in items.items() if found]
+        counts[name] = [f"{signs[end]}{len(changes)}" for end, changes in items.items() if changes]
     words = {"subtopologies": "sub-topologies", "globalStores": "global stores"}
-    said = ", ".join(f"{words.get(name, name)} {' '.join(found)}" for name, found in counts.items() if found)
-    yield from textwrap.wrap(said[0].upper() + said[1:] + ".", WIDTH)
+    summary = ", ".join(f"{words.get(name, name)} {' '.join(changes)}" for name, changes in counts.items() if changes)
+    yield from textwrap.wrap(summary[0].upper() + summary[1:] + ".", WIDTH)
 
 
 def _subtopologies(difference: Diff) -> Iterator[str]:
     """Yield a heading for each sub-topology with differences, and the lines of its nodes."""
     blocks: list[tuple[tuple[Any, ...], Place, list[str]]] = []
-    for one in difference.nodes_added:
-        blocks.append((one.rank, one.place, list(_whole("+", one.node))))
-    for one in difference.nodes_removed:
-        blocks.append((one.rank, one.place, list(_whole("-", one.node))))
+    for placed in difference.nodes_added:
+        blocks.append((placed.rank, placed.place, list(_whole("+", placed.node))))
+    for placed in difference.nodes_removed:
+        blocks.append((placed.rank, placed.place, list(_whole("-", placed.node))))
     for change in difference.nodes_changed:
         blocks.append((change.rank, change.after.place, list(_changed(change))))
     for place in (*difference.subtopologies_added, *difference.subtopologies_removed):
         blocks.append(((place.rank,), place, []))
     signs = dict.fromkeys(difference.subtopologies_added, "+") | dict.fromkeys(difference.subtopologies_removed, "-")
     blocks.sort(key=lambda block: block[0])
-    for place, found in groupby(blocks, key=lambda block: block[1]):
+    for place, blocks_there in groupby(blocks, key=lambda block: block[1]):
         yield f"{signs.get(place, ' ')} Sub-topology: {place}"
-        yield from (line for _, _, lines in found for line in lines)
+        yield from (line for _, _, lines in blocks_there for line in lines)
 
 
 def _global_stores(difference: Diff) -> Iterator[str]:
@@ -323,13 +285,13 @@ def _whole(sign: str, node: Node) -> Iterator[str]:
 
 
 def _changed(change: NodeChange) -> Iterator[str]:
-    places = [("sub-topology: ", str(one.place)) for one in (change.before, change.after)]
-    before, after = (_facts(one.node) for one in (change.before, change.after))
+    places = [("sub-topology: ", str(side.place)) for side in (change.before, change.after)]
+    before, after = (_facts(side.node) for side in (change.before, change.after))
     yield from _headed(change.before.node, change.after.node, [places[0], *before], [places[1], *after])
 
 
 def _headed(was: Node, now: Node, before: list[Fact], after: list[Fact]) -> Iterator[str]:
-    names = [[("name: ", one.name), ("type: ", one.kind)] for one in (was, now)]
+    names = [[("name: ", node.name), ("type: ", node.kind)] for node in (was, now)]
     former, latter = dict.fromkeys([*names[0], *before]), dict.fromkeys([*names[1], *after])
     yield f"~   {now.kind}: {visible(now.name)}"
     yield from (f"-     {_fact(fact)}" for fact in former if fact not in latter)

@@ -149,10 +149,10 @@ class Topology:
                 "A topology description is an object with subtopologies and globalStores, and this is not."
             )
         return cls(
-            tuple(_subtopology(one) for one in _items(description, "subtopologies")),
+            tuple(_subtopology(part) for part in _items(description, "subtopologies")),
             tuple(
-                GlobalStore(_node(_field(one, "source")), _node(_field(one, "processor")))
-                for one in _items(description, "globalStores")
+                GlobalStore(_node(_field(part, "source")), _node(_field(part, "processor")))
+                for part in _items(description, "globalStores")
             ),
         )
 
@@ -169,15 +169,15 @@ class Topology:
     def wire(self) -> dict[str, Any]:
         """Return the wire schema's struct TopologyDescription, everything in the order as sent."""
         return {
-            "subtopologies": [one.wire() for one in self.subtopologies],
-            "globalStores": [one.wire() for one in self.global_stores],
+            "subtopologies": [part.wire() for part in self.subtopologies],
+            "globalStores": [part.wire() for part in self.global_stores],
         }
 
     def canonical(self) -> Topology:
         """Return the topology with everything canonical and sorted; topologies are the same if these are equal."""
         return Topology(
-            tuple(sorted((one.canonical() for one in self.subtopologies), key=Subtopology.rank)),
-            tuple(sorted((one.canonical() for one in self.global_stores), key=GlobalStore.rank)),
+            tuple(sorted((part.canonical() for part in self.subtopologies), key=Subtopology.rank)),
+            tuple(sorted((part.canonical() for part in self.global_stores), key=GlobalStore.rank)),
         )
 
 

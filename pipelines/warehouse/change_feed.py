@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
 
 OBSERVED_WITHIN_SECONDS = 30.0
+MOST_COMMITS = 200  # whose files are looked up
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,20 @@ def can_read(warehouse: Warehouse, table: str, batch: Batch) -> bool:
     except PySparkException:
         return False
     return True
+
+
+def size(warehouse: Warehouse, table: str, batch: Batch) -> int | None:
+    """Return the size in bytes of the files that a batch reads at most; None if it has more than ``MOST_COMMITS``."""
+    if batch.start is None:
+        return warehouse.size(table)
+    if batch.end - batch.start > MOST_COMMITS:
+        return None
+    actions = (
+        action for version in range(batch.start + 1, batch.end + 1) for action in _actions(warehouse, table, version)
+    )
+    return sum(
+        int(file.get("size") or 0) for action in actions for file in (action.get("add"), action.get("cdc")) if file
+    )
 
 
 def _feed(warehouse: Warehouse, table: str, batch: Batch) -> DataFrame:

@@ -57,8 +57,8 @@ def coordinated(table: str, by: str) -> UsageError:
 
 def staged(directory: Path, names: Iterable[str]) -> str | None:
     """Return the subdirectory of a log that holds commits that are not in the log yet; None if there is none."""
-    found = (name for name in names if name in _STAGED and any((directory / name).glob("*.json")))
-    return next(found, None)
+    commits = (name for name in names if name in _STAGED and any((directory / name).glob("*.json")))
+    return next(commits, None)
 
 
 def fault(table: Path, refused: bool = False) -> Fault | None:
@@ -85,7 +85,7 @@ def fault(table: Path, refused: bool = False) -> Fault | None:
     if not damage:
         return None
     sound = max((v for v in checkpoints if v != last and not _damage(log, checkpoints[v])), default=-1)
-    later = [name for version, found in checkpoints.items() if version > sound for name in found]
+    later = [name for version, files in checkpoints.items() if version > sound for name in files]
     away = [*later, *([LAST_CHECKPOINT] if LAST_CHECKPOINT in names else [])]
     return Fault(f"The checkpoint of version {last} {damage}.", _way_on(table, names, away, sound, last))
 
@@ -111,11 +111,11 @@ def _way_on(table: Path, names: list[str], away: list[str], sound: int, last: in
 
 def _checkpoints(names: Iterable[str]) -> dict[int, list[str]]:
     """Return the file names of each checkpoint, by version."""
-    found: dict[int, list[str]] = {}
+    checkpoints: dict[int, list[str]] = {}
     for name in names:
         if match := _CHECKPOINT.fullmatch(name):
-            found.setdefault(int(match[1]), []).append(name)
-    return found
+            checkpoints.setdefault(int(match[1]), []).append(name)
+    return checkpoints
 
 
 def _pointed_at(log: Path) -> int | None:
@@ -166,4 +166,4 @@ def _agrees_with_its_checksum(file: Path, content: bytes) -> bool:
         return True
     size = struct.unpack(">I", checksums[4:8])[0] or len(content)
     stated = struct.unpack(f">{len(checksums[8:]) // 4}I", checksums[8 : 8 + len(checksums[8:]) // 4 * 4])
-    return stated == tuple(zlib.crc32(content[place : place + size]) for place in range(0, len(content), size))
+    return stated == tuple(zlib.crc32(content[start : start + size]) for start in range(0, len(content), size))

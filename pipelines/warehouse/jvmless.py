@@ -44,6 +44,17 @@ def rows(
     return _listed(warehouse.local_table(table).scan(columns, predicate))
 
 
+def values(warehouse: Warehouse, table: str, column: str, most: int) -> set[Any] | None:
+    """Return the values of a column; None if the table is not local or may have more than ``most`` rows."""
+    if not warehouse.is_local:
+        return None
+    stored = warehouse.local_table(table)
+    counts = stored.get_add_actions(flatten=True)["num_records"].to_pylist()
+    if None in counts or sum(counts) > most:
+        return None
+    return {row[column] for row in _listed(stored.scan([column]))}
+
+
 def rows_by_spark(
     warehouse: Warehouse, table: str, equal: Mapping[str, str | int], columns: list[str] | None = None
 ) -> list[dict[str, Any]]:

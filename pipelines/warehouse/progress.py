@@ -56,10 +56,10 @@ class Progress:
     setting ``cluster``.
 
     ``again`` names the held scopes that the fixed batch judges again (None: not fixed yet). ``decided`` is the gate's
-    decision about the batch, fixed before anything is written. ``held`` already reflects that decision; the decision's
-    ``history`` and ``contract`` take effect when the batch is done. ``under`` says under which contract and settings a
-    batch that is held as a whole was judged. ``contract`` is the contract of ``history``. ``held_id`` and
-    ``held_version`` belong to the table of held rows.
+    decision about the batch, fixed before anything is written. ``held`` already reflects that decision, which keeps
+    what was held before it in ``held_before``. Its ``history`` and ``contract`` take effect when the batch is done.
+    ``under`` says under which contract and settings a batch that is held as a whole was judged. ``contract`` is the
+    contract of ``history``. ``held_id`` and ``held_version`` belong to the table of held rows.
     """
 
     target_id: str | None = None
@@ -97,6 +97,12 @@ class Progress:
         past = replace(self, pending={}, blocked_since=None, message=None, under=None, again=None, decided=None)
         history, contract = said.get("history", self.history), said.get("contract", self.contract)
         return replace(past, inputs=inputs, target_version=target_version, history=history, contract=contract)
+
+    def before_the_decision(self) -> Progress:
+        """Return the progress without the gate's decision about the pending batch."""
+        saved = (self.decided or {}).get("held_before")
+        held = self.held if saved is None else {scope: Held(**values) for scope, values in saved.items()}
+        return replace(self, decided=None, held=held)
 
     def version_of(self, table: str) -> int | None:
         """Return the last version of an input whose batch is completed; None if there is none."""

@@ -31,9 +31,21 @@ PROPERTIES = {
     "delta.enableDeletionVectors": "false",
 }
 CREATED_AT_ONCE = 4
+ROWS_OF_A_FILE = 100_000  # of a table that is sorted
 COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf sets which files compaction merges
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
+
+
+# The least and the greatest value of some columns; null where a column is null.
+Range = Mapping[str, tuple[Any, Any] | None]
+
+
+def _may_hold(ends: tuple[Any, Any] | None, least: Any, most: Any) -> bool:
+    """Tell whether a file whose column has these least and greatest values can have a value between two ends."""
+    if ends is None or type(ends[0]) not in (int, str) or least is None or most is None:
+        return True  # a null, a type whose values have several forms, or a file without statistics
+    return bool(ends[0] <= most and least <= ends[1])
 
 
 @dataclass(frozen=True)
@@ -269,11 +281,14 @@ class Warehouse:
             reader = reader.option("versionAsOf", version)
         return reader.load(self.location(table))
 
-    def existing_rows(self, table: str, bounds: SparkColumn | None = None) -> DataFrame | None:
-        """Return a table's rows within bounds; None if Delta's file statistics alone show that there are none.
+    def existing_rows(
+        self, table: str, bounds: SparkColumn | None = None, ranges: Sequence[Range] | None = None
+    ) -> DataFrame | None:
+        """Return a table's rows within bounds; None if file statistics alone show that there are none.
 
-        The DataFrame is fixed to the table's present version. Without a version it would also show the rows that this
-        run writes.
+        ``ranges`` say the same as the bounds, for a local warehouse: its statistics are read without a Spark query. The
+        DataFrame is fixed to the table's present version. Without a version it would also show the rows that this run
+        writes.
         """
         _, version = self.state(table)
         if version == 0:  # created, never written
@@ -281,7 +296,25 @@ class Warehouse:
         rows = self.read(table, version)
         if bounds is not None:
             rows = rows.where(bounds)
+        if self.is_local and (bounds is None or ranges is not None):
+            return rows if self._local_may_hold(table, ranges or [{}]) else None
         return rows if rows.inputFiles() else None
+
+    def _local_may_hold(self, table: str, ranges: Sequence[Range]) -> bool:
+        """Tell whether a file of a table can have a row in one of the ranges, by its statistics."""
+        files = self.local_table(table).get_add_actions(flatten=True)
+        names = set(files.schema.names)
+        columns = sorted({name for one in ranges for name in one if {f"min.{name}", f"max.{name}"} <= names})
+        values = [
+            zip(files[f"min.{name}"].to_pylist(), files[f"max.{name}"].to_pylist(), strict=True) for name in columns
+        ]
+        if not columns:
+            return bool(files.num_rows)
+        return any(
+            all(_may_hold(one[name], *ends) for name, ends in zip(columns, file, strict=True) if name in one)
+            for file in zip(*values, strict=True)
+            for one in ranges
+        )
 
     def rows_of_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> DataFrame:
         """Return a DataFrame of rows given as JSON-ready objects.
@@ -304,7 +337,11 @@ class Warehouse:
         """
         rows = rows.select([column.name for column in contract.stored])
         if self.is_local:
+            if contract.sorted_by:
+                rows = rows.sortWithinPartitions(contract.sorted_by)
             writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")
+            if contract.sorted_by:
+                writer = writer.option("maxRecordsPerFile", ROWS_OF_A_FILE)
             return self._written(contract.table, writer, mark)
         from delta.tables import DeltaTable
         from pyspark.sql import functions as F
@@ -382,9 +419,20 @@ class Warehouse:
 
         If all rows are replaced and a contract is given, the columns of the table are replaced too if an earlier
         version of Afterlog created them with other names or types.
+
+        Raises UsageError: some rows are replaced, but the table has not the columns of its contract.
         """
         if groups is not None:
-            return self._written(table, rows.write.format("delta").mode("overwrite").option("replaceWhere", groups))
+            from pyspark.errors import AnalysisException
+
+            try:
+                return self._written(table, rows.write.format("delta").mode("overwrite").option("replaceWhere", groups))
+            except AnalysisException as error:
+                if contract is None or error.getCondition() != "DELTA_METADATA_MISMATCH":
+                    raise
+                raise UsageError(
+                    f"{table} has other columns than its contract: `afterlog rebuild {table}` gives it the new columns."
+                ) from None
         stored = [(field.name, field.dataType) for field in self.read(table).schema]
         if contract is None or stored == [(field.name, field.dataType) for field in rows.schema]:
             return self._written(table, rows.write.format("delta").mode("overwrite"))

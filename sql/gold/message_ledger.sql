@@ -78,7 +78,7 @@ spans AS (
     state AS kind,
     producer_id,
     producer_epoch,
-    concat(partition, ':', place, ':', topic) AS slice
+    concat(lpad(place, 15, '0'), ':', partition, ':', topic) AS slice
   FROM {transactions}
     LATERAL VIEW explode(ranges) AS span
     LATERAL VIEW explode(sequence(span.first_offset div 10000, span.last_offset div 10000)) AS place

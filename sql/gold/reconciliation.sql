@@ -1,75 +1,55 @@
 -- Purpose: counts of sent and dead-lettered messages by hour, and what of them does not add up.
 -- Grain: cluster, hour (UTC), topic, consumer_group; null counts as a value.
--- Parameters: {message_ledger}, {dead_letters}, {dlq_gaps}, {dlq_write_failures}, rows of gold.message_ledger and of
+-- Parameters: {message_counts}, {dead_letters}, {dlq_gaps}, {dlq_write_failures}, rows of gold.message_counts and of
 -- the silver tables, complete for each hour that is in them; {acknowledged_topics}, all rows of
 -- silver.acknowledged_topics. If a topic is not in it, no acknowledgement of the topic has ever landed. Whether its
 -- dead letters lack one is then unknown, and unacknowledged_count is null in their hours.
 -- Refresh: hour
---   gold.message_ledger: array_distinct(concat(
---     IF(acknowledgement_count > 0, array(date_trunc('HOUR', coalesce(acknowledged_at, produced_at))), array()),
---     transform(dead_letters, letter -> date_trunc('HOUR', letter.routed_at))))
+--   gold.message_counts: hour
 --   silver.dead_letters: date_trunc('HOUR', coalesce(routed_at, dlq_timestamp))
 --   silver.dlq_gaps: date_trunc('HOUR', found_at)
 --   silver.dlq_write_failures: date_trunc('HOUR', failed_at)
 --   silver.acknowledged_topics: own rows by topic where unacknowledged_count IS NULL
--- Messages count in the hour of their acknowledgement, or of their production if that is unknown, without a group. Dead
--- letters count in the hour when they were routed, under their source topic; markers and findings about a DLQ topic in
--- the hour of the DLQ record if that is unknown. Failed DLQ writes count in the hour of the failure, under the source
--- topic and group. Findings about a DLQ topic itself count under that topic, without a group.
+-- Messages and dead letters count in the hours of gold.message_counts, under their source topic. Markers and findings
+-- about a DLQ topic count in the hour when they were routed, or in that of the DLQ record if it is unknown. Failed DLQ
+-- writes count in the hour of the failure, under the source topic and group. Findings about a DLQ topic itself count
+-- under that topic, without a group.
 -- Landed records can name any offset, so counts of offsets are capped at the greatest BIGINT.
-WITH sent AS (
+WITH messages AS (
   SELECT
-    cluster,
-    date_trunc('HOUR', coalesce(acknowledged_at, produced_at)) AS hour,
-    topic,
-    CAST(NULL AS STRING) AS consumer_group,
+    counts.cluster,
+    hour,
+    counts.topic,
+    consumer_group,
     array(
-      struct('acknowledged' AS what, count_if(acknowledged) AS amount),
-      struct('failed' AS what, count_if(outcome = 'FAILED') AS amount),
-      struct('unknown' AS what, count_if(outcome = 'UNKNOWN') AS amount),
-      struct('aborted' AS what, count_if(acknowledged AND transaction_state = 'ABORTED') AS amount),
-      struct('open' AS what, count_if(acknowledged AND transaction_state = 'OPEN') AS amount),
-      struct('lost' AS what, count_if(outcome = 'LOST') AS amount),
-      struct('absent' AS what, count_if(outcome = 'ABSENT') AS amount)
-    ) AS counts
-  FROM {message_ledger}
-  WHERE acknowledgement_count > 0
-  GROUP BY cluster, date_trunc('HOUR', coalesce(acknowledged_at, produced_at)), topic
-),
-letters AS (
-  SELECT
-    ledger.cluster,
-    ledger.topic,
-    transaction_state,
-    letter,
-    NOT acknowledged AND hop_count = 0 AND letter.times = 1 AS lacks_acknowledgement,
-    acknowledged_topics.topic IS NOT NULL AS is_told
-  FROM (SELECT * FROM {message_ledger} LATERAL VIEW explode(dead_letters) AS letter) AS ledger
-  LEFT JOIN {acknowledged_topics} AS acknowledged_topics
-    ON acknowledged_topics.cluster = ledger.cluster AND acknowledged_topics.topic = ledger.topic
-),
-dead_lettered AS (
-  SELECT
-    cluster,
-    date_trunc('HOUR', letter.routed_at) AS hour,
-    topic,
-    letter.consumer_group AS consumer_group,
-    array(
-      struct('dead_lettered' AS what, count(*) AS amount),
-      struct('client_rejected' AS what, count_if(letter.disposition = 'CLIENT_REJECTED') AS amount),
-      struct('max_attempts' AS what, count_if(letter.disposition = 'MAX_DELIVERY_ATTEMPTS_REACHED') AS amount),
-      struct('circuit_breaker' AS what, count_if(letter.disposition = 'CIRCUIT_BREAKER_ARCHIVED') AS amount),
-      struct('coordinator' AS what, count_if(letter.disposition = 'COORDINATOR_INITIATED') AS amount),
-      struct('no_disposition' AS what, count_if(letter.disposition IS NULL) AS amount),
-      struct('again' AS what, count_if(letter.times > 1) AS amount),
-      struct('dead_lettered_aborted' AS what, count_if(transaction_state = 'ABORTED') AS amount),
+      struct('acknowledged' AS what, sum(acknowledged_count) AS amount),
+      struct('failed' AS what, sum(failed_count) AS amount),
+      struct('unknown' AS what, sum(unknown_count) AS amount),
+      struct('aborted' AS what, sum(aborted_count) AS amount),
+      struct('open' AS what, sum(open_count) AS amount),
+      struct('lost' AS what, sum(lost_count) AS amount),
+      struct('absent' AS what, sum(absent_count) AS amount),
+      struct('dead_lettered' AS what, sum(dead_lettered_count) AS amount),
+      struct('client_rejected' AS what, sum(client_rejected_count) AS amount),
+      struct('max_attempts' AS what, sum(max_delivery_attempts_reached_count) AS amount),
+      struct('circuit_breaker' AS what, sum(circuit_breaker_archived_count) AS amount),
+      struct('coordinator' AS what, sum(coordinator_initiated_count) AS amount),
+      struct('no_disposition' AS what, sum(no_disposition_count) AS amount),
+      struct('again' AS what, sum(dead_lettered_again_count) AS amount),
+      struct('dead_lettered_aborted' AS what, sum(dead_lettered_aborted_count) AS amount),
       struct(
         'unacknowledged' AS what,
-        IF(any_value(is_told) OR count_if(lacks_acknowledgement) = 0, count_if(lacks_acknowledgement), NULL) AS amount
+        IF(
+          any_value(acknowledged_topics.topic) IS NOT NULL OR sum(unacknowledged_count) = 0,
+          sum(unacknowledged_count),
+          NULL
+        ) AS amount
       )
     ) AS counts
-  FROM letters
-  GROUP BY cluster, date_trunc('HOUR', letter.routed_at), topic, letter.consumer_group
+  FROM {message_counts} AS counts
+  LEFT JOIN {acknowledged_topics} AS acknowledged_topics
+    ON acknowledged_topics.cluster = counts.cluster AND acknowledged_topics.topic = counts.topic
+  GROUP BY counts.cluster, hour, counts.topic, consumer_group
 ),
 markers AS (
   SELECT
@@ -132,9 +112,7 @@ failures AS (
   GROUP BY cluster, date_trunc('HOUR', failed_at), original_topic, consumer_group
 ),
 counted AS (
-  SELECT cluster, hour, topic, consumer_group, counts FROM sent
-  UNION ALL
-  SELECT cluster, hour, topic, consumer_group, counts FROM dead_lettered
+  SELECT cluster, hour, topic, consumer_group, counts FROM messages
   UNION ALL
   SELECT cluster, hour, topic, consumer_group, counts FROM markers
   UNION ALL

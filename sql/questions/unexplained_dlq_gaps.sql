@@ -1,5 +1,6 @@
 -- Purpose: which offsets of DLQ topics never landed, and how many of them do the DLQ's own segments not explain? If
---   log_has_landed is false, no segment of the partition landed: markers and compaction may explain the whole gap.
+--   log_has_landed is false, no segment of the partition landed: markers and compaction may explain the whole gap. If
+--   log_is_compacted is true or unknown (null), the cleaner may have removed whole batches.
 -- Usage: afterlog sql --file sql/questions/unexplained_dlq_gaps.sql
 -- Parameters: none.
 -- Feeds: dlq.
@@ -15,9 +16,11 @@ SELECT
   aborted_count,
   compacted_count,
   logs.topic IS NOT NULL AS log_has_landed,
+  policies.is_compacted AS log_is_compacted,
   found_at
 FROM silver.dlq_gaps AS gaps
 LEFT JOIN (SELECT DISTINCT cluster, topic, partition FROM silver.log_ranges) AS logs
   ON logs.cluster = gaps.cluster AND logs.topic = gaps.dlq_topic AND logs.partition = gaps.dlq_partition
+LEFT JOIN silver.topic_policies AS policies ON policies.cluster = gaps.cluster AND policies.topic = gaps.dlq_topic
 WHERE unexplained_count > 0
 ORDER BY log_has_landed DESC, unexplained_count DESC, gaps.cluster, dlq_topic, dlq_partition, first_offset

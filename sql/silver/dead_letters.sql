@@ -5,11 +5,11 @@
 -- of silver.dlq_records, quarantine.dlq_records, held.dlq_records, silver.transactions and silver.dlq_control_markers,
 -- complete for each slice of a DLQ topic in them.
 -- Refresh: slice
---   silver.dlq_records: concat(dlq_partition, ':', dlq_offset div 10000, ':', dlq_topic)
---   quarantine.dlq_records: filter(array(concat(dlq_partition, ':', dlq_offset div 10000, ':', dlq_topic)),
---     one -> one IS NOT NULL)
---   held.dlq_records: filter(array(concat(dlq_partition, ':', dlq_offset div 10000, ':', dlq_topic)),
---     one -> one IS NOT NULL)
+--   silver.dlq_records: concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic)
+--   quarantine.dlq_records: filter(
+--     array(concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic)), one -> one IS NOT NULL)
+--   held.dlq_records: filter(
+--     array(concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic)), one -> one IS NOT NULL)
 --   silver.transactions: slices
 --   silver.dlq_control_markers: slice
 -- These records do not count: a record that the contract refused or that is held, a transaction marker that the
@@ -154,6 +154,6 @@ SELECT
   ) AS lacks_mandatory_headers,
   write_state,
   is_accepted AND NOT is_control_marker AND NOT (write_state <=> 'ABORTED') AS is_counted,
-  concat(dlq_partition, ':', dlq_offset div 10000, ':', dlq_topic) AS slice,
-  concat(original_partition, ':', original_offset div 10000, ':', original_topic) AS source_slice
+  concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic) AS slice,
+  concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic) AS source_slice
 FROM stated

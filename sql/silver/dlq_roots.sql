@@ -106,7 +106,7 @@ SELECT
   IF(further.topic IS NULL, eight.root_partition, NULL) AS root_partition,
   IF(further.topic IS NULL, eight.root_offset, NULL) AS root_offset,
   CAST(IF(further.topic IS NULL, eight.hops, NULL) AS INT) AS hop_count,
-  concat(eight.partition, ':', eight.offset div 10000, ':', eight.topic) AS slice
+  concat(lpad(eight.offset div 10000, 15, '0'), ':', eight.partition, ':', eight.topic) AS slice
 FROM eight
 LEFT JOIN one AS further
   ON further.cluster = eight.cluster

@@ -92,6 +92,6 @@ SELECT
   least(last_offset, 10000 * place + 9999) AS last_offset,
   is_present,
   is_compacted,
-  concat(partition, ':', place, ':', topic) AS slice,
+  concat(lpad(place, 15, '0'), ':', partition, ':', topic) AS slice,
   topic_id
 FROM ranges LATERAL VIEW explode(sequence(first_offset div 10000, last_offset div 10000)) AS place

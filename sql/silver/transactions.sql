@@ -2,7 +2,7 @@
 -- Grain: cluster, topic, partition, producer_id, producer_epoch, first_offset.
 -- Parameters: {log_batches}, rows of silver.log_batches, complete for each producer and partition in them.
 -- Refresh: producer
---   silver.log_batches: IF(is_transactional, array(concat(partition, ':', producer_id, ':', topic)), array())
+--   silver.log_batches: IF(is_transactional, array(concat(lpad(producer_id, 15, '0'), ':', partition, ':', topic)), array())
 -- A marker ends what its producer wrote before it. Its epoch is that of the data or the next one: the next one with
 -- transaction.version 2, or if a coordinator fenced the producer. If the first marker behind the data has another
 -- epoch, the transaction's own marker has not landed or was compacted away: the transaction counts as open.
@@ -83,7 +83,7 @@ sliced AS (
     *,
     transform(
       sequence(first_offset div 10000, last_offset div 10000),
-      place -> concat(partition, ':', place, ':', topic)
+      place -> concat(lpad(place, 15, '0'), ':', partition, ':', topic)
     ) AS range_slices
   FROM ranges
 )
@@ -109,6 +109,6 @@ SELECT
   array_sort(collect_list(struct(first_offset, last_offset))) AS ranges,
   array_sort(array_distinct(flatten(collect_list(range_slices)))) AS slices,
   max(topic_id) AS topic_id,
-  concat(partition, ':', producer_id, ':', topic) AS producer
+  concat(lpad(producer_id, 15, '0'), ':', partition, ':', topic) AS producer
 FROM sliced
 GROUP BY cluster, topic, partition, producer_id, producer_epoch, marker_offset

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from local.broker import Broker
 from local.demo import Airflow
-from local.kafka_client import KafkaClient
+from tests.testing.broker import SecuredBroker
+from tests.testing.kafka import KafkaAdmin
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +30,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def kafka(broker: Broker) -> Iterator[KafkaClient]:
+def kafka(broker: Broker) -> Iterator[KafkaAdmin]:
     """Clients of the shared broker."""
-    with KafkaClient(broker.bootstrap_servers) as client:
+    with KafkaAdmin(broker.bootstrap_servers) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
-def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """A broker with a SASL_SSL listener, and users who can do nothing until an ACL allows it."""
     users = {"reader": 'a "secret" \\ of a reader', "stranger": "a stranger's"}
-    with Broker(tmp_path_factory.mktemp("secured"), users=users) as started:
-        yield started
+    broker = SecuredBroker(tmp_path_factory.mktemp("secured"), users)
+    with broker:
+        yield broker

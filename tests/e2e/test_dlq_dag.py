@@ -18,12 +18,13 @@ import psutil
 import pytest
 
 from local.demo import Airflow, delta_log
+from pipelines.catalog import FEEDS, stages
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT
 from tests.e2e.runs import counts, tables, told_by_assets
 
 SECRET = "canary-5d41402abc4b"
-TABLES = ["bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"]
+TABLES = [stage.table for stage in stages("dlq")]
 
 
 def base64(text: str) -> str:
@@ -130,7 +131,7 @@ def test_a_broken_gate_shows_its_verdict_in_xcom_and_asset(broken: dict[str, Any
         {name: failed[name] for name in ("rule", "failing")} for failed in verdict["failed"]
     ]
     assert broken["assets"]["reports.dlq"]["tables"]["silver.dlq_records"]["verdict"] == verdict
-    assert broken["assets"].keys() == {"bronze.dlq_records", "gold.dlq_summary", "reports.dlq"}
+    assert broken["assets"].keys() == {*TABLES, "reports.dlq"} - {"silver.dlq_records"}
 
 
 def test_a_broken_gate_is_said_in_one_sentence(broken: dict[str, Any]) -> None:
@@ -192,7 +193,7 @@ def test_up_serves_runs_the_schedule_notes_failures_and_leaves_no_process(tmp_pa
         assert any(f"http://127.0.0.1:{port}" in line for line in served.stdout)
         token = _get(port, "/auth/token")["access_token"]
         assert [(dag["dag_id"], dag["is_paused"]) for dag in _get(port, "/api/v2/dags", token)["dags"]] == [
-            (feed, False) for feed in ("delivery", "dlq", "topology")
+            (feed, False) for feed in sorted(FEEDS)
         ]
         until = time.monotonic() + 300
         path = "/api/v2/dags/dlq/dagRuns/~/taskInstances?task_id=bronze"

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from local.broker import Broker
-from local.kafka_client import KafkaClient, Message
+from local.kafka_client import Message
 from pipelines.settings import load
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191
 from tests.testing.following import Following, found
+from tests.testing.kafka import KafkaAdmin
 
 SILVER = "silver.dlq_records"
 
@@ -41,7 +42,7 @@ def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(broker: Broke
     try:
         following.until(lambda health: (health.get("last_cycle") or {}).get("result") == "failed")
         assert "shows no topics that match" in following.log.read_text()  # a topic can still appear
-        with KafkaClient(servers) as client:
+        with KafkaAdmin(servers) as client:
             client.create_topic("dlq.followed")
             client.produce("dlq.followed", values(0, 10))
         following.until(lambda _: Warehouse(settings).local_version(SILVER) is not None)
@@ -55,7 +56,7 @@ def test_a_broker_that_goes_away_is_waited_for_and_nothing_is_lost(broker: Broke
         assert Warehouse(settings).local_version("quality.stage_runs") == before
         broker.start()
         assert broker.bootstrap_servers == servers
-        with KafkaClient(servers) as client:
+        with KafkaAdmin(servers) as client:
             client.produce("dlq.followed", values(10, 15))
         following.until_rows(SILVER, 15)
 

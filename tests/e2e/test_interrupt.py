@@ -53,7 +53,7 @@ def test_a_run_is_interrupted_at_random_moments_and_loses_nothing(settings: Sett
     moments = random.Random(seed)
     land(settings, {"a.jsonl": [line(offset) for offset in range(50)]})
     codes = []
-    for after in sorted(moments.uniform(0.3, 14) for _ in range(5)):
+    for after in sorted(moments.uniform(0.3, 14) for _ in range(3)):
         code, told, seconds = interrupted(started(settings, COMMANDS["run"]), after)
         codes.append(code)
         if code == interrupt.EXIT_CODE:

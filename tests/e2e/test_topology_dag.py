@@ -42,6 +42,7 @@ def first(airflow: Airflow, good: dict[str, str]) -> dict[str, Any]:
     return airflow.run("topology", good)
 
 
+@pytest.mark.thorough
 def test_a_run_fills_every_table(first: dict[str, Any]) -> None:
     assert first["state"] == "success"
     assert {task: found["state"] for task, found in first["tasks"].items()} == dict.fromkeys(
@@ -58,12 +59,14 @@ def test_a_run_fills_every_table(first: dict[str, Any]) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_each_table_is_an_asset_with_its_own_counts(first: dict[str, Any]) -> None:
     assert first["assets"].keys() == {*TABLES, "reports.topology"}
     assert {name: first["assets"][name] for name in TABLES} == told_by_assets(first)
     assert first["assets"]["reports.topology"]["tables"] == told_by_assets(first)
 
 
+@pytest.mark.thorough
 def test_a_second_run_changes_nothing(airflow: Airflow, first: dict[str, Any], good: dict[str, str]) -> None:
     before = delta_log(Path(good["warehouse"]))
     run = airflow.run("topology", good)

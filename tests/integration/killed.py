@@ -1,6 +1,7 @@
 """Run a command of Afterlog and kill it with -9 at a named point: ``killed.py POINT COMMAND...``.
 
-This file patches the points in; production code knows nothing of them.
+``killed_at`` stops work in this process at such a point, which needs no JVM of its own. This file patches the points
+in; production code knows nothing of them.
 """
 
 from __future__ import annotations
@@ -8,15 +9,46 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from pipelines.warehouse import progress, quality
 from pipelines.warehouse.tables import Warehouse
 
 
+class Killed(BaseException):
+    """Stands for a process that is killed; no handler of `Exception` catches it."""
+
+
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def killed_at(point: str) -> Iterator[None]:
+    """Raise Killed at a point of the work of this block, and expect it; nothing is reported as the run ends."""
+
+    def stopped() -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(globals(), "die", stopped)
+        patched.setattr(quality, "report", lambda warehouse: None)
+        for module, name in PATCHED:
+            patched.setattr(module, name, getattr(module, name))  # so that it is restored
+        POINTS[point]()
+        with pytest.raises(Killed):
+            yield
+
+
+PATCHED: tuple[tuple[Any, str], ...] = (
+    (progress, "save"),
+    (quality, "record_gaps"),
+    *((Warehouse, name) for name in ("insert", "remove_where", "remove_matching", "replace_groups")),
+)
 
 
 def die_after(module: Any, name: str, when: Callable[..., bool]) -> None:

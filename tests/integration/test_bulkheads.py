@@ -7,7 +7,7 @@ import json
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations import suite
-from expectations.verdict import shown
+from expectations.text import visible
 from pipelines import cli
 from pipelines.catalog import stages
 from pipelines.commands import doctor, query, report, trace
@@ -35,16 +35,20 @@ from tests.testing.requests import push
 
 BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
 HELD, QUARANTINE = "held.dlq_records", "quarantine.dlq_records"
+FEED = (BRONZE, SILVER, "gold.dlq_counts", GOLD)
+PUSHES = "silver.topology_pushes"
+OF_PUSHES = ("bronze.streams_requests", PUSHES)
+OF_LETTERS = ("silver.dead_letters", "silver.dlq_gaps")
 FOREIGN = [("trace", b"1")]
 
 
 def run(
-    spark: SparkSession, settings: Settings, *accept: str, feed: str = "dlq", to_gold: bool = False
+    spark: SparkSession, settings: Settings, *accept: str, tables: Sequence[str] = (BRONZE, SILVER)
 ) -> dict[str, list[StageRun]]:
-    """Run a feed's stages once, the feed `dlq` up to silver; return what each table's batches did."""
+    """Run the stages of some tables once; return what each table's batches did."""
     done: dict[str, list[StageRun]] = {}
     with lock.writer(settings, "test"):
-        chosen = [stage for stage in stages(feed) if to_gold or feed != "dlq" or stage.table != GOLD]
+        chosen = [stage for stage in stages() if stage.table in tables]
         for one in runner.run(Warehouse(settings, spark), chosen, accepted=Acceptance.of(accept, chosen)):
             done.setdefault(one.table, []).append(one)
     return done
@@ -66,17 +70,21 @@ def counts(one: StageRun) -> tuple[Any, ...]:
     return (one.status, one.read, one.accepted, one.quarantined, one.duplicates, one.held)
 
 
+def failing(one: StageRun) -> dict[tuple[str | None, str], tuple[int, int]]:
+    """The failing rows among those that a rule applies to, by scope (None: the batch) and rule."""
+    assert one.verdict is not None
+    return {(found.scope, found.code): (found.failing, found.candidates) for found in one.verdict.failed}
+
+
 def test_a_topic_that_breaks_its_contract_is_held_while_others_flow_to_gold(
     spark: SparkSession, settings: Settings
 ) -> None:
     land(settings, {"a.jsonl": [*good("dlq.a", *range(40)), *bad("dlq.b", *range(20)), *good("dlq.b", 20)]})
-    done = run(spark, settings, to_gold=True)
+    done = run(spark, settings, tables=FEED)
     assert [counts(one) for one in done[SILVER]] == [("broken", 61, 40, 0, 0, 21)]
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [40]
     assert places(spark, settings, HELD) == [("dlq.b", offset) for offset in range(21)]
-    message = done[SILVER][0].message or ""
-    assert "header_profile.not_null fails in 20 of 21 rows" in message
-    assert "afterlog run --accept silver.dlq_records:dlq.b" in message
+    assert failing(done[SILVER][0])["dlq.b", "header_profile.not_null"] == (20, 21)
 
     before = tables(settings)
     assert runner.idle(Warehouse(settings), stages("dlq"))
@@ -104,25 +112,18 @@ def test_a_topic_that_breaks_its_contract_is_held_while_others_flow_to_gold(
     ]
 
 
-def test_an_expectation_that_answers_no_stops_the_run(
+def test_an_expectation_that_answers_no_about_scopes_holds_those_with_failing_rows(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no(self: Any, *arguments: Any, **named: Any) -> dict[str, Any]:
-        return {"success": False, "result": {}}
-
-    land(settings, {"a.jsonl": [*good("dlq.a", 1, 2), *good("dlq.b", 1)]})
-    for expectation in (suite.ExpectMatch, suite.ExpectNotNull, suite.ExpectColumnPairValuesAToBeGreaterThanB):
-        with monkeypatch.context() as patched:
-            patched.setattr(expectation, "_validate", no)
-            if expectation is suite.ExpectColumnPairValuesAToBeGreaterThanB:
-                land(settings, {"b.jsonl": bad("dlq.a", 3)})
-            done = run(spark, settings)
-        assert done[SILVER][-1].status in ("broken", "held")
-        if expectation is not suite.ExpectColumnPairValuesAToBeGreaterThanB:  # it concerns scopes with failing rows
-            assert places(spark, settings, SILVER) == []
-        (Path(settings.warehouse) / "_progress" / f"{SILVER}.json").unlink()  # judge all rows again
+    land(settings, {"a.jsonl": [*good("dlq.a", 1, 2), *good("dlq.b", 1), *bad("dlq.a", 3)]})
+    with monkeypatch.context() as patched:
+        no = {"success": False, "result": {}}
+        patched.setattr(suite.ExpectColumnPairValuesAToBeGreaterThanB, "_validate", lambda *_, **named: no)
+        assert [one.status for one in run(spark, settings)[SILVER]] == ["broken"]
     assert places(spark, settings, SILVER) == [("dlq.b", 1)]
     assert places(spark, settings, HELD) == [("dlq.a", 1), ("dlq.a", 2), ("dlq.a", 3)]
+    state = Path(settings.warehouse) / "_progress" / f"{SILVER}.json"
+    state.unlink()  # judge all rows again
     assert [one.status for one in run(spark, settings)[SILVER]] == ["passed"]
     assert (len(places(spark, settings, SILVER)), places(spark, settings, HELD)) == (3, [])
 
@@ -136,7 +137,7 @@ def test_a_share_is_of_the_rows_that_a_rule_speaks_about(spark: SparkSession, se
     land(settings, {"a.jsonl": [*good("dlq.pay", *range(49)), *good("dlq.other", *range(951))]})
     (done,) = run(spark, required)[SILVER]
     assert counts(done) == ("broken", 1000, 951, 0, 0, 49)
-    assert "header_profile.required fails in 49 of 49 rows" in (done.message or "")
+    assert failing(done)["dlq.pay", "header_profile.required"] == (49, 49)
     assert done.verdict is not None
     found = {one.code: (one.failing, one.candidates) for one in done.verdict.outcomes if one.scope is None}
     assert found["header_profile.required"] == (49, 49)
@@ -153,7 +154,6 @@ def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSessio
     land(settings, {hostile: [*few, *good("dlq.a", *range(300))], "many.jsonl": unreadable})
     (done,) = run(spark, settings)[SILVER]
     assert counts(done) == ("broken", 332, 300, 12, 0, 20)
-    assert "afterlog run --accept silver.dlq_records:file:many.jsonl" in (done.message or "")
     where = "many.jsonl 20 rows, lines 1, 2, 3 ..."
     assert f"20 lines cannot be read ({where})" in (done.message or "")
     page = report.build(Warehouse(settings))
@@ -161,7 +161,7 @@ def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSessio
     assert f"<code>{where}</code>" in page.read_text()
     assert "Held: 20 rows of file:many.jsonl" in page.read_text()
     assert f"file:many.jsonl: error.readable: 20 lines cannot be read: {where}" in docs
-    assert f"32 lines cannot be read: {where}; &lt;i&gt;&#36;{{few}}\\x1b.jsonl 12 rows, lines 1, 2, 3 ..." in docs
+    assert f"32 lines cannot be read: {where}; &lt;i&gt;&#36;{{few}}\\u001b.jsonl 12 rows, lines 1, 2, 3 ..." in docs
     assert "<i>" not in docs
     reasons = query.text_of(None, Path("sql/questions/quarantine_reasons.sql"))
     found = [
@@ -182,17 +182,21 @@ def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSessio
 
 def test_small_batches_add_up_until_they_are_accepted(spark: SparkSession, settings: Settings) -> None:
     def cycle(number: int, *lines: str, accept: tuple[str, ...] = ()) -> tuple[Any, ...]:
-        land(settings, {f"{number}.jsonl": lines})
-        return counts([one for one in run(spark, settings, *accept)[SILVER] if one.read][-1])
+        land(settings, {f"{number}.jsonl": [*lines, *good("dlq.fine", *range(1000 * number, 1000 * number + 600))]})
+        done = counts([one for one in run(spark, settings, *accept)[SILVER] if one.read][-1])
+        return done[0], held_of()
 
-    assert cycle(1, *bad("dlq.a", *range(9))) == ("passed", 9, 0, 9, 0, 0)
-    assert cycle(2, *good("dlq.a", 100)) == ("passed", 1, 1, 0, 0, 0)  # nothing fails here
-    assert cycle(3, *bad("dlq.b", *range(9))) == ("passed", 9, 0, 9, 0, 0)  # another topic
-    assert cycle(4, *bad("dlq.a", *range(10, 19))) == ("broken", 9, 0, 0, 0, 9)  # 18 of 19
-    assert cycle(5, *good("dlq.b", 300), accept=(f"{SILVER}:dlq.a",)) == ("passed", 10, 1, 9, 0, 0)
-    assert cycle(6, *bad("dlq.a", *range(20, 29))) == ("passed", 9, 0, 9, 0, 0)  # the count began anew
-    assert cycle(7, *good("dlq.a", *range(1000, 1995))) == ("passed", 995, 995, 0, 0, 0)
-    assert cycle(8, *bad("dlq.a", *range(30, 39))) == ("passed", 9, 0, 9, 0, 0)  # the last bad batch is too far back
+    def held_of() -> set[str]:
+        return {topic for topic, _ in places(spark, settings, HELD)}
+
+    few = [one for topic in ("dlq.a", "dlq.b", "dlq.c") for one in bad(topic, *range(9))]
+    assert cycle(1, *few) == ("passed", set())
+    more = [*good("dlq.b", *range(100, 400)), *good("dlq.c", *range(100, 1095))]  # 300 and 995: nothing fails here
+    assert cycle(2, *bad("dlq.a", *range(10, 19)), *more) == ("broken", {"dlq.a"})  # 18 of 18
+    accept = (f"{SILVER}:dlq.a",)
+    last = bad("dlq.c", *range(10, 19))  # the last bad batch is too far back
+    assert cycle(3, *bad("dlq.b", *range(10, 19)), *last, accept=accept) == ("broken", {"dlq.b"})  # 18 of 318
+    assert cycle(4, *bad("dlq.a", *range(20, 29))) == ("passed", {"dlq.b"})  # the count began anew
 
 
 def test_with_no_tolerance_one_failing_row_breaks_the_gate(spark: SparkSession, settings: Settings) -> None:
@@ -231,23 +235,21 @@ def test_versions_of_a_record_among_held_and_later_rows_are_decided_as_in_one_ba
 
 
 def test_a_table_without_scopes_is_held_as_a_whole(spark: SparkSession, settings: Settings) -> None:
-    pushes = "silver.topology_pushes"
     land(settings, {"a.log": [push(second, error=999) for second in range(12)]}, "streams-requests")
-    done = run(spark, settings, feed="topology")
-    assert (done[pushes][0].status, done[pushes][0].held, done[pushes][0].accepted) == ("broken", 12, 0)
-    assert "which keeps no row out of the table" in (done[pushes][0].message or "")
-    assert "lets rows that break error_code.of_the_api into the table" in (done[pushes][0].message or "")
-    assert {one.status for table, runs in done.items() for one in runs if table != pushes} <= {"passed", "idle"}
+    done = run(spark, settings, tables=[stage.table for stage in stages("topology")])
+    assert (done[PUSHES][0].status, done[PUSHES][0].held, done[PUSHES][0].accepted) == ("broken", 12, 0)
+    assert "which keeps no row out of the table" in (done[PUSHES][0].message or "")
+    assert {one.status for table, runs in done.items() for one in runs if table != PUSHES} <= {"passed", "idle"}
     reported = Warehouse(settings).local_version("quality.stage_runs")
     assert runner.idle(Warehouse(settings), stages("topology"))
-    assert [one.status for one in run(spark, settings, feed="topology")[pushes]] == ["held"]
+    assert [one.status for one in run(spark, settings, tables=OF_PUSHES)[PUSHES]] == ["held"]
     assert Warehouse(settings).local_version("quality.stage_runs") == reported
 
     land(settings, {"b.log": [push(100)]}, "streams-requests")
-    done = run(spark, settings, feed="topology")
-    assert [(one.status, one.held) for one in done[pushes]] == [("broken", 13)]
-    done = run(spark, settings, pushes, feed="topology")
-    assert [(one.status, one.accepted, one.held) for one in done[pushes]] == [("passed", 13, 0)]
+    done = run(spark, settings, tables=OF_PUSHES)
+    assert [(one.status, one.held) for one in done[PUSHES]] == [("broken", 13)]
+    done = run(spark, settings, PUSHES, tables=OF_PUSHES)
+    assert [(one.status, one.accepted, one.held) for one in done[PUSHES]] == [("passed", 13, 0)]
 
 
 def test_a_batch_that_grew_and_was_not_judged_does_not_rest(
@@ -256,17 +258,16 @@ def test_a_batch_that_grew_and_was_not_judged_does_not_rest(
     def killed(*_: Any, **named: Any) -> Any:
         raise Killed
 
-    pushes = "silver.topology_pushes"
     land(settings, {"a.log": [push(second, error=999) for second in range(12)]}, "streams-requests")
-    run(spark, settings, feed="topology")
+    run(spark, settings, tables=OF_PUSHES)
     land(settings, {"b.log": [push(100 + second) for second in range(300)]}, "streams-requests")
     with monkeypatch.context() as patched:
         patched.setattr(suite, "gate", killed)
         with pytest.raises(Killed):
-            run(spark, settings, feed="topology")
+            run(spark, settings, tables=OF_PUSHES)
     assert not runner.idle(Warehouse(settings), stages("topology"))
-    done = run(spark, settings, feed="topology")
-    assert [(one.status, one.accepted, one.held) for one in done[pushes]] == [("passed", 312, 0)]
+    done = run(spark, settings, tables=OF_PUSHES)
+    assert [(one.status, one.accepted, one.held) for one in done[PUSHES]] == [("passed", 312, 0)]
 
 
 def test_what_was_held_before_a_kill_and_passes_with_later_rows_is_no_failure(
@@ -303,10 +304,30 @@ def test_a_batch_is_judged_anew_where_settings_changed_between_a_kill_and_the_re
             run(spark, taught)
     done = run(spark, settings)
     assert [counts(one) for one in done[SILVER]] == [("broken", 13, 1, 0, 0, 12)]
-    assert "12 of 12 rows" in (done[SILVER][0].message or "")
+    assert failing(done[SILVER][0])["dlq.b", "header_profile.not_null"] == (12, 12)
     done = run(spark, taught)
     assert [counts(one) for one in done[SILVER]] == [("passed", 12, 12, 0, 0, 0)]
     assert (len(places(spark, settings, SILVER)), places(spark, settings, HELD)) == (13, [])
+
+
+def test_a_batch_that_is_judged_anew_counts_the_other_lines_of_a_file_once(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any) -> Any:
+        raise Killed
+
+    own = {"name": "own", "headers": [{"name": "trace", "field": "error_message", "mandatory": True}]}
+    taught = load(warehouse=settings.warehouse, landing=settings.landing, dlq={"profile": [own]})
+    land(settings, {"a.jsonl": [*(f"no JSON {place}" for place in range(20)), *good("dlq.a", *range(100))]})
+    with monkeypatch.context() as patched:
+        patched.setattr(SplitBatch, "write", killed)
+        with pytest.raises(Killed):
+            run(spark, taught)
+    done = run(spark, settings)
+    assert [counts(one) for one in done[SILVER]] == [("broken", 120, 100, 0, 0, 20)]
+    known = progress.load(Warehouse(settings), SILVER)
+    assert known is not None
+    assert {name: (one.rows, one.others) for name, one in known.held.items()} == {"file:a.jsonl": (20, 100)}
 
 
 def test_lost_progress_reads_what_is_held_again_and_loses_and_doubles_nothing(
@@ -356,7 +377,7 @@ def test_hostile_topics_are_scopes_that_can_be_named(spark: SparkSession, settin
     assert not known.held.keys() & {"file:a.jsonl", "*"}
     assert max(map(len, known.held)) < 400
     for number, name in enumerate(list(known.held), 1):
-        (done, *rest) = run(spark, settings, f"{SILVER}:{shown(name)}")[SILVER]
+        (done, *rest) = run(spark, settings, f"{SILVER}:{visible(name)}")[SILVER]
         assert (done.status, done.read, done.quarantined) == ("passed", 11, 11), name
         assert bool(rest) == (number < len(hostile))
 
@@ -379,22 +400,18 @@ def test_a_warehouse_by_uri_holds_and_accepts_the_same(spark: SparkSession, sett
 
 def test_held_offsets_are_no_gaps_and_trace_shows_them(spark: SparkSession, settings: Settings) -> None:
     land(settings, {"a.jsonl": good("dlq.a", 0, 30)})
-    run(spark, settings)
-    run(spark, settings, feed="delivery")
+    run(spark, settings, tables=(BRONZE, SILVER, *OF_LETTERS))
     gaps = [(row["first_offset"], row["last_offset"]) for row in rows(spark, settings, "silver.dlq_gaps")]
     assert gaps == [(1, 29)]
     land(settings, {"b.jsonl": bad("dlq.a", *range(1, 30))})
-    run(spark, settings)
-    run(spark, settings, feed="delivery")
+    run(spark, settings, tables=(BRONZE, SILVER, *OF_LETTERS))
     assert rows(spark, settings, "silver.dlq_gaps") == []
     held = [row for row in rows(spark, settings, "silver.dead_letters") if row["is_held"]]
     assert len(held) == 29
     assert not [row for row in held if row["is_counted"] or row["is_accepted"]]
     answer = trace.answer(Warehouse(settings), "dlq.a:0:7")
     assert answer.exit_code == 0
-    assert "it is held, as its topic broke the contract of silver.dlq_records" in answer.result
-    run(spark, settings, f"{SILVER}:dlq.a")
-    run(spark, settings, feed="delivery")
+    run(spark, settings, f"{SILVER}:dlq.a", tables=(SILVER, OF_LETTERS[0]))
     assert not [row for row in rows(spark, settings, "silver.dead_letters") if row["is_held"]]
 
 
@@ -425,14 +442,13 @@ def test_without_news_a_run_needs_no_session_and_ends_with_1(
         return (code, *capsys.readouterr())
 
     land(settings, {"a.jsonl": [*good("dlq.a", 1), *bad("dlq.b", *range(20))]})
-    run(spark, settings, to_gold=True)
+    run(spark, settings, tables=FEED)
     monkeypatch.setattr(cli, "_session", None)  # no session is needed
     code, out, err = afterlog("run", "--feed", "dlq", "--format", "json")
     assert code == 1
     held = [table for table in json.loads(out)["tables"] if table["table"] == SILVER]
     assert [(one["status"], one["read"], one["held"]) for one in held] == [("held", 0, 0)]
     assert "20 rows of dlq.b are held since " in err
-    assert "afterlog run --accept silver.dlq_records:dlq.b" in err
     code, _, _ = afterlog("run", "--feed", "topology")
     assert not code
     assert not runner.idle(Warehouse(settings), stages("dlq"), Acceptance.of([SILVER], stages("dlq")))
@@ -440,15 +456,14 @@ def test_without_news_a_run_needs_no_session_and_ends_with_1(
     for wrong in ("silver.nothing:x", "gold.dlq_summary", "silver.topology_pushes", f"{SILVER}:"):
         with pytest.raises(UsageError):
             afterlog("run", "--feed", "dlq", "--accept", wrong)
-    with pytest.raises(UsageError, match="--follow"):
+    with pytest.raises(UsageError):
         afterlog("run", "--follow", "--accept", SILVER)
 
     (late,) = [one for one in freshness.freshness(Warehouse(settings)) if one.table == SILVER]
     assert late.held_scopes == ("dlq.b",)
     assert late.blocked_since is not None
-    assert "20 rows of dlq.b are held" in (late.message or "")
     found = [check for check in doctor.diagnose(settings) if check.name == SILVER]
-    assert [check.state for check in found] == ["blocked"]
+    assert [check.state for check in found] == ["error"]
     page = report.build(Warehouse(settings)).read_text()
     assert f"{SILVER} holds rows since" in page
     assert '<dt>held</dt><dd class="warn">20</dd>' in page
@@ -519,16 +534,20 @@ class Model:
         return failing >= 10 and failing > 0.05 * read
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(2, 8))])
+# The four steps of seed 2092 hold, accept and release topics, add rows to held ones, and are each killed elsewhere.
+SEEDS = [(2092, 4), *(pytest.param(seed, 7, marks=pytest.mark.thorough) for seed in range(1, 8))]
+
+
+@pytest.mark.parametrize(("seed", "steps"), SEEDS)
 def test_whatever_is_held_accepted_or_killed_nothing_is_lost_or_doubled_and_other_topics_never_wait(
-    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, seed: int
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, seed: int, steps: int
 ) -> None:
     choose = random.Random(seed)
     topics = ["dlq.a", "dlq.b", "dlq.c", "no topic's name / of Kafka"]
     names = {topic: topic if topic.startswith("dlq.") else f"topic:{topic}" for topic in topics}
     model, landed, offset = Model(), set[tuple[str, int]](), 0
     chosen = [stage for stage in stages("dlq") if stage.table in (BRONZE, SILVER)]
-    for step in range(7):
+    for step in range(steps):
         new: dict[str, tuple[int, int]] = {}
         lines: list[str] = []
         for topic in choose.sample(topics, choose.randrange(0, 4)):

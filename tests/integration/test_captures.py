@@ -7,7 +7,6 @@ import gzip
 import json
 import shutil
 from collections import Counter
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ def test_captures_agree_with_their_messages_and_with_what_happened(spark: SparkS
     directory.mkdir(parents=True)
     for topic in TOPICS:
         shutil.copy(DATA / "dlq" / f"dlq.{topic}.jsonl", directory)
-    silver = run(spark, settings)["silver.dlq_records"]
+    silver = run(spark, settings, "bronze.dlq_records", "silver.dlq_records")["silver.dlq_records"]
     assert (silver.read, silver.accepted, silver.quarantined, silver.duplicates) == (1778, 1778, 0, 0)
 
     dead_lettered = rows(spark, settings, "silver.dlq_records")
@@ -91,44 +90,51 @@ RECORD = st.tuples(
 )
 
 
-TRIES = count()
+def drawn() -> list[list[Any]]:
+    """Lists of random records."""
+    found: list[list[Any]] = []
 
+    @examples(
+        max_examples=4,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.lists(RECORD, min_size=25, max_size=40))
+    def draw(records: list[Any]) -> None:
+        found.append(records)
 
-@examples(
-    max_examples=4,
-    deadline=None,
-    database=None,
-    derandomize=True,
-    phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-@given(st.lists(RECORD, min_size=25, max_size=40))
-def check_that_none_is_lost(spark: SparkSession, settings: Settings, records: list[Any]) -> None:
-    topic = f"dlq.try-{next(TRIES)}"
-    lines = [
-        line(offset, topic=topic, key=key, value=value, headers=headers)
-        for offset, (headers, key, value) in enumerate(records)
-    ]
-    land(settings, {f"{topic}.jsonl": lines})
-    silver = run(spark, settings.model_copy(update={"tolerance": 1.0}))["silver.dlq_records"]
-    assert (silver.status, silver.read, silver.duplicates) == ("passed", len(records), 0)
-
-    accepted = [row for row in rows(spark, settings, "silver.dlq_records") if row["dlq_topic"] == topic]
-    quarantined = [row for row in rows(spark, settings, "quarantine.dlq_records") if row["dlq_topic"] == topic]
-    assert sorted(row["dlq_offset"] for row in [*accepted, *quarantined]) == list(range(len(records)))
-    assert all(row["violations"] for row in quarantined)
-    assert {row["dlq_offset"]: (row["key"], row["value"]) for row in [*accepted, *quarantined]} == {
-        offset: (key, value) for offset, (_, key, value) in enumerate(records)
-    }
-    assert {
-        row["offset"]: [(header["key"], header["value"]) for header in row["headers"]]
-        for row in rows(spark, settings, "bronze.dlq_records")
-        if row["topic"] == topic
-    } == {offset: list(headers) for offset, (headers, _, _) in enumerate(records)}
+    draw()
+    return found
 
 
 def test_whatever_headers_arrive_no_record_is_lost(spark: SparkSession, settings: Settings) -> None:
-    check_that_none_is_lost(spark, settings)
+    landed: dict[tuple[str, int], Any] = {}
+    for number, records in enumerate(drawn()):
+        topic = f"dlq.{number}"
+        landed |= {(topic, offset): record for offset, record in enumerate(records)}
+        lines = [
+            line(offset, topic=topic, key=key, value=value, headers=headers)
+            for offset, (headers, key, value) in enumerate(records)
+        ]
+        land(settings, {f"{topic}.jsonl": lines})
+    lenient = settings.model_copy(update={"tolerance": 1.0})
+    silver = run(spark, lenient, "bronze.dlq_records", "silver.dlq_records")["silver.dlq_records"]
+    assert (silver.status, silver.read, silver.duplicates) == ("passed", len(landed), 0)
+
+    quarantined = rows(spark, settings, "quarantine.dlq_records")
+    assert all(row["violations"] for row in quarantined)
+    found = [*rows(spark, settings, "silver.dlq_records"), *quarantined]
+    assert len(found) == len(landed)
+    assert {(row["dlq_topic"], row["dlq_offset"]): (row["key"], row["value"]) for row in found} == {
+        place: (key, value) for place, (_, key, value) in landed.items()
+    }
+    assert {
+        (row["topic"], row["offset"]): [(header["key"], header["value"]) for header in row["headers"]]
+        for row in rows(spark, settings, "bronze.dlq_records")
+    } == {place: list(headers) for place, (headers, *_) in landed.items()}
 
 
 @pytest.mark.thorough

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +34,7 @@ def without_the_last_commit(of: str, feed: Feed) -> Feed:
     return ending_early
 
 
-@pytest.mark.parametrize(("of", "into"), [(BRONZE, SILVER), (SILVER, GOLD)])
+@pytest.mark.parametrize(("of", "into"), [(BRONZE, SILVER), (SILVER, "gold.dlq_counts")])
 def test_a_commit_that_the_feed_misses_is_not_skipped(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, of: str, into: str
 ) -> None:
@@ -94,15 +96,23 @@ CHANGING = [replace_by_the_same, delete, delete_all]
 UNCHANGING = [merge_nothing, replace_nothing_by_nothing, compact, set_a_property, delete_nothing]
 
 
+@pytest.fixture(scope="module")
+def four_versions(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of four versions, for tests to copy."""
+    place = tmp_path_factory.mktemp("versions") / "made"
+    spark.range(2).coalesce(1).write.format("delta").option("delta.enableChangeDataFeed", "true").save(f"{place}")
+    for number in (10, 20, 30):
+        append(spark, f"{place}", number)
+    return place
+
+
 @pytest.fixture
-def made(spark: SparkSession, settings: Settings) -> Callable[[Any], tuple[str, Batch]]:
-    """Return a function that makes a table of four versions and applies a step to it."""
+def made(spark: SparkSession, settings: Settings, four_versions: Path) -> Callable[[Any], tuple[str, Batch]]:
+    """Return a function that copies the table of four versions and applies a step to it."""
 
     def make(step: Any) -> tuple[str, Batch]:
         place = Warehouse(settings).location("silver.made")
-        spark.range(2).coalesce(1).write.format("delta").option("delta.enableChangeDataFeed", "true").save(place)
-        for number in (10, 20, 30):
-            append(spark, place, number)
+        shutil.copytree(four_versions, place)
         step(spark, place)
         return place, Batch(0, Warehouse(settings).local_version("silver.made") or 0)
 

@@ -1,4 +1,7 @@
-"""After kill -9 at a named point, a rerun gives the same tables as without the crash: no duplicate, no loss."""
+"""After a kill at a named point, a rerun gives the same tables as without the crash: no duplicate, no loss.
+
+Runs are killed with -9 in a process of their own. Work that begins with rows of an earlier run stops in this process.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from pipelines.settings import Dlq, RequiredProfile, Settings, load
 from pipelines.steps.held import Acceptance
 from pipelines.warehouse import lock
 from pipelines.warehouse.tables import Warehouse
+from tests.integration.killed import killed_at
 from tests.testing.builders import AT, HOUR, kip_1191, land, line, rows, run, tables
 
 SCRIPT = Path(__file__).with_name("killed.py")
@@ -77,15 +81,16 @@ def undisturbed(
 def test_killed_run_converges(
     spark: SparkSession, landed: Settings, undisturbed: dict[str, list[dict[str, Any]]], point: str
 ) -> None:
-    kill(point, landed, "run")
+    kill(point, landed, "run", "--feed", "dlq")
     run(spark, landed)
     assert tables(landed) == undisturbed
     reported = Warehouse(landed, spark).read("quality.stage_runs").where("status = 'passed'")
-    assert {row["table"] for row in reported.collect()} == {
-        "bronze.dlq_records",
-        "silver.dlq_records",
-        "gold.dlq_summary",
-    }
+    assert {row["table"] for row in reported.collect()} == {stage.table for stage in stages("dlq")}
+
+
+def readmitted(spark: SparkSession, settings: Settings) -> None:
+    with lock.writer(settings, "test"):
+        readmit(Warehouse(settings, spark), stage_with_quarantine("silver.dlq_records"))
 
 
 @pytest.mark.parametrize(
@@ -104,10 +109,10 @@ def test_killed_readmit_converges(spark: SparkSession, landed: Settings, tmp_pat
     undisturbed = landed.model_copy(update={"warehouse": str(tmp_path / "undisturbed")})
     shutil.copytree(landed.warehouse, undisturbed.warehouse)
 
-    kill(point, landed, "readmit", "silver.dlq_records")
+    with killed_at(point):
+        readmitted(spark, landed)
     for settings in (landed, undisturbed):
-        with lock.writer(settings, "test"):
-            readmit(Warehouse(settings, spark), stage_with_quarantine("silver.dlq_records"))
+        readmitted(spark, settings)
         run(spark, settings)
 
     left = {tuple(row["violations"]) for row in rows(spark, landed, "quarantine.dlq_records")}
@@ -121,31 +126,31 @@ def test_killed_readmit_converges(spark: SparkSession, landed: Settings, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("point", "command"),
+    ("point", "accepting"),
     [
-        pytest.param("after a verdict is fixed", ("run",), marks=pytest.mark.thorough),
-        pytest.param("after rows are held", ("run",), marks=pytest.mark.thorough),
-        pytest.param(
-            "before held rows are released",
-            ("run", "--accept", "silver.dlq_records:dlq.bad"),
-            marks=pytest.mark.thorough,
-        ),
-        ("after held rows are released", ("run", "--accept", "silver.dlq_records:dlq.bad")),
+        pytest.param("after a verdict is fixed", False, marks=pytest.mark.thorough),
+        pytest.param("after rows are held", False, marks=pytest.mark.thorough),
+        pytest.param("before held rows are released", True, marks=pytest.mark.thorough),
+        ("after held rows are released", True),
     ],
 )
 def test_killed_while_a_topic_is_held_or_accepted_converges(
-    spark: SparkSession, landed: Settings, tmp_path: Path, point: str, command: tuple[str, ...]
+    spark: SparkSession, landed: Settings, tmp_path: Path, point: str, accepting: bool
 ) -> None:
+    def accepted(settings: Settings, *accept: str) -> None:
+        with lock.writer(settings, "test"):
+            runner.run(Warehouse(settings, spark), stages("dlq"), accepted=Acceptance.of(accept, CATALOG))
+
     bad = [line(offset, topic="dlq.bad", headers=[]) for offset in range(20)]
     land(landed, {"c.jsonl": [*bad, line(30, topic="dlq.bad")]})
-    accept = Acceptance.of(["silver.dlq_records:dlq.bad"], CATALOG)
+    topic = "silver.dlq_records:dlq.bad"
     undisturbed = landed.model_copy(update={"warehouse": str(tmp_path / "undisturbed")})
     shutil.copytree(landed.warehouse, undisturbed.warehouse)
-    if "--accept" in command:
+    if accepting:
         assert run(spark, landed)["silver.dlq_records"].held == 21
-    kill(point, landed, *command)
+    with killed_at(point):
+        accepted(landed, *([topic] if accepting else []))
     for settings in (landed, undisturbed):
-        with lock.writer(settings, "test"):
-            runner.run(Warehouse(settings, spark), stages("dlq"), accepted=accept)
+        accepted(settings, topic)
     assert tables(landed) == tables(undisturbed)
     assert rows(spark, landed, "held.dlq_records") == []

@@ -8,7 +8,7 @@ import json
 import random
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from pipelines.catalog import stages
 from pipelines.commands import trace
 from pipelines.run import runner
 from pipelines.settings import ROOT, Settings
+from pipelines.steps import summarise
 from pipelines.warehouse import lock
+from pipelines.warehouse import tables as tables_of_warehouse
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import segments
@@ -31,7 +33,6 @@ from tests.testing.deliveries import (
     archived,
     at,
     failure,
-    logged,
     millis,
     not_enabled,
     producer,
@@ -45,9 +46,17 @@ TABLES = (
     *("silver.acknowledgements", "silver.producers", "silver.dlq_write_failures", "silver.log_copies"),
     *("silver.transactions", "silver.log_ranges", "silver.topic_policies", "silver.dlq_control_markers"),
     "silver.acknowledged_topics",
-    *("silver.dead_letters", "silver.dlq_roots", "silver.dlq_gaps", "gold.dlq_summary", "gold.message_ledger"),
-    *("gold.reconciliation", "gold.delivery_guarantees"),
+    *("silver.dead_letters", "silver.dlq_roots", "silver.dlq_gaps"),
+    *("gold.dlq_counts", "gold.dlq_summary", "gold.message_ledger"),
+    *("gold.message_counts", "gold.reconciliation", "gold.delivery_guarantees"),
 )
+OF_LETTERS = ("bronze.dlq_records", "silver.dlq_records", "silver.dead_letters", "silver.dlq_roots")
+OF_LOGS = (
+    *("bronze.record_batches", "silver.record_batches", "silver.log_copies", "silver.log_batches"),
+    *("silver.transactions", "silver.log_ranges"),
+)
+OF_ACKNOWLEDGEMENTS = ("bronze.acknowledgements", "silver.acknowledgements", "silver.acknowledged_topics")
+LEDGER = ("gold.message_ledger", "gold.message_counts", "gold.reconciliation")
 IN_TRANSACTION = 0x10
 POLICIES = [{"topic": "orders", "policy": "delete"}, {"topic": "*-changelog", "policy": "compact"}]
 
@@ -57,7 +66,7 @@ Place = tuple[str, int, int]
 
 def run(spark: SparkSession, settings: Settings, *tables: str) -> dict[str, StageRun]:
     """Run the feeds ``dlq`` and ``delivery``, or the stages of some tables, once; no stage may break."""
-    wanted = [one for feed in ("dlq", "delivery") for one in stages(feed) if not tables or one.table in tables]
+    wanted = [one for one in stages() if (one.table in tables if tables else one.feed in ("dlq", "delivery"))]
     with lock.writer(settings, "test"):
         done = {one.table: one for one in runner.run(Warehouse(settings, spark), wanted)}
     assert {one.status for one in done.values()} <= {"passed", "idle"}, done
@@ -340,67 +349,9 @@ def land_broker_log(settings: Settings) -> None:
     land(settings, {"broker.log": [*unproduced(5, first=5, last=5), *archived(5.001), *not_enabled(9)]}, "broker-logs")
 
 
-GUARANTEES = {
-    "required": ({"mode": "required"}, "required", "IDEMPOTENT", "OK"),
-    "true": ({"mode": True}, "required", "IDEMPOTENT", "OK"),
-    "true as text": ({"mode": "TRUE"}, "required", "IDEMPOTENT", "OK"),
-    "requested": ({"mode": "requested"}, "requested", "IDEMPOTENT", "OK"),
-    "off": ({"mode": "off"}, "off", "PLAIN", "DUPLICATES_POSSIBLE"),
-    "false": ({"mode": False}, "off", "PLAIN", "DUPLICATES_POSSIBLE"),
-    "required, v1": ({"mode": "required", "message_format_version": "v1"}, "required", "UNSUPPORTED", "WOULD_FAIL"),
-    "requested, 0.10.2": (
-        {"mode": "requested", "message_format_version": "0.10.2-IV0"},
-        "requested",
-        "PLAIN",
-        "SILENTLY_OFF",
-    ),
-    "required, broker 0.11": (
-        {"mode": "required", "broker_version": "0.11.0.3", "message_format_version": "0.11.0-IV2"},
-        "required",
-        "IDEMPOTENT",
-        "OK",
-    ),
-    "requested, broker 0.11": (
-        {"mode": "requested", "broker_version": "0.11.0.3", "message_format_version": "0.11.0-IV2"},
-        "requested",
-        "PLAIN",
-        "SILENTLY_OFF",
-    ),
-    "required, broker 0.10": (
-        {"mode": "required", "broker_version": "0.10.2"},
-        "required",
-        "UNSUPPORTED",
-        "WOULD_FAIL",
-    ),
-    "required, client 0.11": ({"mode": "required", "client_version": "0.11.0.3"}, "required", "PLAIN", "SILENTLY_OFF"),
-    "requested, client 0.11": (
-        {"mode": "requested", "client_version": "0.11.0.3"},
-        "requested",
-        "PLAIN",
-        "SILENTLY_OFF",
-    ),
-    "true, client 0.11": ({"mode": "true", "client_version": "0.11.0.3"}, "required", "IDEMPOTENT", "OK"),
-    "true, client 0.10": ({"mode": "true", "client_version": "0.10.2.2"}, "required", "PLAIN", "SILENTLY_OFF"),
-    "off, client 0.11": ({"mode": "off", "client_version": "0.11.0.3"}, "off", "PLAIN", "DUPLICATES_POSSIBLE"),
-    "requested, client unknown": ({"mode": "requested", "client_version": None}, "requested", "IDEMPOTENT", "OK"),
-    "required, v1, client 0.11": (
-        {"mode": "required", "client_version": "0.11.0.3", "message_format_version": "v1"},
-        "required",
-        "PLAIN",
-        "SILENTLY_OFF",
-    ),
-    "requested, later off": ({"mode": "off", "stated_at": millis(9)}, "off", "PLAIN", "DUPLICATES_POSSIBLE"),
-}
-
-
 def land_producers(settings: Settings) -> None:
-    stated = [producer(name, **given) for name, (given, *_) in GUARANTEES.items()]
-    stated += [
-        producer("requested, later off", mode="requested", stated_at=millis(8)),
-        producer("of id 9", producer_id=9),
-    ]
-    stated += [producer("elsewhere", topic="nowhere"), *stated[:1]]
-    land(settings, {"producers.jsonl": stated}, "producers")
+    stated = [producer("of orders", stated_at=millis(8)), producer("of orders", mode="off", stated_at=millis(9))]
+    land(settings, {"producers.jsonl": [*stated, producer("of id 9", producer_id=9)]}, "producers")
 
 
 PARTS: tuple[Callable[[Settings], None], ...] = (
@@ -533,36 +484,34 @@ def test_what_does_not_add_up_is_counted(spark: SparkSession, mixed: Settings) -
     assert by_place[None, "g", hour]["dlq_write_failure_unattributed_count"] == 1
 
 
-@pytest.mark.parametrize("name", GUARANTEES)
-def test_guarantees_follow_the_specification(name: str, spark: SparkSession, mixed: Settings) -> None:
-    _, requested, effective, verdict = GUARANTEES[name]
-    found = {row["client_id"]: row for row in rows(spark, mixed, "gold.delivery_guarantees")}[name]
-
-    assert (found["requested_mode"], found["effective_mode"], found["verdict"]) == (requested, effective, verdict)
-    assert (found["observed_mode"], found["observed_by"]) == ("MIXED", "topic")
-    assert ("Idempotence is in effect" in found["sentence"]) == (verdict == "OK")
+def changed_files(settings: Settings, table: str) -> Counter[str]:
+    """Return how many files the last commit of a table added and removed."""
+    version = Warehouse(settings).local_version(table)
+    commit = Path(Warehouse(settings).location(table)) / "_delta_log" / f"{version:020}.json"
+    return Counter(action for line in commit.read_text().splitlines() for action in json.loads(line))
 
 
-def test_a_producer_is_observed_by_its_id(spark: SparkSession, mixed: Settings) -> None:
-    found = {row["client_id"]: row for row in rows(spark, mixed, "gold.delivery_guarantees")}
-
-    assert (found["of id 9"]["observed_mode"], found["of id 9"]["observed_by"]) == ("IDEMPOTENT", "producer")
-    assert (found["elsewhere"]["observed_mode"], found["elsewhere"]["observed_by"]) == (None, None)
-
-
-def test_only_what_news_touches_is_refreshed(spark: SparkSession, new: Callable[[str], Settings]) -> None:
+def test_only_what_news_touches_is_refreshed(
+    spark: SparkSession, new: Callable[[str], Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (tables_of_warehouse, summarise):
+        monkeypatch.setattr(module, "ROWS_OF_A_FILE", 10)
     settings = new("news")
+    tables = (*OF_ACKNOWLEDGEMENTS, *OF_LETTERS, *LEDGER)
     told = [acknowledgement(offset=offset, seconds=offset % 7200) for offset in range(0, 60_000, 1_000)]
     land(settings, {"a.jsonl": told}, "acknowledgements")
-    run(spark, settings)
+    run(spark, settings, *tables)
+    assert changed_files(settings, "gold.message_ledger")["add"] == 6  # one for each slice
     land(settings, {"orders.jsonl": [dead(0, 31_000)]})
 
-    done = run(spark, settings)
+    done = run(spark, settings, *tables)
 
     assert done["gold.message_ledger"].message == "10 rows refreshed"  # one slice has ten thousand offsets
     assert done["gold.message_ledger"].read == 1
-    assert done["gold.reconciliation"].read == 3  # the message before and after the change, and the dead letter
-    assert {one.status for one in run(spark, settings).values()} == {"idle"}
+    assert changed_files(settings, "gold.message_ledger")["remove"] == 1
+    assert done["gold.message_counts"].read == 2  # the message before and after the change
+    assert done["gold.reconciliation"].read == 2  # the counts of the group in the slice, and the dead letter
+    assert {one.status for one in run(spark, settings, *tables).values()} == {"idle"}
 
 
 # --- injected losses and duplicates --------------------------------------------------------------------------------
@@ -623,7 +572,8 @@ def injected(spark: SparkSession, new: Callable[[str], Settings]) -> tuple[Setti
         if (source, group) in seen:
             truth["again"].add(place)
         seen.add((source, group))
-    run(spark, settings)
+    of_logs = (*OF_LOGS, "silver.topic_policies", "silver.dlq_gaps")
+    run(spark, settings, *OF_ACKNOWLEDGEMENTS, *OF_LETTERS, *of_logs, *LEDGER)
     return settings, truth
 
 
@@ -687,7 +637,7 @@ def odd(spark: SparkSession, new: Callable[[str], Settings]) -> Settings:
     chain = [dead(offset, offset - 1, "loop", dlq="dlq.loop", topic="dlq.loop") for offset in range(1, 30)]
     first = dead(0, 3, "loop", dlq="dlq.loop")
     land(settings, {"odd.jsonl": [dead(o, o, dlq="dlq.odd") for o in (0, 6, 20, 21)], "loop.jsonl": [first, *chain]})
-    run(spark, settings)
+    run(spark, settings, *OF_LETTERS, *OF_LOGS, "silver.dlq_gaps", "gold.message_ledger")
     return settings
 
 
@@ -711,172 +661,3 @@ def test_a_loop_has_no_root(spark: SparkSession, odd: Settings) -> None:
     assert {roots[offset] for offset in range(8)} == {("orders", 3)}
     assert {roots[offset] for offset in range(8, 29)} == {(None, None)}
     assert found["dlq.loop", 0, 7]["hop_count"] == 8
-
-
-# --- the brokers' log ----------------------------------------------------------------------------------------------
-
-FAILURES = ("bronze.dlq_write_failures", "silver.dlq_write_failures")
-
-
-def failures(spark: SparkSession, settings: Settings) -> list[tuple[Any, ...]]:
-    found = rows(spark, settings, "silver.dlq_write_failures")
-    return sorted(
-        (f"{row['failed_at']:%M:%S}", row["consumer_group"], row["dlq_topic"], row["first_offset"], row["error_class"])
-        for row in found
-    )
-
-
-def test_events_are_read_whole(spark: SparkSession, settings: Settings) -> None:
-    noise = [logged(0, "Nothing of interest. (kafka.X)", "INFO"), "\tat a.continuation(Of.java:1)"]
-    hostile = "g], topicIdPartition=x\u202e<b>"
-    land(
-        settings,
-        {
-            "a.log": [
-                "\tat the.end(OfAnEvent.java:7)",
-                *noise,
-                *unproduced(1, "first", first=10, last=12),
-                logged(1.0005, "Records with errors 0 - no. (kafka.X)"),
-                *not_enabled(1.0007, "between"),
-                *archived(1.001, "a.b.First: said\n\tat x.y(Z.java:1)\nCaused by: c.D: e"),
-                *archived(2),
-                *archived(2),
-                *unproduced(3, hostile),
-                *archived(3, "java.util.concurrent.CompletionException: a.b.Third: two\nlines"),
-                *noise,
-            ],
-            "b.log": [*noise, *unproduced(4, "cut off")],
-            "of another kind.log": ["no time at all", "nor here"],
-        },
-        "broker-logs",
-    )
-
-    done = run(spark, settings, *FAILURES)
-
-    assert failures(spark, settings) == [
-        ("00:01", "between", "dlq.orders", None, "org.apache.kafka.common.config.ConfigException"),
-        ("00:01", "first", "dlq.orders", 10, "a.b.First"),
-        ("00:02", None, None, None, "org.apache.kafka.common.errors.RecordTooLargeException"),
-        ("00:02", None, None, None, "org.apache.kafka.common.errors.RecordTooLargeException"),
-        ("00:03", hostile, "dlq.orders", 0, "a.b.Third"),
-        ("00:04", "cut off", "dlq.orders", 0, None),
-    ]
-    bronze = done["bronze.dlq_write_failures"]
-    # Skipped: lines before the first event, two noise events, one event about a record, noise, another file.
-    assert (bronze.accepted, bronze.skipped, bronze.duplicates) == (6, 6, 0)
-    found = {row["consumer_group"]: row for row in rows(spark, settings, "silver.dlq_write_failures")}
-    assert (found["first"]["reason"], found[hostile]["reason"]) == ("said", "two\nlines")
-    assert found["cut off"]["is_partial"]
-
-
-def test_a_file_that_grows_tells_of_no_failure_twice(spark: SparkSession, settings: Settings) -> None:
-    whole = [*not_enabled(1, "a"), *unproduced(2, "b"), *archived(2), *not_enabled(3, "c")]
-    land(settings, {"a.log": whole[:5]}, "broker-logs")
-    run(spark, settings, *FAILURES)
-    land(settings, {"a.log": whole, "copy/a.log": whole}, "broker-logs")
-
-    done = run(spark, settings, *FAILURES)
-
-    found = {row["consumer_group"]: row for row in rows(spark, settings, "silver.dlq_write_failures")}
-    assert sorted(found) == ["a", "b", "c"]
-    assert found["b"]["error_class"].endswith("RecordTooLargeException")
-    assert not any(row["is_partial"] for group, row in found.items() if group != "c")
-    assert done["silver.dlq_write_failures"].quarantined == 0
-
-
-# --- contracts -----------------------------------------------------------------------------------------------------
-
-
-def test_acknowledgements_that_contradict_themselves_are_quarantined(spark: SparkSession, settings: Settings) -> None:
-    good = [acknowledgement(offset=offset) for offset in range(3)]
-    half = {"partition": None, "offset": None, "error": "X: y"}
-    headers = [{"key": "traceparent", "value": None}, {"key": "traceparent", "value": "//79"}]
-    land(
-        settings,
-        {
-            "a.jsonl": [
-                *good,
-                good[0],
-                acknowledgement(offset=None, baseOffset=-1, relativeOffset=3),
-                acknowledgement(offset=None, baseOffset=100, relativeOffset=3),
-                acknowledgement(**half),
-                acknowledgement(offset=50, headers=headers),
-                acknowledgement(offset=51, trace="00-" + "0" * 32 + "-00f067aa0ba902b7-01"),
-                acknowledgement(offset=52, trace=None, unknown_field={"kept": True}),
-                *("{", "[]", '{"topic":"orders"', '{"topic":"orders"} more', "text"),
-                acknowledgement(offset="7"),
-                acknowledgement(partition=-1, offset=5),
-                acknowledgement(partition=-2, offset=5),
-                acknowledgement(offset=-2),
-                acknowledgement(offset=9, error="X: y"),
-                acknowledgement(topic=""),
-                acknowledgement(topic=None),
-                acknowledgement(timestamp=-7),
-            ]
-        },
-        "acknowledgements",
-    )
-    lenient = settings.model_copy(update={"tolerance": 1.0})
-
-    done = run(spark, lenient, "bronze.acknowledgements", "silver.acknowledgements")
-
-    accepted = rows(spark, settings, "silver.acknowledgements")
-    assert done["bronze.acknowledgements"].accepted == 23
-    assert sorted((row["partition"], row["offset"], row["outcome"]) for row in accepted) == [
-        (-1, -1, "FAILED"),
-        (0, -1, "UNKNOWN"),
-        *((0, offset, "ACKNOWLEDGED") for offset in (0, 0, 1, 2, 50, 51, 52, 103)),
-    ]
-    assert {row["trace_id"] for row in accepted if row["offset"] in (50, 51, 52)} == {None}
-    why = Counter(code for row in rows(spark, settings, "quarantine.acknowledgements") for code in row["violations"])
-    assert why == {
-        "line_error.readable": 6,
-        "partition.of_success": 2,
-        "partition.at_least_minus_1": 1,
-        "offset.at_least_minus_1": 1,
-        "offset.unknown_on_failure": 1,
-        "topic.named": 1,
-        "topic.not_null": 1,
-        "timestamp.between_minus_1_and_253402300799999": 1,
-    }
-
-
-def test_another_header_may_hold_the_trace(spark: SparkSession, settings: Settings) -> None:
-    headers = [{"key": "x-request", "value": base64.b64encode(text.encode()).decode()} for text in ("old", "r-\u202e1")]
-    land(settings, {"a.jsonl": [acknowledgement(headers=headers), acknowledgement(offset=1)]}, "acknowledgements")
-    named = settings.model_copy(
-        update={"acknowledgements": settings.acknowledgements.model_copy(update={"trace_header": "x-request"})}
-    )
-
-    run(spark, named, "bronze.acknowledgements", "silver.acknowledgements")
-
-    found = {row["offset"]: row["trace_id"] for row in rows(spark, settings, "silver.acknowledgements")}
-    assert found == {0: "r-\u202e1", 1: None}
-
-
-def test_statements_that_cannot_be_judged_are_quarantined(spark: SparkSession, settings: Settings) -> None:
-    bad: Iterable[str] = (
-        producer("a", mode="sometimes"),
-        producer("b", mode=None),
-        producer("c", broker_version="new"),
-        producer("d", message_format_version="3"),
-        producer("e", producer_id=-1),
-        producer("f", topic=None),
-        "no JSON",
-    )
-    land(settings, {"a.jsonl": [*bad, producer("good"), producer("good")]}, "producers")
-
-    done = run(spark, settings.model_copy(update={"tolerance": 1.0}), "bronze.producers", "silver.producers")
-
-    assert done["bronze.producers"].duplicates == 1
-    assert [row["client_id"] for row in rows(spark, settings, "silver.producers")] == ["good"]
-    why = {row["client_id"]: row["violations"] for row in rows(spark, settings, "quarantine.producers")}
-    assert why == {
-        "a": ["requested_mode.one_of"],
-        "b": ["requested_mode.not_null"],
-        "c": ["broker_version.version"],
-        "d": ["message_format_version.format"],
-        "e": ["producer_id.at_least_0"],
-        "f": ["topic.not_null"],
-        None: ["line_error.readable"],
-    }

@@ -135,9 +135,7 @@ def test_the_doctor_knows_a_damaged_checkpoint_and_its_way_back_works(
             assert (told.exit_code, str(told).count("\n")) == (3, 0)
         else:
             assert found == 6
-    (check,) = [
-        check for check in doctor._tables(Warehouse(copied)) if check.name == TABLE and check.state == "blocked"
-    ]
+    (check,) = [check for check in doctor._tables(Warehouse(copied)) if check.name == TABLE and check.state == "error"]
     assert str(log) in (check.remedy or "") + check.finding
     away = re.match(r"Move (.+) out of (\S+): readers then fall back to .*JSON commits \d to 6", check.remedy or "")
     assert away, check.remedy
@@ -225,9 +223,9 @@ def test_tables_whose_commits_are_coordinated_are_refused(
         jvmless.rows(Warehouse(copied), TABLE, {"cluster": "c"})
     assert "\n" not in str(local.value)
     if coordinate is not by_staged_commits:
-        with pytest.raises(UsageError, match=f"commits of {TABLE} are not decided by its Delta log alone"):
+        with pytest.raises(UsageError):
             Warehouse(copied, spark).state(TABLE)
-    with pytest.raises(UsageError, match="alone"):
+    with pytest.raises(UsageError):
         Warehouse(copied, spark).register([TABLE])
     found = [check for check in doctor.diagnose(copied) if "are not decided by its Delta log alone" in check.finding]
-    assert [check.ok for check in found] == [False]
+    assert [check.state for check in found] == ["error"]

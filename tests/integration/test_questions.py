@@ -66,18 +66,18 @@ def run(spark: SparkSession, settings: Settings, feed: str | None = None) -> Non
 
 
 @pytest.fixture(scope="module")
-def generated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Landed:
+def generated(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Landed:
     directory = tmp_path_factory.mktemp("generated")
-    settings = load(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"))
+    settings = warehouse_of(empty_warehouse, directory)
     truth = generate(12_000, 4, directory / "landing")
     run(spark, settings, "dlq")
     return Landed(settings, truth.counts(), list(truth.lines()))
 
 
 @pytest.fixture(scope="module")
-def captured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Landed:
+def captured(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Landed:
     directory = tmp_path_factory.mktemp("captured")
-    settings = load(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"))
+    settings = warehouse_of(empty_warehouse, directory)
     shutil.copytree(CAPTURES, directory / "landing" / "dlq")
     shutil.copytree(CAPTURES.with_name("streams-requests"), directory / "landing" / "streams-requests")
     run(spark, settings)

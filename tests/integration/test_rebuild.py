@@ -17,13 +17,14 @@ from expectations.contract import contract_of
 from pipelines import cli
 from pipelines.catalog import CATALOG, stages
 from pipelines.commands import doctor
+from pipelines.errors import UsageError
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.steps import summarise
 from pipelines.warehouse import lock, progress, quality
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import kip_1191, land, line, tables, warehouse_of
+from tests.testing.builders import kip_1191, land, line, run, tables, warehouse_of
 
 GOLD, LETTERS, LEDGER = "gold.dlq_summary", "silver.dead_letters", "gold.message_ledger"
 FEEDS = ("dlq", "delivery")
@@ -114,8 +115,8 @@ def test_facts_that_a_defect_broke_have_a_way_out(
     assert done[GOLD].status == "passed"
 
     found = {check.name: check for check in doctor.diagnose(settings)}
-    for table in (LETTERS, "silver.dlq_roots", "silver.dlq_gaps", LEDGER, "gold.reconciliation"):
-        assert (found[table].state, f"`afterlog rebuild {LETTERS}`" in (found[table].remedy or "")) == ("blocked", True)
+    for table in (LETTERS, "silver.dlq_roots", "silver.dlq_gaps", LEDGER, "gold.message_counts", "gold.reconciliation"):
+        assert (found[table].state, f"`afterlog rebuild {LETTERS}`" in (found[table].remedy or "")) == ("error", True)
     assert doctor.exit_code(found.values()) == 1
 
     # A layer that runs alone also waits, although it has no new input.
@@ -134,7 +135,7 @@ def test_facts_that_a_defect_broke_have_a_way_out(
     done = go(spark, settings)
     assert {one.status for one in done.values()} <= {"passed", "idle"}
     assert tables(settings) == tables(ran)
-    assert [check for check in doctor.diagnose(settings) if check.state == "blocked"] == []
+    assert [check for check in doctor.diagnose(settings) if check.state == "error"] == []
     assert {one.status for one in go(spark, settings).values()} == {"idle"}
 
 
@@ -249,7 +250,7 @@ def test_what_is_made_from_a_table_follows_it(spark: SparkSession, ran: Settings
 
 def test_rows_that_no_input_gives_any_more_go(spark: SparkSession, ran: Settings, tmp_path: Path) -> None:
     settings = warehouse_of(Path(ran.warehouse), tmp_path).model_copy(update={"landing": ran.landing})
-    DeltaTable.forPath(spark, Warehouse(settings).location("silver.dlq_records")).delete()
+    DeltaTable.forPath(spark, Warehouse(settings).location("gold.dlq_counts")).delete()
     done = runner.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0])
     assert (done.status, done.read, done.written) == ("passed", 0, 0)
     assert tables(settings)[GOLD] == []
@@ -262,6 +263,9 @@ def test_columns_of_an_earlier_version_are_replaced(spark: SparkSession, setting
     rows = Warehouse(settings, spark).read(GOLD).drop("most_deliveries")
     place = Warehouse(settings).location(GOLD)
     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(place)
+    second(settings)
+    with pytest.raises(UsageError, match=f"`afterlog rebuild {GOLD}`"):
+        run(spark, settings)
     assert runner.rebuild(Warehouse(settings, spark), stages(only=GOLD)[0]).status == "passed"
     found = Warehouse(settings, spark).read(GOLD).schema
     assert [(field.name, field.metadata.get("comment")) for field in found] == [

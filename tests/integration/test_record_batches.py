@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pipelines.sources import landing, segments
 from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import rows
+from tests.testing.builders import rows, warehouse_of
 from tests.testing.segments import assembled, batch, marker, record
 
 DATA = ROOT / "tests" / "data"
@@ -39,20 +40,6 @@ def land(settings: Settings, base_offset: int, data: bytes, partition: str = "or
     (directory / "_new").rename(directory / f"{base_offset:020}.log")
 
 
-def batches(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
-    return [row for row in rows(spark, settings, SILVER) if row["file"] is None]
-
-
-def offsets(spark: SparkSession, settings: Settings) -> list[tuple[int, int]]:
-    return sorted((row["base_offset"], row["last_offset"]) for row in batches(spark, settings))
-
-
-def refused(spark: SparkSession, settings: Settings) -> list[tuple[Any, ...]]:
-    found = rows(spark, settings, QUARANTINE)
-    names = ("_source", "position", "unread_bytes", "error", "violations")
-    return sorted((tuple(row[name] for name in names) for row in found), key=lambda row: row[:2])
-
-
 def test_captured_segments_give_kafkas_own_batches(spark: SparkSession, settings: Settings) -> None:
     shutil.copytree(DATA / "segments", settings.landing_of("segments"))
 
@@ -64,7 +51,8 @@ def test_captured_segments_give_kafkas_own_batches(spark: SparkSession, settings
         for batch in map(json.loads, path.read_text().splitlines())
     }
     assert (done[SILVER].read, done[SILVER].accepted, done[SILVER].quarantined) == (43, 43, 0)
-    silver = {(row["topic"], row["base_offset"]): row for row in batches(spark, settings)}
+    found = (row for row in rows(spark, settings, SILVER) if row["file"] is None)
+    silver = {(row["topic"], row["base_offset"]): row for row in found}
     assert silver.keys() == truth.keys()
     for coordinates, row in silver.items():
         expected = truth[coordinates]
@@ -87,99 +75,112 @@ def test_a_run_without_new_segments_commits_nothing(spark: SparkSession, setting
     assert [Warehouse(settings).local_version(table) for table in (BRONZE, SILVER, QUARANTINE)] == before
 
 
-def test_a_torn_tail_of_the_newest_segment_waits_until_it_grows(spark: SparkSession, settings: Settings) -> None:
-    whole = batch(0, 3) + marker(3, True) + batch(4)
-    land(settings, 0, whole[:-1])
-    first = run(spark, settings)
-    assert (first[BRONZE].read, offsets(spark, settings)) == (3, [(0, 2), (3, 3)])
+# --- several logs, each landed in steps, with a run after each step -------------------------------------------------
 
-    land(settings, 0, whole + bytes(500))
-    second = run(spark, settings)
-
-    assert (second[BRONZE].read, second[BRONZE].accepted, second[BRONZE].duplicates) == (4, 2, 2)
-    assert offsets(spark, settings) == [(0, 2), (3, 3), (4, 4)]
-    assert refused(spark, settings) == []
-
-
-def test_a_torn_tail_is_wrong_once_a_newer_segment_is_there(spark: SparkSession, settings: Settings) -> None:
-    land(settings, 0, batch(0) + batch(1)[:-1])
-    run(spark, settings)
-    land(settings, 2, batch(2))
-
-    run(spark, settings)
-
-    place = (f"orders-0/{0:020}.log", len(batch(0)), len(batch(1)) - 1)
-    assert refused(spark, settings) == [(*place, "torn_batch", ["size_in_bytes.complete"])]
-    assert offsets(spark, settings) == [(0, 0), (2, 2)]
-
-    land(settings, 0, batch(0) + batch(1))
-    run(spark, settings)
-    assert set(offsets(spark, settings)) == {(0, 0), (1, 1), (2, 2)}
+ZERO, TWO = f"{0:020}.log", f"{2:020}.log"
+WHOLE = batch(0, 3) + marker(3, True) + batch(4)
+WRONG, UNKNOWN = batch(1)[:-1] + b"\xff", assembled(2, b"v" * 20, magic=3)
+TOPIC_ID = "1yZyCpwHTlKiUsmJv1k7xQ"
+LANDED: dict[str, list[dict[str, bytes]]] = {
+    "torn-0": [{ZERO: WHOLE[:-1]}, {ZERO: WHOLE + bytes(500)}],
+    "newer-0": [{ZERO: batch(0) + batch(1)[:-1]}, {TWO: batch(2)}, {ZERO: batch(0) + batch(1)}],
+    "wrong-0": [
+        {ZERO: batch(0) + WRONG + UNKNOWN + batch(3) + b"\xff" * 100},
+        {ZERO: batch(0) + batch(1) + batch(2) + batch(3)},
+    ],
+    "rewritten-0": [{ZERO: batch(0) + batch(1)}, {ZERO: batch(0) + batch(1, records=[record(0, b"other")])}],
+    "repeated-0": [{ZERO: batch(0) + batch(1)}, {ZERO: batch(0) + batch(1) + batch(2)[:-1]}],
+    "named-0": [
+        {ZERO: batch(0), "partition.metadata": b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA"},
+        {"partition.metadata": f"version: 0\ntopic_id: {TOPIC_ID}\n".encode()},
+    ],
+    "": [{"readme.txt": b"not a segment"}],
+}
 
 
-def test_wrong_batches_are_quarantined_with_position_and_reason_and_mended_ones_taken(
-    spark: SparkSession, settings: Settings
-) -> None:
-    wrong, unknown = batch(1)[:-1] + b"\xff", assembled(2, b"v" * 20, magic=3)
-    land(settings, 0, batch(0) + wrong + unknown + batch(3) + b"\xff" * 100)
-    (settings.landing_of("segments") / "readme.txt").write_text("not a segment")
+@dataclass(frozen=True)
+class After:
+    """The rows of each table after a step."""
 
-    run(spark, settings)
+    tables: dict[str, list[dict[str, Any]]]
 
-    source = f"orders-0/{0:020}.log"
+    def rows(self, table: str, log: str) -> list[dict[str, Any]]:
+        return [row for row in self.tables[table] if row["_source"].rpartition("/")[0] == log]
+
+    def offsets(self, log: str) -> list[tuple[int, int]]:
+        found = (row for row in self.rows(SILVER, log) if row["file"] is None)
+        return sorted((row["base_offset"], row["last_offset"]) for row in found)
+
+    def refused(self, log: str) -> list[tuple[Any, ...]]:
+        names = ("_source", "position", "unread_bytes", "error", "violations")
+        found = (tuple(row[name] for name in names) for row in self.rows(QUARANTINE, log))
+        return sorted(found, key=lambda row: row[:2])
+
+
+@pytest.fixture(scope="module")
+def after(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> list[After]:
+    settings = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("steps"))
+    found = []
+    for step in range(max(map(len, LANDED.values()))):
+        for log, steps in LANDED.items():
+            directory = settings.landing_of("segments") / log
+            directory.mkdir(parents=True, exist_ok=True)
+            for name, data in (steps[step] if step < len(steps) else {}).items():
+                (directory / "_new").write_bytes(data)
+                (directory / "_new").rename(directory / name)
+        done = run(spark, settings)
+        assert {one.status for one in done.values()} == {"passed"}
+        silver = done[SILVER]
+        assert silver.read == silver.accepted + silver.quarantined + silver.duplicates + silver.skipped
+        found.append(After({table: rows(spark, settings, table) for table in (BRONZE, SILVER, QUARANTINE)}))
+    return found
+
+
+def test_a_torn_tail_of_the_newest_segment_waits_until_it_grows(after: list[After]) -> None:
+    assert (len(after[0].rows(BRONZE, "torn-0")), after[0].offsets("torn-0")) == (3, [(0, 2), (3, 3)])
+    assert (len(after[1].rows(BRONZE, "torn-0")), after[1].offsets("torn-0")) == (5, [(0, 2), (3, 3), (4, 4)])
+    assert after[1].refused("torn-0") == []
+
+
+def test_a_torn_tail_is_wrong_once_a_newer_segment_is_there(after: list[After]) -> None:
+    place = (f"newer-0/{ZERO}", len(batch(0)), len(batch(1)) - 1)
+    assert after[0].refused("newer-0") == []
+    assert after[1].refused("newer-0") == [(*place, "torn_batch", ["size_in_bytes.complete"])]
+    assert after[1].offsets("newer-0") == [(0, 0), (2, 2)]
+    assert set(after[2].offsets("newer-0")) == {(0, 0), (1, 1), (2, 2)}
+
+
+def test_wrong_batches_are_quarantined_with_position_and_reason_and_mended_ones_taken(after: list[After]) -> None:
+    source = f"wrong-0/{ZERO}"
     first = len(batch(0))
-    second = first + len(wrong)
-    third = second + len(unknown) + len(batch(3))
-    assert refused(spark, settings) == [
+    second = first + len(WRONG)
+    third = second + len(UNKNOWN) + len(batch(3))
+    assert after[0].refused("wrong-0") == [
         (source, first, None, "wrong_crc", ["crc.correct"]),
         (source, second, None, "unknown_magic", ["magic.known"]),
         (source, third, 100, "implausible_size", ["size_in_bytes.plausible"]),
-        ("readme.txt", 0, 13, "not_a_segment", ["topic.named_by_directory"]),
     ]
-    assert offsets(spark, settings) == [(0, 0), (3, 3)]
-
-    land(settings, 0, batch(0) + batch(1) + batch(2) + batch(3))
-    run(spark, settings)
-    assert set(offsets(spark, settings)) == {(0, 0), (1, 1), (2, 2), (3, 3)}
+    assert after[0].refused("") == [("readme.txt", 0, 13, "not_a_segment", ["topic.named_by_directory"])]
+    assert after[0].offsets("wrong-0") == [(0, 0), (3, 3)]
+    assert set(after[1].offsets("wrong-0")) == {(0, 0), (1, 1), (2, 2), (3, 3)}
 
 
-def test_a_rewritten_file_is_another_version_and_no_conflict(spark: SparkSession, settings: Settings) -> None:
-    land(settings, 0, batch(0) + batch(1))
-    run(spark, settings)
-    land(settings, 0, batch(0) + batch(1, records=[record(0, b"other")]))
-
-    silver = run(spark, settings)[SILVER]
-
-    assert (silver.status, silver.accepted, silver.quarantined) == ("passed", 3, 0)
-    assert Counter(row["version"] for row in rows(spark, settings, SILVER)) == {1: 3, 2: 3}
-    assert rows(spark, settings, QUARANTINE) == []
+def test_a_rewritten_file_is_another_version_and_no_conflict(after: list[After]) -> None:
+    assert Counter(row["version"] for row in after[1].rows(SILVER, "rewritten-0")) == {1: 3, 2: 3}
+    assert after[1].refused("rewritten-0") == []
 
 
-def test_a_file_that_says_nothing_new_of_its_batches_stores_none(spark: SparkSession, settings: Settings) -> None:
-    land(settings, 0, batch(0) + batch(1))
-    run(spark, settings)
-    land(settings, 0, batch(0) + batch(1) + batch(2)[:-1])
-
-    done = run(spark, settings)
-
-    assert (done[BRONZE].read, done[BRONZE].accepted, done[BRONZE].duplicates) == (3, 1, 2)
-    assert (done[SILVER].read, done[SILVER].accepted, offsets(spark, settings)) == (1, 1, [(0, 0), (1, 1)])
+def test_a_file_that_says_nothing_new_of_its_batches_stores_none(after: list[After]) -> None:
+    stored = [len(step.rows(BRONZE, "repeated-0")) for step in after[:2]]
+    assert (stored, after[1].offsets("repeated-0")) == ([3, 4], [(0, 0), (1, 1)])
 
 
-def test_topic_metadata_that_says_nothing_is_quarantined(spark: SparkSession, settings: Settings) -> None:
-    land(settings, 0, batch(0))
-    directory = settings.landing_of("segments") / "orders-0"
-    (directory / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA")
-
-    run(spark, settings)
-
-    source = "orders-0/partition.metadata"
-    assert refused(spark, settings) == [(source, 0, 43, "not_topic_metadata", ["file.topic_metadata"])]
-    (directory / "partition.metadata").write_text("version: 0\ntopic_id: 1yZyCpwHTlKiUsmJv1k7xQ\n")
-    run(spark, settings)
-    stated = [(row["version"], row["file"]["topic_id"]) for row in rows(spark, settings, SILVER) if row["file"]]
-    assert sorted(stated) == [(1, None), (2, "1yZyCpwHTlKiUsmJv1k7xQ")]
-    assert offsets(spark, settings) == [(0, 0)]
+def test_topic_metadata_that_says_nothing_is_quarantined(after: list[After]) -> None:
+    source = "named-0/partition.metadata"
+    assert after[0].refused("named-0") == [(source, 0, 43, "not_topic_metadata", ["file.topic_metadata"])]
+    stated = [(row["version"], row["file"]["topic_id"]) for row in after[1].rows(SILVER, "named-0") if row["file"]]
+    assert sorted(stated) == [(1, None), (2, TOPIC_ID)]
+    assert after[1].offsets("named-0") == [(0, 0)]
 
 
 @pytest.mark.parametrize("name", ["t-0", "t\u00e9-0", "a b'\"<b>-0"], ids=["plain", "not ASCII", "hostile"])

@@ -25,7 +25,7 @@ from pipelines.warehouse import lock, progress
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import AT, HOUR, kip_1191, kip_1317, land, line, rows, run, tables
 
-BRONZE, SILVER, GOLD = (stage.table for stage in CATALOG if stage.feed == "dlq")
+BRONZE, SILVER, COUNTS, GOLD = (stage.table for stage in CATALOG if stage.feed == "dlq")
 QUARANTINE, HELD = "quarantine.dlq_records", "held.dlq_records"
 
 FOREIGN = [("trace", b"1")]
@@ -53,14 +53,20 @@ def test_read_is_accepted_quarantined_and_duplicates(spark: SparkSession, settin
     evidence = {row["dlq_offset"]: (row["raw"], row["headers"]) for row in rows(spark, settings, QUARANTINE)}
     assert evidence == {3: (None, [{"key": "trace", "value": b"1"}]), None: (b'{"topic":', None)}
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
-    assert (gold.status, gold.read, gold.accepted, gold.written) == ("passed", 2, 2, 1)
+    assert (gold.status, gold.read, gold.accepted, gold.written) == ("passed", 1, 1, 1)
     reported = Warehouse(settings, spark).read("quality.stage_runs").collect()
     assert {row["table"]: (row["read"], row["written"]) for row in reported} == {
         BRONZE: (5, 5),
         SILVER: (5, 2),
-        GOLD: (2, 1),
+        COUNTS: (2, 1),
+        GOLD: (1, 1),
     }
-    assert {table: one.as_json()["written"] for table, one in done.items()} == {BRONZE: 5, SILVER: 2, GOLD: 1}
+    assert {table: one.as_json()["written"] for table, one in done.items()} == {
+        BRONZE: 5,
+        SILVER: 2,
+        COUNTS: 1,
+        GOLD: 1,
+    }
     assert all(
         row["read"] == sum(row[name] for name in ("accepted", "quarantined", "duplicates", "skipped", "held"))
         for row in reported
@@ -95,7 +101,7 @@ def test_small_files_are_merged_at_times_and_nobody_reads_anything_twice(
 
 def test_same_line_twice_in_one_file_is_one_row_of_bronze(spark: SparkSession, settings: Settings) -> None:
     land(settings, {"a.jsonl": [line(1), line(2), line(1)]})
-    bronze = run(spark, settings)[BRONZE]
+    bronze = run(spark, settings, BRONZE)[BRONZE]
     assert (bronze.read, bronze.accepted, bronze.duplicates) == (3, 2, 1)
 
 
@@ -113,14 +119,14 @@ def test_run_without_new_input_commits_nothing(spark: SparkSession, settings: Se
 
 def test_grown_file_and_late_file_with_an_old_time_are_read(spark: SparkSession, settings: Settings) -> None:
     directory = land(settings, {"b.jsonl": [line(1)]})
-    run(spark, settings)
+    run(spark, settings, BRONZE, SILVER)
     with (directory / "b.jsonl").open("a") as file:
         file.write(line(2) + "\n")
     land(settings, {"a.jsonl": [line(3)]})
     os.utime(directory / "a.jsonl", (1, 1))
     assert not runner.idle(Warehouse(settings), CATALOG)
 
-    bronze = run(spark, settings)[BRONZE]
+    bronze = run(spark, settings, BRONZE, SILVER)[BRONZE]
 
     assert (bronze.read, bronze.accepted, bronze.duplicates) == (3, 2, 1)
     assert offsets(spark, settings, SILVER) == [1, 2, 3]
@@ -128,10 +134,10 @@ def test_grown_file_and_late_file_with_an_old_time_are_read(spark: SparkSession,
 
 def test_other_content_at_a_standing_grain_is_a_conflict(spark: SparkSession, settings: Settings) -> None:
     land(settings, {"a.jsonl": [line(1, value=b"first")]})
-    run(spark, settings)
+    run(spark, settings, BRONZE, SILVER)
     land(settings, {"b.jsonl": [line(1, value=b"other"), line(1, value=b"first")]})
 
-    silver = run(spark, settings)[SILVER]
+    silver = run(spark, settings, BRONZE, SILVER)[SILVER]
 
     assert (silver.status, silver.accepted, silver.quarantined, silver.duplicates) == ("passed", 0, 1, 1)
     assert [row["value"] for row in rows(spark, settings, SILVER)] == [b"first"]
@@ -144,7 +150,7 @@ def test_within_a_batch_the_lowest_bronze_id_wins(spark: SparkSession, settings:
     rivals = [line(1, value=f"v{i}".encode()) for i in range(5)]
     land(settings, {"a.jsonl": rivals[:2], "b.jsonl": rivals[2:], "c.jsonl": rivals})
 
-    silver = run(spark, settings)[SILVER]
+    silver = run(spark, settings, BRONZE, SILVER)[SILVER]
 
     assert (silver.read, silver.accepted, silver.quarantined, silver.duplicates) == (10, 1, 4, 5)
     bronze_ids = [row["_bronze_id"] for row in rows(spark, settings, BRONZE)]
@@ -198,11 +204,12 @@ def test_broken_gate_holds_its_topic_and_what_comes_after(spark: SparkSession, s
     assert broken[GOLD].status == "idle"
     after = tables(settings)
     assert {table for table in after if after[table] != before[table]} == {BRONZE, HELD}
-    message = broken[SILVER].message or ""
-    assert "header_profile.not_null fails in 30 of 31 rows" in message
-    assert "AFTERLOG_TOLERANCE" in message
-    results = Warehouse(settings, spark).read("quality.expectation_results").where("NOT success").collect()
-    assert {row["expectation"] for row in results} == {"header_profile.not_null", "row.no_violations"}
+    assert "AFTERLOG_TOLERANCE" in (broken[SILVER].message or "")
+    results = [row for row in rows(spark, settings, "quality.expectation_results") if not row["success"]]
+    assert {(row["expectation"], row["failing"], row["candidates"]) for row in results} == {
+        ("header_profile.not_null", 30, 31),
+        ("row.no_violations", 30, 31),
+    }
     assert {row["scope"] for row in results} == {None, "dlq.orders"}
     assert all(len(row["coordinates"]) == 20 for row in results)
     assert results[0]["coordinates"][0] == "dlq_topic=dlq.orders dlq_partition=0 dlq_offset=100"
@@ -231,7 +238,7 @@ def test_broken_gate_holds_its_topic_and_what_comes_after(spark: SparkSession, s
 
 def test_few_failures_never_break_a_gate(spark: SparkSession, settings: Settings) -> None:
     land(settings, {"bad.jsonl": [line(offset, headers=FOREIGN) for offset in range(9)]})
-    silver = run(spark, settings)[SILVER]
+    silver = run(spark, settings, BRONZE, SILVER)[SILVER]
     assert (silver.status, silver.quarantined) == ("passed", 9)
 
 
@@ -245,10 +252,12 @@ def test_required_profile_breaks_with_its_hint(spark: SparkSession, settings: Se
     suddenly = [line(offset, topic="dlq.payments") for offset in range(3, 20)]
     land(settings, {"a.jsonl": [*good, *suddenly, line(0, topic="dlq.orders")]})
 
-    silver = run(spark, required)[SILVER]
+    silver = run(spark, required, BRONZE, SILVER)[SILVER]
 
     assert silver.status == "broken"
-    assert "header_profile.required fails in 17 of 20 rows" in (silver.message or "")
+    assert silver.verdict is not None
+    failed = {(one.scope, one.code): (one.failing, one.candidates) for one in silver.verdict.failed}
+    assert failed["dlq.payments", "header_profile.required"] == (17, 20)
     assert "share.group.dlq.disposition.header.enable" in (silver.message or "")
 
 
@@ -340,15 +349,15 @@ def test_accepting_a_row_again_takes_it_out_of_quarantine(spark: SparkSession, s
         dlq={"require": [{"topic": "dlq.*", "profile": "kip-1317"}]},
     )
     land(settings, {"a.jsonl": [line(1), line(2)]})
-    run(spark, required)
+    run(spark, required, BRONZE, SILVER)
     assert offsets(spark, settings, QUARANTINE) == [1, 2]
     land(settings, {"b.jsonl": [line(1)]})
-    accepted = run(spark, settings)[SILVER]
+    accepted = run(spark, settings, BRONZE, SILVER)[SILVER]
     assert (accepted.accepted, offsets(spark, settings, SILVER)) == (1, [1])
     assert offsets(spark, settings, QUARANTINE) == [2]
 
     land(settings, {"c.jsonl": [line(1)]})
-    again = run(spark, required)[SILVER]
+    again = run(spark, required, BRONZE, SILVER)[SILVER]
 
     assert (again.quarantined, again.duplicates) == (0, 1)
     assert offsets(spark, settings, QUARANTINE) == [2]

@@ -134,6 +134,7 @@ _ARROW = {
     "bigint": DataType.int64(),
     "boolean": DataType.bool(),
     "binary": DataType.binary(),
+    "date": DataType.date32(),
     "timestamp": DataType.timestamp("us", tz="UTC"),
 }
 

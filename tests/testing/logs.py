@@ -7,7 +7,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from pipelines.settings import Settings
 from tests.testing import segments
 
 TRANSACTIONAL = 0x10
@@ -188,3 +190,47 @@ def put(file: Path, data: bytes, at: int) -> None:
     scratch.write_bytes(data)
     os.utime(scratch, ns=(at, at))
     scratch.rename(file)
+
+
+# --- segments as the tests of tables land them ---------------------------------------------------------------------
+
+ID, NEXT_ID = "1yZyCpwHTlKiUsmJv1k7xQ", "2yZyCpwHTlKiUsmJv1k7xQ"
+OF_LOGS = (
+    *("bronze.record_batches", "silver.record_batches", "silver.log_copies", "silver.log_batches"),
+    *("silver.transactions", "silver.log_ranges"),
+)
+T = 1_800_000_000_000_000_000  # ns
+METADATA = "partition.metadata"
+Landed = dict[str, tuple[bytes, int] | None]
+
+
+def place(settings: Settings, log: str = "t-0") -> Path:
+    """Return the directory of a log, which exists."""
+    directory = settings.landing_of("segments") / log
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def segment(base_offset: int) -> str:
+    """Return the name of a segment's file."""
+    return f"{base_offset:020}.log"
+
+
+def stated(topic_id: str) -> bytes:
+    """Return a partition.metadata file."""
+    return f"version: 0\ntopic_id: {topic_id}\n".encode()
+
+
+def one(base: int, count: int = 1, *, epoch: int = 0, later: int = 0, **more: Any) -> bytes:
+    """A batch whose timestamps are later by some milliseconds."""
+    return segments.batch(base, count, leader_epoch=epoch, max_timestamp=1_795_228_800_000 + later, **more)
+
+
+def lands(settings: Settings, topic: str, files: Landed) -> None:
+    """Land files, with times of modification, in the log of a topic; None removes one."""
+    directory = place(settings, f"{topic}-0")
+    for name, landed in files.items():
+        if landed is None:
+            (directory / name).unlink()
+        else:
+            put(directory / name, *landed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from pipelines.text import visible
+from expectations.text import visible
 from pipelines.topology.model import PROCESSOR, SINK, SOURCE, Node, Part, Topology, predecessors
 
 OWN = {SOURCE: "topics", PROCESSOR: "stores", SINK: "topic"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipelines.text import visible
+from expectations.text import visible
 from pipelines.topology.drawing.chart import Chart, ShapeKind, charted
 from pipelines.topology.model import Topology
 

@@ -50,7 +50,7 @@ class Curve:
     def moved(self, x: float, y: float) -> Curve:
         """Return it moved by ``x`` and ``y``."""
         tip = None if self.tip is None else (self.tip[0] + x, self.tip[1] + y)
-        return Curve([(one + x, other + y) for one, other in self.points], tip)
+        return Curve([(across + x, down + y) for across, down in self.points], tip)
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Placed:
             self.chart,
             self.width,
             self.height,
-            [one.moved(x, y) for one in self.boxes],
-            [one.moved(x, y) for one in self.frames],
-            [one.moved(x, y) for one in self.curves],
+            [part.moved(x, y) for part in self.boxes],
+            [part.moved(x, y) for part in self.frames],
+            [part.moved(x, y) for part in self.curves],
         )
 
 
@@ -80,7 +80,7 @@ def crowded(chart: Chart) -> bool:
     """Tell whether a chart is too large for Graphviz to lay out in seconds, and for a person to take in."""
     layers = _layers(chart)
     depth = max(layers, default=0) + 1
-    width = max((len(one) for one in _rows(layers)), default=0)
+    width = max((len(row) for row in _rows(layers)), default=0)
     crossings = sum(abs(layers[link.head] - layers[link.tail]) for link in chart.links)
     return max(depth, width) > LONGEST or len(chart.shapes) + crossings > HEAVIEST
 
@@ -106,10 +106,10 @@ def flowing(chart: Chart, sizes: Sequence[Size]) -> Placed:
         width = max(map(len, band)) * cell[0]
         for down, row in enumerate(band):
             first = left + (width - (len(row) - 1) * cell[0]) / 2
-            for aside, place in enumerate(row):
-                centres[place] = (first + aside * cell[0], HEADER + (down + 0.5) * cell[1])
+            for aside, node in enumerate(row):
+                centres[node] = (first + aside * cell[0], HEADER + (down + 0.5) * cell[1])
         left += width + GAP
-    boxes = [_centred(centres[place], sizes[place]) for place in range(len(sizes))]
+    boxes = [_centred(centres[node], sizes[node]) for node in range(len(sizes))]
     width, height = left - GAP + MARGIN, HEADER + len(bands[0]) * cell[1]
     curves = [_drop(boxes[link.tail], boxes[link.head], link.kind != "store") for link in chart.links]
     return Placed(chart, width, height, boxes, [Rectangle(0, 0, width, height) for _ in chart.frames], curves)
@@ -117,16 +117,16 @@ def flowing(chart: Chart, sizes: Sequence[Size]) -> Placed:
 
 def packed(placed: Sequence[Placed]) -> tuple[list[Placed], Size]:
     """Arrange charts side by side and in rows, in their order; return them and the total size."""
-    area = sum((one.width + GAP) * (one.height + GAP) for one in placed)
-    most = max([*(one.width for one in placed), math.sqrt(area * ASPECT)], default=0.0)
+    area = sum((drawing.width + GAP) * (drawing.height + GAP) for drawing in placed)
+    most = max([*(drawing.width for drawing in placed), math.sqrt(area * ASPECT)], default=0.0)
     moved: list[Placed] = []
     x = y = height = width = 0.0
-    for one in placed:
-        if x > 0 and x + one.width > most:
+    for drawing in placed:
+        if x > 0 and x + drawing.width > most:
             x, y, height = 0.0, y + height + GAP, 0.0
-        moved.append(one.moved(x, y))
-        x += one.width + GAP
-        width, height = max(width, x - GAP), max(height, one.height)
+        moved.append(drawing.moved(x, y))
+        x += drawing.width + GAP
+        width, height = max(width, x - GAP), max(height, drawing.height)
     return moved, (width, y + height)
 
 
@@ -140,16 +140,16 @@ def _layers(chart: Chart) -> list[int]:
             waits[link.head] += 1
     layers = [0] * len(chart.shapes)
     done = [False] * len(chart.shapes)
-    ready = deque(place for place, count in enumerate(waits) if count == 0)
+    ready = deque(node for node, count in enumerate(waits) if count == 0)
     for cut in range(len(chart.shapes) + 1):
         while ready:
-            place = ready.popleft()
-            if done[place]:
+            node = ready.popleft()
+            if done[node]:
                 continue
-            done[place] = True
-            for head in heads[place]:
+            done[node] = True
+            for head in heads[node]:
                 if not done[head]:
-                    layers[head] = max(layers[head], layers[place] + 1)
+                    layers[head] = max(layers[head], layers[node] + 1)
                     waits[head] -= 1
                     if waits[head] == 0:
                         ready.append(head)
@@ -160,8 +160,8 @@ def _layers(chart: Chart) -> list[int]:
 
 def _rows(layers: Sequence[int]) -> list[list[int]]:
     rows: list[list[int]] = [[] for _ in range(max(layers, default=-1) + 1)]
-    for place, layer in enumerate(layers):
-        rows[layer].append(place)
+    for node, layer in enumerate(layers):
+        rows[layer].append(node)
     return rows
 
 
@@ -176,11 +176,11 @@ def _untangled(chart: Chart) -> list[list[int]]:
     places = [0.0] * len(chart.shapes)
 
     def settle(row: list[int]) -> None:
-        for number, place in enumerate(row):
-            places[place] = (number + 1) / (len(row) + 1)
+        for number, node in enumerate(row):
+            places[node] = (number + 1) / (len(row) + 1)
 
     def mean(linked: list[list[int]]) -> Callable[[int], float]:
-        return lambda place: math.fsum(places[one] for one in linked[place]) / (len(linked[place]) or 1)
+        return lambda node: math.fsum(places[neighbour] for neighbour in linked[node]) / (len(linked[node]) or 1)
 
     for row in rows:
         settle(row)
@@ -225,8 +225,8 @@ def _graphviz(chart: Chart, sizes: Sequence[Size], direction: str) -> Placed:
     try:
         graph.graph_attr.update(rankdir=direction, ranksep="0.45", nodesep="0.25")
         graph.node_attr.update(shape="box", fixedsize="true", label="")
-        for place, (width, height) in enumerate(sizes):
-            graph.add_node(place, width=f"{width / 72:.4f}", height=f"{height / 72:.4f}")
+        for node, (width, height) in enumerate(sizes):
+            graph.add_node(node, width=f"{width / 72:.4f}", height=f"{height / 72:.4f}")
         for number, frame in enumerate(chart.frames):
             graph.add_subgraph(list(frame.shapes), name=f"cluster{number}", margin=f"{HEADER:g}")
         for number, link in enumerate(chart.links):
@@ -254,7 +254,7 @@ def _read(graph: AGraph, chart: Chart, sizes: Sequence[Size]) -> Placed:
     for number in range(len(chart.frames)):
         left, bottom, right, top = _numbers(graph.get_subgraph(f"cluster{number}").graph_attr["bb"])
         frames.append(Rectangle(left, height - top, right - left, top - bottom))
-    boxes = [_centred(flipped(graph.get_node(place).attr["pos"]), size) for place, size in enumerate(sizes)]
+    boxes = [_centred(flipped(graph.get_node(node).attr["pos"]), size) for node, size in enumerate(sizes)]
     curves = [curve(graph.get_edge(link.tail, link.head, number).attr) for number, link in enumerate(chart.links)]
     return Placed(chart, width, height, boxes, frames, curves)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
-from pipelines.text import columns, elided, visible
+from expectations.text import visible
+from pipelines.text import columns, elided
 from pipelines.topology.drawing.chart import Shape, ShapeKind, charted, joined
 from pipelines.topology.drawing.placement import Curve, Placed, Rectangle, Size, crowded, drawn, flowing, packed
 from pipelines.topology.model import Part, Topology

@@ -1,21 +1,6 @@
--- Purpose: facts that must be 0 before gold.dlq_summary is written; else they break the gate between
--- silver and gold.
+-- Purpose: facts that must be 0 before gold.dlq_summary is written; any other value breaks its gate.
 -- Grain: one row, one column per fact.
--- Parameters: {dlq_records}, {dlq_control_markers} rows of these silver tables in the hours that are refreshed; {fresh}
--- the new summary rows.
+-- Parameters: {dlq_counts} rows of gold.dlq_counts in the hours that are refreshed; {fresh} the new summary rows.
 SELECT
-  (
-    SELECT count(*)
-    FROM (
-      SELECT 1
-      FROM {dlq_records}
-      GROUP BY cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset
-      HAVING count(*) > 1
-    )
-  ) AS `silver_grain.repeated`,
-  (
-    SELECT count(*)
-    FROM {dlq_records} AS records
-    LEFT ANTI JOIN {dlq_control_markers} AS markers
-      ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
-  ) - (SELECT coalesce(sum(record_count), 0) FROM {fresh}) AS `record_count.difference`
+  (SELECT coalesce(sum(record_count), 0) FROM {dlq_counts})
+    - (SELECT coalesce(sum(record_count), 0) FROM {fresh}) AS `record_count.difference`

@@ -1,7 +1,7 @@
 -- Purpose: facts that must be 0 before gold.reconciliation is written; any other value breaks its gate.
 -- Grain: one row, one column per fact.
 -- Parameters: {dead_letters}, {dlq_gaps}, {dlq_write_failures} rows of these silver tables in the hours that are
--- refreshed; {fresh} the new rows; {message_ledger}, {acknowledged_topics}.
+-- refreshed; {fresh} the new rows; {message_counts}, {acknowledged_topics}.
 SELECT
   (SELECT count_if(is_accepted AND is_control_marker) FROM {dead_letters})
     - (SELECT coalesce(sum(control_marker_count), 0) FROM {fresh}) AS `control_marker_count.difference`,

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from expectations import rules
+from expectations import rules, suite
 from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Column, Contract, contract_of
 from expectations.silver import dlq_records
 from expectations.suite import GateUnusable, build_docs, gate, gate_facts
+from expectations.verdict import Scope
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +35,8 @@ EVERY_KIND = Contract(
     ),
     grain=("text",),
 )
+
+EVERY_KIND_SCHEMA = ", ".join(f"{column.name} {column.type}" for column in EVERY_KIND.columns)
 
 
 def counted_by_split(candidates: DataFrame, contract: Contract) -> dict[str, int]:
@@ -93,8 +96,7 @@ def test_both_enforcers_agree_rule_by_rule_on_every_kind(spark: SparkSession) ->
     choose = random.Random(1)
     rows = [tuple(choose.choice(pool) for pool in pools) for _ in range(500)]
     rows += [tuple(pool[place % len(pool)] for pool in pools) for place in range(max(map(len, pools)))]
-    schema = ", ".join(f"{column.name} {column.type}" for column in EVERY_KIND.columns)
-    candidates = spark.createDataFrame(rows, schema).coalesce(1)
+    candidates = spark.createDataFrame(rows, EVERY_KIND_SCHEMA).coalesce(1)
 
     verdict = gate(candidates, EVERY_KIND, run_id="r", store=None)
 
@@ -209,6 +211,19 @@ def test_the_verdict_counts_failing_rows_among_all_candidates(
     assert (page.count('class="fas fa-times'), page.count('class="fas fa-check-circle')) == icons
 
 
+@pytest.mark.parametrize("expectation", [suite.ExpectMatch, suite.ExpectNotNull, suite.ExpectBetween])
+def test_an_expectation_that_answers_no_breaks_every_scope(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, expectation: type[Any]
+) -> None:
+    rows = spark.createDataFrame([("7", "a", 1, 0.5, True, "b")], EVERY_KIND_SCHEMA).coalesce(1)
+    monkeypatch.setattr(expectation, "_validate", lambda *_, **named: {"success": False, "result": {}})
+
+    verdict = gate(rows, EVERY_KIND, run_id="r", store=None, scopes={"a": Scope(1, {}), "b": Scope(0, {})})
+
+    assert not verdict.passed
+    assert verdict.broken({"a": Scope(1, {}), "b": Scope(0, {})}).keys() == {"a", "b"}
+
+
 def test_spark_jobs_do_not_grow_with_the_rules(spark: SparkSession) -> None:
     def contract(of_rules: int) -> Contract:
         columns = (Column(f"c{i}", "bigint", "-", (rules.at_least(i),)) for i in range(of_rules))
@@ -230,8 +245,7 @@ def test_no_value_of_a_record_is_kept_shown_or_logged(
     caplog.set_level(logging.DEBUG, logger="great_expectations")
     canary = "canary-7f3a"
     row = (canary, canary, -77003377, 77003377.5, False, f"{canary} ")
-    schema = ", ".join(f"{column.name} {column.type}" for column in EVERY_KIND.columns)
-    candidates = spark.createDataFrame([row] * 20, schema)
+    candidates = spark.createDataFrame([row] * 20, EVERY_KIND_SCHEMA)
 
     verdict = gate(candidates, EVERY_KIND, run_id="r", store=tmp_path / "gx")
     build_docs(tmp_path / "gx", tmp_path / "site", keep_runs=1)

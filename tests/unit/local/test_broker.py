@@ -11,6 +11,7 @@ import pytest
 from local.broker import Broker
 from local.kafka_client import _header
 from pipelines.errors import EnvironmentLacking
+from tests.testing.broker import SecuredBroker
 
 
 @pytest.fixture
@@ -76,11 +77,11 @@ def test_ports_are_those_of_last_time_where_they_are_free(broker: Broker) -> Non
 
 def test_the_secured_listener_needs_users(tmp_path: Path) -> None:
     assert set(Broker(tmp_path)._ports()) == {"PLAINTEXT", "CONTROLLER"}
-    assert set(Broker(tmp_path, users={"reader": "secret"})._ports()) == {"PLAINTEXT", "CONTROLLER", "SASL_SSL"}
+    assert set(SecuredBroker(tmp_path, {"reader": "secret"})._ports()) == {"PLAINTEXT", "CONTROLLER", "SASL_SSL"}
 
 
 def test_settings_name_no_secret_and_can_be_overridden(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, users={"reader": "a secret"}, options={"num.partitions": "7", "node.id": "4"})
+    broker = SecuredBroker(tmp_path, {"reader": "a secret"}, options={"num.partitions": "7", "node.id": "4"})
     text = broker._properties({"PLAINTEXT": 1, "CONTROLLER": 2, "SASL_SSL": 3}, "data")
     settings = dict(line.split("=", 1) for line in text.splitlines())
     assert settings["advertised.listeners"] == "PLAINTEXT://127.0.0.1:1,SASL_SSL://127.0.0.1:3"
@@ -89,17 +90,17 @@ def test_settings_name_no_secret_and_can_be_overridden(tmp_path: Path) -> None:
 
 
 def test_keys_are_made_once_and_read_by_nobody_else(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, users={"reader": "secret"})
-    broker._make_keys()
+    broker = SecuredBroker(tmp_path, {"reader": "secret"})
+    broker.make_keys()
     key = (tmp_path / "keys" / "server.pem").read_text()
     assert key.startswith("-----BEGIN PRIVATE KEY-----")
     assert stat.S_IMODE((tmp_path / "keys").stat().st_mode) == 0o700
-    broker._make_keys()
+    broker.make_keys()
     assert (tmp_path / "keys" / "server.pem").read_text() == key
 
 
 def test_a_secret_is_quoted_for_java() -> None:
-    told = Broker(Path(), users={"reader": 'a "secret" \\'}).options_of("reader")["sasl.jaas.config"]
+    told = SecuredBroker(Path(), {"reader": 'a "secret" \\'}).options_of("reader")["sasl.jaas.config"]
     assert told.endswith('username="reader" password="a \\"secret\\" \\\\";')
 
 

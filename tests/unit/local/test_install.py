@@ -70,7 +70,7 @@ def test_too_little_space_is_said_before_anything_is_written(monkeypatch: pytest
 
 def test_complete_setup_starts_nothing(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
     set_up(project)
-    monkeypatch.setattr(jars, "lacking", lambda *_: None)
+    monkeypatch.setattr(jars, "fault", lambda *_: None)
     monkeypatch.setattr(install.subprocess, "run", lambda *_, **__: pytest.fail("a process was started"))
     install.install(project)
 

@@ -27,3 +27,11 @@ def test_several_may_be_meant_and_names_obey_no_terminal() -> None:
     assert text.close("dlq_records", TABLES)[:2] == ["bronze.dlq_records", "silver.dlq_records"]
     assert text.hint("orders\x1b[1m", ["orders\x1b[2m"]) == " Did you mean 'orders\\u001b[2m'?"
     assert len(text.hint("a" * 200, ["a" * 199 + "b"])) < 120
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (1_500, "1.5 kB"), (2.5e9, "2.5 GB"), (4e15, "4,000.0 TB")],
+)
+def test_a_size_is_written_for_people(size: float, words: str) -> None:
+    assert text.size_of(size) == words

@@ -172,7 +172,7 @@ def test_the_doctor_names_the_headers_of_rows_without_a_profile(
 
     (check,) = doctor._header_profiles(Warehouse(settings))
 
-    assert check.state == "mind"
+    assert check.state == "warning"
     assert check.finding == (
         'The 7 rows without a profile have headers named "x-original-topic" (4), "a\\u001B[2J" (3), '
         '"x-retry-count" (1). They are in quarantine or held.'
@@ -202,7 +202,7 @@ def test_the_doctor_reads_a_warehouse_that_a_uri_names_on_this_machine(
     assert "x-original-topic" in (checks["header profiles"].snippet or "")
     assert "not on this machine" not in checks["tables"].finding
     assert checks["settings"].finding.endswith(f"warehouse {by_uri.warehouse}.")
-    assert checks["log store"].state == "well"
+    assert checks["log store"].state == "ok"
 
 
 def test_the_doctor_says_nothing_where_nothing_is_unknown(settings: Settings) -> None:

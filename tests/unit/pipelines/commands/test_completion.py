@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.catalog import stages_of_type
+from pipelines.catalog import FEEDS, stages_of_type
 from pipelines.commands import describe
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Summarise
@@ -54,8 +54,8 @@ def test_each_shell_completes_commands(shell: str) -> None:
 
 
 def test_tables_feeds_and_layers() -> None:
-    assert completed("afterlog run --only gold.dlq") == ["gold.dlq_summary"]
-    assert completed("afterlog run --feed d") == ["delivery", "dlq"]
+    assert completed("afterlog run --only gold.message_l") == ["gold.message_ledger"]
+    assert completed("afterlog run --feed d") == sorted(feed for feed in FEEDS if feed.startswith("d"))
     assert completed("afterlog run --layer s") == ["silver"]
     assert completed("afterlog run --accept silver.t") == ["silver.topology_pushes", "silver.topology_statuses"]
     computed = [stage.table for stage in stages_of_type(Summarise)]

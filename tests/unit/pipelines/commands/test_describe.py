@@ -465,7 +465,7 @@ def test_what_cannot_be_asked(warehouse: Settings, afterlog: Command, given: tup
         pytest.param('say "orders"', 'say "orders"', id="double quotes"),
         pytest.param("back\\slash", "back\\slash", id="backslash"),
         pytest.param("<b>-->", "<b>-->", id="markup"),
-        pytest.param("two\nlines", "two\\u000alines", id="newline"),
+        pytest.param("two\nlines", "two\\nlines", id="newline"),
         pytest.param("\x1b[2Jcleared", "\\u001b[2Jcleared", id="control characters"),
         pytest.param("\u202egnp.exe", "\\u202egnp.exe", id="bidirectional"),
         pytest.param("größe 🦀", "größe 🦀", id="not ASCII"),

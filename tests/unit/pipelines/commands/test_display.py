@@ -113,7 +113,7 @@ def test_names_obey_no_terminal_and_take_one_line(attach: Callable[[], Terminal]
     on_terminal = attach()
     with display.Display("Looking.") as watch:
         watch.finds("\x1b[31m\n" + "x" * 500)
-        until(lambda: "\\u001b[31m\\u000axx" in on_terminal.written())
+        until(lambda: "\\u001b[31m\\nxx" in on_terminal.written())
     assert "\x1b[31m" not in on_terminal.written()
     assert "x" * 80 not in on_terminal.written()
 

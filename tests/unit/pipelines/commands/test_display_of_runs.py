@@ -31,7 +31,7 @@ def test_a_pipe_gets_every_header_and_number_in_one_line_a_table(capsys: pytest.
         [stage.table, "passed", "123,456,789", "100,000,000", "3", "0", "23,456,786", "12", "100,000,000", "0.0"]
         for stage in CATALOG
     ]
-    assert message == "silver.dlq_records: a\\x1b[31m[red] " + "x" * 300
+    assert message == "silver.dlq_records: a\\u001b[31m[red] " + "x" * 300
 
 
 def test_80_columns_hold_every_header_and_number(
@@ -58,9 +58,9 @@ def test_80_columns_hold_a_run_without_columns_that_say_nothing(
 
 
 def test_a_finding_of_the_doctor_is_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    show([Check("landing streams-requests", "blocked", "finding " * 40, "remedy " * 40)])
+    show([Check("landing streams-requests", "error", "finding " * 40, "remedy " * 40)])
     _, _, finding, remedy, _summary = capsys.readouterr().out.splitlines()
-    assert finding.split() == ["landing", "streams-requests", "blocked", *["finding"] * 40]
+    assert finding.split() == ["landing", "streams-requests", "error", *["finding"] * 40]
     assert remedy.split() == ["remedy"] * 40
 
 

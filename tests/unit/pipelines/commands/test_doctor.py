@@ -12,12 +12,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from pipelines.catalog import stages
 from pipelines.commands import doctor
 from pipelines.commands.doctor import Check, _log_store, diagnose, exit_code
 from pipelines.jvm import jars, java
@@ -73,13 +74,12 @@ def change_progress(settings: Settings, table: str, **values: object) -> None:
 
 def test_after_runs_all_is_well(after_runs: Settings) -> None:
     checks = diagnose(after_runs)
-    unused = {f"landing {feed}" for feed in LANDING_DIRECTORIES if feed != "dlq"}
-    assert {check.name: check.state for check in checks if check.state != "well"} == dict.fromkeys(unused, "unused")
+    assert [check for check in checks if check.state != "ok"] == []
     assert exit_code(checks) == 0
-    assert doctor.summary(checks) == "All is well."
+    assert doctor.summary(checks) == "All is ok."
     names = ["Java", "Python packages", "JVM jars", "settings", "disk"]
     names += [f"landing {feed}" for feed in LANDING_DIRECTORIES]
-    names += ["writer's lock", "tables", "bronze.dlq_records", SILVER, "gold.dlq_summary", "Airflow"]
+    names += ["writer's lock", "tables", *(stage.table for stage in stages("dlq")), "Airflow"]
     assert [check.name for check in checks] == names
     assert found(after_runs, SILVER).finding == "Version 1, bronze.dlq_records is read up to version 1."
 
@@ -89,7 +89,7 @@ def test_before_the_first_run_all_is_well(settings: Settings) -> None:
     assert exit_code(checks) == 0
     assert "`afterlog run` creates them" in found(settings, "tables").finding
     check = found(settings, "landing dlq")
-    assert check.state == "unused"
+    assert check.state == "ok"
     assert check.finding.startswith("not set up: put files of dead-letter records into ")
 
 
@@ -97,7 +97,7 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     monkeypatch.setattr(java, "SUPPORTED", (99,))
     check = found(settings, "Java")
     assert (check.state, check.finding) == (
-        "lacking",
+        "error",
         "There is no Java 17 or 21; run `make setup`, which installs one, or set JAVA_HOME to one of your own.",
     )
     assert exit_code(diagnose(settings)) == 3
@@ -106,23 +106,23 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
 def test_package_of_another_version(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     monkeypatch.setattr(doctor, "requires", lambda _: ["pyspark==9.9.9", "rich>=14"])
     check = found(settings, "Python packages")
-    assert (check.state, check.remedy) == ("lacking", "Run `make setup`.")
+    assert (check.state, check.remedy) == ("error", "Run `make setup`.")
     assert check.finding.startswith("pyspark is 4.")
     assert check.finding.endswith("not 9.9.9.")
 
 
 def test_missing_jars(monkeypatch: pytest.MonkeyPatch, settings: Settings, tmp_path: Path) -> None:
-    lacking = jars.lacking
-    monkeypatch.setattr(jars, "lacking", lambda: lacking(tmp_path))
+    fault = jars.fault
+    monkeypatch.setattr(jars, "fault", lambda: fault(tmp_path))
     assert found(settings, "JVM jars") == Check(
-        "JVM jars", "lacking", f"The JVM jars are not in {tmp_path}.", "Run `make setup`."
+        "JVM jars", "error", f"The JVM jars are not in {tmp_path}.", "Run `make setup`.", lacks=True
     )
 
 
 def test_variable_that_is_no_setting(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     monkeypatch.setenv("AFTERLOG_TOLERENCE", "0.5")
     check = found(settings, "settings")
-    assert (check.state, check.ok) == ("mind", True)
+    assert (check.state, exit_code([check])) == ("warning", 0)
     assert check.finding == "AFTERLOG_TOLERENCE is not a setting and has no effect; did you mean AFTERLOG_TOLERANCE?"
 
 
@@ -133,12 +133,12 @@ def test_variables_that_are_settings_are_named(monkeypatch: pytest.MonkeyPatch) 
 
 def test_gate_of_a_table_without_one() -> None:
     check = found(load(gates={"bronze.dlq_records": {"tolerance": 0.1}}), "settings")
-    assert check.state == "mind"
+    assert check.state == "warning"
     assert check.finding.startswith('[gates."bronze.dlq_records"] has no effect')
-    assert found(load(gates={SILVER: {"tolerance": 0.1}}), "settings").state == "well"
+    assert found(load(gates={SILVER: {"tolerance": 0.1}}), "settings").state == "ok"
 
 
-@pytest.mark.parametrize(("free", "state"), [(3 << 30, "well"), (1 << 30, "mind"), (1 << 20, "lacking")])
+@pytest.mark.parametrize(("free", "state"), [(3 << 30, "ok"), (1 << 30, "warning"), (1 << 20, "error")])
 def test_disk_space(monkeypatch: pytest.MonkeyPatch, settings: Settings, free: int, state: str) -> None:
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(free, 0, free))
     assert found(settings, "disk").state == state
@@ -163,7 +163,7 @@ def test_landing_that_cannot_be_read(settings: Settings) -> None:
     for name in (b"\\xe9.jsonl", b"\xe9.jsonl"):
         Path(os.fsdecode(os.fsencode(directory) + b"/" + name)).write_bytes(b"{}")
     check = found(settings, "landing dlq")
-    assert (check.state, exit_code([check])) == ("lacking", 3)
+    assert (check.state, exit_code([check])) == ("error", 3)
     assert "rename one" in check.finding
 
 
@@ -176,12 +176,12 @@ def test_lock_says_who_holds_it(after_runs: Settings) -> None:
 def test_missing_table(after_runs: Settings) -> None:
     shutil.rmtree(Path(after_runs.warehouse) / "quarantine" / "dlq_records")
     check = found(after_runs, "tables")
-    assert (check.state, check.finding) == ("mind", "quarantine.dlq_records missing.")
+    assert (check.state, check.finding) == ("warning", "quarantine.dlq_records missing.")
 
 
 def test_blocked_batch(made: Settings) -> None:
     check = found(made, SILVER)
-    assert check.state == "blocked"
+    assert check.state == "error"
     assert check.finding.startswith("20 rows of dlq.orders are held since 2")
     assert "afterlog run --accept silver.dlq_records:dlq.orders" in (check.remedy or "")
     assert "header_profile" in check.finding
@@ -192,8 +192,8 @@ def test_gap_in_a_log(after_runs: Settings) -> None:
     (Path(after_runs.warehouse) / "silver" / "dlq_records" / "_delta_log" / f"{0:020}.json").unlink()
     checks = [check for check in diagnose(after_runs) if check.name == SILVER]
     assert [(check.state, check.finding.partition(" in ")[0]) for check in checks] == [
-        ("blocked", "Commit 0 is missing"),
-        ("well", "Version 1, bronze.dlq_records is read up to version 1."),
+        ("error", "Commit 0 is missing"),
+        ("ok", "Version 1, bronze.dlq_records is read up to version 1."),
     ]
     assert exit_code(checks) == 1
 
@@ -202,7 +202,7 @@ def test_gap_before_a_checkpoint_is_no_fault(after_runs: Settings) -> None:
     table = Path(after_runs.warehouse) / "silver" / "dlq_records"
     DeltaTable(table).create_checkpoint()
     (table / "_delta_log" / f"{0:020}.json").unlink()
-    assert found(after_runs, SILVER).state == "well"
+    assert found(after_runs, SILVER).state == "ok"
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_gap_before_a_checkpoint_is_no_fault(after_runs: Settings) -> None:
 def test_progress_that_disagrees_with_its_tables(after_runs: Settings, values: dict[str, object], finding: str) -> None:
     change_progress(after_runs, SILVER, **values)
     check = found(after_runs, SILVER)
-    assert (check.state, check.finding) == ("mind", finding)
+    assert (check.state, check.finding) == ("warning", finding)
     assert "next `afterlog run`" in (check.remedy or "")
 
 
@@ -239,7 +239,7 @@ def test_progress_without_table_and_table_without_progress(after_runs: Settings)
     assert found(after_runs, SILVER).finding == "It has progress, but the table is gone."
     (Path(after_runs.warehouse) / "_progress" / "gold.dlq_summary.json").unlink()
     check = found(after_runs, "gold.dlq_summary")
-    assert (check.state, check.finding) == ("mind", "Its progress is gone.")
+    assert (check.state, check.finding) == ("warning", "Its progress is gone.")
 
 
 def test_versions_that_wait(after_runs: Settings) -> None:
@@ -250,37 +250,37 @@ def test_versions_that_wait(after_runs: Settings) -> None:
 def test_run_that_did_not_report(after_runs: Settings) -> None:
     at = quality.now()
     quality.note(Warehouse(after_runs), quality.StageRun("a run", SILVER, "failed", at, at))
-    assert found(after_runs, "quality reports").state == "mind"
+    assert found(after_runs, "quality reports").state == "warning"
 
 
 @pytest.mark.parametrize("text", ["[{", "[1]"], ids=["no JSON", "other JSON"])
 def test_state_file_that_is_damaged_is_a_finding(after_runs: Settings, text: str) -> None:
     (Path(after_runs.warehouse) / "_progress" / "unreported.json").write_text(text)
-    assert found(after_runs, "quality reports").state == "lacking"
+    assert found(after_runs, "quality reports").state == "error"
 
 
 @pytest.mark.parametrize(
     ("warehouse", "properties", "states"),
     [
-        ("s3a://b/w", {}, ["lacking", "mind"]),
-        ("s3a://b/w", {"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.2"}, ["lacking"]),
+        ("s3a://b/w", {}, ["error", "warning"]),
+        ("s3a://b/w", {"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.2"}, ["error"]),
         (
             "S3://b/w",
             {"spark.delta.logStore.s3.impl": "io.delta.storage.S3DynamoDBLogStore", "spark.jars": "hadoop-aws.jar"},
-            ["lacking"],
+            ["error"],
         ),
-        ("abfss://b@c/w", {"spark.jars": "hadoop-azure.jar"}, ["well"]),
+        ("abfss://b@c/w", {"spark.jars": "hadoop-azure.jar"}, ["ok"]),
         (
             "abfss://b@c/w",
             {
                 "spark.delta.logStore.class": "org.apache.spark.sql.delta.storage.S3SingleDriverLogStore",
                 "spark.jars": "hadoop-azure.jar",
             },
-            ["lacking"],
+            ["error"],
         ),
-        ("gs://b/w", {}, ["well", "mind"]),
-        ("hdfs://name/w", {}, ["well"]),
-        ("swift://b/w", {}, ["lacking"]),
+        ("gs://b/w", {}, ["ok", "warning"]),
+        ("hdfs://name/w", {}, ["ok"]),
+        ("swift://b/w", {}, ["error"]),
     ],
     ids=[
         "s3a",
@@ -296,7 +296,7 @@ def test_state_file_that_is_damaged_is_a_finding(after_runs: Settings, text: str
 def test_log_store_of_an_object_store(warehouse: str, properties: dict[str, str], states: list[str]) -> None:
     checks = diagnose(load(warehouse=warehouse, spark=properties))
     assert [check.state for check in checks if check.name == "log store"] == states
-    assert [check.state for check in checks if check.name == "tables"] == ["mind"]
+    assert [check.state for check in checks if check.name == "tables"] == ["warning"]
 
 
 def test_promise_of_a_single_writer_is_to_be_minded() -> None:
@@ -304,7 +304,7 @@ def test_promise_of_a_single_writer_is_to_be_minded() -> None:
         warehouse="s3a://b/w", single_writer=True, spark={"spark.jars.packages": "org.apache.hadoop:hadoop-aws:3.4.2"}
     )
     check = found(settings, "log store")
-    assert (check.state, "promise a single one" in check.finding) == ("mind", True)
+    assert (check.state, "promise a single one" in check.finding) == ("warning", True)
 
 
 def _of_settings(value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
@@ -348,10 +348,10 @@ def test_flag_that_drops_s3as_look_for_what_is_there(
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     settings = load(warehouse="s3a://b/w", single_writer=True, spark=said(value, monkeypatch, tmp_path))
     flagged = [check for check in _log_store(Warehouse(settings)) if "without looking" in check.finding]
-    assert [check.state for check in flagged] == ["mind"] * is_flagged
+    assert [check.state for check in flagged] == ["warning"] * is_flagged
     refused = settings.model_copy(update={"single_writer": False})
     flagged = [check for check in _log_store(Warehouse(refused)) if "without looking" in check.finding]
-    assert [check.state for check in flagged] == ["lacking"] * is_flagged
+    assert [check.state for check in flagged] == ["error"] * is_flagged
 
 
 class Api(http.server.BaseHTTPRequestHandler):
@@ -377,56 +377,70 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Api]]:
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "state"), [({"status": "healthy"}, "well"), ({"status": "unhealthy"}, "lacking"), (None, "lacking")]
+    ("scheduler", "state"), [({"status": "healthy"}, "ok"), ({"status": "unhealthy"}, "error"), (None, "error")]
 )
 def test_airflow_that_serves(settings: Settings, api: type[Api], scheduler: dict[str, str] | None, state: str) -> None:
     healthy = {"status": "healthy"}
     api.answer = json.dumps({"metadatabase": healthy, "dag_processor": healthy, "scheduler": scheduler}).encode()
     check = found(settings, "Airflow")
     assert check.state == state
-    assert ("healthy at http://127.0.0.1:" if state == "well" else "not healthy: scheduler.") in check.finding
+    assert ("healthy at http://127.0.0.1:" if state == "ok" else "not healthy: scheduler.") in check.finding
 
 
 def test_port_of_airflow_in_use_by_another(settings: Settings, api: type[Api]) -> None:
     api.answer = b"<html>"
     check = found(settings, "Airflow")
-    assert (check.state, check.remedy) == ("mind", "Choose another port: AFTERLOG_PORT=8081 make up.")
+    assert (check.state, check.remedy) == ("warning", "Choose another port: AFTERLOG_PORT=8081 make up.")
 
 
 def test_airflow_home_of_another_version(settings: Settings) -> None:
     doctor.AIRFLOW_HOME.mkdir()
     (doctor.AIRFLOW_HOME / ".prepared").write_text("2.9.0")
     checks = [check for check in diagnose(settings) if check.name == "Airflow"]
-    assert [check.state for check in checks] == ["mind", "well"]
+    assert [check.state for check in checks] == ["warning", "ok"]
     assert "was prepared by Airflow 2.9.0" in checks[0].finding
 
 
 def test_json_is_one_object_a_check(capsys: pytest.CaptureFixture[str]) -> None:
-    doctor.show([Check("disk", "well", "9 GB"), Check("Java", "lacking", "none", "get one")], as_json=True)
+    doctor.show([Check("disk", "ok", "9 GB"), Check("Java", "error", "none", "get one")], as_json=True)
     assert [json.loads(text) for text in capsys.readouterr().out.splitlines()] == [
-        {"name": "disk", "state": "well", "finding": "9 GB", "remedy": None},
-        {"name": "Java", "state": "lacking", "finding": "none", "remedy": "get one"},
+        {"name": "disk", "state": "ok", "finding": "9 GB", "remedy": None},
+        {"name": "Java", "state": "error", "finding": "none", "remedy": "get one"},
     ]
 
 
 def test_table_shows_hostile_names_as_text(capsys: pytest.CaptureFixture[str]) -> None:
-    doctor.show([Check("landing", "lacking", "a\x1b[2Jb [red]c\u202e", "fix")])
+    doctor.show([Check("landing", "error", "a\x1b[2Jb [red]c\u202e", "fix")])
     out = capsys.readouterr().out
-    assert "a\\x1b[2Jb [red]c\\u202e" in out
+    assert "a\\u001b[2Jb [red]c\\u202e" in out
     assert "\x1b" not in out
 
 
 @pytest.mark.parametrize(
-    ("states", "code"),
+    ("states", "lacks", "code"),
     [
-        (["well", "unused", "mind"], 0),
-        (["well", "attention"], 1),
-        (["well", "blocked"], 1),
-        (["blocked", "attention", "lacking"], 3),
+        pytest.param(["ok", "warning"], False, 0, id="warnings"),
+        pytest.param(["ok", "error"], False, 1, id="an error of data"),
+        pytest.param(["error", "ok"], True, 3, id="an error of the environment beside one of data"),
     ],
 )
-def test_exit_code(states: list[doctor.State], code: int) -> None:
-    assert exit_code([Check("x", state, "") for state in states]) == code
+def test_exit_code(states: list[doctor.State], lacks: bool, code: int) -> None:
+    checks = [Check("x", state, "") for state in states]
+    assert exit_code([*checks, *([Check("Java", "error", "", lacks=True)] if lacks else [])]) == code
+
+
+def test_findings_are_printed_last_for_people_and_in_order_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    checks = [Check(f"{state}{place}", state, "-") for place in (1, 2) for state in get_args(doctor.State)]
+
+    doctor.show(checks[::-1])
+    words = capsys.readouterr().out.split()
+    doctor.show(checks[::-1], as_json=True)
+    objects = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
+
+    order = ["ok2", "ok1", "error2", "error1", "warning2", "warning1"]
+    assert [word for word in words if word in order] == order
+    assert " ".join(words).endswith("Errors in error2, error1; 2 warnings.")
+    assert [one["name"] for one in objects] == [check.name for check in checks[::-1]]
 
 
 def test_diagnosis_needs_neither_spark_nor_great_expectations(after_runs: Settings) -> None:

@@ -104,9 +104,9 @@ def test_feeds_that_nobody_set_up_are_a_grey_line_each_and_all_is_well(
     code, found = checks(afterlog)
 
     assert (said.code, code) == (0, 0)
-    assert {one.state for name, one in found.items() if name.startswith("landing ")} == {"unused"}
+    assert {one.state for name, one in found.items() if name.startswith("landing ")} == {"ok"}
     assert all(one.finding.startswith("not set up: put files of ") for one in found.values())
-    assert re.search(r"^All is well(, with \d+ to mind)?\.$", said.out, re.MULTILINE)
+    assert re.search(r"^(All is ok|No errors; \d+ warnings?)\.$", said.out, re.MULTILINE)
 
 
 def test_the_age_of_each_feed_in_use_is_told(settings: Settings, afterlog: Command) -> None:
@@ -116,12 +116,12 @@ def test_the_age_of_each_feed_in_use_is_told(settings: Settings, afterlog: Comma
     code, found = checks(afterlog)
 
     assert code == 0
-    assert (found["landing dlq"].state, found["landing broker-logs"].state) == ("well", "well")
+    assert (found["landing dlq"].state, found["landing broker-logs"].state) == ("ok", "ok")
     at = newest.moment(NOW - 32 * HOUR)
     assert found["landing dlq"].finding.startswith(f"The newest record is 32 hours old ({at}); ")
     assert "No failed DLQ write yet; " in found["landing broker-logs"].finding
-    assert "1 file, 1 B, to be read." in found["landing broker-logs"].finding
-    assert found["landing segments"].state == "unused"
+    assert "1 file, 1 byte, to be read." in found["landing broker-logs"].finding
+    assert found["landing segments"].state == "ok"
 
 
 def test_a_feed_that_fell_silent_needs_a_look(settings: Settings, afterlog: Command) -> None:
@@ -131,12 +131,12 @@ def test_a_feed_that_fell_silent_needs_a_look(settings: Settings, afterlog: Comm
     said = afterlog("doctor")
 
     check = found["landing dlq"]
-    assert (code, check.state) == (1, "attention")
+    assert (code, check.state) == (1, "error")
     assert "It fell silent, and it never paused longer than 10 minutes before: the newest record" in check.finding
     assert "[silence] after_hours, such as dlq = 64." in (check.remedy or "")
-    assert "Not all is well: landing dlq." in said.out
+    assert "Errors in landing dlq" in said.out
     told = load(warehouse=settings.warehouse, landing=settings.landing, silence={"after_hours": {"dlq": 64}})
-    assert doctor._feed(Warehouse(told), next(one for one in doctor.CATALOG if one.table == BRONZE)).state == "well"
+    assert doctor._feed(Warehouse(told), next(one for one in doctor.CATALOG if one.table == BRONZE)).state == "ok"
 
 
 def test_of_a_warehouse_by_uri_nothing_is_claimed_that_only_a_session_can_tell(settings: Settings) -> None:
@@ -146,9 +146,9 @@ def test_of_a_warehouse_by_uri_nothing_is_claimed_that_only_a_session_can_tell(s
 
     found = {one.name: one for one in doctor.diagnose(by_uri)}
 
-    assert found["landing dlq"].finding.startswith(f"{settings.landing_of('dlq')}: 1 file, 13 B. Only a session")
+    assert found["landing dlq"].finding.startswith(f"{settings.landing_of('dlq')}: 1 file, 13 bytes. Only a session")
     for feed in LANDING_DIRECTORIES:
-        assert found[f"landing {feed}"].state == "well"
+        assert found[f"landing {feed}"].state == "ok"
         assert not re.search("not set up|no record|to be read", found[f"landing {feed}"].finding, re.IGNORECASE)
 
 
@@ -157,7 +157,7 @@ def test_a_landing_directory_that_cannot_be_read_hides_no_other_feed(settings: S
 
     code, found = checks(afterlog)
 
-    assert (code, found["landing producers"].state) == (3, "lacking")
+    assert (code, found["landing producers"].state) == (3, "error")
     assert {f"landing {feed}" for feed in LANDING_DIRECTORIES} <= found.keys()
 
 
@@ -171,14 +171,14 @@ def test_quarantined_rows_need_a_look(settings: Settings, afterlog: Command) -> 
     said = afterlog("doctor")
 
     check = found[QUARANTINE]
-    assert (code, check.state) == (1, "attention")
+    assert (code, check.state) == (1, "error")
     assert check.finding.startswith(
         "11 rows in quarantine. By rule: error.readable 11, disposition.one_of 5. By source: "
     )
     assert check.finding.endswith(" and 2 more.")
     assert f"afterlog readmit {SILVER}" in (check.remedy or "")
     assert "\x1b" not in said.out
-    assert f"Not all is well: {QUARANTINE}." in said.out
+    assert f"Errors in {QUARANTINE}" in said.out
 
 
 @pytest.mark.parametrize("content", [None, b"PAR1"])
@@ -197,7 +197,7 @@ def test_data_files_that_are_missing_or_damaged_are_told(
     said = afterlog("doctor", "--format", "json")
     found = [Check(**json.loads(text)) for text in said.out.splitlines()]
 
-    told = {one.name for one in found if one.state == "blocked" and "missing or damaged" in one.finding}
+    told = {one.name for one in found if one.state == "error" and "missing or damaged" in one.finding}
     assert told == set(tables)
     assert {one.newest.feed for one in report.feeds_of(Warehouse(settings))} == set(LANDING_DIRECTORIES)
 
@@ -216,7 +216,7 @@ def test_a_truncated_file_needs_a_look_until_it_landed_whole(settings: Settings,
     code, found = checks(afterlog)
 
     check = found["files of dlq"]
-    assert (code, check.state) == (1, "attention")
+    assert (code, check.state) == (1, "error")
     assert check.finding == f"1 file is incomplete or damaged. torn.jsonl.gz: {damage}"
     assert str(settings.landing_of("dlq")) in (check.remedy or "")
     assert "packed.bz2: The file is compressed." in found["files of acknowledgements"].finding
@@ -237,13 +237,18 @@ def test_a_held_scope_and_what_waits_for_a_broken_table_need_a_look(settings: Se
     blocked = Progress(blocked_since=NOW.isoformat(), message="It broke.")
     progress.save(Warehouse(settings), "gold.message_ledger", blocked)
 
+    told = {
+        one["name"]: one["finding"] for one in map(json.loads, afterlog("doctor", "--format", "json").out.splitlines())
+    }
     said = afterlog("doctor")
 
     assert said.code == 1
-    assert "20 rows of dlq.orders are held" in " ".join(said.out.split())
-    assert "Waits for gold.message_ledger" in " ".join(said.out.split())
-    (summary,) = [text for text in said.out.splitlines() if text.startswith("Not all is well: ")]
-    assert {SILVER, "gold.message_ledger", "gold.reconciliation"} <= set(summary[17:-1].split(", "))
+    assert "20 rows of dlq.orders are held" in told[SILVER]
+    assert told["gold.reconciliation"].startswith("Waits for gold.message_counts, gold.message_ledger")
+    (summary,) = [text for text in said.out.splitlines() if text.startswith("Errors in ")]
+    assert {SILVER, "gold.message_ledger", "gold.reconciliation"} <= set(
+        summary.removeprefix("Errors in ").rstrip(".").partition(";")[0].split(", ")
+    )
 
 
 @pytest.mark.parametrize("is_compacted", [None, False])
@@ -260,7 +265,7 @@ def test_topics_of_unknown_policy_are_named_while_messages_are_absent(
     assert ("cleanup policies" in found) == (is_compacted is None)
     if is_compacted is None:
         check = found["cleanup policies"]
-        assert check.state == "mind"
+        assert check.state == "warning"
         assert "2 acknowledged messages are absent" in check.finding
         assert "checkout 2" in check.finding
         assert "[[segments.cleanup_policy]]" in (check.remedy or "")
@@ -273,7 +278,7 @@ def test_a_damaged_table_does_not_end_the_examination(settings: Settings, afterl
     code, found = checks(afterlog)
     assert code in (1, 3)
     assert found["landing dlq"].finding.startswith("Its tables cannot be read: see `afterlog doctor`; ")
-    assert found["landing segments"].state == "unused"
+    assert found["landing segments"].state == "ok"
     assert "dlq: its tables cannot be read" in afterlog("report").err
 
 

@@ -106,7 +106,7 @@ def test_a_question_that_is_not_there_is_told_what_may_be_meant(tmp_path: Path) 
     for file, said in (
         (tmp_path / "top_group.sql", "Did you mean 'top_groups'"),
         (Path("top_groups"), f"That question is {ROOT}/sql/questions/top_groups.sql"),
-        (tmp_path / "a\x1b.sql", r"a\\x1b.sql cannot be read: No such file or directory\.$"),
+        (tmp_path / "a\x1b.sql", r"a\\u001b.sql cannot be read: No such file or directory\.$"),
     ):
         with pytest.raises(UsageError, match=said):
             query.text_of(None, file)
@@ -119,7 +119,12 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     settings = load(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"))
     at = datetime(2026, 11, 21, 1, 30, tzinfo=UTC)
     Warehouse(settings, spark).ensure(SUMMARY)
-    row = ("default", at.replace(minute=0), "dlq.orders", "orders", "orders-workers", None, 3, 2, 0, 5, at, at)
+    known = {
+        **{"cluster": "default", "hour": at.replace(minute=0), "dlq_topic": "dlq.orders", "original_topic": "orders"},
+        **{"consumer_group": "orders-workers", "record_count": 3, "source_record_count": 2, "without_payload_count": 0},
+        **{"most_deliveries": 5, "first_routed_at": at, "last_routed_at": at},
+    }
+    row = [known.get(column.name) for column in SUMMARY.stored]
     schema = ", ".join(f"{column.name} {column.type}" for column in SUMMARY.stored)
     place = Warehouse(settings).location(SUMMARY.table)
     spark.createDataFrame([row], schema).write.format("delta").mode("append").save(place)
@@ -295,11 +300,11 @@ def test_a_table_is_aligned_and_hides_nothing(ask: Callable[..., str]) -> None:
     )
 
     assert text.splitlines() == [
-        "name             n  note",
-        "───────────  ─────  ──────────",
-        "a                7  NULL",
-        "日本\\u202e   12345  two\\nlines",
-        "\\x1b[31mred     -1",
+        "name               n  note",
+        "─────────────  ─────  ──────────",
+        "a                  7  NULL",
+        "日本\\u202e     12345  two\\nlines",
+        "\\u001b[31mred     -1",
     ]
 
 

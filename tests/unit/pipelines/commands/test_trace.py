@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.columns import slices
 from pipelines.commands import trace
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, load
@@ -18,7 +19,7 @@ def message(topic: str = "orders", partition: int = 0, offset: int | None = 7, *
     """A row of the ledger."""
     return {
         "cluster": "default",
-        "slice": f"{partition}:{(offset or 0) // 10_000}:{topic}",
+        "slice": slices.name(topic, partition or 0, offset or 0),
         "topic": topic,
         "partition": partition,
         "offset": offset,
@@ -60,8 +61,8 @@ def dead_letter(
         "is_accepted": True,
         "is_held": False,
         "is_counted": True,
-        "slice": f"0:{dlq_offset // 10_000}:{dlq}",
-        "source_slice": f"{partition}:{offset // 10_000}:{topic}",
+        "slice": slices.name(dlq, 0, dlq_offset),
+        "source_slice": slices.name(topic, partition, offset),
         **more,
     }
 
@@ -88,7 +89,7 @@ def transaction(**more: Any) -> dict[str, Any]:
 
 def log_range(**more: Any) -> dict[str, Any]:
     where = {"cluster": "default", "segment": "orders-0/00000000000000000000.log", "topic": "orders", "partition": 0}
-    span = {"first_offset": 0, "last_offset": 9, "slice": "0:0:orders"}
+    span = {"first_offset": 0, "last_offset": 9, "slice": slices.name("orders", 0, 0)}
     return {**where, **span, "is_present": True, "is_compacted": False, **more}
 
 
@@ -419,8 +420,8 @@ def test_hostile_names_are_shown(warehouse: Settings) -> None:
     said = trace.answer(Warehouse(warehouse), f"{topic}:0:7").result
 
     assert all(line.isprintable() for line in said.split("\n"))
-    assert r"orders\u001b[31m\u000a:0:7:0:7" in said
-    assert r"to dlq\u000a<b>:0:5 by g\u202e\u000a-->" in said
+    assert r"orders\u001b[31m\n:0:7:0:7" in said
+    assert r"to dlq\n<b>:0:5 by g\u202e\n-->" in said
 
 
 def test_a_warehouse_without_a_ledger(settings: Settings) -> None:

@@ -70,7 +70,7 @@ def test_damage_is_noticed_named_and_mended(directory: Path, tmp_path: Path, har
             jar.with_name("delta-0.9.jar").write_bytes(b"old")
         case "stamp":
             (directory / "stamp.json").write_text("{")
-    reason = jars.lacking(directory, ivy)
+    reason = jars.fault(directory, ivy)
     assert reason
     assert {"truncated": "delta-1.0.jar", "removed": "delta-1.0.jar", "added": "delta-0.9.jar", "stamp": "not in"}[
         harm
@@ -83,7 +83,7 @@ def test_changed_ivy_file_is_fetched_anew(directory: Path, tmp_path: Path) -> No
     jars.fetch(directory, ivy_file(tmp_path, DELTA, KAFKA))
     publish(tmp_path / "a repository", "delta", "1.1", b"delta 1.1!")
     ivy = ivy_file(tmp_path, DELTA.replace("1.0", "1.1"), KAFKA)
-    assert "has changed" in (jars.lacking(directory, ivy) or "")
+    assert "has changed" in (jars.fault(directory, ivy) or "")
     jars.fetch(directory, ivy)
     assert jars.sizes(directory) == {"spark/delta-1.1.jar": 10, "broker/kafka-2.0.jar": 9}
 
@@ -93,7 +93,7 @@ def test_missing_artefact_is_named_and_leaves_what_was_there(directory: Path, tm
     with pytest.raises(EnvironmentLacking, match=r"does not have org\.example#delta;9\.9; correct the revision"):
         jars.fetch(directory, ivy_file(tmp_path, DELTA.replace("1.0", "9.9"), KAFKA))
     assert jars.sizes(directory) == {"spark/delta-1.0.jar": 9, "broker/kafka-2.0.jar": 9}
-    assert jars.lacking(directory, ivy_file(tmp_path, DELTA, KAFKA)) is None
+    assert jars.fault(directory, ivy_file(tmp_path, DELTA, KAFKA)) is None
 
 
 def test_missing_jar_of_a_published_module_is_named(directory: Path, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_hostile_names_are_made_visible_and_short(settings: Settings, landed: Pa
     said = words(settings, of_lines(name, b"x"))
     assert said.isprintable()
     assert len(said) < 400
-    assert said.startswith("a\\n\\x1b[31m\\u202e")
+    assert said.startswith("a\\n\\u001b[31m\\u202e")
 
 
 def test_a_verdict_with_places_says_them_once() -> None:

@@ -17,7 +17,8 @@ TABLE = Summarise("gold.made", feed="f", inputs=("silver.a", "silver.b"))
 @pytest.mark.parametrize("stage", stages_of_type(Summarise), ids=lambda stage: stage.table)
 def test_each_table_is_refreshed_by_one_of_its_columns(stage: Summarise) -> None:
     refresh = refresh_of(stage)
-    assert refresh.column in {column.name for column in contract_of(stage.table).columns}
+    types = {column.name: column.type for column in contract_of(stage.table).columns}
+    assert types.get(refresh.column) in ("string", "timestamp", "date", "int", "bigint")
     assert refresh.groups.keys() == set(stage.inputs)
     own = [group.column for group in refresh.groups.values() if isinstance(group, OwnRows)]
     assert {*own} <= {column.name for column in contract_of(stage.table).columns}

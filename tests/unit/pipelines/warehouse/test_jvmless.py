@@ -114,7 +114,7 @@ def test_a_warehouse_on_a_uri_is_read_by_a_session(spark: SparkSession, settings
     elsewhere = load(warehouse=Path(settings.warehouse).as_uri(), landing=settings.landing)
 
     assert jvmless.rows_by_spark(Warehouse(elsewhere, spark), TABLE, {"letter": "b"}, ["number"]) == [{"number": 2}]
-    with pytest.raises(UsageError, match=r"no table gold\.words"):
+    with pytest.raises(UsageError):
         jvmless.rows_by_spark(Warehouse(elsewhere, spark), "gold.words", {"letter": "b"})
 
 

@@ -68,5 +68,5 @@ def test_uri_of_this_machine_shares_the_lock_of_its_directory(tmp_path: Path) ->
     for first, second in ((directory, uri), (uri, directory)):
         with lock.writer(first, "the first one"):
             assert "the first one" in (lock.holder(second.warehouse) or "")
-            with pytest.raises(WriterBusy, match="the first one"), lock.writer(second, "the second one"):
+            with pytest.raises(WriterBusy), lock.writer(second, "the second one"):
                 pass

@@ -1,4 +1,4 @@
-"""Copies of logs that are truncated, cleaned or created again: the newest copy decides, in any order of arrival."""
+"""Random histories of logs, their copies landed in any order: no stage stops, and the newest copy decides."""
 
 from __future__ import annotations
 
@@ -23,286 +23,47 @@ from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, kip_1317, land, line, rows, warehouse_of
 from tests.testing.deliveries import acknowledgement, millis, producer, unproduced
-from tests.testing.logs import Clock, Log, Piece, put
-from tests.testing.segments import batch, control, marker, message, record
+from tests.testing.logs import (
+    ID,
+    METADATA,
+    OF_LOGS,
+    Clock,
+    Landed,
+    Log,
+    Piece,
+    T,
+    lands,
+    one,
+    place,
+    put,
+    segment,
+    stated,
+)
+from tests.testing.segments import control, marker, message
 
-OF_LOGS = ("log_copies", "log_batches", "transactions", "log_ranges")
 TABLES_OF_LOGS = ("silver.transactions", "silver.log_ranges")
 TABLES = (
     *(*TABLES_OF_LOGS, "silver.dead_letters", "silver.dlq_gaps", "gold.message_ledger"),
-    *("gold.reconciliation", "gold.delivery_guarantees"),
+    *("gold.message_counts", "gold.reconciliation", "gold.delivery_guarantees"),
 )
-ID, NEXT_ID = "1yZyCpwHTlKiUsmJv1k7xQ", "2yZyCpwHTlKiUsmJv1k7xQ"
 
 
 def run(spark: SparkSession, settings: Settings, *, only_logs: bool = True) -> dict[str, StageRun]:
     """Run the delivery feed, or only its tables about logs; no table may wait or break."""
     wanted = [
-        stage
-        for feed in ("dlq", "delivery")
-        for stage in stages(feed)
-        if not only_logs or stage.table.partition(".")[2] in ("record_batches", *OF_LOGS)
+        stage for feed in ("dlq", "delivery") for stage in stages(feed) if not only_logs or stage.table in OF_LOGS
     ]
     with lock.writer(settings, "test"):
         done = {one.table: one for one in runner.run(Warehouse(settings, spark), wanted)}
     assert {one.status for one in done.values()} <= {"passed", "idle"}, done
-    for one in done.values():
-        if stage_is_split(one.table):
-            assert one.read == one.accepted + one.quarantined + one.duplicates + one.skipped
+    for ran in done.values():
+        if stage_is_split(ran.table):
+            assert ran.read == ran.accepted + ran.quarantined + ran.duplicates + ran.skipped
     return done
 
 
 def stage_is_split(table: str) -> bool:
     return any(stage.table == table and isinstance(stage, Split) for stage in stages())
-
-
-def place(settings: Settings, log: str = "t-0") -> Path:
-    directory = settings.landing_of("segments") / log
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory
-
-
-def segment(base_offset: int) -> str:
-    return f"{base_offset:020}.log"
-
-
-def stated(topic_id: str) -> bytes:
-    return f"version: 0\ntopic_id: {topic_id}\n".encode()
-
-
-# --- the rule, case by case -----------------------------------------------------------------------------------------
-
-T = 1_800_000_000_000_000_000  # ns
-METADATA = "partition.metadata"
-Landed = dict[str, tuple[bytes, int] | None]
-ZERO, FIVE, EIGHT = segment(0), segment(5), segment(8)
-
-
-def one(base: int, count: int = 1, *, epoch: int = 0, later: int = 0, **more: Any) -> bytes:
-    return batch(base, count, leader_epoch=epoch, max_timestamp=1_795_228_800_000 + later, **more)
-
-
-# For each run the files that land; then the batches that count, those superseded and by what, and proved holes.
-CASES: dict[str, tuple[list[Landed], list[tuple[int, int, int]], list[tuple[int, int, str]], list[tuple[int, int]]]] = {
-    "nothing-in-common": (
-        [{ZERO: (one(0, 5), T), FIVE: (one(5, 5), T - 9)}],
-        [(0, 4, 0), (5, 9, 0)],
-        [],
-        [],
-    ),
-    "merged-into-an-earlier-segment": (
-        [{ZERO: (one(0, 5) + one(9), T + 1), FIVE: (one(5, 3) + one(9), T)}],
-        [(0, 4, 0), (9, 9, 0)],
-        [(5, 0, "COPY"), (9, 0, "COPY")],
-        [(5, 8)],
-    ),
-    "the-later-modified-one": (
-        [{ZERO: (one(0, 5) + one(9), T), FIVE: (one(5, 3) + one(9), T + 1)}],
-        [(0, 4, 0), (5, 7, 0), (9, 9, 0)],
-        [(9, 0, "COPY")],
-        [(8, 8)],
-    ),
-    "an-old-copy-that-came-late": (
-        [{ZERO: (one(0, 5, epoch=1) + one(5, 3, epoch=2), T)}, {FIVE: (one(5, 2, epoch=1), T + 1)}],
-        [(0, 4, 1), (5, 7, 2)],
-        [(5, 1, "COPY")],
-        [],
-    ),
-    "an-old-copy-whose-batches-lie-elsewhere": (
-        [
-            {ZERO: (one(0, 5, epoch=1) + one(5, 3, epoch=2), T), FIVE: (one(5, epoch=1) + one(6, 2, epoch=1), T + 1)},
-        ],
-        [(0, 4, 1), (5, 7, 2)],
-        [(5, 1, "COPY"), (6, 1, "COPY")],
-        [],
-    ),
-    "an-old-copy-is-later-than-an-older-one": (
-        [
-            {
-                ZERO: (one(0, 5, epoch=1) + one(5, 3, epoch=3), T + 5),
-                FIVE: (one(5, 4, epoch=2), T + 9),
-                "5.log": (one(5, 4, epoch=1), T),
-            }
-        ],
-        [(0, 4, 1), (5, 7, 3)],
-        [(5, 1, "COPY"), (5, 2, "COPY")],
-        [],
-    ),
-    "later-timestamps-are-no-old-copy": (
-        [{ZERO: (one(0, 5, epoch=1) + one(5, 3, epoch=2), T), FIVE: (one(5, 2, later=1), T + 1)}],
-        [(0, 4, 1), (5, 6, 0)],
-        [(5, 2, "COPY")],
-        [],
-    ),
-    "truncated-by-a-later-leader": (
-        [{ZERO: (one(0, 5) + one(5, epoch=3), T + 1), EIGHT: (one(8, 2, epoch=2) + one(10, epoch=2), T)}],
-        [(0, 4, 0), (5, 5, 3)],
-        [(8, 2, "LEADER"), (10, 2, "LEADER")],
-        [],
-    ),
-    "a-later-leaders-segment": (
-        [{ZERO: (one(0, 5) + one(5, epoch=3), T), EIGHT: (one(8, 2, epoch=4), T - 1)}],
-        [(0, 4, 0), (5, 5, 3), (8, 9, 4)],
-        [],
-        [],
-    ),
-    "grown": (
-        [{ZERO: (one(0, 3) + one(3), T)}, {ZERO: (one(0, 3) + one(3) + one(5), T + 1)}],
-        [(0, 2, 0), (3, 3, 0), (5, 5, 0)],
-        [],
-        [(4, 4)],
-    ),
-    "truncated-and-rewritten": (
-        [{ZERO: (one(0, 3) + one(3, 3), T)}, {ZERO: (one(0, 3) + one(3, epoch=1), T + 1)}],
-        [(0, 2, 0), (3, 3, 1)],
-        [(0, 0, "VERSION"), (3, 0, "VERSION")],
-        [],
-    ),
-    "truncated-and-copied-back": (
-        [{ZERO: (one(0) + one(1), T)}, {ZERO: (one(0), T + 1)}, {ZERO: (one(0) + one(1), T)}],
-        [(0, 0, 0), (1, 1, 0)],
-        [(0, 0, "VERSION"), (1, 0, "VERSION")],
-        [],
-    ),
-    "emptied": (
-        [{ZERO: (one(0) + one(1), T)}, {ZERO: (b"", T + 1)}],
-        [],
-        [(0, 0, "VERSION"), (1, 0, "VERSION")],
-        [],
-    ),
-    "cleaned": (
-        [
-            {ZERO: (one(0, 3) + one(3, 3) + one(6), T)},
-            {ZERO: (one(0, 3, flags=0x40, records=[record(0)], record_count=1) + one(6), T + 1)},
-        ],
-        [(0, 2, 0), (6, 6, 0)],
-        [(0, 0, "VERSION"), (3, 0, "VERSION"), (6, 0, "VERSION")],
-        [(3, 5)],
-    ),
-    "deleted": ([{ZERO: (one(0), T)}, {ZERO: None, FIVE: (one(5), T)}], [(0, 0, 0), (5, 5, 0)], [], []),
-    "copied-again-as-it-was": (
-        [
-            {ZERO: (one(0, 5) + one(5, 5), T), FIVE: (one(5, later=1) + one(6, 4), T + 1)},
-            {ZERO: (one(0, 5) + one(5, 5), T + 2)},
-        ],
-        [(0, 4, 0), (5, 9, 0)],
-        [(5, 0, "COPY"), (6, 0, "COPY")],
-        [],
-    ),
-    "created-again": (
-        [
-            {METADATA: (stated(ID), T), ZERO: (one(0, 5), T), FIVE: (one(5, 5, epoch=7), T)},
-            {METADATA: (stated(NEXT_ID), T + 5), ZERO: (one(0, 2, later=9), T + 6)},
-        ],
-        [(0, 1, 0)],
-        [(0, 0, "VERSION"), (5, 7, "TOPIC")],
-        [],
-    ),
-    "created-again-without-a-topic-id": (
-        [{ZERO: (one(0, 5), T), FIVE: (one(5, 5), T)}, {ZERO: (one(0, 2, later=9), T + 6)}],
-        [(0, 1, 0), (5, 9, 0)],
-        [(0, 0, "VERSION")],
-        [],
-    ),
-    "a-topic-id-that-lands-later": (
-        [
-            {ZERO: (one(0, 5), T), FIVE: (one(5, 5), T)},
-            {METADATA: (stated(ID), T - 9)},
-            {METADATA: (stated(NEXT_ID), T + 5), ZERO: (one(0, 2, later=9), T + 6)},
-        ],
-        [(0, 1, 0)],
-        [(0, 0, "VERSION"), (5, 0, "TOPIC")],
-        [],
-    ),
-    "a-segment-that-lands-before-its-topic-id": (
-        [
-            {METADATA: (stated(ID), T - 9), ZERO: (one(0, 5), T), FIVE: (one(5, 5), T)},
-            {ZERO: (one(0, 2, later=9), T + 6)},
-            {METADATA: (stated(NEXT_ID), T + 5)},
-        ],
-        [(0, 1, 0)],
-        [(0, 0, "VERSION"), (5, 0, "TOPIC")],
-        [],
-    ),
-    "a-hole-that-nothing-proves": (
-        [{ZERO: (one(0) + one(3)[:-1] + b"\xff" + one(6), T), "1.log": (one(1, 5), T - 1)}],
-        [(0, 0, 0), (1, 5, 0), (6, 6, 0)],
-        [],
-        [],
-    ),
-}
-
-
-def lands(settings: Settings, topic: str, files: Landed) -> None:
-    directory = place(settings, f"{topic}-0")
-    for name, landed in files.items():
-        if landed is None:
-            (directory / name).unlink()
-        else:
-            put(directory / name, *landed)
-
-
-@pytest.fixture(scope="module")
-def lenient(empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Settings]:
-    """Return a maker of settings in which no gate of a split table breaks: the tests are about later tables."""
-
-    def made(name: str) -> Settings:
-        return warehouse_of(empty_warehouse, tmp_path_factory.mktemp(name), tolerance=1.0)
-
-    return made
-
-
-@pytest.fixture(scope="module")
-def cases(spark: SparkSession, lenient: Callable[[str], Settings]) -> dict[str, list[list[dict[str, Any]]]]:
-    """Rows of silver.log_batches and silver.log_ranges by topic, after all steps of all cases."""
-    settings = lenient("cases")
-    for step in range(max(len(steps) for steps, *_ in CASES.values())):
-        for topic, (steps, *_) in CASES.items():
-            if step < len(steps):
-                lands(settings, topic, steps[step])
-        run(spark, settings)
-    tables = [rows(spark, settings, f"silver.{name}") for name in ("log_batches", "log_ranges")]
-    return {topic: [[row for row in table if row["topic"] == topic] for table in tables] for topic in CASES}
-
-
-@pytest.mark.parametrize("topic", CASES)
-def test_which_copy_speaks(topic: str, cases: dict[str, list[list[dict[str, Any]]]]) -> None:
-    _, speaks, gone, holes = CASES[topic]
-    batches, ranges = cases[topic]
-    names = ("base_offset", "last_offset", "leader_epoch")
-    assert sorted(tuple(row[name] for name in names) for row in batches if row["superseded_by"] is None) == speaks
-    assert (
-        sorted((r["base_offset"], r["leader_epoch"], r["superseded_by"]) for r in batches if r["superseded_by"]) == gone
-    )
-    assert sorted((row["first_offset"], row["last_offset"]) for row in ranges if not row["is_present"]) == holes
-    assert sum(row["last_offset"] - row["first_offset"] + 1 for row in ranges if row["is_present"]) == sum(
-        last - first + 1 for first, last, _ in speaks
-    )
-
-
-def test_a_new_copy_of_a_segment_touches_nothing_of_other_logs(
-    spark: SparkSession, lenient: Callable[[str], Settings]
-) -> None:
-    settings = lenient("news")
-    for topic in ("a", "b"):
-        writes = one(0, 5, flags=0x10, producer=(7, 0, 0)) + marker(5, True)
-        lands(settings, topic, {METADATA: (stated(ID), T), ZERO: (writes, T), segment(6): (one(6, 5), T)})
-    first = run(spark, settings)
-    assert first["silver.transactions"].message == "2 rows refreshed"
-    lands(settings, "a", {segment(6): (one(6, 5) + one(11) + one(12), T + 1)})
-
-    grown = run(spark, settings)
-    assert grown["silver.record_batches"].accepted == 3
-    assert grown["silver.log_copies"].message == "2 rows refreshed"
-    assert grown["silver.log_batches"].message == "3 rows refreshed"
-    assert grown["silver.log_ranges"].message == "1 row refreshed"
-    assert grown["silver.transactions"].status == "idle"
-
-    lands(settings, "a", {segment(6): (one(6, 5) + one(11) + one(12), T + 2)})
-    touched = run(spark, settings)
-    assert (touched["bronze.record_batches"].accepted, touched["bronze.record_batches"].duplicates) == (1, 3)
-    assert {touched[f"silver.{name}"].status for name in ("transactions", "log_ranges")} == {"idle"}
-    assert {one.status for one in run(spark, settings).values()} == {"idle"}
 
 
 # --- random histories -----------------------------------------------------------------------------------------------
@@ -450,8 +211,8 @@ MOST = 2**63 - 1
 
 
 @pytest.mark.thorough
-def test_nothing_that_producers_say_stops_a_table(spark: SparkSession, lenient: Callable[[str], Settings]) -> None:
-    settings = lenient("unlawful")
+def test_nothing_that_producers_say_stops_a_table(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path, tolerance=1.0)
     edges = (0, 1, 255, 256, 9_999, 10_000, 2**31, MOST - 10_001, MOST - 1, MOST)
     letters = [dead("dlq.t", offset, "t", offset) for offset in edges]
     letters += [
@@ -478,7 +239,7 @@ def test_nothing_that_producers_say_stops_a_table(spark: SparkSession, lenient: 
     in_transaction: dict[str, Any] = {"flags": 0x10, "producer": (7, 0, 0)}
     for topic, far in (("t", 2**31 - 1), ("dlq.t", 10**6)):
         files: Landed = {
-            ZERO: (
+            segment(0): (
                 b"".join(
                     [
                         one(0, 3, **in_transaction),
@@ -507,7 +268,9 @@ def test_nothing_that_producers_say_stops_a_table(spark: SparkSession, lenient: 
         lands(settings, topic, files)
 
     run(spark, settings, only_logs=False)
-    lands(settings, "t", {ZERO: (one(4, 9, epoch=-5) + marker(13, False, (9, 9)), T + 1), METADATA: (stated(ID), T)})
+    lands(
+        settings, "t", {segment(0): (one(4, 9, epoch=-5) + marker(13, False, (9, 9)), T + 1), METADATA: (stated(ID), T)}
+    )
     land(settings, {"b.jsonl": [dead("dlq.t", MOST - 5, "t", 5)]})
     run(spark, settings, only_logs=False)
 

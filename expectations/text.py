@@ -1,0 +1,15 @@
+"""Text that a person can look at without harm: what a terminal obeys or hides is escaped."""
+
+from __future__ import annotations
+
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def visible(text: str) -> str:
+    """Escape controls, line ends, bidirectional marks and all else that is not printable, as JSON and Java do."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else _escaped(one) for one in text)
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return _SHORT.get(character) or "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -1,0 +1,38 @@
+"""Small and large batches take different ways through a stage and give the same tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.steps import split
+from tests.testing.builders import land, line, run, tables, warehouse_of
+
+SILVER = "silver.dlq_records"
+
+
+def landings() -> list[dict[str, list[str]]]:
+    bad = [line(offset, topic="dlq.bad", headers=[]) for offset in range(30)]
+    refused = line(900, headers=[])
+    first = [*(line(offset) for offset in range(60)), refused, line(3), line(4, value=b"other"), "no JSON", *bad]
+    second = [*(line(offset) for offset in range(50, 90)), refused, line(7, value=b"other"), bad[0]]
+    return [{"a.jsonl": first}, {"b.jsonl": second}]
+
+
+def test_small_and_large_batches_give_the_same_tables(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, counts = [], []
+    for name, size in (("small", split.SMALL), ("large", -1)):
+        monkeypatch.setattr(split, "SMALL", size)
+        settings = warehouse_of(empty_warehouse, tmp_path / name)
+        for files in landings():
+            land(settings, files)
+            one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
+            counts.append((name, one.read, one.accepted, one.quarantined, one.duplicates, one.held))
+        found.append(tables(settings))
+    assert [one[1:] for one in counts[:2]] == [one[1:] for one in counts[2:]]
+    assert found[0] == found[1]
+    assert all(found[0][table] for table in (SILVER, "quarantine.dlq_records", "held.dlq_records"))

@@ -1,0 +1,51 @@
+"""Statements about producers -> silver.producers: those that cannot be judged are quarantined."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.settings import Settings
+from tests.testing.builders import land, rows, run, warehouse_of
+from tests.testing.deliveries import producer
+
+
+@pytest.fixture
+def settings(empty_warehouse: Path, tmp_path: Path) -> Settings:
+    return warehouse_of(empty_warehouse, tmp_path)
+
+
+def test_statements_that_cannot_be_judged_are_quarantined(spark: SparkSession, settings: Settings) -> None:
+    bad: Iterable[str] = (
+        producer("a", mode="sometimes"),
+        producer("b", mode=None),
+        producer("c", broker_version="new"),
+        producer("d", message_format_version="3"),
+        producer("e", producer_id=-1),
+        producer("f", topic=None),
+        "no JSON",
+    )
+    land(settings, {"a.jsonl": [*bad, producer("good"), producer("good")]}, "producers")
+
+    done = run(
+        spark, settings.model_copy(update={"tolerance": 1.0}), "bronze.producers", "silver.producers", feed="delivery"
+    )
+
+    assert done["bronze.producers"].duplicates == 1
+    ids = {row["_bronze_id"] for row in rows(spark, settings, "bronze.producers")}
+    assert ids == {hashlib.sha256(text.encode()).hexdigest() for text in (*bad, producer("good"))}
+    assert [row["client_id"] for row in rows(spark, settings, "silver.producers")] == ["good"]
+    why = {row["client_id"]: row["violations"] for row in rows(spark, settings, "quarantine.producers")}
+    assert why == {
+        "a": ["requested_mode.one_of"],
+        "b": ["requested_mode.not_null"],
+        "c": ["broker_version.version"],
+        "d": ["message_format_version.format"],
+        "e": ["producer_id.at_least_0"],
+        "f": ["topic.not_null"],
+        None: ["line_error.readable"],
+    }

@@ -1,0 +1,42 @@
+"""Predicates of groups: every touched group is in them, and few ranges hold them all."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.errors import UsageError
+from pipelines.warehouse.groups import MOST_RUNS, literal, predicate, runs
+
+NAMES = st.lists(st.text(max_size=5), min_size=1, max_size=200)
+
+
+@given(NAMES)
+def test_runs_hold_every_group_and_begin_and_end_with_one(names: list[str]) -> None:
+    found = runs([*names, None])
+    assert len(found) <= MOST_RUNS
+    assert all(any(least <= name <= most for least, most in found) for name in names)
+    assert {end for run in found for end in run} <= set(names)
+    assert found == sorted(found)
+
+
+def test_a_predicate_has_the_list_its_ranges_and_null() -> None:
+    hour = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    text = "TIMESTAMP '2026-03-01 12:00:00.000000+00:00'"
+    assert predicate("hour", [hour]) == f"(`hour` IN ({text}) AND (`hour` BETWEEN {text} AND {text}))"
+    assert predicate("day", [date(900, 3, 1)]).startswith("(`day` IN (DATE '0900-03-01') AND (`day` BETWEEN ")
+    assert predicate("day", [None, 2, 10]).startswith("(`day` IN (2, 10) AND ")
+    assert predicate("name", ["b", None, "a"]) == (
+        "(`name` IN ('b', 'a') AND (`name` BETWEEN 'a' AND 'a' OR `name` BETWEEN 'b' AND 'b')) OR `name` IS NULL"
+    )
+    assert predicate("name", [None]) == "`name` IS NULL"
+    assert predicate("name", []) == "false"
+
+
+@pytest.mark.parametrize("value", [True, 1.5, b"a"], ids=repr)
+def test_a_group_of_another_type_is_refused(value: object) -> None:
+    with pytest.raises(UsageError, match="cannot be refreshed"):
+        literal(value)
