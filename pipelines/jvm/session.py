@@ -39,8 +39,10 @@ def clear_scratch() -> None:
 # This halves the time of small batches and doubles the time of large ones. At the first tier Java's default code cache
 # has 48 MB, which is too little for Spark: Java would drop code and compile it again all the time.
 SHORT_WORK = 64 << 20  # a run with fewer unread bytes is short work
-SHORT_LIVED_JAVA = (*launch.LIGHT, "-XX:ReservedCodeCacheSize=256m")
+# A young generation that holds what some queries' plans leave behind, so that few collections copy it.
+SHORT_LIVED_JAVA = (*launch.LIGHT, "-XX:ReservedCodeCacheSize=256m", "-XX:InitialRAMPercentage=6", "-XX:NewRatio=1")
 SHORT_LIVED = {
+    "spark.sql.shuffle.partitions": "1",  # a second task costs more than it computes
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",  # it would make each shuffle a separate job
@@ -56,6 +58,19 @@ LONG_LIVED = {
     "spark.sql.ui.retainedExecutions": "10",
     "spark.cleaner.periodicGC.interval": "5min",
 }
+
+
+DELTA_LOG = "org.apache.spark.sql.delta.DeltaLog"
+OPTION = "scala.Option"
+# Names that PySpark and Afterlog look up in the JVM with each call. To look up a name takes a scan of all jars.
+LOOKED_UP = (
+    "functions",
+    "org.apache.spark.sql.functions",
+    "PythonSQLUtils",
+    "PythonUtils",
+    DELTA_LOG,
+    OPTION,
+)
 
 
 @contextlib.contextmanager
@@ -100,6 +115,9 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
         builder = builder.config(name, value)
     with ThreadPoolExecutor(1) as pool:  # on the main thread PySpark would handle SIGINT itself
         spark = pool.submit(builder.getOrCreate).result()
+    jvm: Any = spark.sparkContext._jvm
+    for name in LOOKED_UP:
+        vars(jvm).setdefault(name, getattr(jvm, name))
     spark.sparkContext.setLogLevel("ERROR")
     py4j = logging.getLogger("py4j")
     py4j.setLevel(max(py4j.level, logging.WARNING))

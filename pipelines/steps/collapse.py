@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from operator import and_, or_
-from typing import TYPE_CHECKING, Any
+from operator import and_
+from typing import TYPE_CHECKING
 
 from expectations.contract import Contract
-from pipelines.warehouse.tables import Range
+from pipelines.warehouse.ranges import Range
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -27,26 +27,23 @@ SKIPPED = "_skipped"  # column of a candidate: true if the row belongs to other 
 
 @dataclass(frozen=True)
 class Census:
-    """A batch's number of rows, whether a grain repeats in it, and a predicate with literal bounds of its grains.
+    """A batch's number of rows, whether a grain repeats in it, and ranges that hold its grains.
 
-    ``ranges`` say the same as the bounds. ``skipped`` counts rows that belong to other tables; ``rows`` does not count
-    them.
+    ``skipped`` counts rows that belong to other tables; ``rows`` does not count them.
     """
 
     rows: int
     repeats: bool
-    bounds: Column | None
-    skipped: int = 0
     ranges: tuple[Range, ...] = ()
+    skipped: int = 0
 
 
 def census(judged: DataFrame, contract: Contract) -> Census:
     """Count a batch by grain, in one job; rows that differ only in the ``learned`` column count as one grain.
 
-    The bounds are a predicate on the table that is true for every row of the batch's grains. They consist of literals,
-    so that Delta skips files: a range of the grain's last column for each value of ``ranges_per``, or one range for all
-    if there are more than ``MOST_RANGES``. Rows whose last grain column is null break the contract: they repeat only if
-    they come from the same row of bronze, and the bounds ignore them.
+    The ranges hold every row of the table that has a grain of the batch: a range of the grain's last column for each
+    value of ``ranges_per``, or one range for all if there are more than ``MOST_RANGES``. Rows whose last grain column
+    is null break the contract: they repeat only if they come from the same row of bronze, and the ranges ignore them.
     """
     from pyspark.sql import functions as F
 
@@ -56,7 +53,7 @@ def census(judged: DataFrame, contract: Contract) -> Census:
     nameless = [F.when(F.col(last).isNull() & ~skipped, F.col(name)).alias(f"_of{name}") for name in contract.identity]
     grain = [F.when(~skipped, F.col(name)).alias(name) for name in contract.place]
     per_grain = judged.groupBy(*grain, *nameless, skipped.alias(SKIPPED)).agg(F.count("*").alias("_rows"))
-    ranges = (
+    counted = (
         per_grain.groupBy(*others, SKIPPED)
         .agg(
             F.sum("_rows").alias("_rows"),
@@ -66,7 +63,7 @@ def census(judged: DataFrame, contract: Contract) -> Census:
         )
         .collect()
     )
-    wanted = [found for found in ranges if not found[SKIPPED]]
+    wanted = [found for found in counted if not found[SKIPPED]]
     known_ranges = [found for found in wanted if found["_least"] is not None]
     if len(known_ranges) > MOST_RANGES:
         least = min(found["_least"] for found in known_ranges)
@@ -82,9 +79,8 @@ def census(judged: DataFrame, contract: Contract) -> Census:
     return Census(
         rows=sum(found["_rows"] for found in wanted),
         repeats=any(found["_most"] > 1 for found in wanted),
-        bounds=_bounds(together) if together else None,
-        skipped=sum(found["_rows"] for found in ranges if found[SKIPPED]),
         ranges=tuple(together),
+        skipped=sum(found["_rows"] for found in counted if found[SKIPPED]),
     )
 
 
@@ -98,7 +94,7 @@ def decided(
     """Return an outcome for each candidate (by the contract's ``row``) that is not simply inserted.
 
     ``repeats`` tells whether a grain can repeat in the batch. ``existing_rows`` are the table's rows within the
-    census's bounds, ``quarantined`` the quarantine's rows; None if there are none. ``outcome`` is
+    census's ranges, ``quarantined`` the quarantine's rows; None if there are none. ``outcome`` is
 
     - ``refused``: the row breaks rules that keep it out of the table;
     - ``duplicate``: the table has a row from the same row of bronze; or the table or the batch has the grain with the
@@ -299,17 +295,3 @@ def _beside(rows: DataFrame, there: DataFrame, keys: Sequence[str]) -> DataFrame
     there = there.withColumnsRenamed({name: f"_at_{place}" for place, name in enumerate(keys)})
     same = reduce(and_, (F.col(name).eqNullSafe(F.col(f"_at_{place}")) for place, name in enumerate(keys)))
     return rows.join(there, same, how="left").drop(*(f"_at_{place}" for place in range(len(keys))))
-
-
-def _bounds(ranges: Sequence[Range]) -> Column:
-    return reduce(or_, (reduce(and_, (_within(name, ends) for name, ends in one.items())) for one in ranges))
-
-
-def _within(name: str, ends: tuple[Any, Any] | None) -> Column:
-    from pyspark.sql import functions as F
-
-    column = F.col(name)
-    if ends is None:
-        return column.isNull()
-    least, greatest = ends
-    return column == F.lit(least) if least == greatest else column.between(F.lit(least), F.lit(greatest))

@@ -24,6 +24,7 @@ from pipelines.text import hint
 from pipelines.warehouse import change_feed, progress
 from pipelines.warehouse.change_feed import Changes
 from pipelines.warehouse.progress import Batch, Progress
+from pipelines.warehouse.ranges import points
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def rows_of(warehouse: Warehouse, stage: Split, feed: Changes | None, scopes: Se
     held = contract_of_held(stage)
     if held is None or not scopes:
         return new
-    existing_rows = warehouse.existing_rows(held.table, F.col("scope").isin(list(scopes)))
+    existing_rows = warehouse.existing_rows(held.table, points("scope", sorted(scopes)))
     if existing_rows is None:
         return new
     there = {field.name for field in existing_rows.schema[INPUT].dataType.fields}  # type: ignore[attr-defined]
@@ -229,7 +230,7 @@ def hold(split: SplitBatch, stage: Split) -> int:
     withheld = split.withheld().select(
         *row, F.col(SCOPE).alias("scope"), split.contract.violations(mask).alias("violations")
     )
-    existing_rows = split.warehouse.existing_rows(held.table, F.col("scope").isin(sorted(split.held)))
+    existing_rows = split.warehouse.existing_rows(held.table, points("scope", sorted(split.held)))
     kept_before = 0
     if existing_rows is not None:
         kept_before = existing_rows.count()

@@ -26,6 +26,7 @@ from pipelines.text import files_of
 from pipelines.warehouse import progress, quality
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.ranges import Range, points
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -326,19 +327,17 @@ class _Landing:
 
     def _insert_new(self, rows: DataFrame, batch: Sequence[OffsetRange]) -> int:
         """Insert a batch's rows that the table does not hold; look into the table only if its offsets are doubtful."""
-        from pyspark.sql import functions as F
-
-        bounds = self._of_sources([span.source for span in batch])
+        among = _of_sources([span.source for span in batch])
         if any(column.name == "offset" for column in self.contract.columns):
-            first, last = min(span.start for span in batch), max(span.end for span in batch) - 1
-            bounds = bounds & F.col("offset").between(first, last)
+            offset = min(span.start for span in batch), max(span.end for span in batch) - 1
+            among = [{**one, "offset": offset} for one in among]
         if offsets.is_doubtful(self.topic_progress.followed, batch):
             grain = list(self.contract.grain)
-            existing_rows = self.warehouse.existing_rows(self.stage.table, bounds)
+            existing_rows = self.warehouse.existing_rows(self.stage.table, among)
             if existing_rows is not None:
                 rows = rows.join(existing_rows.select(grain), grain, how="left_anti")
         mark = offsets.mark_of(self.settings.cluster, batch)
-        return self.warehouse.insert(rows, self.contract, bounds, mark)
+        return self.warehouse.insert(rows, self.contract, among, mark)
 
     def insert(self, files: Sequence[LandedFile], damaged: dict[str, str]) -> tuple[int, int, int]:
         """Insert the lines that bronze does not hold; return how many were read, skipped and inserted."""
@@ -381,7 +380,7 @@ class _Landing:
         existing_rows = self._existing_rows(files)
         if existing_rows is not None:
             rows = rows.join(existing_rows.select(grain), grain, how="left_anti")
-        written = self.warehouse.insert(rows, self.contract, self._from(files))
+        written = self.warehouse.insert(rows, self.contract, _from(files))
         return read, skipped, written
 
     def _census(self, lines: DataFrame, unwanted: Column) -> tuple[int, int, bool]:
@@ -413,18 +412,15 @@ class _Landing:
 
     def _existing_rows(self, files: Sequence[LandedFile]) -> DataFrame | None:
         """Return the rows of bronze that are from these files; None if there are none."""
-        sources = sorted(file.source for file in files)
-        few = len(sources) <= MOST_NAMES
-        ends = [(source, source) for source in sources] if few else [(sources[0], sources[-1])]
-        return self.warehouse.existing_rows(self.stage.table, self._from(files), [{"_source": one} for one in ends])
+        return self.warehouse.existing_rows(self.stage.table, _from(files))
 
-    def _from(self, files: Sequence[LandedFile]) -> Column:
-        """Return a predicate on bronze that rows of these files satisfy; it has literals, so that Delta skips files."""
-        return self._of_sources([file.source for file in files])
 
-    def _of_sources(self, sources: Sequence[str]) -> Column:
-        from pyspark.sql import functions as F
+def _from(files: Sequence[LandedFile]) -> list[Range]:
+    return _of_sources([file.source for file in files])
 
-        if len(sources) <= MOST_NAMES:
-            return F.col("_source").isin(sources)
-        return F.col("_source").between(min(sources), max(sources))
+
+def _of_sources(sources: Sequence[str]) -> list[Range]:
+    """Return ranges of sources that hold these, and others between them if they are many."""
+    if len(sources) <= MOST_NAMES:
+        return points("_source", sorted(sources))
+    return [{"_source": (min(sources), max(sources))}]

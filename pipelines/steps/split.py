@@ -198,7 +198,7 @@ class SplitBatch:
         new = self.candidates
         if any(tally[outcome] for outcome in OUTCOMES):
             new = new.join(decisions.where(F.col("outcome").isNotNull()).select(*row), row, how="left_anti")
-        accepted = warehouse.insert(new, contract, self.census.bounds)
+        accepted = warehouse.insert(new, contract, self.census.ranges)
         accepted += replaced - tally["identify"]
         duplicates = tally["duplicate"] + tally["identify"]
         if tally["leaves_quarantine"]:
@@ -228,10 +228,8 @@ class SplitBatch:
     @contextmanager
     def decisions(self) -> Iterator[DataFrame]:
         """Yield, cached, the outcomes of candidates that are not simply inserted; see ``collapse.decided``."""
-        existing_rows = None
-        if self.census.bounds is not None:
-            bounds, ranges = self.census.bounds, self.census.ranges
-            existing_rows = self.warehouse.existing_rows(self.contract.table, bounds, ranges)
+        ranges = self.census.ranges
+        existing_rows = self.warehouse.existing_rows(self.contract.table, ranges) if ranges else None
         quarantined = self._quarantined(existing_rows is not None)
         decisions = decided(self.flowing(), self.contract, self.census.repeats, existing_rows, quarantined).persist()
         try:

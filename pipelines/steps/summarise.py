@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -20,8 +19,9 @@ from pipelines.stage import Ask, Summarise
 from pipelines.steps.refresh import OwnRows, Refresh, Span, refresh_of, select_of
 from pipelines.warehouse import change_feed
 from pipelines.warehouse.change_feed import Changes
-from pipelines.warehouse.groups import MOST_GROUPS, literal, predicate, runs
+from pipelines.warehouse.groups import MOST_GROUPS, predicate, runs
 from pipelines.warehouse.progress import Batch
+from pipelines.warehouse.ranges import Range
 from pipelines.warehouse.tables import ROWS_OF_A_FILE, Warehouse
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Summary:
             rows = warehouse.read(table, versions.end)
             group = refresh.groups[table]
             if touched is not None and isinstance(group, str):
-                rows = rows.where(_among(rows, group, touched, refresh.span))
+                rows = _among(warehouse, table, versions.end, rows, group, touched, refresh.span)
             inputs[name_of(table)] = rows
         fresh = _selected(warehouse.spark, select_of(stage.table), inputs, _parameters(warehouse.settings))
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
@@ -255,24 +255,32 @@ def _selected(
             catalog.dropTempView(view)
 
 
-def _among(rows: DataFrame, group: str, touched: list[Any], span: Span | None) -> Column:
-    """Return a predicate for an input's rows in the touched groups, with bounds that let Delta skip files."""
+def _among(
+    warehouse: Warehouse, table: str, version: int, rows: DataFrame, group: str, touched: list[Any], span: Span | None
+) -> DataFrame:
+    """Return an input's rows in the touched groups, without the files that have none by their statistics."""
     from pyspark.sql import functions as F
 
     if _is_array(rows, group):
-        return F.exists(F.expr(group), lambda one: _is_one_of(one, touched))
+        return rows.where(F.exists(F.expr(group), lambda one: _is_one_of(one, touched)))
+    if ranges := _ranges(rows.columns, group, touched, span):
+        rows = warehouse.read(table, version, ranges)
+    return rows.where(_is_one_of(F.expr(group), touched))
+
+
+def _ranges(columns: Sequence[str], group: str, touched: list[Any], span: Span | None) -> list[Range]:
+    """Return ranges of columns that hold all rows in the touched groups; none if none are known."""
     values = [value for value in touched if value is not None]
-    bounds = None
-    if values and span is not None:
-        spanned = F.col(span.column)
-        bounds = spanned >= F.expr(literal(min(values)))
+    if not values or len(values) < len(touched):
+        return []
+    if span is not None:
         with contextlib.suppress(OverflowError):  # Python has no datetime for the end of the last hour of the year 9999
-            bounds = bounds & (spanned < F.expr(literal(_time(max(values)) + span.length)))
-    elif values and group in rows.columns:
-        bounds = _within(F.col(group), runs(values))
-    elif values and isinstance(values[0], str) and (offsets := slices.offsets_of(group, runs(values))):
-        bounds = _within(F.col(offsets[0]), offsets[1])
-    return _is_one_of(F.expr(group), touched, bounds)
+            return [{span.column: (min(values), _time(max(values)) + span.length)}]
+        return []
+    if group in columns:
+        return [{group: ends} for ends in runs(values)]
+    offsets = slices.offsets_of(group, runs(values)) if isinstance(values[0], str) else None
+    return [{offsets[0]: ends} for ends in offsets[1]] if offsets else []
 
 
 def _time(value: date) -> datetime:
@@ -280,16 +288,7 @@ def _time(value: date) -> datetime:
     return value if isinstance(value, datetime) else datetime.combine(value, time(), UTC)
 
 
-def _within(column: Column, ranges: Sequence[tuple[Any, Any]]) -> Column:
-    from pyspark.sql import functions as F
-
-    def value(end: Any) -> Column:
-        return F.lit(end) if isinstance(end, int) else F.expr(literal(end))
-
-    return reduce(or_, (column.between(value(least), value(most)) for least, most in ranges))
-
-
-def _is_one_of(group: Column, touched: list[Any], bounds: Column | None = None) -> Column:
+def _is_one_of(group: Column, touched: list[Any]) -> Column:
     from pyspark.sql import functions as F
 
     values = [value for value in touched if value is not None]
@@ -299,6 +298,4 @@ def _is_one_of(group: Column, touched: list[Any], bounds: Column | None = None) 
         among = F.unix_date(group).isin([(value - EPOCH.date()).days for value in values])
     else:
         among = group.isin(values) if values else F.lit(False)
-    if bounds is not None:
-        among = among & bounds
     return among | group.isNull() if None in touched else among

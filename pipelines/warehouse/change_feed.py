@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
 
 OBSERVED_WITHIN_SECONDS = 30.0
-MOST_COMMITS = 200  # whose files are looked up
+MOST_COMMITS = 16  # whose files are looked up, one after the other
 
 
 @dataclass(frozen=True)

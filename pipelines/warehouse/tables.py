@@ -10,17 +10,22 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import UsageError, unreadable_log
+from pipelines.jvm import session
 from pipelines.settings import Settings
-from pipelines.warehouse import delta_log, storage
+from pipelines.warehouse import delta_log, ranges, storage
+from pipelines.warehouse.local_files import LocalFiles
+from pipelines.warehouse.ranges import Range
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable as LocalTable
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.types import DataType
 
     from expectations.contract import Contract
 
@@ -35,17 +40,6 @@ ROWS_OF_A_FILE = 100_000  # of a table that is sorted
 COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf sets which files compaction merges
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
-
-
-# The least and the greatest value of some columns; null where a column is null.
-Range = Mapping[str, tuple[Any, Any] | None]
-
-
-def _may_hold(ends: tuple[Any, Any] | None, least: Any, most: Any) -> bool:
-    """Tell whether a file whose column has these least and greatest values can have a value between two ends."""
-    if ends is None or type(ends[0]) not in (int, str) or least is None or most is None:
-        return True  # a null, a type whose values have several forms, or a file without statistics
-    return bool(ends[0] <= most and least <= ends[1])
 
 
 @dataclass(frozen=True)
@@ -127,11 +121,11 @@ class Warehouse:
     def _create_local(self, contract: Contract) -> None:
         """Write a table's first commit without Spark, which is ten times slower: it plans a command for each table."""
         from deltalake import DeltaTable, Schema
-        from pyspark.sql.types import DataType, StructType
+        from pyspark.sql.types import StructType
 
         schema = StructType()
         for column in contract.stored:
-            schema.add(column.name, DataType.fromDDL(column.type), metadata={"comment": column.comment})
+            schema.add(column.name, _data_type(column.type), metadata={"comment": column.comment})
         DeltaTable.create(
             self.location(contract.table),
             Schema.from_json(schema.json()),
@@ -154,8 +148,8 @@ class Warehouse:
         versions = [int(match[1]) for name in names if (match := re.match(r"(\d{20})\.(?:json|checkpoint)", name))]
         return max(versions, default=None)
 
-    def local_table(self, table: str) -> LocalTable:
-        """Open a table with ``deltalake``, the reader without a JVM.
+    def local_table(self, table: str, version: int | None = None) -> LocalTable:
+        """Open a table, at the given version or at the latest, with ``deltalake``, the reader without a JVM.
 
         Raises UsageError: the table's Delta log alone does not decide which commits count. EnvironmentLacking: the log
         cannot be read.
@@ -163,7 +157,7 @@ class Warehouse:
         from deltalake import DeltaTable
 
         try:
-            opened = DeltaTable(self.location(table))
+            opened = DeltaTable(self.location(table), version=version)
         except Exception as error:
             if delta_log.is_about_coordination(error):
                 raise delta_log.coordinated(table, "its table features") from None
@@ -238,11 +232,16 @@ class Warehouse:
 
     def state(self, table: str) -> tuple[str, int]:
         """Return a table's Delta id and its latest version; a table recreated at the same path has another id."""
+        if self.is_local:
+            opened = self.local_table(table)
+            return str(opened.metadata().id), opened.version()
         snapshot = self._snapshot(table)
         return str(snapshot.metadata().id()), int(snapshot.version())
 
     def size(self, table: str) -> int:
-        """Return the total size of a table's files in bytes."""
+        """Return the total size of a table's files in bytes; of a local table without a Spark query."""
+        if self.is_local:
+            return sum(self.local_table(table).get_add_actions()["size_bytes"].to_pylist())
         return int(self._snapshot(table).sizeInBytes())
 
     def _snapshot(self, table: str) -> Any:
@@ -251,9 +250,9 @@ class Warehouse:
         Raises UsageError: the table's Delta log alone does not decide which commits count.
         """
         jvm: Any = self.spark.sparkContext._jvm
-        nothing = jvm.scala.Option.empty()
+        nothing = getattr(jvm, session.OPTION).empty()
         try:
-            logs = jvm.org.apache.spark.sql.delta.DeltaLog
+            logs = getattr(jvm, session.DELTA_LOG)
             snapshot = logs.forTable(self.spark._jsparkSession, self.location(table)).update(False, nothing, nothing)
         except Exception as error:
             if delta_log.is_about_coordination(error):
@@ -274,47 +273,35 @@ class Warehouse:
         history = DeltaTable.forPath(self.spark, self.location(table)).history()
         return not history.where((F.col("version") > after) & F.col("userMetadata").contains(mark)).isEmpty()
 
-    def read(self, table: str, version: int | None = None) -> DataFrame:
-        """Return a table's rows, at the given version or at the latest."""
+    def read(self, table: str, version: int | None = None, among: Sequence[Range] | None = None) -> DataFrame:
+        """Return a table's rows within ranges (None: all), at the given version or at the latest.
+
+        Rows of a local table are those of the version that is the latest now, also if the table changes afterwards.
+        """
+        if self.is_local and (files := self._local_files(table, version)) is not None:
+            return files.rows(self.spark, among)
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
-        return reader.load(self.location(table))
+        rows = reader.load(self.location(table))
+        return rows if among is None else rows.where(ranges.within(among))
 
-    def existing_rows(
-        self, table: str, bounds: SparkColumn | None = None, ranges: Sequence[Range] | None = None
-    ) -> DataFrame | None:
-        """Return a table's rows within bounds; None if file statistics alone show that there are none.
+    def existing_rows(self, table: str, among: Sequence[Range] | None = None) -> DataFrame | None:
+        """Return a table's rows within ranges (None: all); None if file statistics alone show that there are none.
 
-        ``ranges`` say the same as the bounds, for a local warehouse: its statistics are read without a Spark query. The
-        DataFrame is fixed to the table's present version. Without a version it would also show the rows that this run
-        writes.
+        The DataFrame is fixed to the table's present version. Without a version it would also show the rows that this
+        run writes.
         """
         _, version = self.state(table)
         if version == 0:  # created, never written
             return None
-        rows = self.read(table, version)
-        if bounds is not None:
-            rows = rows.where(bounds)
-        if self.is_local and (bounds is None or ranges is not None):
-            return rows if self._local_may_hold(table, ranges or [{}]) else None
+        if self.is_local and (files := self._local_files(table, version)) is not None:
+            return files.rows(self.spark, among) if files.paths(among) else None
+        rows = self.read(table, version, among)
         return rows if rows.inputFiles() else None
 
-    def _local_may_hold(self, table: str, ranges: Sequence[Range]) -> bool:
-        """Tell whether a file of a table can have a row in one of the ranges, by its statistics."""
-        files = self.local_table(table).get_add_actions(flatten=True)
-        names = set(files.schema.names)
-        columns = sorted({name for one in ranges for name in one if {f"min.{name}", f"max.{name}"} <= names})
-        values = [
-            zip(files[f"min.{name}"].to_pylist(), files[f"max.{name}"].to_pylist(), strict=True) for name in columns
-        ]
-        if not columns:
-            return bool(files.num_rows)
-        return any(
-            all(_may_hold(one[name], *ends) for name, ends in zip(columns, file, strict=True) if name in one)
-            for file in zip(*values, strict=True)
-            for one in ranges
-        )
+    def _local_files(self, table: str, version: int | None) -> LocalFiles | None:
+        return LocalFiles.of(self.local_table(table, version), Path(self.location(table)))
 
     def rows_of_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> DataFrame:
         """Return a DataFrame of rows given as JSON-ready objects.
@@ -327,28 +314,26 @@ class Warehouse:
         parsed = F.from_json(F.lit(json.dumps(objects)), schema, {"mode": "FAILFAST"})
         return self.spark.range(1).select(F.inline(parsed)).coalesce(1)
 
-    def insert(self, rows: DataFrame, contract: Contract, bounds: SparkColumn | None = None, mark: str = "") -> int:
+    def insert(self, rows: DataFrame, contract: Contract, among: Sequence[Range] | None = None, mark: str = "") -> int:
         """Insert rows that the caller knows to be missing from the contract's table; return how many were written.
 
         On a local warehouse this is an append, because the lock keeps other writers out. Elsewhere it is an
         insert-only, null-safe MERGE on the grain, so that Delta's conflict check arbitrates between writers. The
-        bounds must include every row of the table that has the grain of a new row. The user metadata of the commit
+        ranges must include every row of the table that has the grain of a new row. The user metadata of the commit
         contains the mark.
         """
         rows = rows.select([column.name for column in contract.stored])
         if self.is_local:
-            if contract.sorted_by:
-                rows = rows.sortWithinPartitions(contract.sorted_by)
-            writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")
-            if contract.sorted_by:
-                writer = writer.option("maxRecordsPerFile", ROWS_OF_A_FILE)
-            return self._written(contract.table, writer, mark)
+            ordered = rows.sortWithinPartitions(contract.sorted_by) if contract.sorted_by else rows
+            writer = ordered.write.format("delta").mode("append").option("mergeSchema", "true")
+            most = ROWS_OF_A_FILE if contract.sorted_by else 0  # 0: no limit
+            return self._written(contract.table, writer.option("maxRecordsPerFile", most), mark)
         from delta.tables import DeltaTable
         from pyspark.sql import functions as F
 
-        # Rename the new rows' columns: the bounds use plain column names, which must refer to the table.
+        # Rename the new rows' columns: the ranges use plain column names, which must refer to the table.
         named = {column.name: f"_new_{column.name}" for column in contract.stored}
-        condition = F.lit(True) if bounds is None else bounds
+        condition = F.lit(True) if among is None else ranges.within(among)
         for name in contract.grain:
             condition = condition & F.col(name).eqNullSafe(F.col(named[name]))
         merge = (
@@ -501,6 +486,14 @@ class Warehouse:
                 spark.sql(f"DROP TABLE {table}")
             self.state(table)  # raises UsageError if Afterlog cannot follow the table's commits
             DeltaTable.createIfNotExists(spark).tableName(table).location(self.location(table)).execute()
+
+
+@cache
+def _data_type(ddl: str) -> DataType:
+    """Return a type of Spark; its JVM parses the text, so each type is parsed once."""
+    from pyspark.sql.types import DataType
+
+    return DataType.fromDDL(ddl)
 
 
 def quarantine_contract(contract: Contract) -> Contract:

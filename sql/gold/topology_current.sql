@@ -219,7 +219,8 @@ SELECT
       ' UTC says that it is not: the plugin forgot it, and the broker does not ask again before the epoch changes.'
     )
     WHEN 'REJECTED' THEN concat(
-      IF(refusal.place = attempted.place, 'The last push', 'A push'), ' was refused at ', date_format(refusal.place.at, 'yyyy-MM-dd HH:mm:ss'), ' UTC with ',
+      IF(refusal.place = attempted.place, 'The last push', 'A push'), ' was refused at ',
+      date_format(refusal.place.at, 'yyyy-MM-dd HH:mm:ss'), ' UTC with ',
       refusal.error_code, coalesce(concat(' ', refusal.error_name), ''),
       coalesce(concat(': ', trim(TRAILING '.' FROM refusal.error_message)), ''), '.',
       IF(status = 3, ' What was stored before still is.', '')

@@ -6,9 +6,11 @@
 WITH landed AS (
   SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM silver.dlq_records
   UNION
-  SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM quarantine.dlq_records WHERE dlq_offset IS NOT NULL
+  SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM quarantine.dlq_records
+  WHERE dlq_offset IS NOT NULL
   UNION
-  SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM held.dlq_records WHERE dlq_offset IS NOT NULL
+  SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM held.dlq_records
+  WHERE dlq_offset IS NOT NULL
 ),
 in_order AS (
   SELECT

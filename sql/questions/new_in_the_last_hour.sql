@@ -1,5 +1,5 @@
--- Purpose: what fails now that did not fail before? Causes (group, topic, disposition, message) first seen in the last hour,
---   and how many records of the same group were dead-lettered in the 24 hours before.
+-- Purpose: what fails now that did not fail before? Causes (group, topic, disposition, message) first seen in the last
+--   hour, and how many records of the same group were dead-lettered in the 24 hours before.
 -- Usage: afterlog sql --file sql/questions/new_in_the_last_hour.sql [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the hour; default the present.
 -- Feeds: dlq.

@@ -1,7 +1,7 @@
 -- Purpose: facts that must be 0 before gold.dlq_counts is written; else they break the gate between silver and gold.
 -- Grain: one row, one column per fact.
--- Parameters: {dlq_records}, {dlq_control_markers} rows of these silver tables in the slices that are refreshed; {fresh}
--- the new rows.
+-- Parameters: {dlq_records}, {dlq_control_markers} rows of these silver tables in the slices that are refreshed;
+-- {fresh} the new rows.
 SELECT
   (
     SELECT count(*)

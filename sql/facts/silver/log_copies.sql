@@ -2,5 +2,5 @@
 -- Grain: one row, one column per fact.
 -- Parameters: {record_batches} rows of silver.record_batches of the topics that are refreshed; {fresh} the new rows.
 SELECT
-  (SELECT count(DISTINCT cluster, _source) FROM {record_batches} WHERE file IS NOT NULL) - (SELECT count(*) FROM {fresh})
-    AS `segment_count.difference`
+  (SELECT count(DISTINCT cluster, _source) FROM {record_batches} WHERE file IS NOT NULL)
+    - (SELECT count(*) FROM {fresh}) AS `segment_count.difference`

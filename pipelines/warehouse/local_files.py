@@ -1,0 +1,73 @@
+"""The log of a local table -> the data files of a version, and their rows in Spark without Delta's planning.
+
+Delta plans each read with queries of its own on the table's log. For small tables they take longer than to read the
+rows. The reader without a JVM knows the files and their statistics in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.warehouse.ranges import Range, may_hold, within
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+PLAIN_READER = 1  # the reader's version of a table whose rows are those of its files, without deletion vectors
+
+
+@dataclass(frozen=True)
+class LocalFiles:
+    """Data files of a version of a local table, with their statistics."""
+
+    directory: Path
+    schema: str
+    files: Any  # a record batch, one row per file
+
+    @classmethod
+    def of(cls, opened: DeltaTable, directory: Path) -> LocalFiles | None:
+        """Return the files of an opened table; None if its rows are not simply those of its files."""
+        if opened.protocol().min_reader_version != PLAIN_READER or opened.metadata().partition_columns:
+            return None
+        files = opened.get_add_actions(flatten=True)
+        return cls(directory, opened.schema().to_json(), files)
+
+    def paths(self, among: Sequence[Range] | None = None) -> list[str]:
+        """Return the paths of the files that may hold rows in one of the ranges, by their statistics (None: all)."""
+        paths = [str(path) for path in self.files["path"].to_pylist()]
+        names = set(self.files.schema.names)
+        columns = sorted({name for one in among or () for name in one if {f"min.{name}", f"max.{name}"} <= names})
+        if not columns or among is None:
+            return paths
+        values = [
+            zip(self.files[f"min.{name}"].to_pylist(), self.files[f"max.{name}"].to_pylist(), strict=True)
+            for name in columns
+        ]
+        statistics = zip(*values, strict=True)
+        return [path for path, file in zip(paths, statistics, strict=True) if may_hold(among, columns, file)]
+
+    def rows(self, spark: SparkSession, among: Sequence[Range] | None = None) -> DataFrame:
+        """Return the rows within the ranges (None: all)."""
+        from pyspark.sql.types import StructType
+
+        schema = StructType.fromJson(json.loads(self.schema))
+        paths = [str(self.directory / path) for path in self.paths(among)]
+        rows = read(spark, schema, paths)
+        return rows if among is None else rows.where(within(among))
+
+
+def read(spark: SparkSession, schema: StructType, paths: Sequence[str]) -> DataFrame:
+    """Return the rows of data files of a table; a column that a file lacks is null."""
+    from pyspark.sql import functions as F
+
+    if not paths:
+        nothing = (F.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata) for field in schema)
+        return spark.range(0).select(*nothing)
+    # A directory's name may contain characters that would make a path a pattern.
+    return spark.read.schema(schema).option("__globPaths__", "false").parquet(*paths)
