@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -89,7 +90,8 @@ def changes(warehouse: Warehouse, table: str, batch: Batch) -> Changes:
     """Return the rows of a batch, with Delta's ``_change_type``.
 
     A batch from the beginning holds all rows of the table as inserts. Any other batch holds the rows that its versions
-    inserted, changed or deleted. A changed row comes twice: before and after the change.
+    inserted, changed or deleted. A changed row comes twice: before and after the change. Of a local table the files
+    that the commits name are read; then there is no feed that could end early.
     """
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
@@ -97,6 +99,9 @@ def changes(warehouse: Warehouse, table: str, batch: Batch) -> Changes:
     if batch.start is None:
         rows = warehouse.read(table, batch.end).withColumn("_change_type", F.lit("insert"))
         return Changes(warehouse, table, batch, rows)
+    named = _named_files(warehouse, table, batch)
+    if named is not None:
+        return Changes(warehouse, table, batch, _rows_of(warehouse, table, named))
     seen = Observation()
     rows = (
         _feed(warehouse, table, batch)
@@ -108,14 +113,17 @@ def changes(warehouse: Warehouse, table: str, batch: Batch) -> Changes:
 
 def can_read(warehouse: Warehouse, table: str, batch: Batch) -> bool:
     """Tell whether every version of a batch is still in the table's log."""
+    from deltalake.exceptions import DeltaError
     from pyspark.errors import PySparkException
 
+    if batch.start is not None and _named_files(warehouse, table, batch) is not None:
+        return True
     try:
         if batch.start is None:
             warehouse.read(table, batch.end).schema  # noqa: B018
         else:  # analysis checks the feed's range; without an observation, which Spark would keep forever if never read
             _feed(warehouse, table, batch).schema  # noqa: B018
-    except PySparkException:
+    except (PySparkException, DeltaError):
         return False
     return True
 
@@ -132,6 +140,45 @@ def size(warehouse: Warehouse, table: str, batch: Batch) -> int | None:
     return sum(
         int(file.get("size") or 0) for action in actions for file in (action.get("add"), action.get("cdc")) if file
     )
+
+
+def _named_files(warehouse: Warehouse, table: str, batch: Batch) -> dict[str, list[str]] | None:
+    """Return the data files that a batch's commits name, by the change type of their rows (``""``: in the files).
+
+    Return None if the files alone do not tell the changes: the table is not local or not plain, a commit is missing, or
+    it changes the table's columns or protocol.
+    """
+    if not warehouse.is_local or warehouse.local_files(table) is None:
+        return None
+    assert batch.start is not None
+    named: dict[str, list[str]] = {"insert": [], "delete": [], "": []}
+    for version in range(batch.start + 1, batch.end + 1):
+        actions = _actions(warehouse, table, version)
+        if not actions or any("metaData" in action or "protocol" in action for action in actions):
+            return None
+        if changed := [action["cdc"]["path"] for action in actions if "cdc" in action]:
+            named[""] += changed
+            continue
+        for kind, change in (("add", "insert"), ("remove", "delete")):
+            files = (action[kind] for action in actions if kind in action)
+            named[change] += [file["path"] for file in files if file.get("dataChange")]
+    return None if any("://" in path for paths in named.values() for path in paths) else named
+
+
+def _rows_of(warehouse: Warehouse, table: str, named: dict[str, list[str]]) -> DataFrame:
+    """Return the rows of changed files, with their change type."""
+    from pyspark.sql import functions as F
+
+    files = warehouse.local_files(table)
+    assert files is not None
+    changed = [
+        files.read(warehouse.spark, map(unquote, paths)).withColumn("_change_type", F.lit(change))
+        for change, paths in named.items()
+        if paths and change
+    ]
+    if named[""] or not changed:
+        changed.append(files.read(warehouse.spark, map(unquote, named[""]), "_change_type"))
+    return reduce(lambda some, more: some.unionByName(more), changed)
 
 
 def _feed(warehouse: Warehouse, table: str, batch: Batch) -> DataFrame:

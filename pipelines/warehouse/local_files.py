@@ -7,7 +7,7 @@ rows. The reader without a JVM knows the files and their statistics in milliseco
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from pipelines.warehouse.ranges import Range, may_hold, within
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 PLAIN_READER = 1  # the reader's version of a table whose rows are those of its files, without deletion vectors
 
@@ -54,20 +53,19 @@ class LocalFiles:
 
     def rows(self, spark: SparkSession, among: Sequence[Range] | None = None) -> DataFrame:
         """Return the rows within the ranges (None: all)."""
-        from pyspark.sql.types import StructType
-
-        schema = StructType.fromJson(json.loads(self.schema))
-        paths = [str(self.directory / path) for path in self.paths(among)]
-        rows = read(spark, schema, paths)
+        rows = self.read(spark, self.paths(among))
         return rows if among is None else rows.where(within(among))
 
+    def read(self, spark: SparkSession, paths: Iterable[str], *more: str) -> DataFrame:
+        """Return the rows of data files, with ``more`` columns of text; a column that a file lacks is null."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import StringType, StructType
 
-def read(spark: SparkSession, schema: StructType, paths: Sequence[str]) -> DataFrame:
-    """Return the rows of data files of a table; a column that a file lacks is null."""
-    from pyspark.sql import functions as F
-
-    if not paths:
+        schema = StructType.fromJson(json.loads(self.schema))
+        for name in more:
+            schema.add(name, StringType())
+        files = [str(self.directory / path) for path in paths]
+        if files:  # the directory's name may contain characters that would make a path a pattern
+            return spark.read.schema(schema).option("__globPaths__", "false").parquet(*files)
         nothing = (F.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata) for field in schema)
         return spark.range(0).select(*nothing)
-    # A directory's name may contain characters that would make a path a pattern.
-    return spark.read.schema(schema).option("__globPaths__", "false").parquet(*paths)

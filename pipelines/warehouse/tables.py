@@ -278,7 +278,7 @@ class Warehouse:
 
         Rows of a local table are those of the version that is the latest now, also if the table changes afterwards.
         """
-        if self.is_local and (files := self._local_files(table, version)) is not None:
+        if self.is_local and (files := self.local_files(table, version)) is not None:
             return files.rows(self.spark, among)
         reader = self.spark.read.format("delta")
         if version is not None:
@@ -295,12 +295,13 @@ class Warehouse:
         _, version = self.state(table)
         if version == 0:  # created, never written
             return None
-        if self.is_local and (files := self._local_files(table, version)) is not None:
+        if self.is_local and (files := self.local_files(table, version)) is not None:
             return files.rows(self.spark, among) if files.paths(among) else None
         rows = self.read(table, version, among)
         return rows if rows.inputFiles() else None
 
-    def _local_files(self, table: str, version: int | None) -> LocalFiles | None:
+    def local_files(self, table: str, version: int | None = None) -> LocalFiles | None:
+        """Return the files of a local table, at the given version or at the latest; None if only Delta can read it."""
         return LocalFiles.of(self.local_table(table, version), Path(self.location(table)))
 
     def rows_of_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> DataFrame:

@@ -34,6 +34,7 @@ def without_the_last_commit(of: str, feed: Feed) -> Feed:
     return ending_early
 
 
+@pytest.mark.usefixtures("through_delta")
 @pytest.mark.parametrize(("of", "into"), [(BRONZE, SILVER), (SILVER, "gold.dlq_counts")])
 def test_a_commit_that_the_feed_misses_is_not_skipped(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, of: str, into: str
@@ -53,6 +54,12 @@ def test_a_commit_that_the_feed_misses_is_not_skipped(
     run(spark, settings)
     assert [row["dlq_offset"] for row in rows(spark, settings, SILVER)] == [1, 2]
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
+
+
+@pytest.fixture
+def through_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read changes as those of a table that is not local: through Delta's own change feed."""
+    monkeypatch.setattr(change_feed, "_named_files", lambda warehouse, table, batch: None)
 
 
 def append(spark: SparkSession, place: str, number: int) -> None:
@@ -127,6 +134,25 @@ def checked(spark: SparkSession, settings: Settings, batch: Batch) -> Changes:
 
 
 @pytest.mark.parametrize("step", [*CHANGING, *UNCHANGING], ids=lambda step: step.__name__)
+def test_files_tell_the_same_changes_as_deltas_feed(
+    spark: SparkSession, settings: Settings, made: Callable[[Any], tuple[str, Batch]], step: Any
+) -> None:
+    place, batch = made(step)
+    append(spark, place, 0)
+    step(spark, place)
+    warehouse = Warehouse(settings, spark)
+    last = Warehouse(settings).local_version("silver.made") or 0
+    for versions in (batch, Batch(batch.end, last), Batch(0, last), Batch(last - 1, last)):
+        named = change_feed._named_files(warehouse, "silver.made", versions)
+        assert (named is None) == (step is set_a_property)
+        if named is not None:
+            by_feed = change_feed._feed(warehouse, "silver.made", versions).select("id", "_change_type")
+            by_files = change_feed.changes(warehouse, "silver.made", versions).rows.select("id", "_change_type")
+            assert sorted(by_files.collect()) == sorted(by_feed.collect())
+
+
+@pytest.mark.usefixtures("through_delta")
+@pytest.mark.parametrize("step", [*CHANGING, *UNCHANGING], ids=lambda step: step.__name__)
 def test_commits_that_change_no_row_are_not_waited_for(
     spark: SparkSession,
     settings: Settings,
@@ -147,6 +173,7 @@ def test_commits_that_change_no_row_are_not_waited_for(
         checked(spark, settings, Batch(batch.end, batch.end + 2))
 
 
+@pytest.mark.usefixtures("through_delta")
 def test_spark_that_does_not_tell_is_asked_again(
     spark: SparkSession,
     settings: Settings,
@@ -162,6 +189,7 @@ def test_spark_that_does_not_tell_is_asked_again(
         change_feed.changes(warehouse, "silver.made", batch).check()
 
 
+@pytest.mark.usefixtures("through_delta")
 def test_columns_that_nobody_asks_for_are_not_read(spark: SparkSession, settings: Settings) -> None:
     place = Warehouse(settings).location("silver.made")
     for number in range(2):
@@ -174,6 +202,7 @@ def test_columns_that_nobody_asks_for_are_not_read(spark: SparkSession, settings
     assert {name.partition(":")[0] for name in schema.split(",")} == {"id", "_change_type", "_commit_version"}
 
 
+@pytest.mark.usefixtures("through_delta")
 def test_spark_keeps_nothing_of_feeds_that_were_only_looked_at(
     spark: SparkSession, settings: Settings, made: Callable[[Any], tuple[str, Batch]]
 ) -> None:
