@@ -17,6 +17,7 @@ from pipelines.warehouse.tables import Warehouse
 from tests.e2e.runs import counts, told_by_assets
 
 DATA = ROOT / "tests" / "data"
+pytestmark = pytest.mark.thorough  # the DAG of the feed `dlq` also runs, and each stage runs in other tests
 TABLES = [stage.table for stage in stages("delivery")]
 
 

@@ -166,6 +166,7 @@ def test_hostile_parameters_start_no_run(airflow: Airflow, tmp_path: Path) -> No
         airflow.run("dlq", {"warehouse": f"--landing={tmp_path}"})
 
 
+@pytest.mark.thorough
 def test_up_serves_runs_the_schedule_notes_failures_and_leaves_no_process(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

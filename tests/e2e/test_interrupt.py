@@ -48,7 +48,8 @@ def interrupted(process: subprocess.Popen[str], after: float) -> tuple[int, list
     return process.returncode, told.splitlines(), time.monotonic() - began
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (2, 3))])
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_run_is_interrupted_at_random_moments_and_loses_nothing(settings: Settings, seed: int) -> None:
     moments = random.Random(seed)
     land(settings, {"a.jsonl": [line(offset) for offset in range(50)]})

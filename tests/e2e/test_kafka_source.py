@@ -194,6 +194,7 @@ def test_batches_are_bounded_and_count_together(
     assert (reported["read"], reported["accepted"]) == (35, 35)
 
 
+@pytest.mark.thorough
 def test_a_topic_created_again_is_read_from_its_beginning_and_does_not_mix(
     spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
 ) -> None:

@@ -162,6 +162,7 @@ def in_gold(landed: Settings) -> Counter[str]:
     return found
 
 
+@pytest.mark.thorough
 def test_gold_counts_dead_letters_and_no_markers_that_the_brokers_own_log_proves(
     spark: SparkSession, broker: Broker, landed: Settings
 ) -> None:
@@ -230,6 +231,7 @@ def pushed(broker: Broker, kafka: KafkaAdmin) -> list[str]:
         return log.read().decode().splitlines()
 
 
+@pytest.mark.thorough
 def test_topologies_stand_in_gold_with_their_health(
     spark: SparkSession, broker: Broker, kafka: KafkaAdmin, empty_warehouse: Path, tmp_path: Path
 ) -> None:
@@ -320,6 +322,7 @@ def secured_run(
     return settings, afterlog(settings, secured(secured_broker, timeout_seconds="30"))
 
 
+@pytest.mark.thorough
 def test_the_secured_listener_lands_the_same(
     vaulted: list[Record], secured_run: tuple[Settings, subprocess.CompletedProcess[str]]
 ) -> None:
@@ -388,7 +391,8 @@ def test_a_broker_that_restarts_while_it_is_read_loses_nothing(
     assert rows(settings, "quality.gaps") == []
 
 
-@pytest.mark.parametrize("end", [pytest.param("stop", marks=pytest.mark.thorough), "kill"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_leader_that_moves_while_it_is_read_loses_nothing(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_topics_policy_decides_and_is_asked_again_at_each_run(
     assert run(spark, settings) == found  # the known policy stays
 
 
+@pytest.mark.thorough
 def test_without_the_right_to_describe_configurations_nothing_is_claimed(
     spark: SparkSession, secured_broker: SecuredBroker, secured: Settings
 ) -> None:

@@ -215,6 +215,7 @@ def test_a_batch_may_break_a_rule_that_no_scope_does(spark: SparkSession, settin
     assert [counts(one) for one in done] == [("passed", 12, 0, 12, 0, 0)]
 
 
+@pytest.mark.thorough
 def test_versions_of_a_record_among_held_and_later_rows_are_decided_as_in_one_batch(
     spark: SparkSession, settings: Settings, empty_warehouse: Path, tmp_path: Path
 ) -> None:
@@ -270,6 +271,7 @@ def test_a_batch_that_grew_and_was_not_judged_does_not_rest(
     assert [(one.status, one.accepted, one.held) for one in done[PUSHES]] == [("passed", 312, 0)]
 
 
+@pytest.mark.thorough
 def test_what_was_held_before_a_kill_and_passes_with_later_rows_is_no_failure(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +332,7 @@ def test_a_batch_that_is_judged_anew_counts_the_other_lines_of_a_file_once(
     assert {name: (one.rows, one.others) for name, one in known.held.items()} == {"file:a.jsonl": (20, 100)}
 
 
+@pytest.mark.thorough
 def test_lost_progress_reads_what_is_held_again_and_loses_and_doubles_nothing(
     spark: SparkSession, settings: Settings
 ) -> None:
@@ -415,6 +418,7 @@ def test_held_offsets_are_no_gaps_and_trace_shows_them(spark: SparkSession, sett
     assert not [row for row in rows(spark, settings, "silver.dead_letters") if row["is_held"]]
 
 
+@pytest.mark.thorough
 def test_a_thousand_topics_cost_as_many_jobs_as_one(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
     jobs = []
     for topics in (1, 1000):

@@ -35,7 +35,9 @@ def without_the_last_commit(of: str, feed: Feed) -> Feed:
 
 
 @pytest.mark.usefixtures("through_delta")
-@pytest.mark.parametrize(("of", "into"), [(BRONZE, SILVER), (SILVER, "gold.dlq_counts")])
+@pytest.mark.parametrize(
+    ("of", "into"), [(BRONZE, SILVER), pytest.param(SILVER, "gold.dlq_counts", marks=pytest.mark.thorough)]
+)
 def test_a_commit_that_the_feed_misses_is_not_skipped(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, of: str, into: str
 ) -> None:

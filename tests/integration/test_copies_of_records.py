@@ -201,6 +201,7 @@ def test_one_record_counts_once_downstream(spark: SparkSession, settings: Settin
     assert [row["dead_lettered_count"] for row in ledger] == [1] * len(COPIES)
 
 
+@pytest.mark.thorough
 def test_refused_copies_are_one_dead_letter(spark: SparkSession, settings: Settings) -> None:
     settings = settings.model_copy(update={"tolerance": 1.0})
     for batch in (

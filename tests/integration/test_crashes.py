@@ -72,8 +72,8 @@ def undisturbed(
     [
         pytest.param("after bronze, before its progress", marks=pytest.mark.thorough),
         pytest.param("after data files, before their commit", marks=pytest.mark.thorough),
-        pytest.param("between quarantine and silver", marks=pytest.mark.thorough),
-        "between silver and progress",
+        "between quarantine and silver",
+        pytest.param("between silver and progress", marks=pytest.mark.thorough),
         pytest.param("during gold", marks=pytest.mark.thorough),
         pytest.param("between gold and progress", marks=pytest.mark.thorough),
     ],
@@ -131,7 +131,7 @@ def test_killed_readmit_converges(spark: SparkSession, landed: Settings, tmp_pat
         pytest.param("after a verdict is fixed", False, marks=pytest.mark.thorough),
         pytest.param("after rows are held", False, marks=pytest.mark.thorough),
         pytest.param("before held rows are released", True, marks=pytest.mark.thorough),
-        ("after held rows are released", True),
+        pytest.param("after held rows are released", True, marks=pytest.mark.thorough),
     ],
 )
 def test_killed_while_a_topic_is_held_or_accepted_converges(

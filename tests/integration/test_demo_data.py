@@ -26,6 +26,7 @@ FED = (  # questions without an answer in the captures alone
 )
 
 
+@pytest.mark.thorough
 def test_dead_letters_of_the_demo_show_every_profile_fill_the_quarantine_and_meet_their_acknowledgements(
     spark: SparkSession, settings: Settings
 ) -> None:
