@@ -112,6 +112,7 @@ def test_a_topic_that_breaks_its_contract_is_held_while_others_flow_to_gold(
     ]
 
 
+@pytest.mark.thorough
 def test_an_expectation_that_answers_no_about_scopes_holds_those_with_failing_rows(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_share_is_of_the_rows_that_a_rule_speaks_about(spark: SparkSession, se
     assert counts(done) == ("passed", 49, 49, 0, 0, 0)
 
 
+@pytest.mark.thorough
 def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSession, settings: Settings) -> None:
     unreadable = ["{" + "x" * place for place in range(20)]
     few = [f"no JSON {place}" for place in range(12)]
@@ -205,6 +207,7 @@ def test_with_no_tolerance_one_failing_row_breaks_the_gate(spark: SparkSession, 
     assert [counts(one) for one in run(spark, strict)[SILVER]] == [("broken", 101, 1, 0, 0, 100)]
 
 
+@pytest.mark.thorough
 def test_a_batch_may_break_a_rule_that_no_scope_does(spark: SparkSession, settings: Settings) -> None:
     lines = [line for topic in "abcdefghijkl" for line in bad(f"dlq.{topic}", 1)]
     land(settings, {"a.jsonl": [*lines, *good("dlq.fine", *range(20))]})
@@ -350,6 +353,7 @@ def test_lost_progress_reads_what_is_held_again_and_loses_and_doubles_nothing(
     assert tables(settings) == before
 
 
+@pytest.mark.thorough
 def test_readmit_works_beside_what_is_held(spark: SparkSession, settings: Settings) -> None:
     required = load(
         warehouse=settings.warehouse,
@@ -401,6 +405,7 @@ def test_a_warehouse_by_uri_holds_and_accepts_the_same(spark: SparkSession, sett
     assert tables(settings.model_copy(update={"warehouse": str(tmp_path / "remote")})) == tables(settings)
 
 
+@pytest.mark.thorough
 def test_held_offsets_are_no_gaps_and_trace_shows_them(spark: SparkSession, settings: Settings) -> None:
     land(settings, {"a.jsonl": good("dlq.a", 0, 30)})
     run(spark, settings, tables=(BRONZE, SILVER, *OF_LETTERS))

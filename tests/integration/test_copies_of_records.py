@@ -220,6 +220,7 @@ def test_refused_copies_are_one_dead_letter(spark: SparkSession, settings: Setti
     ]
 
 
+@pytest.mark.thorough
 def test_readmit_takes_a_conflict_that_its_topic_explains(spark: SparkSession, settings: Settings) -> None:
     first, second = of_file(0, "c"), of_file(0, "d", "b")
     for one in (first, second):

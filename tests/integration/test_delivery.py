@@ -491,6 +491,7 @@ def changed_files(settings: Settings, table: str) -> Counter[str]:
     return Counter(action for line in commit.read_text().splitlines() for action in json.loads(line))
 
 
+@pytest.mark.thorough
 def test_only_what_news_touches_is_refreshed(
     spark: SparkSession, new: Callable[[str], Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:

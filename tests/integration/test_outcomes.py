@@ -76,6 +76,7 @@ def letter(offset: int, source: int, topic: str = "orders", **more: Any) -> str:
 # --- acknowledgements that never land ---------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_nothing_lacks_an_acknowledgement_of_a_topic_of_which_none_ever_landed(
     spark: SparkSession, settings: Settings
 ) -> None:
