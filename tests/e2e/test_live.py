@@ -341,6 +341,7 @@ def test_the_secured_listener_lands_the_same(
         pytest.param({"bootstrap_servers": "127.0.0.1:1"}, 3, id="unreachable"),
     ],
 )
+@pytest.mark.thorough
 def test_what_is_wrong_is_one_line_and_an_exit_code(
     secured_broker: SecuredBroker,
     secured_run: tuple[Settings, subprocess.CompletedProcess[str]],

@@ -182,6 +182,7 @@ def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSessio
     assert counts(done) == ("passed", 82, 60, 22, 0, 0)  # 22 of 462 lines
 
 
+@pytest.mark.thorough
 def test_small_batches_add_up_until_they_are_accepted(spark: SparkSession, settings: Settings) -> None:
     def cycle(number: int, *lines: str, accept: tuple[str, ...] = ()) -> tuple[Any, ...]:
         land(settings, {f"{number}.jsonl": [*lines, *good("dlq.fine", *range(1000 * number, 1000 * number + 600))]})

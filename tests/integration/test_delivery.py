@@ -642,6 +642,7 @@ def odd(spark: SparkSession, new: Callable[[str], Settings]) -> Settings:
     return settings
 
 
+@pytest.mark.thorough
 def test_what_explains_a_gap(spark: SparkSession, odd: Settings) -> None:
     gaps = {row["first_offset"]: row for row in rows(spark, odd, "silver.dlq_gaps") if row["dlq_topic"] == "dlq.odd"}
     counts = ("offset_count", "marker_count", "aborted_count", "compacted_count", "unexplained_count")
@@ -652,6 +653,7 @@ def test_what_explains_a_gap(spark: SparkSession, odd: Settings) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_a_loop_has_no_root(spark: SparkSession, odd: Settings) -> None:
     found = ledger(spark, odd)
     roots = {

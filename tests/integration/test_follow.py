@@ -76,6 +76,7 @@ def test_what_lands_is_read_once_and_an_idle_cycle_commits_nothing(settings: Set
     assert runner.idle(Warehouse(settings), stages("dlq"))
 
 
+@pytest.mark.thorough
 def test_a_stop_amid_a_stage_leaves_it_where_a_rerun_goes_on(
     spark: SparkSession, settings: Settings, start: Start, tmp_path: Path, empty_warehouse: Path
 ) -> None:

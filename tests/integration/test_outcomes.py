@@ -223,6 +223,7 @@ PROVED, SUSPECTED, DATA = (True, False, False), (False, True, True), (False, Fal
     "feeds",
     [pytest.param((), id="at once", marks=pytest.mark.thorough), pytest.param(("dlq", "delivery"), id="by feeds")],
 )
+@pytest.mark.thorough
 def test_the_landed_log_proves_a_marker_whenever_it_lands(
     feeds: Sequence[str], spark: SparkSession, settings: Settings
 ) -> None:
@@ -265,6 +266,7 @@ def test_the_landed_log_proves_a_marker_whenever_it_lands(
     assert runner.idle(Warehouse(settings), stages())
 
 
+@pytest.mark.thorough
 def test_headers_that_share_groups_must_write_are_asked_of_share_groups_only(
     spark: SparkSession, settings: Settings
 ) -> None:
