@@ -7,6 +7,7 @@ rows. The reader without a JVM knows the files and their statistics in milliseco
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
+PATTERN = re.compile(r"[][{}*?\\]")
 PLAIN_READER = 1  # the reader's version of a table whose rows are those of its files, without deletion vectors
 
 
@@ -31,8 +33,14 @@ class LocalFiles:
 
     @classmethod
     def of(cls, opened: DeltaTable, directory: Path) -> LocalFiles | None:
-        """Return the files of an opened table; None if its rows are not simply those of its files."""
+        """Return the files of an opened table; None if only Delta can read it.
+
+        That is so if its rows are not simply those of its files, or if its path looks like a pattern: Spark would take
+        the path of a file for all files that match.
+        """
         if opened.protocol().min_reader_version != PLAIN_READER or opened.metadata().partition_columns:
+            return None
+        if PATTERN.search(str(directory)):
             return None
         files = opened.get_add_actions(flatten=True)
         return cls(directory, opened.schema().to_json(), files)
@@ -65,7 +73,7 @@ class LocalFiles:
         for name in more:
             schema.add(name, StringType())
         files = [str(self.directory / path) for path in paths]
-        if files:  # the directory's name may contain characters that would make a path a pattern
-            return spark.read.schema(schema).option("__globPaths__", "false").parquet(*files)
+        if files:
+            return spark.read.schema(schema).parquet(*files)
         nothing = (F.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata) for field in schema)
         return spark.range(0).select(*nothing)

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.settings import load
+from pipelines.warehouse.change_feed import changes
+from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.ranges import Range, points, within
 from pipelines.warehouse.tables import Warehouse
 
@@ -44,8 +46,8 @@ some_ranges = st.lists(
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    """A table of small files, below a directory whose name would be a pattern."""
-    warehouse = Warehouse(load(warehouse=str(tmp_path_factory.mktemp("ranges") / "{a,b}[x]*")), spark)
+    """A table of small files."""
+    warehouse = Warehouse(load(warehouse=str(tmp_path_factory.mktemp("ranges"))), spark)
     for rows in FILES:
         frame = spark.createDataFrame(rows, "name string, number bigint").coalesce(1)
         frame.write.format("delta").mode("append").save(warehouse.location(TABLE))
@@ -102,3 +104,13 @@ def test_a_table_whose_files_do_not_tell_its_rows_is_read_by_delta(spark: SparkS
     spark.sql(f"DELETE FROM delta.`{place}` WHERE id < 4")
     assert warehouse.local_files(TABLE) is None
     assert warehouse.read(TABLE).count() == 6
+
+
+@pytest.mark.parametrize("name", ["{a,b}", "[x]", "*", "?", "a b", "größe#1"])
+def test_a_directory_may_have_any_name(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    warehouse = Warehouse(load(warehouse=str(tmp_path / name)), spark)
+    for number in range(2):
+        rows = spark.range(number, number + 1).coalesce(1).write.format("delta").mode("append")
+        rows.option("delta.enableChangeDataFeed", "true").save(warehouse.location(TABLE))
+    feed = changes(warehouse, TABLE, Batch(0, 1)).rows
+    assert (warehouse.read(TABLE).count(), feed.count()) == (2, 1)
