@@ -198,7 +198,7 @@ class SplitBatch:
         new = self.candidates
         if any(tally[outcome] for outcome in OUTCOMES):
             new = new.join(decisions.where(F.col("outcome").isNotNull()).select(*row), row, how="left_anti")
-        accepted = warehouse.insert(new, contract, self.census.ranges)
+        accepted = warehouse.insert(new, contract, self.census.ranges or None)
         accepted += replaced - tally["identify"]
         duplicates = tally["duplicate"] + tally["identify"]
         if tally["leaves_quarantine"]:
