@@ -60,17 +60,8 @@ LONG_LIVED = {
 }
 
 
-DELTA_LOG = "org.apache.spark.sql.delta.DeltaLog"
-OPTION = "scala.Option"
-# Names that PySpark and Afterlog look up in the JVM with each call. To look up a name takes a scan of all jars.
-LOOKED_UP = (
-    "functions",
-    "org.apache.spark.sql.functions",
-    "PythonSQLUtils",
-    "PythonUtils",
-    DELTA_LOG,
-    OPTION,
-)
+# Names that PySpark looks up in the JVM with each call. To look up a name takes a scan of all jars.
+LOOKED_UP = ("functions", "org.apache.spark.sql.functions", "PythonSQLUtils", "PythonUtils")
 
 
 @contextlib.contextmanager

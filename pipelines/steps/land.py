@@ -27,7 +27,7 @@ from pipelines.warehouse import progress, quality
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.ranges import Range, points
-from pipelines.warehouse.tables import Warehouse
+from pipelines.warehouse.tables import ROWS_OF_A_FILE, Warehouse
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -40,7 +40,6 @@ MOST_NAMES = 200
 MOST_ATTEMPTS = 3
 MOST_TOPICS = 5  # named in a message
 MOST_SKIPPED = 12  # names of skipped lines, such as APIs, in a message
-ROWS_OF_A_FILE = 100_000
 
 
 def unread(settings: Settings, stage: Land, known: Progress | None) -> dict[str, LandedFile]:

@@ -206,10 +206,12 @@ def _touched(stage: Summarise, refresh: Refresh, feed: Changes) -> DataFrame:
     group = refresh.groups[feed.table]
     if not isinstance(group, OwnRows):
         return _grouped(changed, group)
-    _, version = feed.warehouse.state(stage.table)
-    own = feed.warehouse.read(stage.table, version).where(group.condition)
     named = [row[0] for row in changed.select(group.column).distinct().limit(MOST_GROUPS + 1).collect()]
-    if len(named) <= MOST_GROUPS:  # literals let Delta skip files; with more values take all rows of the condition
+    is_few = len(named) <= MOST_GROUPS  # with more values take all rows of the condition
+    _, version = feed.warehouse.state(stage.table)
+    among = _ranges([group.column], group.column, named, None) if is_few else []
+    own = feed.warehouse.read(stage.table, version, among or None).where(group.condition)
+    if is_few:
         own = own.where(_is_one_of(F.col(group.column), named))
     return own.select(F.col(refresh.column).alias("_group"), F.lit(True).alias("_is_first"))
 

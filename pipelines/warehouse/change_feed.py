@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pipelines.errors import FeedIncomplete
+from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.storage import read_file
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
 OBSERVED_WITHIN_SECONDS = 30.0
 MOST_COMMITS = 16  # whose files are looked up, one after the other
@@ -74,16 +76,33 @@ class Changes:
 
     def _changed_rows(self, version: int) -> bool:
         """Tell whether a commit changed rows: whether the files that the feed reads for it contain any row."""
-        actions = _actions(self.warehouse, self.table, version)
-        files = [action["cdc"]["path"] for action in actions if "cdc" in action]
-        if not files:
-            changed = (action.get("add") or action.get("remove") or {} for action in actions)
-            files = [action["path"] for action in changed if action.get("dataChange")]
+        by_change = _changed_files(_actions(self.warehouse, self.table, version))
+        files = [path for paths in by_change.values() for path in paths]
         if not files:
             return False
         directory = self.warehouse.location(self.table)
         paths = [file if "://" in file else f"{directory}/{unquote(file)}" for file in files]
         return not self.warehouse.spark.read.parquet(*paths).isEmpty()
+
+
+@dataclass(frozen=True)
+class _NamedFiles:
+    """Data files that commits of a local table name, by the change type of their rows (``""``: it is in the rows)."""
+
+    files: LocalFiles
+    by_change: dict[str, list[str]]
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Return the rows of the files, with their change type."""
+        from pyspark.sql import functions as F
+
+        with_type = self.files.read(spark, map(unquote, self.by_change.get("", ())), "_change_type")
+        of_one_type = (
+            self.files.read(spark, map(unquote, paths)).withColumn("_change_type", F.lit(change))
+            for change, paths in self.by_change.items()
+            if change and paths
+        )
+        return reduce(lambda some, more: some.unionByName(more), of_one_type, with_type)
 
 
 def changes(warehouse: Warehouse, table: str, batch: Batch) -> Changes:
@@ -101,7 +120,7 @@ def changes(warehouse: Warehouse, table: str, batch: Batch) -> Changes:
         return Changes(warehouse, table, batch, rows)
     named = _named_files(warehouse, table, batch)
     if named is not None:
-        return Changes(warehouse, table, batch, _rows_of(warehouse, table, named))
+        return Changes(warehouse, table, batch, named.rows(warehouse.spark))
     seen = Observation()
     rows = (
         _feed(warehouse, table, batch)
@@ -142,43 +161,37 @@ def size(warehouse: Warehouse, table: str, batch: Batch) -> int | None:
     )
 
 
-def _named_files(warehouse: Warehouse, table: str, batch: Batch) -> dict[str, list[str]] | None:
-    """Return the data files that a batch's commits name, by the change type of their rows (``""``: in the files).
+def _named_files(warehouse: Warehouse, table: str, batch: Batch) -> _NamedFiles | None:
+    """Return the data files that a batch's commits name.
 
     Return None if the files alone do not tell the changes: the table is not local or not plain, a commit is missing, or
     it changes the table's columns or protocol.
     """
-    if not warehouse.is_local or warehouse.local_files(table) is None:
+    files = warehouse.local_files(table) if warehouse.is_local else None
+    if files is None:
         return None
     assert batch.start is not None
-    named: dict[str, list[str]] = {"insert": [], "delete": [], "": []}
+    named: dict[str, list[str]] = {}
     for version in range(batch.start + 1, batch.end + 1):
         actions = _actions(warehouse, table, version)
         if not actions or any("metaData" in action or "protocol" in action for action in actions):
             return None
-        if changed := [action["cdc"]["path"] for action in actions if "cdc" in action]:
-            named[""] += changed
-            continue
-        for kind, change in (("add", "insert"), ("remove", "delete")):
-            files = (action[kind] for action in actions if kind in action)
-            named[change] += [file["path"] for file in files if file.get("dataChange")]
-    return None if any("://" in path for paths in named.values() for path in paths) else named
+        for change, paths in _changed_files(actions).items():
+            named.setdefault(change, []).extend(paths)
+    return None if any("://" in path for paths in named.values() for path in paths) else _NamedFiles(files, named)
 
 
-def _rows_of(warehouse: Warehouse, table: str, named: dict[str, list[str]]) -> DataFrame:
-    """Return the rows of changed files, with their change type."""
-    from pyspark.sql import functions as F
+def _changed_files(actions: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return the paths of the files that tell a commit's changes, by the change type of their rows.
 
-    files = warehouse.local_files(table)
-    assert files is not None
-    changed = [
-        files.read(warehouse.spark, map(unquote, paths)).withColumn("_change_type", F.lit(change))
-        for change, paths in named.items()
-        if paths and change
-    ]
-    if named[""] or not changed:
-        changed.append(files.read(warehouse.spark, map(unquote, named[""]), "_change_type"))
-    return reduce(lambda some, more: some.unionByName(more), changed)
+    A commit with change data tells all changes by it; these files have the change type in each row (``""``).
+    """
+    if changed := [action["cdc"]["path"] for action in actions if "cdc" in action]:
+        return {"": changed}
+    return {
+        change: [action[kind]["path"] for action in actions if kind in action and action[kind].get("dataChange")]
+        for kind, change in (("add", "insert"), ("remove", "delete"))
+    }
 
 
 def _feed(warehouse: Warehouse, table: str, batch: Batch) -> DataFrame:

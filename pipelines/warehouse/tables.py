@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import UsageError, unreadable_log
-from pipelines.jvm import session
 from pipelines.settings import Settings
 from pipelines.warehouse import delta_log, ranges, storage
 from pipelines.warehouse.local_files import LocalFiles
@@ -36,7 +35,7 @@ PROPERTIES = {
     "delta.enableDeletionVectors": "false",
 }
 CREATED_AT_ONCE = 4
-ROWS_OF_A_FILE = 100_000  # of a table that is sorted
+ROWS_OF_A_FILE = 100_000  # of bronze and of tables that are sorted
 COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf sets which files compaction merges
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
@@ -250,9 +249,9 @@ class Warehouse:
         Raises UsageError: the table's Delta log alone does not decide which commits count.
         """
         jvm: Any = self.spark.sparkContext._jvm
-        nothing = getattr(jvm, session.OPTION).empty()
+        nothing = jvm.scala.Option.empty()
         try:
-            logs = getattr(jvm, session.DELTA_LOG)
+            logs = jvm.org.apache.spark.sql.delta.DeltaLog
             snapshot = logs.forTable(self.spark._jsparkSession, self.location(table)).update(False, nothing, nothing)
         except Exception as error:
             if delta_log.is_about_coordination(error):
@@ -292,11 +291,11 @@ class Warehouse:
         The DataFrame is fixed to the table's present version. Without a version it would also show the rows that this
         run writes.
         """
+        if self.is_local and (files := self.local_files(table)) is not None:
+            return files.rows(self.spark, among) if files.paths(among) else None
         _, version = self.state(table)
         if version == 0:  # created, never written
             return None
-        if self.is_local and (files := self.local_files(table, version)) is not None:
-            return files.rows(self.spark, among) if files.paths(among) else None
         rows = self.read(table, version, among)
         return rows if rows.inputFiles() else None
 

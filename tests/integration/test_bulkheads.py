@@ -295,19 +295,26 @@ def test_what_was_held_before_a_kill_and_passes_with_later_rows_is_no_failure(
     assert places(spark, settings, HELD) == []
 
 
-def test_a_batch_is_judged_anew_where_settings_changed_between_a_kill_and_the_rerun(
-    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def killed_under_an_own_profile(spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Kill a run after the gate's decision, by settings with one more header profile; return these settings."""
+
     def killed(*_: Any) -> Any:
         raise Killed
 
     own = {"name": "own", "headers": [{"name": "trace", "field": "error_message", "mandatory": True}]}
     taught = load(warehouse=settings.warehouse, landing=settings.landing, dlq={"profile": [own]})
-    land(settings, {"a.jsonl": [*bad("dlq.b", *range(12)), *good("dlq.a", 1)]})
     with monkeypatch.context() as patched:
         patched.setattr(SplitBatch, "write", killed)
         with pytest.raises(Killed):
             run(spark, taught)
+    return taught
+
+
+def test_a_batch_is_judged_anew_where_settings_changed_between_a_kill_and_the_rerun(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(settings, {"a.jsonl": [*bad("dlq.b", *range(12)), *good("dlq.a", 1)]})
+    taught = killed_under_an_own_profile(spark, settings, monkeypatch)
     done = run(spark, settings)
     assert [counts(one) for one in done[SILVER]] == [("broken", 13, 1, 0, 0, 12)]
     assert failing(done[SILVER][0])["dlq.b", "header_profile.not_null"] == (12, 12)
@@ -319,16 +326,8 @@ def test_a_batch_is_judged_anew_where_settings_changed_between_a_kill_and_the_re
 def test_a_batch_that_is_judged_anew_counts_the_other_lines_of_a_file_once(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*_: Any) -> Any:
-        raise Killed
-
-    own = {"name": "own", "headers": [{"name": "trace", "field": "error_message", "mandatory": True}]}
-    taught = load(warehouse=settings.warehouse, landing=settings.landing, dlq={"profile": [own]})
     land(settings, {"a.jsonl": [*(f"no JSON {place}" for place in range(20)), *good("dlq.a", *range(100))]})
-    with monkeypatch.context() as patched:
-        patched.setattr(SplitBatch, "write", killed)
-        with pytest.raises(Killed):
-            run(spark, taught)
+    killed_under_an_own_profile(spark, settings, monkeypatch)
     done = run(spark, settings)
     assert [counts(one) for one in done[SILVER]] == [("broken", 120, 100, 0, 0, 20)]
     known = progress.load(Warehouse(settings), SILVER)
