@@ -1,36 +1,202 @@
-"""``growth``: what a run of 1,000 new rows costs on top of more and more rows of history."""
+"""``growth``: what a run of a few new rows costs on top of more and more rows of history."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import psutil
+
+from bench.records import acknowledgements, dead_letters, land_lines, pushed
+from pipelines.catalog import stages
+from pipelines.run import runner
+from pipelines.settings import Settings
+from pipelines.warehouse import lock
+from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 
-WIDTH, HEIGHT, MARGIN = 640, 320, 48
-COLOURS = ("#1f6feb", "#bf3989", "#1a7f37", "#9a6700")
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WIDTH, HEIGHT, MARGIN = 720, 360, 48
+COLOURS = ("#1f6feb", "#bf3989", "#1a7f37", "#9a6700", "#8250df", "#cf222e", "#0a7ea4")
+MONTH = 500.0
+"""Milliseconds between two of five million records of a month."""
+NODES = 50
+ROWS = ((0, 1), (1_000_000, 1), (5_000_000, 1))
+Land = Callable[["SparkSession", Path, int, int], None]
+"""Writes so many records, from the given number on, into a landing directory."""
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What one run of new rows took: seconds, bytes and files that it wrote, and the size of the Delta logs after it.
+class Scenario:
+    """New rows of a kind and the history below them: how many rows, landed in how many runs."""
 
-    ``slowest`` are the seconds of the slowest tables.
+    name: str
+    feeds: tuple[str, ...]
+    directory: str
+    land: Land
+    new: int = 1_000
+    histories: tuple[tuple[int, int], ...] = ROWS
+
+
+def _records(make: Callable[..., DataFrame], **more: Any) -> Land:
+    def land(spark: SparkSession, directory: Path, count: int, first: int) -> None:
+        land_lines(make(spark, count, first=first, **more), directory)
+
+    return land
+
+
+def _pushes(_: SparkSession, directory: Path, count: int, first: int) -> None:
+    """Write pushes of 500 groups in turn."""
+    directory.mkdir(parents=True)
+    lines = (line for number in range(first, first + count) for line in pushed(number % 500, number // 500, NODES))
+    (directory / "requests.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+_letters = partial(_records, dead_letters, step=7)
+_acknowledgements = partial(_records, acknowledgements)
+SCENARIOS = (
+    Scenario("dead letters of an hour", ("dlq",), "dlq", _letters()),
+    Scenario("dead letters of a month", ("dlq",), "dlq", _letters(milliseconds=MONTH)),
+    Scenario("dead letters of an hour, and the ledger", ("dlq", "delivery"), "dlq", _letters()),
+    Scenario(
+        "acknowledgements of an hour, 8 partitions",
+        ("delivery",),
+        "acknowledgements",
+        _acknowledgements(),
+        histories=(*ROWS, (20_000_000, 1)),
+    ),
+    Scenario(
+        "acknowledgements of an hour, 256 partitions",
+        ("delivery",),
+        "acknowledgements",
+        _acknowledgements(partitions=256),
+    ),
+    Scenario("acknowledgements of a month", ("delivery",), "acknowledgements", _acknowledgements(milliseconds=MONTH)),
+    Scenario(
+        "acknowledgements in 500 small batches",
+        ("delivery",),
+        "acknowledgements",
+        _acknowledgements(),
+        histories=((0, 1), (500_000, 500)),
+    ),
+    Scenario("pushes", ("topology",), "streams-requests", _pushes, new=1, histories=((0, 1), (500, 1), (2_000, 1))),
+)
+
+
+@dataclass
+class Cost:
+    """What one run of new rows took.
+
+    Seconds; bytes and files that it wrote, files that it removed and read; the size of the Delta logs after it; the
+    peak memory of its process and the JVM in bytes. ``slowest`` are the seconds of the slowest tables.
     """
 
-    feed: str
+    scenario: str
     history: int
-    partitions: int
+    landed_in: int
     new: int
     seconds: float
+    read_files: int
     written_bytes: int
     written_files: int
     removed_files: int
     log_bytes: int
+    peak_bytes: int
     slowest: dict[str, float]
+
+    def line(self) -> str:
+        """Return the cost as a line of text."""
+        tables = ", ".join(f"{table} {seconds:.1f}" for table, seconds in self.slowest.items())
+        return (
+            f"{self.scenario}: onto {self.history:,} in {self.landed_in} {self.seconds:.1f} s, {self.read_files} files"
+            f" read, {self.written_bytes / 2**20:.1f} MiB in {self.written_files} files written, logs"
+            f" {self.log_bytes / 2**20:.1f} MiB, peak {self.peak_bytes / 2**30:.1f} GiB ({tables})"
+        )
+
+
+def cost_onto(spark: SparkSession, settings: Settings, scenario: Scenario, history: int, landed_in: int) -> Cost:
+    """Return the cost of the second of two runs of new rows, on top of so many rows, and remove the warehouse."""
+    warehouse = Warehouse(settings, spark)
+    warehouse.ensure_all(runner.contracts())
+    of_feeds = [stage for stage in stages() if {stage.feed, *stage.also} & set(scenario.feeds)]
+    tables = [stage.table for stage in of_feeds]
+    batches = [history // landed_in] * landed_in if history else []
+    first = 0
+    for number, count in enumerate((*batches, scenario.new, scenario.new)):
+        scenario.land(spark, settings.landing_of(scenario.directory) / str(number), count, first)
+        first += count
+        since, seconds = versions(warehouse, tables), {}
+        executed = _last_execution(spark)
+
+        def report(done: StageRun, seconds: dict[str, float] = seconds) -> None:
+            seconds[done.table] = round((done.finished_at - done.started_at).total_seconds(), 2)
+
+        with _peak() as peak, lock.writer(settings, "bench"):
+            began = time.perf_counter()
+            runner.run(warehouse, of_feeds, report)
+            took = time.perf_counter() - began
+    size, added, removed = written(warehouse, since)
+    logs = log_bytes(warehouse, tables)
+    slowest = dict(sorted(seconds.items(), key=lambda one: -one[1])[:5])
+    shutil.rmtree(Path(settings.warehouse).parent)
+    read = _files_read(spark, executed)
+    return Cost(
+        scenario.name, history, landed_in, scenario.new, took, read, size, added, removed, logs, peak[0], slowest
+    )
+
+
+@contextmanager
+def _peak() -> Iterator[list[int]]:
+    """Yield a list that holds, after the block, the most memory of this process and its children in bytes."""
+    peak, done, process = [0], threading.Event(), psutil.Process()
+
+    def watch() -> None:
+        while not done.wait(0.2):
+            family = [process, *process.children(recursive=True)]
+            peak[0] = max(peak[0], sum(member.memory_info().rss for member in family))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _executions(spark: SparkSession) -> list[Any]:
+    store = spark._jsparkSession.sharedState().statusStore()
+    executions = store.executionsList()
+    return [executions.apply(number) for number in range(executions.size())]
+
+
+def _last_execution(spark: SparkSession) -> int:
+    return max((one.executionId() for one in _executions(spark)), default=-1)
+
+
+def _files_read(spark: SparkSession, since: int) -> int:
+    """Return how many files the scans of later queries read, by Spark's metrics."""
+    store, files = spark._jsparkSession.sharedState().statusStore(), 0
+    for execution in _executions(spark):
+        if execution.executionId() <= since:
+            continue
+        metrics, values = execution.metrics(), store.executionMetrics(execution.executionId())
+        for number in range(metrics.size()):
+            metric = metrics.apply(number)
+            if metric.name() == "number of files read" and values.contains(metric.accumulatorId()):
+                files += int(values.apply(metric.accumulatorId()).replace(",", ""))
+    return files
 
 
 def versions(warehouse: Warehouse, tables: list[str]) -> dict[str, int]:
@@ -60,7 +226,7 @@ def log_bytes(warehouse: Warehouse, tables: list[str]) -> int:
 
 def draw(costs: list[Cost], path: Path) -> None:
     """Write a picture, as SVG: the seconds of a run against the rows of history, a line for each feed."""
-    names = list(dict.fromkeys((cost.feed, cost.partitions) for cost in costs))
+    names = list(dict.fromkeys(cost.scenario for cost in costs))
     most = max(cost.history for cost in costs) or 1
     slowest = max(cost.seconds for cost in costs)
 
@@ -75,19 +241,14 @@ def draw(costs: list[Cost], path: Path) -> None:
         f'<text x="{MARGIN}" y="{MARGIN - 12}">{slowest:.0f} s</text>',
         f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 18}" text-anchor="end">{most:,} rows of history</text>',
     ]
-    for number, (feed, partitions) in enumerate(names):
+    for number, name in enumerate(names):
         colour = COLOURS[number % len(COLOURS)]
-        points = [at(cost) for cost in costs if (cost.feed, cost.partitions) == (feed, partitions)]
+        points = [at(cost) for cost in costs if cost.scenario == name]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
-        label = escape(f"{feed}, {partitions} partitions")
+        label = escape(name)
         parts.append(
             f'<text x="{WIDTH - MARGIN}" y="{MARGIN + 16 * number}" text-anchor="end" fill="{colour}">{label}</text>'
         )
     path.write_text("\n".join([*parts, "</svg>", ""]), encoding="utf-8")
-
-
-def as_parts(costs: list[Cost]) -> list[dict[str, Any]]:
-    """Return the costs as JSON-ready objects."""
-    return [asdict(cost) for cost in costs]

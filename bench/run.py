@@ -18,9 +18,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import peers
-from bench.growth import Cost, as_parts, draw, log_bytes, versions, written
+from bench.growth import SCENARIOS, Cost, cost_onto, draw
+from bench.records import acknowledgements, dead_letters, land_lines, pushed
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, between, is_true, matches, not_null, one_of
 from local.broker import Broker
@@ -47,9 +47,7 @@ from pipelines.steps import scopes
 from pipelines.steps.split import SplitBatch
 from pipelines.steps.summarise import Summary
 from pipelines.warehouse import jvmless, lock
-from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
-from tests.testing import requests
 from tests.testing import segments as log
 from tests.testing.builders import kip_1191
 
@@ -57,6 +55,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RESULTS = ROOT / "bench" / "results"
+EVERY_EXECUTION = {"spark.sql.ui.retainedExecutions": "2000"}  # whose metrics `growth` reads
 
 
 @dataclass
@@ -268,19 +267,6 @@ def topology(bench: Bench) -> None:
     bench.found("one push on top / all of them", min(single) / all_seconds, "x")
 
 
-def pushed(group: int, epoch: int, nodes: int) -> Iterator[str]:
-    """Yield the request-log lines of one epoch of a group: a heartbeat that asks for a topology, and its push."""
-    at, name = 60.0 * epoch + group / 100, f"group-{group}"
-    chain = ["source", *(f"step-{place}-{epoch if place == 7 else 0}" for place in range(nodes - 2)), "sink"]
-    made = [
-        requests.node("source", 1, [chain[1]], sourceTopics=[f"in-{group}"]),
-        *(requests.node(one, 2, [following]) for one, following in pairwise(chain[1:])),
-        requests.node("sink", 3, sinkTopic=f"in-{group + 1}"),
-    ]
-    yield requests.heartbeat(at, name, topology_epoch=epoch, required=True)
-    yield requests.push(at + 1, name, epoch=epoch, topology=requests.description(made))
-
-
 def ledger(bench: Bench) -> None:
     """Measure acknowledgements against dead letters, then 1,000 more; a partition's offsets come in order."""
     settings, told, dead = bench.settings("ledger"), bench.records(5_000_000), bench.records(100_000)
@@ -300,104 +286,21 @@ def ledger(bench: Bench) -> None:
     bench.found("1,000 more on top / all of them", more / seconds, "x", seconds=more)
 
 
-def acknowledgements(spark: SparkSession, count: int, partitions: int = 8, first: int = 0) -> DataFrame:
-    """Return what a producer interceptor reports about a number of records, over partitions in turn."""
-    from pyspark.sql import functions as F
-
-    number = F.col("id")
-    trace = F.concat(
-        F.lit("00-"), F.substring(F.sha2(number.cast("string"), 256), 1, 32), F.lit("-00f067aa0ba902b7-01")
-    )
-    at = F.lit(1_795_228_800_000) + F.floor(number / 2)  # so that seven million are of one hour
-    return spark.range(first, first + count, 1, 4).select(
-        F.lit("orders").alias("topic"),
-        (number % partitions).cast("int").alias("partition"),
-        F.floor(number / partitions).alias("offset"),
-        at.alias("timestamp"),
-        F.lit(None).cast("string").alias("exception"),
-        F.array(F.struct(F.lit("traceparent").alias("key"), F.base64(trace).alias("value"))).alias("headers"),
-        (at + 5).alias("acknowledged_at"),
-        F.lit("checkout-1").alias("client_id"),
-    )
-
-
-def dead_letters(spark: SparkSession, count: int, step: int, partitions: int = 8, first: int = 0) -> DataFrame:
-    """Return dead-letter records, one for each ``step``-th acknowledgement."""
-    from pyspark.sql import functions as F
-
-    number, source = F.col("id"), F.col("id") * step
-    headers = {
-        "topic": F.lit("orders"),
-        "partition": (source % partitions).cast("string"),
-        "offset": F.floor(source / partitions).cast("string"),
-        "group": F.lit("orders-workers"),
-        "message": F.lit("Offset rejected by client."),
-    }
-    return spark.range(first, first + count, 1, 2).select(
-        F.lit("dlq.orders").alias("topic"),
-        F.lit(0).alias("partition"),
-        number.alias("offset"),
-        (F.lit(1_795_232_400_000) + number).alias("timestamp"),
-        F.lit(0).alias("timestampType"),
-        F.lit(None).cast("string").alias("key"),
-        F.base64(F.lit("payload")).alias("value"),
-        F.array(
-            *(
-                F.struct(F.lit(f"__dlq.errors.{name}").alias("key"), F.base64(value).alias("value"))
-                for name, value in headers.items()
-            )
-        ).alias("headers"),
-    )
-
-
 def growth(bench: Bench) -> None:
-    """Measure a run of 1,000 new rows on top of none, and of more and more rows of one hour."""
-    costs: list[Cost] = []
-    for feed, partitions in (("dlq", 8), ("delivery", 8), ("delivery", 256)):
-        for history in (0, 100_000, 1_000_000, 5_000_000):
-            told = bench.records(history) if history else 0
-            costs.append(cost_onto(bench, feed, partitions, told))
-        first, last = next(one for one in costs if one.feed == feed and one.partitions == partitions), costs[-1]
-        parts = {"costs": as_parts([one for one in costs if one.feed == feed and one.partitions == partitions])}
-        name = f"{feed}: 1,000 rows onto {last.history:,} in {partitions} partitions, against onto none"
-        bench.found(name, last.seconds / first.seconds, "x", 1.5, **parts)
-    draw(costs, RESULTS / "growth.svg")
-
-
-def cost_onto(bench: Bench, feed: str, partitions: int, history: int) -> Cost:
-    """Return the cost of the second of two runs of 1,000 new rows each, on top of so many rows."""
-    settings, new = bench.settings(f"growth-{feed}-{partitions}-{history}"), 1_000
-    warehouse, of_feed = Warehouse(settings, bench.spark), stages(feed)
-    warehouse.ensure_all(runner.contracts())
-    tables, first = [stage.table for stage in of_feed], 0
-    directory = settings.landing_of("dlq" if feed == "dlq" else "acknowledgements")
-    for number, count in enumerate((history, new, new)):
-        if count:
-            if feed == "dlq":
-                records = dead_letters(bench.spark, count, 7, partitions, first)
-            else:
-                records = acknowledgements(bench.spark, count, partitions, first)
-            land_lines(records, directory / str(number))
-        first += count
-        since, seconds = versions(warehouse, tables), {}
-        began = time.perf_counter()
-
-        def report(done: StageRun, seconds: dict[str, float] = seconds) -> None:
-            seconds[done.table] = round((done.finished_at - done.started_at).total_seconds(), 2)
-
-        with lock.writer(settings, "bench"):
-            runner.run(warehouse, of_feed, report)
-        took = time.perf_counter() - began
-    size, added, removed = written(warehouse, since)
-    logs = log_bytes(warehouse, tables)
-    slowest = dict(sorted(seconds.items(), key=lambda one: -one[1])[:5])
-    shutil.rmtree(Path(settings.warehouse).parent)
-    return Cost(feed, history, partitions, new, took, size, added, removed, logs, slowest)
-
-
-def land_lines(records: DataFrame, directory: Path) -> None:
-    """Write records as JSON lines into a directory below a feed's landing directory."""
-    records.write.option("ignoreNullFields", "false").json(str(directory))
+    """Measure a few new rows on top of none, and of more and more rows of history."""
+    every: list[Cost] = []
+    for scenario in SCENARIOS:
+        costs = []
+        for history, landed_in in scenario.histories:
+            rows = landed_in * int(history * bench.scale) // landed_in
+            settings = bench.settings(f"growth-{len(every) + len(costs)}")
+            costs.append(cost_onto(bench.spark, settings, scenario, rows, landed_in))
+            print(f"  {costs[-1].line()}", file=sys.stderr, flush=True)
+        first, last = costs[0], costs[-1]
+        name = f"{scenario.name}: {scenario.new:,} onto {last.history:,}, against onto none"
+        bench.found(name, last.seconds / first.seconds, "x", 1.5, costs=[asdict(cost) for cost in costs])
+        every += costs
+    draw(every, (ROOT / "docs" if bench.scale == 1 else RESULTS) / "growth.svg")
 
 
 def segments(bench: Bench) -> None:
@@ -749,7 +652,7 @@ def main() -> None:
     machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "scale": arguments.scale}
     shown: list[Finding] = []
     with tempfile.TemporaryDirectory(prefix="afterlog-bench-") as scratch:
-        settings = load(spark={"spark.master": "local[2]", "spark.driver.memory": "2g"})
+        settings = load(spark={"spark.master": "local[2]", "spark.driver.memory": "2g", **EVERY_EXECUTION})
         with spark_session(settings) as spark:
             bench = Bench(spark, Path(scratch), arguments.scale)
             bench.warm_up()
