@@ -48,9 +48,11 @@ CATALOG: tuple[Stage, ...] = (
     Summarise("silver.dead_letters", feed="delivery", inputs=(
         "silver.dlq_records", "quarantine.dlq_records", "held.dlq_records", "silver.transactions",
         "silver.dlq_control_markers")),
-    Summarise("silver.dlq_roots", feed="delivery", inputs=("silver.dead_letters",)),
+    Summarise("silver.dlq_hops", feed="delivery", inputs=("silver.dead_letters",)),
+    Summarise("silver.dlq_roots", feed="delivery", inputs=("silver.dlq_hops",)),
+    Summarise("silver.dlq_ranges", feed="delivery", inputs=("silver.dead_letters",)),
     Summarise("silver.dlq_gaps", feed="delivery", inputs=(
-        "silver.dead_letters", "silver.transactions", "silver.log_ranges")),
+        "silver.dlq_ranges", "silver.transactions", "silver.log_ranges")),
     Summarise("gold.message_ledger", feed="delivery", inputs=(
         "silver.acknowledgements", "silver.dead_letters", "silver.dlq_roots", "silver.transactions",
         "silver.log_ranges", "silver.topic_policies")),

@@ -5,8 +5,12 @@ group of that input's rows. If the expression is an array, a row belongs to seve
 lines the column has the same name in each input::
 
     -- Refresh: slice
+    --   silver.dead_letters: each of source_slice where is_counted
     --   silver.transactions: slices
     --   silver.topic_policies: own rows by topic where NOT in_log
+
+``each of A and B`` gives a row two groups; a null is no group, and a row that does not meet the condition, if there is
+one, has none. Write it rather than an array of columns: the statistics of the columns let files be skipped.
 
 ``own rows`` finds the groups in the table itself: it takes the groups of the table's rows that meet the condition and
 have the same value in the column as a changed row of the input. Use it for an input of few rows that each touch many
@@ -27,7 +31,22 @@ from pipelines.stage import Summarise
 _HEAD = re.compile(r"-- Refresh: (?P<column>\w+)(?:, a span of (?P<hours>\d+) hours? of (?P<spanned>\w+))?")
 _INPUT = re.compile(r"--   (?P<input>[a-z]+\.[a-z_]+): (?P<group>.+)")
 _CONTINUED = re.compile(r"--     (?P<more>\S.*)")
+_EACH = re.compile(r"each of (?P<groups>.+?)(?: where (?P<condition>.+))?")
 _OWN = re.compile(r"own rows by (?P<column>\w+) where (?P<condition>.+)")
+
+
+@dataclass(frozen=True)
+class EachOf:
+    """Expressions for the groups of an input's rows that meet a condition (empty: all); null is no group."""
+
+    groups: tuple[str, ...]
+    condition: str = ""
+
+    @property
+    def expression(self) -> str:
+        """The SQL expression of an array of the groups."""
+        groups = f"array_distinct(array_compact(array({', '.join(self.groups)})))"
+        return f"IF({self.condition}, {groups}, array())" if self.condition else groups
 
 
 @dataclass(frozen=True)
@@ -51,7 +70,7 @@ class Refresh:
     """The column that names a table's groups, and the expression for the group of each input's rows."""
 
     column: str
-    groups: Mapping[str, str | OwnRows]
+    groups: Mapping[str, str | EachOf | OwnRows]
     span: Span | None = None
 
 
@@ -94,6 +113,9 @@ def parsed(text: str, stage: Summarise) -> Refresh:
     return Refresh(head["column"], groups, span)
 
 
-def _group(text: str) -> str | OwnRows:
-    own = _OWN.fullmatch(text)
-    return OwnRows(own["column"], own["condition"]) if own else text
+def _group(text: str) -> str | EachOf | OwnRows:
+    if own := _OWN.fullmatch(text):
+        return OwnRows(own["column"], own["condition"])
+    if each := _EACH.fullmatch(text):
+        return EachOf(tuple(each["groups"].split(" and ")), each["condition"] or "")
+    return text

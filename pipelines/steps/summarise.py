@@ -16,7 +16,7 @@ from pipelines.catalog import CATALOG
 from pipelines.columns import slices
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Ask, Summarise
-from pipelines.steps.refresh import OwnRows, Refresh, Span, refresh_of, select_of
+from pipelines.steps.refresh import EachOf, OwnRows, Refresh, Span, refresh_of, select_of
 from pipelines.warehouse import change_feed
 from pipelines.warehouse.change_feed import Changes
 from pipelines.warehouse.groups import MOST_GROUPS, predicate, runs
@@ -80,7 +80,7 @@ class Summary:
         for table, versions in batch.items():
             rows = warehouse.read(table, versions.end)
             group = refresh.groups[table]
-            if touched is not None and isinstance(group, str):
+            if touched is not None and not isinstance(group, OwnRows):
                 rows = _among(warehouse, table, versions.end, rows, group, touched, refresh.span)
             inputs[name_of(table)] = rows
         fresh = _selected(warehouse.spark, select_of(stage.table), inputs, _parameters(warehouse.settings))
@@ -216,13 +216,14 @@ def _touched(stage: Summarise, refresh: Refresh, feed: Changes) -> DataFrame:
     return own.select(F.col(refresh.column).alias("_group"), F.lit(True).alias("_is_first"))
 
 
-def _grouped(rows: DataFrame, group: str) -> DataFrame:
+def _grouped(rows: DataFrame, group: str | EachOf) -> DataFrame:
     """Return one row per group of each row, and whether it is the row's first group."""
     from pyspark.sql import functions as F
 
-    if not _is_array(rows, group):
-        return rows.select(F.expr(group).alias("_group"), F.lit(True).alias("_is_first"))
-    exploded = rows.select(F.posexplode(F.expr(group)).alias("_place", "_group"))
+    expression = group.expression if isinstance(group, EachOf) else group
+    if not _is_array(rows, expression):
+        return rows.select(F.expr(expression).alias("_group"), F.lit(True).alias("_is_first"))
+    exploded = rows.select(F.posexplode(F.expr(expression)).alias("_place", "_group"))
     return exploded.select("_group", (F.col("_place") == 0).alias("_is_first"))
 
 
@@ -258,11 +259,22 @@ def _selected(
 
 
 def _among(
-    warehouse: Warehouse, table: str, version: int, rows: DataFrame, group: str, touched: list[Any], span: Span | None
+    warehouse: Warehouse,
+    table: str,
+    version: int,
+    rows: DataFrame,
+    group: str | EachOf,
+    touched: list[Any],
+    span: Span | None,
 ) -> DataFrame:
     """Return an input's rows in the touched groups, without the files that have none by their statistics."""
     from pyspark.sql import functions as F
 
+    if isinstance(group, EachOf):
+        parts = [_ranges(rows.columns, part, touched, None) for part in group.groups]
+        if all(parts):
+            rows = warehouse.read(table, version, [one for ranges in parts for one in ranges])
+        return rows.where(F.exists(F.expr(group.expression), lambda one: _is_one_of(one, touched)))
     if _is_array(rows, group):
         return rows.where(F.exists(F.expr(group), lambda one: _is_one_of(one, touched)))
     if ranges := _ranges(rows.columns, group, touched, span):

@@ -4,7 +4,7 @@
 -- tables, complete for each slice that is in them; {topic_policies}, all rows of silver.topic_policies.
 -- Refresh: slice
 --   silver.acknowledgements: slice
---   silver.dead_letters: IF(is_counted AND source_slice IS NOT NULL, array(source_slice), array())
+--   silver.dead_letters: each of source_slice where is_counted
 --   silver.dlq_roots: slice
 --   silver.transactions: slices
 --   silver.log_ranges: slice

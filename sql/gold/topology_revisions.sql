@@ -3,7 +3,7 @@
 -- Parameters: {topology_pushes}, {topology_statuses}, rows of the silver tables, complete for each group in them.
 -- Refresh: group_id
 --   silver.topology_pushes: group_id
---   silver.topology_statuses: IF(topology_hash IS NULL, array(), array(group_id))
+--   silver.topology_statuses: each of group_id where topology_hash IS NOT NULL
 -- A describe without a description shows no topology.
 -- A description is seen if a push of it is accepted or if a describe shows it. Describes count because the request log
 -- is mostly on only for a while, so that pushes are missed. A revision begins when the description differs from the one

@@ -6,10 +6,8 @@
 -- complete for each slice of a DLQ topic in them.
 -- Refresh: slice
 --   silver.dlq_records: concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic)
---   quarantine.dlq_records: filter(
---     array(concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic)), one -> one IS NOT NULL)
---   held.dlq_records: filter(
---     array(concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic)), one -> one IS NOT NULL)
+--   quarantine.dlq_records: each of concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic)
+--   held.dlq_records: each of concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic)
 --   silver.transactions: slices
 --   silver.dlq_control_markers: slice
 -- These records do not count: a record that the contract refused or that is held, a transaction marker that the

@@ -4,10 +4,10 @@
 -- Parameters: {dlq_records}, {log_batches}, {log_ranges}, rows of these silver tables, complete for each slice of a
 -- source topic in them.
 -- Refresh: source_slice
---   silver.dlq_records: filter(
---     array(concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic)), one -> one IS NOT NULL)
---   silver.log_batches: IF(is_control, filter(
---     array(concat(lpad(base_offset div 10000, 15, '0'), ':', partition, ':', topic)), one -> one IS NOT NULL), array())
+--   silver.dlq_records: each of
+--     concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic)
+--   silver.log_batches: each of concat(lpad(base_offset div 10000, 15, '0'), ':', partition, ':', topic)
+--     where is_control
 --   silver.log_ranges: slice
 -- A broker can dead-letter a marker without its payload: if a control batch stands at the offset, the bytes of the
 -- record do not matter. A record with a marker's bytes is data if the log holds the offset without a control batch. If

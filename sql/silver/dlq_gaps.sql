@@ -1,21 +1,16 @@
 -- Purpose: which offsets of DLQ topics never landed, between offsets that did, and what explains them.
 -- Grain: cluster, dlq_topic, dlq_topic_id, dlq_partition, first_offset.
--- Parameters: {dead_letters}, {transactions}, {log_ranges}, rows of these silver tables, complete for each partition in
+-- Parameters: {dlq_ranges}, {transactions}, {log_ranges}, rows of these silver tables, complete for each partition in
 -- them.
 -- Refresh: dlq_log
---   silver.dead_letters: concat(dlq_partition, ':', dlq_topic)
+--   silver.dlq_ranges: concat(dlq_partition, ':', dlq_topic)
 --   silver.transactions: concat(partition, ':', topic)
 --   silver.log_ranges: concat(partition, ':', topic)
 -- The DLQ topic's own landed segments can explain an offset: by a transaction marker, by a record of an aborted
 -- transaction, which readers of committed records do not see, or by compaction.
 -- The offsets of a kind up to a place are the offsets of all ranges that begin at or before it, minus the part of the
 -- last range that lies beyond it. This holds because ranges of one kind do not overlap.
-WITH landed AS (
-  SELECT
-    cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, coalesce(routed_at, dlq_timestamp) AS landed_at
-  FROM {dead_letters}
-),
-known AS (
+WITH known AS (
   SELECT DISTINCT
     cluster, topic, partition, topic_id, marker_offset AS first_offset, marker_offset AS last_offset, 'marker' AS kind
   FROM {transactions}
@@ -32,17 +27,19 @@ known AS (
   WHERE NOT is_present AND is_compacted
 ),
 partitions AS (
-  SELECT DISTINCT cluster, dlq_topic, dlq_topic_id, dlq_partition FROM landed
+  SELECT DISTINCT cluster, dlq_topic, dlq_topic_id, dlq_partition FROM {dlq_ranges}
 ),
 places AS (
   SELECT
-    cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset AS place, CAST(NULL AS BIGINT) AS last_offset,
-    'record' AS kind, landed_at
-  FROM landed
+    cluster, dlq_topic, dlq_topic_id, dlq_partition, edge.place, CAST(NULL AS BIGINT) AS last_offset, edge.kind, routed_at
+  FROM {dlq_ranges}
+    LATERAL VIEW explode(array(
+      struct(first_offset AS place, 'landed from' AS kind), struct(last_offset AS place, 'landed to' AS kind)
+    )) AS edge
   UNION ALL
   SELECT
     partitions.cluster, dlq_topic, dlq_topic_id, dlq_partition, first_offset AS place, last_offset,
-    kind, CAST(NULL AS TIMESTAMP) AS landed_at
+    kind, CAST(NULL AS TIMESTAMP) AS routed_at
   FROM partitions
   JOIN known
     ON known.cluster = partitions.cluster
@@ -61,7 +58,7 @@ begun AS (
     max(IF(kind = 'compacted', last_offset, NULL)) OVER so_far AS last_compacted
   FROM places
   WINDOW so_far AS (
-    PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition ORDER BY place, kind = 'record'
+    PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition ORDER BY place, startswith(kind, 'landed')
     ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
   )
 ),
@@ -72,7 +69,8 @@ counted AS (
     dlq_topic_id,
     dlq_partition,
     place,
-    landed_at,
+    kind,
+    routed_at,
     markers - greatest(0, coalesce(last_marker, -1) - place) AS markers,
     IF(last_marker >= place, 1, 0) AS is_marker,
     aborted - greatest(0, coalesce(last_aborted, -1) - place) AS aborted,
@@ -80,7 +78,7 @@ counted AS (
     compacted - greatest(0, coalesce(last_compacted, -1) - place) AS compacted,
     IF(last_compacted >= place, 1, 0) AS is_compacted
   FROM begun
-  WHERE kind = 'record'
+  WHERE startswith(kind, 'landed')
 ),
 gaps AS (
   SELECT
@@ -90,12 +88,13 @@ gaps AS (
     dlq_partition,
     1 + lag(place) OVER in_partition AS first_offset,
     place - 1 AS last_offset,
-    landed_at AS found_at,
+    kind,
+    routed_at AS found_at,
     markers - is_marker - lag(markers) OVER in_partition AS marker_count,
     aborted - is_aborted - lag(aborted) OVER in_partition AS aborted_count,
     compacted - is_compacted - lag(compacted) OVER in_partition AS compacted_count
   FROM counted
-  WINDOW in_partition AS (PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition ORDER BY place)
+  WINDOW in_partition AS (PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition ORDER BY place, kind)
 )
 SELECT
   cluster,
@@ -112,4 +111,4 @@ SELECT
   greatest(0, last_offset - first_offset + 1 - marker_count - aborted_count - compacted_count) AS unexplained_count,
   concat(dlq_partition, ':', dlq_topic) AS dlq_log
 FROM gaps
-WHERE first_offset <= last_offset
+WHERE kind = 'landed from' AND first_offset <= last_offset

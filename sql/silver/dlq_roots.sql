@@ -1,50 +1,20 @@
 -- Purpose: the source record behind each DLQ record that was itself dead-lettered, hop by hop.
 -- Grain: cluster, topic, partition, offset: the place in a DLQ topic that a later dead letter names as its origin.
--- Parameters: {dead_letters}, all rows of silver.dead_letters of a cluster.
+-- Parameters: {dlq_hops}, all rows of silver.dlq_hops of a cluster.
 -- Refresh: cluster
 -- Each step doubles the number of hops that it follows. If more than eight hops lead to the root, the root stays null:
 -- a group whose DLQ is its own input makes an endless chain.
-WITH accepted AS (
-  SELECT
-    cluster, dlq_topic, dlq_partition, dlq_offset, original_topic, original_partition, original_offset, routed_at
-  FROM {dead_letters}
-  WHERE is_accepted AND NOT is_control_marker
-),
-named AS (
-  SELECT DISTINCT
-    cluster, original_topic AS topic, original_partition AS partition, original_offset AS offset
-  FROM accepted
-  WHERE original_topic IN (SELECT dlq_topic FROM accepted)
-),
-origins AS (
+WITH one AS (
   SELECT
     cluster,
-    dlq_topic,
-    dlq_partition,
-    dlq_offset,
-    max(struct(
-      routed_at, original_topic AS topic, original_partition AS partition, original_offset AS offset
-    )) AS origin
-  FROM accepted
-  WHERE dlq_topic IN (SELECT topic FROM named)
-  GROUP BY cluster, dlq_topic, dlq_partition, dlq_offset
-),
-one AS (
-  SELECT
-    named.cluster,
-    named.topic,
-    named.partition,
-    named.offset,
-    origins.origin.topic AS root_topic,
-    origins.origin.partition AS root_partition,
-    origins.origin.offset AS root_offset,
+    topic,
+    partition,
+    offset,
+    original_topic AS root_topic,
+    original_partition AS root_partition,
+    original_offset AS root_offset,
     1 AS hops
-  FROM named
-  JOIN origins
-    ON origins.cluster = named.cluster
-      AND origins.dlq_topic = named.topic
-      AND origins.dlq_partition = named.partition
-      AND origins.dlq_offset = named.offset
+  FROM {dlq_hops}
 ),
 two AS (
   SELECT

@@ -3,7 +3,7 @@
 -- Parameters: {topology_pushes}, {topology_statuses}, rows of the silver tables, complete for each group in them.
 -- Refresh: group_id
 --   silver.topology_pushes: group_id
---   silver.topology_statuses: IF(topology_hash IS NULL, array(), array(group_id))
+--   silver.topology_statuses: each of group_id where topology_hash IS NOT NULL
 -- A describe without a description shows no topology.
 -- An edge stays within its sub-topology or global store. A successor that does not exist there is dangling and has no
 -- row.

@@ -4,7 +4,7 @@
 -- Parameters: {group_heartbeats} (not steady ones), {topology_pushes}, {topology_statuses}, {group_deletions}, rows
 -- of the silver tables, complete for each group that is in them.
 -- Refresh: group_id
---   silver.group_heartbeats: IF(steady_since IS NULL, array(group_id), array())
+--   silver.group_heartbeats: each of group_id where steady_since IS NULL
 --   silver.topology_pushes: group_id
 --   silver.topology_statuses: group_id
 --   silver.group_deletions: group_id

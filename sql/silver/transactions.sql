@@ -2,7 +2,8 @@
 -- Grain: cluster, topic, partition, producer_id, producer_epoch, first_offset.
 -- Parameters: {log_batches}, rows of silver.log_batches, complete for each producer and partition in them.
 -- Refresh: producer
---   silver.log_batches: IF(is_transactional, array(concat(lpad(producer_id, 15, '0'), ':', partition, ':', topic)), array())
+--   silver.log_batches: each of concat(lpad(producer_id, 15, '0'), ':', partition, ':', topic)
+--     where is_transactional
 -- A marker ends what its producer wrote before it. Its epoch is that of the data or the next one: the next one with
 -- transaction.version 2, or if a coordinator fenced the producer. If the first marker behind the data has another
 -- epoch, the transaction's own marker has not landed or was compacted away: the transaction counts as open.

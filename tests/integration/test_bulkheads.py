@@ -38,7 +38,7 @@ HELD, QUARANTINE = "held.dlq_records", "quarantine.dlq_records"
 FEED = (BRONZE, SILVER, "gold.dlq_counts", GOLD)
 PUSHES = "silver.topology_pushes"
 OF_PUSHES = ("bronze.streams_requests", PUSHES)
-OF_LETTERS = ("silver.dead_letters", "silver.dlq_gaps")
+OF_LETTERS = ("silver.dead_letters", "silver.dlq_ranges", "silver.dlq_gaps")
 FOREIGN = [("trace", b"1")]
 
 

@@ -46,11 +46,14 @@ TABLES = (
     *("silver.acknowledgements", "silver.producers", "silver.dlq_write_failures", "silver.log_copies"),
     *("silver.transactions", "silver.log_ranges", "silver.topic_policies", "silver.dlq_control_markers"),
     "silver.acknowledged_topics",
-    *("silver.dead_letters", "silver.dlq_roots", "silver.dlq_gaps"),
+    *("silver.dead_letters", "silver.dlq_hops", "silver.dlq_roots", "silver.dlq_ranges", "silver.dlq_gaps"),
     *("gold.dlq_counts", "gold.dlq_summary", "gold.message_ledger"),
     *("gold.message_counts", "gold.reconciliation", "gold.delivery_guarantees"),
 )
-OF_LETTERS = ("bronze.dlq_records", "silver.dlq_records", "silver.dead_letters", "silver.dlq_roots")
+OF_LETTERS = (
+    *("bronze.dlq_records", "silver.dlq_records", "silver.dead_letters"),
+    *("silver.dlq_hops", "silver.dlq_roots", "silver.dlq_ranges"),
+)
 OF_LOGS = (
     *("bronze.record_batches", "silver.record_batches", "silver.log_copies", "silver.log_batches"),
     *("silver.transactions", "silver.log_ranges"),

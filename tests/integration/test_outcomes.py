@@ -381,7 +381,7 @@ def test_whatever_comes_in_whatever_order_the_ledger_is_that_of_one_run(
     ):  # a feed that ran before the input of the other feed
         run(spark, with_policies(settings[1], *last))
 
-    for table in (LEDGER, LETTERS, MARKERS, SUMMARY, "silver.dlq_roots", "gold.reconciliation"):
+    for table in (LEDGER, LETTERS, MARKERS, SUMMARY, "silver.dlq_roots", "silver.dlq_gaps", "gold.reconciliation"):
         assert rows(spark, settings[1], table) == rows(spark, settings[0], table), table
     found = {row["outcome"] for row in rows(spark, settings[0], LEDGER)}
     assert found >= {"ACKNOWLEDGED", "DEAD_LETTERED"}

@@ -9,7 +9,7 @@ import pytest
 from expectations.contract import contract_of
 from pipelines.catalog import stages_of_type
 from pipelines.stage import Summarise
-from pipelines.steps.refresh import OwnRows, Refresh, Span, parsed, refresh_of
+from pipelines.steps.refresh import EachOf, OwnRows, Refresh, Span, parsed, refresh_of
 
 TABLE = Summarise("gold.made", feed="f", inputs=("silver.a", "silver.b"))
 
@@ -32,11 +32,13 @@ def test_an_input_without_a_line_has_the_group_under_the_columns_name() -> None:
 def test_each_input_has_an_expression_which_may_go_on_or_be_of_own_rows() -> None:
     text = """\
 -- Refresh: hour, a span of 2 hours of routed_at
---   silver.a: IF(counts,
---     array(x), array())
+--   silver.a: each of concat(x, ':', y) and z
+--     where counts AND z
 --   silver.b: own rows by topic where NOT in_log
 SELECT 1"""
-    groups = {"silver.a": "IF(counts, array(x), array())", "silver.b": OwnRows("topic", "NOT in_log")}
+    each = EachOf(("concat(x, ':', y)", "z"), "counts AND z")
+    assert each.expression == "IF(counts AND z, array_distinct(array_compact(array(concat(x, ':', y), z))), array())"
+    groups = {"silver.a": each, "silver.b": OwnRows("topic", "NOT in_log")}
     assert parsed(text, TABLE) == Refresh("hour", groups, Span("routed_at", timedelta(hours=2)))
 
 

@@ -1,0 +1,71 @@
+"""silver.dlq_ranges and silver.dlq_gaps: which offsets landed, which did not, and what explains them."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from pipelines.columns.slices import OFFSETS, name
+from pipelines.steps.refresh import select_of
+from pipelines.steps.summarise import _selected
+
+LETTERS = (
+    "cluster string, dlq_topic string, dlq_topic_id string, dlq_partition int, dlq_offset bigint, "
+    "routed_at timestamp, dlq_timestamp timestamp, slice string"
+)
+TRANSACTIONS = (
+    "cluster string, topic string, partition int, topic_id string, marker_offset bigint, state string, "
+    "ranges array<struct<first_offset: bigint, last_offset: bigint>>"
+)
+RANGES = (
+    "cluster string, topic string, partition int, topic_id string, first_offset bigint, last_offset bigint, "
+    "is_present boolean, is_compacted boolean"
+)
+NEAR_ENDS = [*range(6), *range(OFFSETS - 6, OFFSETS + 6), *range(3 * OFFSETS - 4, 3 * OFFSETS + 4)]
+
+
+def pieces(chance: random.Random, offsets: list[int]) -> list[tuple[int, int]]:
+    """Return a few ranges of offsets, in order, none of which meets another."""
+    ends = sorted(chance.sample(offsets, 2 * chance.randint(0, 4)))
+    return [(least, most) for least, most in zip(ends[::2], ends[1::2], strict=True)]
+
+
+def test_gaps_of_random_logs_are_those_of_a_model(spark: SparkSession) -> None:
+    chance, expected = random.Random(20261123), set()
+    letters: list[Any] = []
+    transactions: list[Any] = []
+    ranges: list[Any] = []
+    for case in range(300):
+        cluster, topic_id = str(case), chance.choice((None, "id"))
+        landed = sorted(chance.sample(NEAR_ENDS, chance.randint(1, len(NEAR_ENDS))))
+        markers = {offset for offset in NEAR_ENDS if chance.random() < 0.1}
+        aborted, compacted = pieces(chance, NEAR_ENDS), pieces(chance, NEAR_ENDS)
+        letters += [(cluster, "dlq.t", topic_id, 1, at, None, None, name("dlq.t", 1, at)) for at in landed]
+        transactions += [(cluster, "dlq.t", 1, "id", marker, "COMMITTED", []) for marker in markers]
+        transactions += [(cluster, "dlq.t", 1, "id", None, "ABORTED", [piece]) for piece in aborted]
+        transactions += [(cluster, "dlq.t", 1, "other", None, "ABORTED", [(0, 99)])] if topic_id else []
+        ranges += [(cluster, "dlq.t", 1, "id", *piece, False, True) for piece in compacted]
+        for before, after in pairwise(landed):
+            gap = range(before + 1, after)
+            if gap:
+                within = [
+                    sum(max(0, min(most, gap[-1]) - max(least, gap[0]) + 1) for least, most in known)
+                    for known in ([(marker, marker) for marker in markers], aborted, compacted)
+                ]
+                expected.add((cluster, gap[0], gap[-1], *within, max(0, len(gap) - sum(within))))
+
+    frames = {"dead_letters": spark.createDataFrame(letters, LETTERS).coalesce(1)}
+    frames["dlq_ranges"] = _selected(spark, select_of("silver.dlq_ranges"), frames, {}).persist()
+    frames["transactions"] = spark.createDataFrame(transactions, TRANSACTIONS).coalesce(1)
+    frames["log_ranges"] = spark.createDataFrame(ranges, RANGES).coalesce(1)
+    gaps = _selected(spark, select_of("silver.dlq_gaps"), frames, {}).collect()
+
+    counts = ("first_offset", "last_offset", "marker_count", "aborted_count", "compacted_count", "unexplained_count")
+    assert {(gap["cluster"], *(gap[count] for count in counts)) for gap in gaps} == expected
+    assert len(gaps) == len(expected)
+    stretches = frames["dlq_ranges"].collect()
+    assert sum(one["last_offset"] - one["first_offset"] + 1 for one in stretches) == len(letters)
+    assert {one["slice"] for one in stretches} == {letter[-1] for letter in letters}

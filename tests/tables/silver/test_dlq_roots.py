@@ -1,0 +1,116 @@
+"""silver.dlq_hops and silver.dlq_roots: where a record came from that was dead-lettered again and again."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipelines.catalog import stages
+from pipelines.columns.slices import OFFSETS, name
+from pipelines.stage import Summarise
+from pipelines.steps.refresh import EachOf, refresh_of, select_of
+from pipelines.steps.summarise import _selected
+
+LETTERS = (
+    "cluster string, dlq_topic string, dlq_partition int, dlq_offset bigint, original_topic string, "
+    "original_partition int, original_offset bigint, routed_at timestamp, is_accepted boolean, "
+    "is_control_marker boolean, slice string, source_slice string, is_new boolean"
+)
+MOST_HOPS = 8
+OFFSETS_OF_LOGS = [*range(4), *range(OFFSETS - 2, OFFSETS + 3)]
+CASES = 150
+Place = tuple[str, int, int]
+
+
+def random_letters(chance: random.Random, cluster: str) -> list[tuple[Any, ...]]:
+    """Return dead letters of a few DLQ topics, many of which name a place in one of them."""
+    dlqs = ["dlq.a", "dlq.b", "dlq.c"]
+    places = [(dlq, partition, offset) for dlq in dlqs for partition in (0, 1) for offset in OFFSETS_OF_LOGS]
+    letters = []
+    for place in chance.sample(places, chance.randint(1, len(places))):
+        origin = chance.choice(places) if chance.random() < 0.8 else ("orders", 0, chance.choice(OFFSETS_OF_LOGS))
+        for at in range(chance.choice((1, 1, 1, 2))):  # two topics of one name, one after the other
+            letters.append(
+                (
+                    *(cluster, *place, *origin, datetime(2026, 11, 21) + timedelta(seconds=at)),
+                    *(chance.random() < 0.9, chance.random() < 0.05),
+                    *(name(place[0], place[1], place[2]), name(origin[0], origin[1], origin[2])),
+                    chance.random() < 0.3,
+                )
+            )
+    return letters
+
+
+def roots_of(letters: list[tuple[Any, ...]]) -> dict[Place, tuple[Place, int] | None]:
+    """Return, by the place that a later dead letter names, its root and the hops to it; None in a long chain."""
+    origins: dict[Place, tuple[Any, Place]] = {}
+    named = set()
+    for _, *columns in letters:
+        place, origin, routed_at, (is_accepted, is_marker) = (
+            *(tuple(columns[:3]), tuple(columns[3:6]), columns[6]),
+            columns[7:9],
+        )
+        if is_accepted and not is_marker:
+            named.add(origin)
+            origins[place] = max(origins.get(place, (routed_at, origin)), (routed_at, origin))
+    hops = {place: origin for place, (_, origin) in origins.items() if place in named}
+
+    def root(place: Place) -> tuple[Place, int] | None:
+        for count in range(1, MOST_HOPS + 1):
+            place = hops[place]
+            if place not in hops:
+                return place, count
+        return None
+
+    return {place: root(place) for place in hops}
+
+
+def hops_of(spark: SparkSession, letters: DataFrame) -> DataFrame:
+    return _selected(spark, select_of("silver.dlq_hops"), {"dead_letters": letters}, {})
+
+
+def test_roots_of_random_chains_are_those_of_a_model(spark: SparkSession) -> None:
+    chance = random.Random(20261123)
+    cases = {str(case): random_letters(chance, str(case)) for case in range(CASES)}
+    letters = spark.createDataFrame([letter for case in cases.values() for letter in case], LETTERS).coalesce(1)
+    hops = hops_of(spark, letters).persist()
+
+    roots: dict[str, dict[Place, tuple[Place, int] | None]] = {case: {} for case in cases}
+    for row in _selected(spark, select_of("silver.dlq_roots"), {"dlq_hops": hops}, {}).collect():
+        root = (row["root_topic"], row["root_partition"], row["root_offset"])
+        place = (row["topic"], row["partition"], row["offset"])
+        assert place not in roots[row["cluster"]]
+        roots[row["cluster"]][place] = (root, row["hop_count"]) if row["hop_count"] else None
+
+    expected = {case: roots_of(case_letters) for case, case_letters in cases.items()}
+    assert roots == expected
+    found = [root for case in expected.values() for root in case.values()]
+    assert {root[1] for root in found if root} >= {1, 2, 3}
+    assert None in found
+
+
+def test_news_touches_every_slice_whose_hops_change_and_its_inputs_are_enough(spark: SparkSession) -> None:
+    chance = random.Random(7)
+    made = [letter for case in range(CASES) for letter in random_letters(chance, str(case))]
+    letters = spark.createDataFrame(made, LETTERS).coalesce(1).persist()
+    (stage,) = (stage for stage in stages() if stage.table == "silver.dlq_hops")
+    assert isinstance(stage, Summarise)
+    group = refresh_of(stage).groups["silver.dead_letters"]
+    assert isinstance(group, EachOf)
+    groups = F.expr(group.expression)
+    touched = letters.where("is_new").select("cluster", F.explode(groups).alias("slice")).distinct().persist()
+    before, after = hops_of(spark, letters.where("NOT is_new")), hops_of(spark, letters)
+
+    changed = before.exceptAll(after).union(after.exceptAll(before)).select("cluster", "slice").distinct()
+    assert changed.count() > CASES
+    assert changed.exceptAll(touched.intersect(changed)).count() == 0
+
+    of_touched = touched.groupBy("cluster").agg(F.collect_set("slice").alias("touched"))
+    enough = letters.join(of_touched, "cluster").where(F.arrays_overlap(groups, "touched")).drop("touched")
+    fresh = hops_of(spark, enough).join(touched, ["cluster", "slice"], "left_semi")
+    whole = after.join(touched, ["cluster", "slice"], "left_semi")
+    assert fresh.exceptAll(whole).count() == whole.exceptAll(fresh).count() == 0
