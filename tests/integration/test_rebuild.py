@@ -115,7 +115,7 @@ def test_facts_that_a_defect_broke_have_a_way_out(
     assert done[GOLD].status == "passed"
 
     found = {check.name: check for check in doctor.diagnose(settings)}
-    for table in (LETTERS, "silver.dlq_roots", "silver.dlq_gaps", LEDGER, "gold.message_counts", "gold.reconciliation"):
+    for table in (LETTERS, "silver.dlq_hops", "silver.dlq_gaps", LEDGER, "gold.message_counts", "gold.reconciliation"):
         assert (found[table].state, f"`afterlog rebuild {LETTERS}`" in (found[table].remedy or "")) == ("error", True)
     assert doctor.exit_code(found.values()) == 1
 
