@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from html import escape
@@ -163,8 +163,11 @@ def _peak() -> Iterator[list[int]]:
 
     def watch() -> None:
         while not done.wait(0.2):
-            family = [process, *process.children(recursive=True)]
-            peak[0] = max(peak[0], sum(member.memory_info().rss for member in family))
+            used = 0
+            for member in (process, *process.children(recursive=True)):
+                with suppress(psutil.NoSuchProcess):  # a child that ended meanwhile
+                    used += member.memory_info().rss
+            peak[0] = max(peak[0], used)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

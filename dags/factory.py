@@ -10,13 +10,13 @@ from airflow.sdk import DAG, Asset, Param, TriggerRule
 from dags.operators import BuildReports, FillLayer, Outcome, tell_failure
 from dags.pool import POOL
 from pipelines.catalog import stages
-from pipelines.stage import Ask, Land, Split, Stage, Summarise
+from pipelines.stage import Ask, Derive, Land, Split, Stage, Summarise
 
 _NAME = r"^(?![\s\S]*[^A-Za-z0-9_.-])"
 PRINTABLE = r"^(?!-)(?=[\s\S]*\S)(?![\s\S]*[\x00-\x1f\x7f])"
 """Not an option, not blank, no control character; written so that Python and browsers read it alike."""
 
-_KEPT = {Land: "everything lands", Split: "gate, quarantine", Summarise: "gate", Ask: "no gate"}
+_KEPT = {Land: "everything lands", Split: "gate, quarantine", Summarise: "gate", Derive: "gate", Ask: "no gate"}
 _DOC = """\
 The feed `{feed}`, from its landing directory to gold, once for what is new.
 

@@ -88,4 +88,20 @@ GAPS = Contract(
     grain=("cluster", "table", "topic_id", "partition", "from_offset"),
 )
 
-QUALITY = (STAGE_RUNS, EXPECTATION_RESULTS, GAPS)
+INCIDENT_ACTIONS = Contract(
+    table="quality.incident_actions",
+    description="One row per action of a person on an incident: a mute, a resolution or a note.",
+    columns=(
+        Column("cluster", "string", "Kafka cluster, a setting."),
+        Column("action_id", "string", "Id of the action."),
+        Column("incident_id", "string", "Incident in gold.dlq_incidents."),
+        Column("action", "string", "mute, resolve or note."),
+        Column("acted_at", "timestamp", "When."),
+        Column("acted_by", "string", "Account that acted."),
+        Column("until", "timestamp", "Until when alerts are muted; null for other actions."),
+        Column("note", "string", "What the person wrote; null without."),
+    ),
+    grain=("action_id",),
+)
+
+QUALITY = (STAGE_RUNS, EXPECTATION_RESULTS, GAPS, INCIDENT_ACTIONS)

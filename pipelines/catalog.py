@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from pipelines.stage import Ask, Land, Split, Stage, Summarise
+from pipelines.stage import Ask, Derive, Land, Split, Stage, Summarise
 
 # fmt: off
 CATALOG: tuple[Stage, ...] = (
@@ -44,6 +44,10 @@ CATALOG: tuple[Stage, ...] = (
         "silver.dlq_records", "silver.log_batches", "silver.log_ranges")),
     Summarise("gold.dlq_counts", feed="dlq", also=("delivery",), inputs=(
         "silver.dlq_records", "silver.dlq_control_markers")),
+    Summarise("silver.dlq_errors", feed="dlq", also=("delivery",), inputs=(
+        "silver.dlq_records", "silver.dlq_control_markers")),
+    Derive("silver.dlq_episodes", feed="dlq", also=("delivery",), inputs=("silver.dlq_errors",)),
+    Derive("gold.dlq_incidents", feed="dlq", also=("delivery",), inputs=("silver.dlq_episodes",)),
     Summarise("gold.dlq_summary", feed="dlq", also=("delivery",), inputs=("gold.dlq_counts",)),
     Summarise("silver.dead_letters", feed="delivery", inputs=(
         "silver.dlq_records", "quarantine.dlq_records", "held.dlq_records", "silver.transactions",
@@ -61,6 +65,12 @@ CATALOG: tuple[Stage, ...] = (
         "gold.message_counts", "silver.dead_letters", "silver.dlq_gaps", "silver.dlq_write_failures",
         "silver.acknowledged_topics")),
     Summarise("gold.delivery_guarantees", feed="delivery", inputs=("silver.producers", "silver.log_batches")),
+    Summarise("gold.incident_suspects", feed="dlq", also=("topology", "delivery"), inputs=(
+        "gold.dlq_incidents", "gold.topology_revisions", "gold.topology_edges", "silver.producers",
+        "silver.dlq_write_failures")),
+    Summarise("gold.trust_findings", feed="dlq", also=("topology", "delivery"), inputs=(
+        "gold.reconciliation", "gold.delivery_guarantees", "gold.topology_current", "gold.push_health",
+        "gold.dlq_incidents", "gold.dlq_summary", "quarantine.dlq_records")),
 )
 # fmt: on
 

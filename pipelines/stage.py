@@ -67,6 +67,15 @@ class Summarise(Stage):
 
 
 @dataclass(frozen=True)
+class Derive(Summarise):
+    """Compute groups again as ``Summarise`` does, and make the rows of each group from the SELECT's rows in Python.
+
+    The table's module is a ``steps.modules.DeriveModule``. It suits groups of few rows, and rows that depend on the
+    table's own earlier rows, such as ids that stay.
+    """
+
+
+@dataclass(frozen=True)
 class Ask(Stage):
     """Update the table with what the settings and a cluster say, and with the changed rows of the input.
 

@@ -26,7 +26,7 @@ from pipelines.steps.scopes import History
 from pipelines.steps.split import SplitBatch
 from pipelines.steps.summarise import Summary
 from pipelines.steps.watch import NOBODY, Watch
-from pipelines.warehouse import change_feed, progress, quality
+from pipelines.warehouse import actions, change_feed, progress, quality
 from pipelines.warehouse.progress import Batch, Held, Progress, Reading
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
@@ -56,7 +56,12 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
 
     Raises AfterlogError: only topics can have new input, and the cluster cannot be asked.
     """
-    if not warehouse.is_local or quality.waiting(warehouse) or blocked_upstream(warehouse, stages):
+    if (
+        not warehouse.is_local
+        or quality.waiting(warehouse)
+        or actions.waiting(warehouse)
+        or blocked_upstream(warehouse, stages)
+    ):
         return False
     if any(warehouse.local_version(contract.table) is None for contract in contracts()):
         return False
@@ -157,6 +162,7 @@ def run(
     """
     warehouse.ensure_all(contracts())
     quality.report(warehouse)
+    actions.report(warehouse)
     run_id = new_run_id()
     stage_runs: list[StageRun] = []
     held_up = blocked_upstream(warehouse, stages)

@@ -34,7 +34,10 @@ ORIGIN = ("_source", "_bronze_id")
 INPUT = "input"
 OF_THE_RUN = ("_ingested_at", "_run_id")  # of the run that landed the row; each candidate gets its own
 # These settings do not change what a gate finds. Thresholds of `gates` count by the contract: see `contract_under`.
-_OTHER_SETTINGS = {"warehouse", "landing", "kafka", "kafka_connection", "lock", "report", "spark", "gates"}
+_OTHER_SETTINGS = {
+    *("warehouse", "landing", "kafka", "kafka_connection", "lock", "report", "spark", "gates"),
+    *("schemas", "privacy", "privacy_key"),
+}
 
 
 def contract_of_held(stage: Stage) -> Contract | None:

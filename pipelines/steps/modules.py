@@ -5,7 +5,7 @@ The docstring of an optional member states its default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from expectations.verdict import Verdict
 from pipelines.settings import Settings
 from pipelines.sources.landing import LandedFile
-from pipelines.stage import Ask, Land, Split
+from pipelines.stage import Ask, Derive, Land, Split
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -91,6 +91,21 @@ class AskModule(Protocol):
         ...
 
 
+Rows = Sequence[Mapping[str, Any]]
+
+
+class DeriveModule(Protocol):
+    """The module of a ``Derive`` table. It must have ``derive``."""
+
+    def derive(self, rows: Rows, existing_rows: Rows) -> Iterable[Mapping[str, Any]]:
+        """Return a group's rows of the table, given the SELECT's rows and the table's own rows of the group.
+
+        Timestamps are microseconds since 1970, in what is given and in what is returned. A column that is not
+        returned is null.
+        """
+        ...
+
+
 def land_module(stage: Land) -> LandModule:
     """Return the module of a ``Land`` table."""
     defaults = {"skipped": _nothing, "skipped_as": _nameless, "parse_records": None, "events": None}
@@ -110,6 +125,11 @@ def split_module(stage: Split) -> SplitModule:
 def ask_module(stage: Ask) -> AskModule:
     """Return the module of an ``Ask`` table."""
     return cast(AskModule, _module(stage.table, {"is_stale": _never_stale}))
+
+
+def derive_module(stage: Derive) -> DeriveModule:
+    """Return the module of a ``Derive`` table."""
+    return cast(DeriveModule, _module(stage.table, {}))
 
 
 def unexplained(judged: DataFrame, bronze: DataFrame, verdict: Verdict) -> Verdict:

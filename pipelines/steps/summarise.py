@@ -15,7 +15,8 @@ from expectations.verdict import Verdict
 from pipelines.catalog import CATALOG
 from pipelines.columns import slices
 from pipelines.settings import ROOT, Settings
-from pipelines.stage import Ask, Summarise
+from pipelines.stage import Ask, Derive, Summarise
+from pipelines.steps.derive import derived
 from pipelines.steps.refresh import EachOf, OwnRows, Refresh, Span, refresh_of, select_of
 from pipelines.warehouse import change_feed
 from pipelines.warehouse.change_feed import Changes
@@ -86,6 +87,11 @@ class Summary:
         fresh = _selected(warehouse.spark, select_of(stage.table), inputs, _parameters(warehouse.settings))
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
             fresh = fresh.where(_is_one_of(F.col(refresh.column), touched))
+        if isinstance(stage, Derive):
+            existing_rows = warehouse.read(stage.table)
+            if touched is not None:
+                existing_rows = existing_rows.where(_is_one_of(F.col(refresh.column), touched))
+            fresh = derived(warehouse.spark, stage, refresh.column, fresh, existing_rows)
         replaces = None if touched is None else predicate(refresh.column, touched)
         return cls(warehouse, stage, refresh, inputs, fresh.persist(), replaces, read)
 

@@ -1,0 +1,66 @@
+"""Contract of gold.dlq_incidents: what is wrong, since when, how wide, and how that is known."""
+
+from expectations.contract import Column, Contract
+from expectations.incidents import CLUSTER, FINGERPRINT, SIGNATURE
+from expectations.rules import is_true, not_null, one_of
+from expectations.silver.dlq_episodes import COUNTS, IDENTITY, INCIDENT_ID, PLACES, TIMES
+
+
+def _share(name: str, comment: str) -> Column:
+    return Column(
+        name, "double", comment, (is_true("share", f"{name} BETWEEN 0 AND 1", "A share is between 0 and 1."),)
+    )
+
+
+CONTRACT = Contract(
+    table="gold.dlq_incidents",
+    description="One row per incident: an episode of an error with its verdict; merged ids have a row without counts.",
+    columns=(
+        CLUSTER,
+        INCIDENT_ID,
+        FINGERPRINT,
+        *SIGNATURE,
+        *IDENTITY,
+        *TIMES,
+        *COUNTS,
+        *PLACES,
+        Column(
+            "verdict",
+            "string",
+            "POISON_PILL, KEY_LOCAL, PARTITION_LOCAL, PRODUCER_LOCAL, SYSTEMIC, REJECTION, FLOOD or UNDETERMINED.",
+            (
+                not_null("An incident with records has a verdict.").where("record_count > 0"),
+                one_of(
+                    "POISON_PILL",
+                    "KEY_LOCAL",
+                    "PARTITION_LOCAL",
+                    "PRODUCER_LOCAL",
+                    "SYSTEMIC",
+                    "REJECTION",
+                    "FLOOD",
+                    "UNDETERMINED",
+                ),
+            ),
+        ),
+        Column("sentence", "string", "The verdict in words."),
+        Column("would_change", "string", "Which figure would change the verdict."),
+        Column("severity", "string", "critical, high, medium or low.", (one_of("critical", "high", "medium", "low"),)),
+        Column("severity_reasons", "array<string>", "Why, the strongest reason first."),
+        _share("offset_share", "Share of the offsets around the source records that was dead-lettered."),
+        Column("partition", "int", "Partition with most source records."),
+        _share("partition_share", "Its share of the source records."),
+        Column("partition_count", "int", "How many partitions the topic has at least."),
+        Column("partition_count_hit", "int", "Partitions with dead letters of the incident."),
+        _share("key_share", "Share of the records that the 3 keys with most records have; null if keys are unknown."),
+        Column(
+            "attribute_kind", "string", "Kind of an attribute that nearly all records share: header, schema_id, ..."
+        ),
+        Column("attribute_name", "string", "Name of the header, or which part has the schema id."),
+        Column("attribute_value", "bigint", "The schema id, or a hash of the value."),
+        _share("attribute_share", "Share of the records that has it."),
+        _share("attribute_share_elsewhere", "Share of other errors' records of the topic; null if there are too few."),
+        Column("is_rejection", "boolean", "True: the application refused the records; null: nothing tells."),
+        Column("replayable_count", "bigint", "Records with a payload that do not look like control markers."),
+    ),
+    grain=("cluster", "incident_id"),
+)

@@ -1,0 +1,25 @@
+"""Ids of incidents: eight letters and digits that can be said on the phone, such as ``7KQ2-MD4X``."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's: I, L, O and U are not in it
+LENGTH = 8
+_HEARD = str.maketrans("OIL", "011")
+
+
+def incident_id(fingerprint: str, first_at: int) -> str:
+    """Return the id of an incident that begins at a time in microseconds."""
+    number = int.from_bytes(sha256(f"{fingerprint}:{first_at}".encode()).digest()[:5], "big")
+    letters = "".join(ALPHABET[number >> 5 * place & 31] for place in reversed(range(LENGTH)))
+    return f"{letters[:4]}-{letters[4:]}"
+
+
+def read(text: str) -> str | None:
+    """Return the beginning of an id that a person typed, in its written form; None if it cannot be one."""
+    letters = re.sub(r"[\s-]", "", text).upper().translate(_HEARD)
+    if not letters or len(letters) > LENGTH or not set(letters) <= set(ALPHABET):
+        return None
+    return f"{letters[:4]}-{letters[4:]}" if len(letters) > 4 else letters

@@ -1,0 +1,270 @@
+"""An episode and the other episodes of its topic -> a verdict, the figures behind it, and a sentence.
+
+Each rule looks at one figure; the first that holds decides. ``would_change`` names the figure that would give another
+verdict.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from expectations.rules import counted
+
+POISON_PILL = "POISON_PILL"
+KEY_LOCAL = "KEY_LOCAL"
+PARTITION_LOCAL = "PARTITION_LOCAL"
+PRODUCER_LOCAL = "PRODUCER_LOCAL"
+SYSTEMIC = "SYSTEMIC"
+REJECTION = "REJECTION"
+FLOOD = "FLOOD"
+UNDETERMINED = "UNDETERMINED"
+VERDICTS = (POISON_PILL, KEY_LOCAL, PARTITION_LOCAL, PRODUCER_LOCAL, SYSTEMIC, REJECTION, FLOOD, UNDETERMINED)
+
+FLOODS = ("CIRCUIT_BREAKER_ARCHIVED", "COORDINATOR_INITIATED")
+REJECTED = "CLIENT_REJECTED"
+FEW = 5  # source records that can be poison pills
+FEW_IF_REPEATED = 12  # if each of them came back at least twice
+FEW_KEYS = 3
+NEARLY_ALL = 0.9
+MOST = 0.75
+HIGH_SHARE = 0.3  # of the source's offsets
+COMMON = 0.5  # an attribute that other records have as often tells nothing
+LEAST_OTHERS = 5  # records of other errors that an attribute is compared with
+
+Row = Mapping[str, Any]
+
+
+@dataclass
+class Topic:
+    """What all episodes of a source topic tell: its partitions, and how common attributes are."""
+
+    partitions: set[int] = field(default_factory=set)
+    records: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    attributes: dict[tuple[str, str, int], dict[str, int]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(int))
+    )
+
+    @classmethod
+    def of(cls, episodes: Iterable[Row]) -> Topic:
+        """Return what these episodes tell of their topic."""
+        topic = cls()
+        for episode in episodes:
+            fingerprint = episode["fingerprint"]
+            topic.records[fingerprint] += episode["record_count"]
+            topic.partitions.update(one["original_partition"] for one in episode["partitions"] or ())
+            for one in episode["attributes"] or ():
+                topic.attributes[one["kind"], one["name"], one["value"]][fingerprint] += one["record_count"]
+        return topic
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has at least: Kafka numbers them from 0."""
+        return max(self.partitions, default=-1) + 1
+
+    def share_elsewhere(self, attribute: tuple[str, str, int], fingerprint: str) -> float | None:
+        """Return which share of the records of other errors has an attribute; None if there are too few of them."""
+        others = sum(count for name, count in self.records.items() if name != fingerprint)
+        if others < LEAST_OTHERS:
+            return None
+        having = sum(count for name, count in self.attributes[attribute].items() if name != fingerprint)
+        return having / others
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The figures that decide; shares are between 0 and 1, and null where nothing tells them."""
+
+    offset_share: float | None = None
+    partition: int | None = None
+    partition_share: float | None = None
+    partition_count: int = 0
+    key_share: float | None = None
+    attribute_kind: str | None = None
+    attribute_name: str | None = None
+    attribute_value: int | None = None
+    attribute_share: float | None = None
+    attribute_share_elsewhere: float | None = None
+    is_rejection: bool | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict with its evidence, and sentences about both."""
+
+    verdict: str
+    evidence: Evidence
+    sentence: str
+    would_change: str
+
+
+def evidence_of(episode: Row, topic: Topic) -> Evidence:
+    """Return the figures of an episode."""
+    records, sources = episode["record_count"], episode["source_record_count"]
+    partitions = episode["partitions"] or []
+    placed = sum(one["source_record_count"] for one in partitions)
+    top = max(partitions, key=lambda one: (one["source_record_count"], -one["original_partition"]), default=None)
+    keyed = episode["keyed_count"] or 0
+    keys = episode["top_keys"] or []
+    attribute, share, elsewhere = _attribute(episode, topic)
+    return Evidence(
+        offset_share=_offset_share(episode, placed),
+        partition=top["original_partition"] if top else None,
+        partition_share=top["source_record_count"] / placed if top else None,
+        partition_count=topic.partition_count,
+        key_share=sum(one["record_count"] for one in keys[:FEW_KEYS]) / records
+        if keyed >= NEARLY_ALL * records
+        else None,
+        attribute_kind=attribute[0] if attribute else None,
+        attribute_name=attribute[1] if attribute else None,
+        attribute_value=attribute[2] if attribute else None,
+        attribute_share=share,
+        attribute_share_elsewhere=elsewhere,
+        is_rejection=_is_rejection(episode) if sources else None,
+    )
+
+
+def _offset_share(episode: Row, placed: int) -> float | None:
+    """Return which share of the offsets around the source records was dead-lettered; None if nothing tells it.
+
+    A topic that is written in transactions has a marker behind each of them: where nearly all steps are equal, the
+    offsets between hold no records.
+    """
+    if not placed:
+        return None
+    for step, name in ((2, "step_of_two_count"), (3, "step_of_three_count")):
+        if placed >= FEW and (episode[name] or 0) >= 0.8 * placed and step:
+            return 1.0
+    scattered = episode["scattered_count"] or 0
+    if scattered < COMMON * placed:
+        return max(0.0, scattered / placed * 0.1) if scattered else 0.0
+    share: float = 8 * scattered / max(episode["scattered_span"], 1)
+    return min(1.0, share)
+
+
+def _attribute(episode: Row, topic: Topic) -> tuple[tuple[str, str, int] | None, float | None, float | None]:
+    """Return the attribute that nearly all records of an episode share and other records do not, and its shares."""
+    records = episode["record_count"]
+    best: tuple[float, tuple[str, str, int], float, float | None] | None = None
+    for one in episode["attributes"] or ():
+        attribute = (one["kind"], one["name"], one["value"])
+        share = one["record_count"] / records
+        elsewhere = topic.share_elsewhere(attribute, episode["fingerprint"])
+        if share < NEARLY_ALL or (elsewhere is not None and elsewhere > COMMON):
+            continue
+        rank = share - (elsewhere if elsewhere is not None else COMMON)
+        if best is None or rank > best[0]:
+            best = rank, attribute, share, elsewhere
+    return (best[1], best[2], best[3]) if best else (None, None, None)
+
+
+def _is_rejection(episode: Row) -> bool | None:
+    """Tell whether the application refused the records; None if it threw an exception, or nothing tells."""
+    disposition = episode["disposition"]
+    return disposition == REJECTED if disposition else None
+
+
+def judge(episode: Row, topic: Topic) -> Judgement:
+    """Return the verdict on an episode."""
+    found = evidence_of(episode, topic)
+    records, sources = episode["record_count"], episode["source_record_count"]
+    verdict = _verdict(episode, found)
+    group = episode["consumer_group"]
+    who = f"Group {group}" if group else "An application"
+    of = f"{counted(records, 'record')} of {episode['original_topic'] or 'an unknown topic'}"
+    why, change = _words(verdict, episode, found, sources)
+    return Judgement(verdict, found, f"{who} could not process {of}: {why}", change)
+
+
+def _verdict(episode: Row, found: Evidence) -> str:
+    records, sources = episode["record_count"], episode["source_record_count"]
+    keys, share = episode["key_count"] or 0, found.offset_share or 0.0
+    if episode["disposition"] in FLOODS:
+        return FLOOD
+    is_of_few_keys = found.key_share is not None and found.key_share >= MOST and sources >= 2 * min(keys, FEW_KEYS)
+    if is_of_few_keys and sources > 2:
+        return KEY_LOCAL
+    if sources <= FEW or (sources <= FEW_IF_REPEATED and records >= 3 * sources):
+        return POISON_PILL
+    one_partition = (found.partition_share or 0.0) >= NEARLY_ALL and found.partition_count > 1
+    has_attribute = found.attribute_kind in ("header", "schema_id")
+    if has_attribute and (found.attribute_share_elsewhere is not None or share < HIGH_SHARE):
+        return PRODUCER_LOCAL
+    if one_partition:
+        return PARTITION_LOCAL
+    if share >= HIGH_SHARE:
+        return SYSTEMIC
+    return REJECTION if found.is_rejection else UNDETERMINED
+
+
+def percent(share: float) -> str:
+    """Return a share in words, such as `93 %`; never 100 % or 0 % if it is not exactly that."""
+    if 0 < share < 0.005:
+        return "less than 1 %"
+    if 0.995 <= share < 1:
+        return "more than 99 %"
+    return f"{share:.0%}".replace("%", " %")
+
+
+def _words(verdict: str, episode: Row, found: Evidence, sources: int) -> tuple[str, str]:
+    """Return why the verdict holds, and what would change it, as a clause and a sentence."""
+    records, keys = episode["record_count"], episode["key_count"] or 0
+    share = found.offset_share
+    top: Sequence[Row] = episode["top_records"] or []
+    died = (
+        f"{percent(share)} of the offsets around them died" if share is not None else "nothing tells which share died"
+    )
+    if verdict == POISON_PILL:
+        if sources == 1 and top:
+            place = f"{episode['original_topic']}-{top[0]['original_partition']}@{top[0]['original_offset']}"
+            return (
+                f"one source record, {place}, was dead-lettered {counted(records, 'time')}.",
+                f"More than {FEW} source records would make it KEY_LOCAL, PARTITION_LOCAL or SYSTEMIC.",
+            )
+        return (
+            f"{counted(sources, 'source record')}, while their neighbours went through.",
+            f"More than {FEW} source records would make it KEY_LOCAL, PARTITION_LOCAL or SYSTEMIC.",
+        )
+    if verdict == KEY_LOCAL:
+        few = "one key has" if keys == 1 else f"{min(keys, FEW_KEYS)} of {keys:,} keys have"
+        return (
+            f"{few} {percent(found.key_share or 0)} of them.",
+            f"A share of these keys below {percent(MOST)} would make it PARTITION_LOCAL or SYSTEMIC.",
+        )
+    if verdict == PARTITION_LOCAL:
+        return (
+            f"{percent(found.partition_share or 0)} are of partition {found.partition}, and the topic has "
+            f"{found.partition_count} or more; {died}.",
+            f"A share of partition {found.partition} below {percent(NEARLY_ALL)} would make it SYSTEMIC.",
+        )
+    if verdict == PRODUCER_LOCAL:
+        what = "schema id" if found.attribute_kind == "schema_id" else f"value of header {found.attribute_name}"
+        others = found.attribute_share_elsewhere
+        than = (
+            f"and {percent(others)} of other dead letters"
+            if others is not None
+            else "and no others tell how common it is"
+        )
+        return (
+            f"{percent(found.attribute_share or 0)} share one {what}, {than}.",
+            f"It would be no evidence if more than {percent(COMMON)} of the topic's other records had it.",
+        )
+    if verdict == SYSTEMIC:
+        return (
+            f"{died}, in {counted(len(episode['partitions'] or ()), 'partition')}"
+            + (f" and {'' if episode['is_key_count_exact'] else 'about '}{counted(keys, 'key')}." if keys else "."),
+            f"A share below {percent(HIGH_SHARE)} would leave it undetermined.",
+        )
+    if verdict == FLOOD:
+        return (
+            "a circuit breaker or the coordinator archived them, the application did not fail on each.",
+            "Another disposition than those of a circuit breaker or the coordinator would change it.",
+        )
+    reason = "the application rejected them" if verdict == REJECTION else "no partition, key or header stands out"
+    return (
+        f"{reason}; {died}.",
+        f"A share of at least {percent(HIGH_SHARE)} would make it SYSTEMIC; {percent(NEARLY_ALL)} in one partition "
+        "would make it PARTITION_LOCAL.",
+    )

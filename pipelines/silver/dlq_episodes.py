@@ -1,0 +1,182 @@
+"""silver.dlq_errors -> silver.dlq_episodes: the episodes of each error, with ids that stay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pipelines.incidents import ids
+from pipelines.incidents.episodes import VERSION, Episode, Minute, episodes, merged
+
+MOST_NAMED = 8
+LEAST_KEYS = 64
+MOST_ATTRIBUTES = 24
+HASHES = 2**64
+SIGNATURE = (
+    "cluster",
+    "fingerprint",
+    "consumer_group",
+    "original_topic",
+    "disposition",
+    "exception_class",
+    "exception_cause_class",
+    "error_pattern",
+    "error_frame",
+)
+SUMS = (
+    "record_count",
+    "dense_count",
+    "scattered_count",
+    "scattered_span",
+    "step_of_two_count",
+    "step_of_three_count",
+    "keyed_count",
+    "without_payload_count",
+    "inferred_count",
+    "suspected_count",
+)
+Row = Mapping[str, Any]
+
+
+def derive(rows: Sequence[Row], existing_rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """Return the episodes of one fingerprint, and a row for each id that another one replaced.
+
+    ``rows`` are all rows of silver.dlq_errors of the fingerprint, in any order.
+    """
+    minutes = merged(
+        (one["minute"], Minute(*(one[name] for name in Minute._fields))) for row in rows for one in row["minutes"]
+    )
+    found = episodes(minutes)
+    written = sorted((row["anchor_at"], row["incident_id"]) for row in existing_rows)
+    signature = {name: (rows or existing_rows)[0][name] for name in SIGNATURE}
+    before: str | None = None
+    named: set[str] = set()
+    for episode in found:
+        own = [row for row in rows if episode.first_at <= row["first_at"] <= episode.last_at]
+        known = [one for one in written if episode.first_at <= one[0] <= episode.last_at]
+        anchor, name = (
+            known[0] if known else (episode.first_at, ids.incident_id(signature["fingerprint"], episode.first_at))
+        )
+        yield {
+            **signature,
+            "incident_id": name,
+            "anchor_at": anchor,
+            "algorithm_version": VERSION,
+            "predecessor_id": before,
+            **_evidence(episode, own),
+        }
+        before = name
+        named.add(name)
+        for other_anchor, other in known[1:]:
+            named.add(other)
+            yield {**_replaced(signature, other, other_anchor), "merged_into": name}
+    for anchor, name in written:
+        if name not in named:  # its records do not count any more
+            yield _replaced(signature, name, anchor)
+
+
+def _replaced(signature: Row, name: str, anchor: int) -> dict[str, Any]:
+    return {
+        **signature,
+        "incident_id": name,
+        "anchor_at": anchor,
+        "algorithm_version": VERSION,
+        "record_count": 0,
+        "source_record_count": 0,
+    }
+
+
+def _evidence(episode: Episode, rows: Sequence[Row]) -> dict[str, Any]:
+    """Return what the rows of an episode say of it."""
+    half_hours = {row["half_hour"] for row in rows}
+    repeats = sum(before in half_hours for row in rows for before in row["seen_before"] or ())
+    sums = {name: sum(row[name] or 0 for row in rows) for name in SUMS}
+    keys, are_all = _number_of_keys(rows)
+    last_in: dict[str, int] = {}
+    for row in rows:
+        for one in row["dlq_topics"]:
+            last_in[one["dlq_topic"]] = max(one["last_at"], last_in.get(one["dlq_topic"], one["last_at"]))
+    deliveries = [row["most_deliveries"] for row in rows if row["most_deliveries"] is not None]
+    timeline: Counter[int] = Counter()
+    for row in rows:
+        timeline[row["half_hour"]] += row["record_count"]
+    return {
+        "first_at": episode.first_at,
+        "last_at": episode.last_at,
+        "pause_seconds": episode.pause // 1_000_000,
+        **sums,
+        "source_record_count": sum(row["source_record_count"] for row in rows) - repeats,
+        "partitions": _partitions(rows),
+        "top_records": _top_records(rows),
+        "key_count": keys,
+        "is_key_count_exact": are_all,
+        "top_keys": [
+            {"value": value, "record_count": count}
+            for (value,), count in _top(((one["value"],), one) for row in rows for one in row["top_keys"] or ())
+        ],
+        "attributes": [
+            {"kind": kind, "name": name, "value": value, "record_count": count}
+            for (kind, name, value), count in _top(
+                (((one["kind"], one["name"], one["value"]), one) for row in rows for one in row["attributes"] or ()),
+                MOST_ATTRIBUTES,
+            )
+        ],
+        "dlq_topics": [{"dlq_topic": topic, "last_at": last_in[topic]} for topic in sorted(last_in)],
+        "most_deliveries": max(deliveries, default=None),
+        "timeline": [{"half_hour": at, "record_count": timeline[at]} for at in sorted(timeline)],
+    }
+
+
+def _top(
+    counted: Iterator[tuple[tuple[Any, ...], Row]] | Any, most: int = MOST_NAMED
+) -> list[tuple[tuple[Any, ...], int]]:
+    """Return the values with most records; equal counts are in the order of the values."""
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for value, one in counted:
+        counts[value] -= one["negative"]
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most]
+
+
+def _top_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    placed = (
+        ((row["original_partition"], one["value"]), one)
+        for row in rows
+        if row["original_partition"] is not None
+        for one in row["top_offsets"] or ()
+    )
+    return [
+        {"original_partition": partition, "original_offset": offset, "record_count": count}
+        for (partition, offset), count in _top(placed)
+    ]
+
+
+def _number_of_keys(rows: Sequence[Row]) -> tuple[int, bool]:
+    """Return how many keys there are, and whether that is exact.
+
+    The least hashes of all keys tell it: if there are fewer than ``LEAST_KEYS``, these are all. Otherwise the greatest
+    of the least hashes tells how dense the hashes are.
+    """
+    hashes = sorted({value for row in rows for value in row["least_keys"] or ()})
+    if len(hashes) < LEAST_KEYS:
+        return len(hashes), True
+    span = hashes[LEAST_KEYS - 1] + HASHES // 2
+    return max(LEAST_KEYS, (LEAST_KEYS - 1) * HASHES // max(span, 1)), False
+
+
+def _partitions(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        number = row["original_partition"]
+        if number is None or row["first_offset"] is None:
+            continue
+        new = {name: row[name] for name in ("record_count", "source_record_count", "first_offset", "last_offset")}
+        known = found.get(number)
+        if known is None:
+            found[number] = {"original_partition": number, **new}
+            continue
+        known["record_count"] += new["record_count"]
+        known["source_record_count"] += new["source_record_count"]
+        known["first_offset"] = min(known["first_offset"], new["first_offset"])
+        known["last_offset"] = max(known["last_offset"], new["last_offset"])
+    return [found[number] for number in sorted(found)]

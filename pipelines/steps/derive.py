@@ -1,0 +1,97 @@
+"""Rows of a SELECT -> rows of a ``Derive`` table: its module makes them, group by group, in the driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from expectations.contract import contract_of
+from pipelines.stage import Derive
+from pipelines.steps.modules import derive_module
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_GROUP, _IS_OWN = "_group", "_is_own"
+ROWS_OF_A_TEXT = 100
+
+
+def derived(
+    spark: SparkSession, stage: Derive, column: str, selected: DataFrame, existing_rows: DataFrame
+) -> DataFrame:
+    """Return the rows that the table's module makes from the selected rows and the table's own rows of each group.
+
+    ``column`` names the group in both. The driver holds the given rows of one partition and all made rows, so that the
+    SELECT must give few rows per group, not one per record.
+    """
+    from pyspark.sql import functions as F
+
+    derive = derive_module(stage).derive
+    columns = contract_of(stage.table).stored
+    kinds = {one.name: "bigint" if one.type == "timestamp" else one.type for one in columns}
+    made: list[Mapping[str, Any]] = []
+    for _, rows in groupby(_in_order(selected, existing_rows, column), key=lambda row: row[0]):
+        given: dict[bool, list[Mapping[str, Any]]] = {False: [], True: []}
+        for _, is_own, row in rows:
+            given[is_own].append(row)
+        for row in derive(given[False], given[True]):
+            if unknown := row.keys() - kinds.keys():
+                raise ValueError(f"{stage.table} has no column {', '.join(sorted(unknown))}")
+            made.append(row)
+    typed = [
+        (F.timestamp_micros(f"`{one.name}`") if one.type == "timestamp" else F.col(f"`{one.name}`")).alias(one.name)
+        for one in columns
+    ]
+    return _frame(spark, made, kinds).select(typed)
+
+
+def _frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]) -> DataFrame:
+    """Return rows as a DataFrame of the given types.
+
+    The rows go to Spark as texts of JSON, because createDataFrame would start Python workers.
+    """
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
+
+    jvm: Any = spark.sparkContext._jvm
+    texts = jvm.java.util.ArrayList()
+    for begin in range(0, len(rows), ROWS_OF_A_TEXT):
+        texts.add(json.dumps(rows[begin : begin + ROWS_OF_A_TEXT]))
+    told = spark._jsparkSession.createDataset(texts, jvm.org.apache.spark.sql.Encoders.STRING()).toDF()
+    schema = f"array<struct<{', '.join(f'`{name}`: {kind}' for name, kind in kinds.items())}>>"
+    return DataFrame(told, spark).select(F.inline(F.from_json("value", schema, {"mode": "FAILFAST"})))
+
+
+def _in_order(
+    selected: DataFrame, existing_rows: DataFrame, column: str
+) -> Iterator[tuple[Any, bool, Mapping[str, Any]]]:
+    """Yield the rows of both frames, the rows of a group one after the other, timestamps as microseconds."""
+    from pyspark.sql import functions as F
+
+    parts = [
+        rows.select(F.col(column).alias(_GROUP), F.lit(is_own).alias(_IS_OWN), _plain(rows).alias(name))
+        for rows, is_own, name in ((selected, False, "selected"), (existing_rows, True, "own"))
+    ]
+    both = parts[0].unionByName(parts[1], allowMissingColumns=True)
+    ordered = both.repartition(_GROUP).sortWithinPartitions(_GROUP)
+    for group, is_own, *rows in ordered.select(_GROUP, _IS_OWN, "selected", "own").toLocalIterator():
+        yield group, is_own, rows[is_own].asDict(recursive=True)
+
+
+def _plain(rows: DataFrame) -> Any:
+    """Return all columns as one struct; Python has no datetime for every timestamp."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import TimestampType
+
+    return F.struct(
+        *(
+            (
+                F.unix_micros(F.col(f"`{one.name}`"))
+                if isinstance(one.dataType, TimestampType)
+                else F.col(f"`{one.name}`")
+            ).alias(one.name)
+            for one in rows.schema
+        )
+    )

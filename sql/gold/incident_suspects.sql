@@ -1,0 +1,211 @@
+-- Purpose: what changed in the day before an incident's first record, and what its records share, ranked.
+-- Grain: cluster, incident_id, kind, name.
+-- Parameters: {dlq_incidents}, {topology_revisions}, {topology_edges}, {producers}, {dlq_write_failures}, rows of these
+-- tables, complete for each cluster in them.
+-- Refresh: cluster
+-- The score of a change falls with its distance: it halves in an hour. A minute after the first record is allowed for
+-- clocks that differ. An attribute scores by how much more common it is in the incident than elsewhere. If no other
+-- records of the topic tell how common it is, it scores half. Headers that name no group, as those of Kafka Streams, can
+-- be of any application that reads the topic.
+WITH incidents AS (
+  SELECT * FROM {dlq_incidents} WHERE record_count > 0
+),
+readers AS (
+  SELECT DISTINCT cluster, topic, group_id FROM {topology_edges} WHERE direction = 'read'
+),
+writers AS (
+  SELECT DISTINCT cluster, topic, group_id FROM {topology_edges} WHERE direction = 'written'
+),
+of_incident AS (
+  SELECT cluster, incident_id, first_at, consumer_group AS group_id, 'topology' AS kind
+  FROM incidents
+  WHERE consumer_group IS NOT NULL
+  UNION
+  SELECT incidents.cluster, incident_id, first_at, group_id, 'topology'
+  FROM incidents
+  JOIN readers ON readers.cluster = incidents.cluster AND readers.topic = incidents.original_topic
+  WHERE consumer_group IS NULL
+  UNION
+  SELECT incidents.cluster, incident_id, first_at, group_id, 'writer_topology'
+  FROM incidents
+  JOIN writers ON writers.cluster = incidents.cluster AND writers.topic = incidents.original_topic
+),
+of_topology AS (
+  SELECT
+    of_incident.cluster,
+    incident_id,
+    IF(revision = 1 AND kind = 'topology', 'new_group', kind) AS kind,
+    of_incident.group_id AS name,
+    accepted_at AS changed_at,
+    first_at,
+    IF(kind = 'topology', 1.0D, 0.9D) AS weight,
+    concat(
+      IF(revision = 1, 'the first topology of ', concat('revision ', revision, ' of the topology of ')),
+      of_incident.group_id,
+      IF(kind = 'topology', '', ', which writes the topic,')
+    ) AS what
+  FROM of_incident
+  JOIN {topology_revisions} AS revisions
+    ON revisions.cluster = of_incident.cluster AND revisions.group_id = of_incident.group_id
+  WHERE accepted_at IS NOT NULL
+),
+stated AS (
+  SELECT
+    *,
+    lag(struct(requested_mode, broker_version, message_format_version, client_version)) OVER (
+      PARTITION BY cluster, client_id, topic ORDER BY stated_at, _bronze_id
+    ) AS before,
+    struct(requested_mode, broker_version, message_format_version, client_version) AS now
+  FROM {producers}
+  WHERE stated_at IS NOT NULL
+),
+of_producers AS (
+  SELECT
+    incidents.cluster,
+    incident_id,
+    'producer' AS kind,
+    client_id AS name,
+    stated_at AS changed_at,
+    first_at,
+    IF(before IS NULL, 0.6D, 0.8D) AS weight,
+    concat(IF(before IS NULL, 'the first settings of producer ', 'changed settings of producer '), client_id) AS what
+  FROM incidents
+  JOIN stated ON stated.cluster = incidents.cluster AND stated.topic = incidents.original_topic
+  WHERE before IS NULL OR before <> now
+),
+groups AS (
+  SELECT cluster, consumer_group, min(first_at) AS first_at FROM incidents GROUP BY cluster, consumer_group
+),
+topics AS (
+  SELECT cluster, original_topic, min(first_at) AS first_at FROM incidents GROUP BY cluster, original_topic
+),
+of_groups AS (
+  SELECT
+    incidents.cluster,
+    incident_id,
+    'new_group' AS kind,
+    incidents.consumer_group AS name,
+    incidents.first_at AS changed_at,
+    incidents.first_at,
+    0.35D AS weight,
+    concat('the first dead letter of group ', incidents.consumer_group) AS what
+  FROM incidents
+  JOIN groups
+    ON groups.cluster = incidents.cluster
+      AND groups.consumer_group = incidents.consumer_group
+      AND groups.first_at = incidents.first_at
+  JOIN topics ON topics.cluster = incidents.cluster AND topics.original_topic <=> incidents.original_topic
+  WHERE topics.first_at < incidents.first_at - INTERVAL 6 HOURS
+),
+of_brokers AS (
+  SELECT
+    incidents.cluster,
+    incident_id,
+    'dlq_write_failure' AS kind,
+    coalesce(failures.consumer_group, failures.dlq_topic) AS name,
+    min(failed_at) AS changed_at,
+    incidents.first_at,
+    0.4D AS weight,
+    concat(count(*), ' failed writes to a dead-letter topic') AS what
+  FROM incidents
+  JOIN {dlq_write_failures} AS failures
+    ON failures.cluster = incidents.cluster
+      AND (failures.consumer_group = incidents.consumer_group OR failures.original_topic = incidents.original_topic)
+      AND failures.failed_at BETWEEN incidents.first_at - INTERVAL 24 HOURS AND incidents.first_at + INTERVAL 1 MINUTE
+  GROUP BY incidents.cluster, incident_id, coalesce(failures.consumer_group, failures.dlq_topic), incidents.first_at
+),
+changes AS (
+  SELECT
+    cluster,
+    incident_id,
+    kind,
+    name,
+    changed_at,
+    greatest(CAST(0 AS BIGINT), timestampdiff(SECOND, changed_at, first_at)) AS distance_seconds,
+    weight,
+    what
+  FROM (
+    SELECT * FROM of_topology
+    UNION ALL
+    SELECT * FROM of_producers
+    UNION ALL
+    SELECT * FROM of_groups
+    UNION ALL
+    SELECT * FROM of_brokers
+  )
+  WHERE changed_at BETWEEN first_at - INTERVAL 24 HOURS AND first_at + INTERVAL 1 MINUTE
+),
+found AS (
+  SELECT
+    cluster,
+    incident_id,
+    kind,
+    name,
+    changed_at,
+    distance_seconds,
+    CAST(NULL AS BIGINT) AS record_count,
+    CAST(NULL AS DOUBLE) AS share,
+    CAST(NULL AS DOUBLE) AS share_elsewhere,
+    weight * power(0.5D, distance_seconds / 3600D) AS score,
+    concat(
+      what,
+      CASE
+        WHEN distance_seconds < 60 THEN ' came at about the same time'
+        WHEN distance_seconds < 7200 THEN concat(' came ', distance_seconds div 60, ' minutes before')
+        ELSE concat(' came ', distance_seconds div 3600, ' hours before')
+      END
+    ) AS sentence
+  FROM changes
+  UNION ALL
+  SELECT
+    cluster,
+    incident_id,
+    attribute_kind,
+    attribute_name,
+    CAST(NULL AS TIMESTAMP),
+    CAST(NULL AS BIGINT),
+    CAST(round(attribute_share * record_count) AS BIGINT),
+    attribute_share,
+    attribute_share_elsewhere,
+    IF(
+      attribute_share_elsewhere IS NULL,
+      0.45D,
+      1.2D * (attribute_share - attribute_share_elsewhere)
+    ) * IF(attribute_kind = 'key_prefix', 0.6D, 1D),
+    concat(
+      round(100 * attribute_share),
+      ' % of the records share one ',
+      CASE attribute_kind
+        WHEN 'header' THEN concat('value of header ', attribute_name)
+        WHEN 'schema_id' THEN concat('schema id of the ', attribute_name)
+        ELSE 'prefix of the key'
+      END,
+      IF(
+        attribute_share_elsewhere IS NULL,
+        ', and no other records tell how common it is',
+        concat(', and ', round(100 * attribute_share_elsewhere), ' % of other dead letters have it')
+      )
+    )
+  FROM incidents
+  WHERE attribute_kind IS NOT NULL
+),
+nearest AS (
+  SELECT
+    *, row_number() OVER (PARTITION BY cluster, incident_id, kind, name ORDER BY score DESC, changed_at DESC) AS place
+  FROM found
+)
+SELECT
+  cluster,
+  incident_id,
+  CAST(row_number() OVER (PARTITION BY cluster, incident_id ORDER BY score DESC, kind, name) AS INT) AS rank,
+  kind,
+  name,
+  changed_at,
+  distance_seconds,
+  record_count,
+  share,
+  share_elsewhere,
+  round(score, 6) AS score,
+  sentence
+FROM nearest
+WHERE place = 1

@@ -1,0 +1,151 @@
+-- Purpose: why the answers of other tables may not be the whole truth: one row per finding.
+-- Grain: cluster, kind, topic, name.
+-- Parameters: {reconciliation}, {delivery_guarantees}, {topology_current}, {push_health}, {dlq_incidents},
+-- {dlq_summary}, {quarantined_dlq_records}, rows of these tables, complete for each cluster in them.
+-- Refresh: cluster
+-- Held scopes and feeds that fell silent depend on the present: `afterlog top` and `afterlog doctor` add them.
+WITH counted AS (
+  SELECT
+    cluster,
+    topic,
+    finding.kind AS kind,
+    min(hour) AS since,
+    max(hour) AS last_at,
+    coalesce(try_sum(finding.amount), 9223372036854775807) AS amount
+  FROM {reconciliation}
+    LATERAL VIEW explode(array(
+      struct('LOST_MESSAGES' AS kind, lost_count AS amount),
+      struct('ABSENT_MESSAGES' AS kind, absent_count AS amount),
+      struct('FAILED_DLQ_WRITES' AS kind, dlq_write_failure_count AS amount),
+      struct('MISSING_DLQ_OFFSETS' AS kind, dlq_gap_unexplained_count AS amount),
+      struct('ABORTED_DLQ_WRITES' AS kind, aborted_dlq_write_count AS amount),
+      struct('MISSING_HEADERS' AS kind, committed_without_headers_count AS amount)
+    )) AS finding
+  WHERE finding.amount > 0
+  GROUP BY cluster, topic, finding.kind
+),
+refused AS (
+  SELECT
+    cluster, dlq_topic AS topic, code, min(_ingested_at) AS since, max(_ingested_at) AS last_at, count(*) AS amount
+  FROM {quarantined_dlq_records} LATERAL VIEW explode(violations) AS code
+  GROUP BY cluster, dlq_topic, code
+),
+accepted AS (
+  SELECT cluster, dlq_topic AS topic, sum(record_count) AS amount FROM {dlq_summary} GROUP BY cluster, dlq_topic
+),
+inferred AS (
+  SELECT
+    cluster,
+    original_topic AS topic,
+    consumer_group AS name,
+    min(first_at) AS since,
+    max(last_at) AS last_at,
+    sum(inferred_count) AS amount,
+    sum(record_count) AS record_count
+  FROM {dlq_incidents}
+  WHERE record_count > 0
+  GROUP BY cluster, original_topic, consumer_group
+)
+SELECT
+  cluster,
+  kind,
+  topic,
+  CAST(NULL AS STRING) AS name,
+  CASE kind
+    WHEN 'LOST_MESSAGES' THEN 'critical'
+    WHEN 'FAILED_DLQ_WRITES' THEN 'high'
+    WHEN 'MISSING_DLQ_OFFSETS' THEN 'high'
+    ELSE 'medium'
+  END AS severity,
+  since,
+  last_at,
+  amount,
+  concat(amount, CASE kind
+    WHEN 'LOST_MESSAGES' THEN ' messages were acknowledged to their producers and are not in the log'
+    WHEN 'ABSENT_MESSAGES' THEN ' acknowledged messages are not in the log, and nothing tells whether it is compacted'
+    WHEN 'FAILED_DLQ_WRITES' THEN ' writes to a dead-letter topic failed, and the broker dropped their records'
+    WHEN 'MISSING_DLQ_OFFSETS' THEN ' offsets of the dead-letter topic never landed, and nothing explains them'
+    WHEN 'ABORTED_DLQ_WRITES' THEN ' dead letters that readers saw are of aborted transactions'
+    ELSE ' committed dead letters lack headers that KIP-1317 makes mandatory'
+  END) AS evidence,
+  CASE kind
+    WHEN 'LOST_MESSAGES' THEN 'afterlog ask lost_messages'
+    WHEN 'ABSENT_MESSAGES' THEN 'afterlog ask absent_messages'
+    WHEN 'FAILED_DLQ_WRITES' THEN 'afterlog ask failed_dlq_writes'
+    WHEN 'MISSING_DLQ_OFFSETS' THEN 'afterlog ask unexplained_dlq_gaps'
+    WHEN 'ABORTED_DLQ_WRITES' THEN 'afterlog ask dead_lettered_yet_aborted'
+    ELSE 'afterlog ask hours_that_do_not_add_up'
+  END AS remedy
+FROM counted
+UNION ALL
+SELECT
+  cluster,
+  verdict,
+  topic,
+  client_id,
+  IF(verdict = 'DUPLICATES_POSSIBLE', 'low', 'high'),
+  stated_at,
+  stated_at,
+  statement_count,
+  sentence,
+  'afterlog ask guarantees_not_in_effect'
+FROM {delivery_guarantees}
+WHERE verdict IN ('SILENTLY_OFF', 'WOULD_FAIL', 'DUPLICATES_POSSIBLE')
+UNION ALL
+SELECT
+  cluster,
+  concat('TOPOLOGY_', health),
+  CAST(NULL AS STRING),
+  group_id,
+  IF(health IN ('CONFLICT', 'LOST', 'PLUGIN_ERROR'), 'high', 'medium'),
+  coalesce(lost_at, last_attempted_at, last_solicited_at, last_described_at, first_seen_at),
+  last_seen_at,
+  CAST(1 AS BIGINT),
+  sentence,
+  'afterlog ask topology_health'
+FROM {topology_current}
+WHERE health NOT IN ('OK', 'DELETED')
+UNION ALL
+SELECT
+  cluster,
+  'REFUSED_PUSHES',
+  CAST(NULL AS STRING),
+  group_id,
+  'medium',
+  first_pushed_at,
+  last_pushed_at,
+  refused_count,
+  concat(refused_count, ' of ', push_count, ' pushes of the topology were refused'),
+  'afterlog ask pushes_refused'
+FROM {push_health}
+WHERE refused_count > 0
+UNION ALL
+SELECT
+  refused.cluster,
+  'QUARANTINED',
+  refused.topic,
+  code,
+  IF(refused.amount >= 0.05 * (refused.amount + coalesce(accepted.amount, 0)), 'high', 'medium'),
+  since,
+  last_at,
+  refused.amount,
+  concat(
+    refused.amount, ' dead letters break the rule ', code, ', beside ', coalesce(accepted.amount, 0), ' accepted ones'
+  ),
+  'afterlog ask quarantine_reasons'
+FROM refused
+LEFT JOIN accepted ON accepted.cluster = refused.cluster AND accepted.topic <=> refused.topic
+UNION ALL
+SELECT
+  cluster,
+  'INFERRED_DISPOSITIONS',
+  topic,
+  name,
+  'low',
+  since,
+  last_at,
+  amount,
+  concat(amount, ' of ', record_count, ' dispositions are inferred from the error message, no header tells them'),
+  'afterlog ask rejected_or_retried_to_death'
+FROM inferred
+WHERE amount > 0

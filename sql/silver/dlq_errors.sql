@@ -1,0 +1,211 @@
+-- Purpose: what the dead letters of one error have in common, by slice of their source and half hour, so that incidents
+-- are found without reading the dead letters again.
+-- Grain: cluster, source_slice, fingerprint, half_hour.
+-- Parameters: {dlq_records}, {dlq_control_markers}, rows of these silver tables, complete for each slice that is in
+-- them.
+-- Refresh: source_slice
+--   silver.dlq_records: concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic)
+--   silver.dlq_control_markers: source_slice
+-- The fingerprint is a hash of the algorithm's version, cluster, group, source topic, disposition and signature of the
+-- error: the classes of the exception and of its cause; the first line of the message, where web addresses, e-mail
+-- addresses, quotes, hosts, ids, numbers and times are `<*>`; the top frame of the stack trace that is not of a
+-- framework, without its line. Two records of one fingerprint that are less than half an hour apart are never in
+-- different incidents, so a row is never in two.
+-- Each record gives several facts, and a row counts all facts of its records: minutes, source offsets, hashes of keys,
+-- DLQ topics, and attributes (headers, schema ids of Confluent's wire format, prefixes of keys) as hashes of their
+-- values.
+WITH records AS (
+  SELECT
+    records.cluster,
+    concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic) AS source_slice,
+    consumer_group,
+    original_topic,
+    disposition,
+    disposition_source,
+    exception_class,
+    exception_cause_class,
+    regexp_replace(
+      regexp_replace(
+        regexp_extract(left(ltrim(error_message), 500), r'^([^\r\n]*)', 1),
+        r'\w+://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|"[^"]*"|(?<!\w)\x27[^\x27]*\x27(?!\w)|`[^`]*`|\b(?:[a-z0-9-]+\.)+[a-z0-9-]+:\d+|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|cloud|local|internal|svc|lan|corp|eu|de|uk|fr|us|cn|in)\b(?!\.\w)|\b[0-9a-fA-F]+(?:-[0-9a-fA-F]+)+\b|\b\w*\d\w*(?:[-.:/+]\w+)*',
+        '<*>'
+      ),
+      r'<\*>(?:[^\w<]+<\*>)+',
+      '<*>'
+    ) AS error_pattern,
+    regexp_replace(
+      nullif(regexp_extract(
+        left(exception_stacktrace, 16000),
+        r'(?:^|\n)\s*+at (?:[^/\s(]*+/)*+(?!java\.|javax\.|jakarta\.|jdk\.|sun\.|com\.sun\.|kotlin\.|kotlinx\.|scala\.|groovy\.|akka\.|org\.apache\.|org\.springframework\.|org\.hibernate\.|org\.slf4j\.|io\.confluent\.|io\.netty\.|io\.micrometer\.|io\.opentelemetry\.|com\.fasterxml\.|com\.google\.|reactor\.)([^\s(/]+)\(',
+        1
+      ), ''),
+      r'\d+',
+      '*'
+    ) AS error_frame,
+    original_partition,
+    original_offset,
+    unix_micros(coalesce(routed_at, dlq_timestamp, _ingested_at)) AS at,
+    dlq_topic,
+    payload_copied,
+    delivery_count,
+    control_marker_suspected,
+    key,
+    value,
+    user_headers,
+    records._bronze_id
+  FROM {dlq_records} AS records
+  LEFT ANTI JOIN {dlq_control_markers} AS markers
+    ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
+),
+signed AS (
+  SELECT
+    cluster,
+    source_slice,
+    left(sha2(to_json(array(
+      '1', cluster, consumer_group, original_topic, disposition, exception_class, exception_cause_class, error_pattern,
+      error_frame
+    ), map('ignoreNullFields', 'false')), 256), 16) AS fingerprint,
+    at - pmod(at, 1800000000) AS half_hour,
+    at,
+    struct(
+      consumer_group, original_topic, disposition, exception_class, exception_cause_class, error_pattern, error_frame,
+      original_partition
+    ) AS signature,
+    NOT payload_copied AS lacks_payload,
+    disposition_source = 'message' AS is_inferred,
+    coalesce(control_marker_suspected, false) AS is_suspected,
+    delivery_count,
+    key IS NOT NULL AS has_key,
+    array_distinct(concat(
+      array(
+        struct('minute' AS kind, '' AS name, at - pmod(at, 60000000) AS value),
+        IF(
+          source_slice IS NULL,
+          struct('unplaced' AS kind, '' AS name, xxhash64(_bronze_id) AS value),
+          struct('offset' AS kind, '' AS name, original_offset AS value)
+        ),
+        struct('dlq_topic' AS kind, dlq_topic AS name, CAST(0 AS BIGINT) AS value)
+      ),
+      IF(key IS NULL, array(), array(struct('key' AS kind, '' AS name, xxhash64(key) AS value))),
+      IF(
+        is_valid_utf8(CAST(key AS STRING)) AND regexp_extract(CAST(key AS STRING), r'^([A-Za-z]+)[-_:/.|#]', 1) <> '',
+        array(struct(
+          'key_prefix' AS kind, '' AS name, xxhash64(regexp_extract(CAST(key AS STRING), r'^([A-Za-z]+)', 1)) AS value
+        )),
+        array()
+      ),
+      IF(
+        length(value) >= 5 AND substring(value, 1, 1) = X'00',
+        array(struct(
+          'schema_id' AS kind, 'value' AS name, CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS BIGINT) AS value
+        )),
+        array()
+      ),
+      IF(
+        length(key) >= 5 AND substring(key, 1, 1) = X'00',
+        array(struct(
+          'schema_id' AS kind, 'key' AS name, CAST(conv(hex(substring(key, 2, 4)), 16, 10) AS BIGINT) AS value
+        )),
+        array()
+      ),
+      IF(
+        coalesce(size(user_headers), 0) = 0,
+        array(),
+        transform(
+          slice(user_headers, 1, 32), one -> struct('header' AS kind, one.key AS name, xxhash64(one.value) AS value)
+        )
+      )
+    )) AS facts
+  FROM records
+),
+facts AS (
+  SELECT
+    cluster,
+    source_slice,
+    fingerprint,
+    half_hour,
+    fact.kind,
+    fact.name,
+    fact.value,
+    IF(fact.kind = 'minute', signature, NULL) AS signature,
+    count(*) AS record_count,
+    min(at) AS first_at,
+    max(at) AS last_at,
+    count_if(lacks_payload) AS without_payload_count,
+    count_if(is_inferred) AS inferred_count,
+    count_if(is_suspected) AS suspected_count,
+    count_if(has_key) AS keyed_count,
+    max(delivery_count) AS most_deliveries
+  FROM signed LATERAL VIEW explode(facts) AS fact
+  GROUP BY
+    cluster, source_slice, fingerprint, half_hour, fact.kind, fact.name, fact.value, IF(fact.kind = 'minute', signature, NULL)
+),
+neighbours AS (
+  SELECT
+    *,
+    lag(half_hour) OVER of_value AS half_hour_before,
+    value - (lag(value) OVER in_order) AS step,
+    least(
+      (lead(value, 4) OVER in_order) - value,
+      value - (lag(value, 4) OVER in_order),
+      (lead(value, 2) OVER in_order) - (lag(value, 2) OVER in_order)
+    ) AS span_of_five,
+    least(
+      (lead(value, 8) OVER in_order) - value,
+      value - (lag(value, 8) OVER in_order),
+      (lead(value, 4) OVER in_order) - (lag(value, 4) OVER in_order)
+    ) AS span_of_nine
+  FROM facts
+  WINDOW
+    of_value AS (PARTITION BY cluster, source_slice, fingerprint, kind, name, value ORDER BY half_hour),
+    in_order AS (PARTITION BY cluster, source_slice, fingerprint, half_hour, kind, name ORDER BY value)
+)
+SELECT
+  cluster,
+  source_slice,
+  fingerprint,
+  timestamp_micros(half_hour) AS half_hour,
+  max(signature).consumer_group AS consumer_group,
+  max(signature).original_topic AS original_topic,
+  max(signature).disposition AS disposition,
+  max(signature).exception_class AS exception_class,
+  max(signature).exception_cause_class AS exception_cause_class,
+  max(signature).error_pattern AS error_pattern,
+  max(signature).error_frame AS error_frame,
+  max(signature).original_partition AS original_partition,
+  sum(record_count) FILTER (WHERE kind = 'minute') AS record_count,
+  count_if(kind IN ('offset', 'unplaced')) AS source_record_count,
+  timestamp_micros(min(first_at)) AS first_at,
+  timestamp_micros(max(last_at)) AS last_at,
+  array_sort(collect_list(struct(value AS minute, first_at, last_at, record_count)) FILTER (WHERE kind = 'minute'))
+    AS minutes,
+  min(value) FILTER (WHERE kind = 'offset') AS first_offset,
+  max(value) FILTER (WHERE kind = 'offset') AS last_offset,
+  array_sort(collect_list(half_hour_before) FILTER (
+    WHERE kind IN ('offset', 'unplaced') AND half_hour_before IS NOT NULL
+  )) AS seen_before,
+  count_if(kind = 'offset' AND span_of_five <= 5) AS dense_count,
+  count_if(kind = 'offset' AND span_of_nine <= 80) AS scattered_count,
+  sum(span_of_nine) FILTER (WHERE kind = 'offset' AND span_of_nine <= 80) AS scattered_span,
+  count_if(kind = 'offset' AND step = 2) AS step_of_two_count,
+  count_if(kind = 'offset' AND step = 3) AS step_of_three_count,
+  slice(array_sort(
+    collect_list(struct(-record_count AS negative, value)) FILTER (WHERE kind = 'offset')
+  ), 1, 8) AS top_offsets,
+  slice(array_sort(
+    collect_list(struct(-record_count AS negative, value)) FILTER (WHERE kind = 'key')
+  ), 1, 8) AS top_keys,
+  slice(array_sort(collect_list(value) FILTER (WHERE kind = 'key')), 1, 64) AS least_keys,
+  sum(keyed_count) FILTER (WHERE kind = 'minute') AS keyed_count,
+  slice(array_sort(
+    collect_list(struct(-record_count AS negative, kind, name, value)) FILTER (
+      WHERE kind IN ('header', 'schema_id', 'key_prefix')
+    )
+  ), 1, 24) AS attributes,
+  array_sort(collect_list(struct(name AS dlq_topic, last_at)) FILTER (WHERE kind = 'dlq_topic')) AS dlq_topics,
+  sum(without_payload_count) FILTER (WHERE kind = 'minute') AS without_payload_count,
+  sum(inferred_count) FILTER (WHERE kind = 'minute') AS inferred_count,
+  sum(suspected_count) FILTER (WHERE kind = 'minute') AS suspected_count,
+  max(most_deliveries) AS most_deliveries
+FROM neighbours
+GROUP BY cluster, source_slice, fingerprint, half_hour
