@@ -1,9 +1,9 @@
 """Times of dead letters -> episodes: stretches of time in which dead letters of one error keep coming.
 
 A pause ends an episode if it is longer than ten times the median gap between the episode's records, at least half an
-hour and at most a day. The episodes are found from the whole down: a stretch is cut at each pause that is too long for
-it, and the parts are looked at again with their own medians, until none is too long. The result does not depend on the
-order in which records land.
+hour and at most a day. The episodes are found from the whole down: if the longest pause of a stretch is too long for
+it, it is cut there, and the parts are looked at again with their own medians. The result does not depend on the order
+in which records land.
 """
 
 from __future__ import annotations
@@ -80,13 +80,12 @@ def episodes(minutes: Sequence[Minute]) -> list[Episode]:
     while parts:
         begin, end = parts.pop()
         part = minutes[begin:end]
+        gaps = [after.first_at - before.last_at for before, after in pairwise(part)]
         pause = pause_of(part)
-        cuts = [
-            begin + place
-            for place, (before, after) in enumerate(pairwise(part), 1)
-            if after.first_at - before.last_at > pause
-        ]
-        if cuts:
+        longest = max(gaps, default=0)
+        if longest > pause:
+            least = min(longest, MOST_PAUSE + 1)  # pauses of more than a day are cuts in any case
+            cuts = [begin + place for place, gap in enumerate(gaps, 1) if gap >= least]
             parts += reversed(list(zip([begin, *cuts], [*cuts, end], strict=True)))
         elif part:
             found.append(Episode(part[0].first_at, part[-1].last_at, sum(one.record_count for one in part), pause))

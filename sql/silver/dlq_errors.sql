@@ -144,18 +144,18 @@ neighbours AS (
   SELECT
     *,
     lag(half_hour) OVER of_value AS half_hour_before,
-    value - (lag(value) OVER in_order) AS step,
+    place - (lag(place) OVER in_order) AS step,
     least(
-      (lead(value, 4) OVER in_order) - value,
-      value - (lag(value, 4) OVER in_order),
-      (lead(value, 2) OVER in_order) - (lag(value, 2) OVER in_order)
+      (lead(place, 4) OVER in_order) - place,
+      place - (lag(place, 4) OVER in_order),
+      (lead(place, 2) OVER in_order) - (lag(place, 2) OVER in_order)
     ) AS span_of_five,
     least(
-      (lead(value, 8) OVER in_order) - value,
-      value - (lag(value, 8) OVER in_order),
-      (lead(value, 4) OVER in_order) - (lag(value, 4) OVER in_order)
+      (lead(place, 8) OVER in_order) - place,
+      place - (lag(place, 8) OVER in_order),
+      (lead(place, 4) OVER in_order) - (lag(place, 4) OVER in_order)
     ) AS span_of_nine
-  FROM facts
+  FROM (SELECT *, IF(kind = 'offset', value, NULL) AS place FROM facts)
   WINDOW
     of_value AS (PARTITION BY cluster, source_slice, fingerprint, kind, name, value ORDER BY half_hour),
     in_order AS (PARTITION BY cluster, source_slice, fingerprint, half_hour, kind, name ORDER BY value)

@@ -1,0 +1,560 @@
+"""gold.dlq_incidents and the tables beside it -> what is wrong, since when, why, and what to type next."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from expectations.rules import counted
+from expectations.text import visible
+from pipelines.catalog import CATALOG
+from pipelines.commands.describe import Answer
+from pipelines.errors import UsageError
+from pipelines.incidents import ids
+from pipelines.incidents.severity import LEVELS
+from pipelines.incidents.state import ONGOING, REGRESSED, State, sparkline, state_of
+from pipelines.incidents.verdict import percent
+from pipelines.run import newest
+from pipelines.run.newest import lasting, moment
+from pipelines.warehouse import actions, jvmless, progress
+from pipelines.warehouse.actions import Action
+from pipelines.warehouse.tables import Warehouse
+
+INCIDENTS, SUSPECTS, FINDINGS = "gold.dlq_incidents", "gold.incident_suspects", "gold.trust_findings"
+SUMMARY, RECORDS, EDGES = "gold.dlq_summary", "silver.dlq_records", "gold.topology_edges"
+MOST_SAMPLES = 3
+MOST_SHOWN = 20
+HOUR = timedelta(hours=1)
+WEEK = timedelta(days=7)
+UNSHOWN = ("attribute_value",)  # a hash of a value, which tells nothing
+
+
+@dataclass(frozen=True)
+class Incident:
+    """An incident and its state at the moment that the answer is about."""
+
+    row: Mapping[str, Any]
+    state: State
+    actions: Sequence[Action] = ()
+
+    @property
+    def urgency(self) -> tuple[Any, ...]:
+        """What incidents are listed by: open ones first, then by severity, then the latest record first."""
+        return (
+            not self.state.is_open,
+            self.state.muted_until is not None,
+            LEVELS.index(self.row["severity"]),
+            -self.row["last_at"].timestamp(),
+            self.row["incident_id"],
+        )
+
+    @property
+    def rate(self) -> float:
+        """Records an hour, from the first to the last, over at least a minute."""
+        span = max((self.row["last_at"] - self.row["first_at"]).total_seconds(), 60)
+        return float(self.row["record_count"] * 3600 / span)
+
+    @property
+    def place(self) -> str:
+        """Group and source topic, for people."""
+        group, topic = self.row["consumer_group"], self.row["original_topic"]
+        return f"{visible(group) if group else 'no group'} on {visible(topic) if topic else 'an unknown topic'}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row, the state and the actions."""
+        shown = {name: value for name, value in self.row.items() if name not in UNSHOWN}
+        shown["dlq_topics"] = [one["dlq_topic"] for one in self.row["dlq_topics"] or ()]
+        return shown | {
+            "state": self.state.name,
+            "is_quiet": self.state.is_quiet,
+            "read_until": self.state.read_until,
+            "muted_until": self.state.muted_until,
+            "resolved_by": self.state.resolved_by,
+            "records_an_hour": round(self.rate, 3),
+            "actions": [
+                {
+                    "action": one.action,
+                    "acted_at": one.acted_at,
+                    "acted_by": one.acted_by,
+                    "until": one.until,
+                    "note": one.note,
+                }
+                for one in self.actions
+            ],
+        }
+
+
+@dataclass
+class Incidents:
+    """All incidents of the settings' cluster as of ``now``."""
+
+    warehouse: Warehouse
+    now: datetime
+    known: list[Incident] = field(init=False)
+    merged: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read them."""
+        rows = jvmless.rows(self.warehouse, INCIDENTS, {"cluster": self.warehouse.cluster})
+        acted: dict[str, list[Action]] = defaultdict(list)
+        for action in actions.actions(self.warehouse):
+            acted[action.incident_id].append(action)
+        self.merged = {row["incident_id"]: row["merged_into"] for row in rows if row["merged_into"]}
+        self.known = sorted(
+            (
+                Incident(row, state_of(row, self.read_until, self.now, own), own)
+                for row in rows
+                if row["record_count"] and row["first_at"] <= self.now
+                for own in [acted[row["incident_id"]]]
+            ),
+            key=lambda one: one.urgency,
+        )
+
+    @cached_property
+    def hours(self) -> list[dict[str, Any]]:
+        """The rows of gold.dlq_summary until now."""
+        if not self.warehouse.exists(SUMMARY):
+            return []
+        columns = ["hour", "dlq_topic", "consumer_group", "original_topic", "record_count", "last_routed_at"]
+        rows = jvmless.rows(self.warehouse, SUMMARY, {"cluster": self.warehouse.cluster}, columns)
+        return [row for row in rows if row["hour"] is not None and row["hour"] <= self.now]
+
+    @cached_property
+    def read_until(self) -> dict[str, datetime]:
+        """The time of the newest record of each DLQ topic, not after now."""
+        found: dict[str, datetime] = {}
+        for row in self.hours:
+            at = row["last_routed_at"]
+            if at is not None and at <= self.now and at > found.get(row["dlq_topic"], at - HOUR):
+                found[row["dlq_topic"]] = at
+        return found
+
+    def usual_rate(self, incident: Incident) -> float | None:
+        """Return how many records an hour the group usually dead-letters at the incident's hour of the week.
+
+        None: no week before the incident is known.
+        """
+        row = incident.row
+        begin = row["first_at"].replace(minute=0, second=0, microsecond=0)
+        known = [one["hour"] for one in self.hours]
+        weeks = (begin - min(known)) // WEEK if known else 0
+        if weeks < 1:
+            return None
+        weeks = min(weeks, 8)
+        wanted = {begin - number * WEEK for number in range(1, weeks + 1)}
+        total = sum(
+            one["record_count"]
+            for one in self.hours
+            if one["hour"] in wanted and one["consumer_group"] == row["consumer_group"]
+        )
+        return float(total / weeks)
+
+    def of(self, wanted: str) -> Incident:
+        """Return the incident that an id, or its beginning, names.
+
+        Raises UsageError: there is none, or several.
+        """
+        name = ids.read(wanted)
+        if name is None:
+            raise UsageError(
+                f"'{visible(wanted[:40])}' is no id of an incident, such as 7KQ2-MD4X: see `afterlog incidents`."
+            )
+        names = {one.row["incident_id"]: one for one in self.known}
+        found = sorted(one for one in {*names, *self.merged} if one.startswith(name))
+        if len(found) > 1:
+            raise UsageError(f"Several incidents begin with {name}: {', '.join(found[:5])}.")
+        if not found:
+            raise UsageError(f"There is no incident {name}: `afterlog incidents` lists all.")
+        end = found[0]
+        while end in self.merged:
+            end = self.merged[end]
+        if end not in names:
+            raise UsageError(f"Incident {end} has no records any more.")
+        return names[end]
+
+
+def _moment(text: str | None, name: str) -> datetime | None:
+    """Read a time, or a duration before or after now such as 2h."""
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--{name} {visible(text[:40])} is no time: write it like 2026-11-21T02:00:00Z.") from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def now_of(text: str | None) -> datetime:
+    """Return the moment that ``--at`` names, now by default."""
+    return _moment(text, "at") or datetime.now(UTC)
+
+
+def listed(
+    warehouse: Warehouse,
+    form: str = "table",
+    *,
+    only_open: bool = False,
+    since: str | None = None,
+    group: str | None = None,
+    topic: str | None = None,
+    at: str | None = None,
+    width: int | None = None,
+) -> Answer:
+    """List incidents, the most urgent first; JSON is one object per line.
+
+    Raises UsageError: a time cannot be read, or the table does not exist.
+    """
+    found = Incidents(warehouse, now_of(at))
+    begin = _moment(since, "since")
+    chosen = [
+        one
+        for one in found.known
+        if (not only_open or one.state.is_open)
+        and (begin is None or one.row["last_at"] >= begin)
+        and group in (None, one.row["consumer_group"])
+        and topic in (None, one.row["original_topic"], *(each["dlq_topic"] for each in one.row["dlq_topics"]))
+    ]
+    if form == "json":
+        return Answer("\n".join(_json(one.as_json()) for one in chosen))
+    if not chosen:
+        return Answer("", (f"No incident matches; {counted(len(found.known), 'incident')} in all.",))
+    return Answer("\n".join(_lines(chosen, found.now)))
+
+
+def _lines(incidents: Sequence[Incident], now: datetime, most: int | None = None) -> list[str]:
+    """Return two lines for each incident."""
+    lines = []
+    for one in incidents[:most]:
+        row = one.row
+        muted = f", muted until {moment(one.state.muted_until)}" if one.state.muted_until else ""
+        lines.append(
+            f"{row['incident_id']}  {row['severity']:<8}  {one.state.name:<9}  {row['verdict']:<15}  {one.place}  "
+            f"{counted(row['record_count'], 'record')}, {one.rate:,.0f} an hour{muted}"
+        )
+        since = f"since {moment(row['first_at'])}, last {lasting(now - row['last_at'])} ago"
+        lines.append(f"           {since}  {sparkline(row['timeline'])}")
+    if most is not None and len(incidents) > most:
+        lines.append(f"           and {len(incidents) - most:,} more: `afterlog incidents --open`")
+    return lines
+
+
+def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answer:
+    """Tell whether anything is wrong, the open incidents, the findings about trust, and how old each feed is."""
+    now = now_of(at)
+    found = Incidents(warehouse, now)
+    opened = [one for one in found.known if one.state.is_open]
+    findings = _findings(warehouse)
+    feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]
+    sentence = _front(opened, findings, feeds, now)
+    if form == "json":
+        return Answer(
+            _json(
+                {
+                    "sentence": sentence,
+                    "now": now,
+                    "incidents": [one.as_json() for one in opened],
+                    "findings": findings,
+                    "feeds": [{"feed": one.feed, "newest_at": one.at, "sentence": one.in_words} for one in feeds],
+                }
+            )
+        )
+    lines = [sentence]
+    if opened:
+        lines += ["", "Open incidents", *_lines(opened, now, MOST_SHOWN)]
+        touched = _touched(warehouse, opened)
+        lines += [f"           topics {', '.join(touched)}"] if touched else []
+    if findings:
+        lines += ["", "Findings"]
+        for one in findings[:MOST_SHOWN]:
+            about = " ".join(visible(one[name]) for name in ("topic", "name") if one.get(name))
+            lines.append(f"  {one['severity']:<8}  {one['kind']:<22}  {about}: {visible(one['evidence'])}")
+            lines.append(f"            `{one['remedy']}`")
+        if len(findings) > MOST_SHOWN:
+            lines.append(f"  and {len(findings) - MOST_SHOWN:,} more in {FINDINGS}")
+    lines += ["", "Feeds", *(f"  {one.feed}: {one.in_words}" for one in feeds)]
+    if opened:
+        lines += ["", f"Next: afterlog incident {opened[0].row['incident_id']}"]
+    return Answer("\n".join(lines), exit_code=0)
+
+
+def _front(
+    opened: Sequence[Incident], findings: Sequence[Mapping[str, Any]], feeds: Sequence[Any], now: datetime
+) -> str:
+    """Return in one sentence whether anything is wrong."""
+    ages = [one.at for one in feeds if one.feed == "dlq" and one.at is not None]
+    data = f"newest dead letter {lasting(now - ages[0])} old" if ages else "no dead letter has landed"
+    loud = [one for one in opened if one.state.muted_until is None]
+    urgent = [one for one in findings if one["severity"] in ("critical", "high")]
+    lost = sum(one["amount"] for one in findings if one["kind"] == "LOST_MESSAGES")
+    parts = [f"{counted(len(loud), 'incident')} open"]
+    if muted := len(opened) - len(loud):
+        parts.append(f"{muted:,} muted")
+    if lost:
+        parts.append(f"{counted(lost, 'message')} lost")
+    if urgent:
+        parts.append(f"{counted(len(urgent), 'urgent finding')}")
+    if not loud and not urgent:
+        return f"Nothing is wrong as far as the data tells: {', '.join(parts)}; {data}."
+    return f"{', '.join(parts)}; {data}."
+
+
+def _findings(warehouse: Warehouse) -> list[dict[str, Any]]:
+    """Return the findings about trust, the most severe first; held scopes and silent feeds are as of now."""
+    found: list[dict[str, Any]] = []
+    if warehouse.exists(FINDINGS):
+        found = [
+            {name: value for name, value in row.items() if name != "cluster"}
+            for row in jvmless.rows(warehouse, FINDINGS, {"cluster": warehouse.cluster})
+        ]
+    for stage in CATALOG:
+        known = progress.load(warehouse, stage.table)
+        for scope, kept in (known.held if known else {}).items():
+            found.append(
+                {
+                    "kind": "HELD",
+                    "topic": scope,
+                    "name": stage.table,
+                    "severity": "high",
+                    "since": kept.since,
+                    "last_at": None,
+                    "amount": kept.rows,
+                    "evidence": f"{counted(kept.rows, 'row')} wait, as the topic breaks the contract of {stage.table}",
+                    "remedy": "afterlog doctor",
+                }
+            )
+    for feed in newest.of_feeds(warehouse):
+        silence = newest.silence(warehouse, feed) if feed.used else None
+        if silence is not None:
+            found.append(
+                {
+                    "kind": "SILENT_FEED",
+                    "topic": None,
+                    "name": feed.feed,
+                    "severity": "high",
+                    "since": feed.at,
+                    "last_at": feed.at,
+                    "amount": 1,
+                    "evidence": f"nothing landed for longer than usual: {feed.in_words}",
+                    "remedy": "afterlog doctor",
+                }
+            )
+    return sorted(
+        found, key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["topic"] or "", one["name"] or "")
+    )
+
+
+def _touched(warehouse: Warehouse, opened: Sequence[Incident]) -> list[str]:
+    return sorted({visible(one.row["original_topic"]) for one in opened if one.row["original_topic"]})[:MOST_SHOWN]
+
+
+def one(warehouse: Warehouse, wanted: str, form: str = "text", at: str | None = None) -> Answer:
+    """Tell all about one incident; ``mermaid`` and ``svg`` draw what it touches.
+
+    Raises UsageError: the id names no incident, or several; or a table does not exist.
+    """
+    found = Incidents(warehouse, now_of(at))
+    incident = found.of(wanted)
+    name = incident.row["incident_id"]
+    equal: dict[str, str | int] = {"cluster": warehouse.cluster, "incident_id": name}
+    suspects = sorted(_rows(warehouse, SUSPECTS, equal), key=lambda row: row["rank"])
+    if form == "json":
+        told = incident.as_json() | {
+            "usual_records_an_hour": found.usual_rate(incident),
+            "suspects": [{k: v for k, v in row.items() if k not in ("cluster", "incident_id")} for row in suspects],
+            "samples": _samples(warehouse, incident.row),
+        }
+        return Answer(_json(told))
+    return Answer("\n".join(_story(found, incident, suspects)))
+
+
+def _rows(warehouse: Warehouse, table: str, equal: Mapping[str, str | int]) -> list[dict[str, Any]]:
+    return jvmless.rows(warehouse, table, equal) if warehouse.exists(table) else []
+
+
+def _samples(warehouse: Warehouse, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the places of some dead letters of an incident, for ``afterlog show``."""
+    columns = [
+        "dlq_topic",
+        "dlq_partition",
+        "dlq_offset",
+        "original_partition",
+        "original_offset",
+        "consumer_group",
+        "routed_at",
+    ]
+    found: list[dict[str, Any]] = []
+    for place in (row["top_records"] or [])[:MOST_SAMPLES]:
+        equal = {
+            "cluster": warehouse.cluster,
+            "original_topic": row["original_topic"],
+            "original_partition": place["original_partition"],
+            "original_offset": place["original_offset"],
+        }
+        letters = [
+            one
+            for one in jvmless.rows(warehouse, RECORDS, equal, columns)
+            if one["consumer_group"] == row["consumer_group"]
+        ]
+        letters.sort(key=lambda one: (one["routed_at"] is None, one["routed_at"], one["dlq_offset"]))
+        found += letters[:1]
+    return found
+
+
+def _story(found: Incidents, incident: Incident, suspects: Sequence[Mapping[str, Any]]) -> list[str]:
+    row, state, now = incident.row, incident.state, found.now
+    lines = [
+        f"{row['incident_id']}  {row['severity']}  {state.name}  {row['verdict']}",
+        f"  {visible(row['sentence'])}",
+        f"  Since {moment(row['first_at'])} ({lasting(now - row['first_at'])} ago), last {moment(row['last_at'])} "
+        f"({lasting(now - row['last_at'])} ago), for {lasting(row['last_at'] - row['first_at'])}.",
+        f"  {sparkline(row['timeline'])}  records by time",
+    ]
+    lines += _about_the_state(incident, found)
+    sources = f"{counted(row['record_count'], 'record')} of {counted(row['source_record_count'], 'source record')}"
+    keys = (
+        f", {'' if row['is_key_count_exact'] else 'about '}{counted(row['key_count'], 'key')}"
+        if row["keyed_count"]
+        else ""
+    )
+    usual = found.usual_rate(incident)
+    against = f"; usually {usual:,.1f} at this hour of the week" if usual is not None else ""
+    lines += [
+        "",
+        "Evidence",
+        f"  {sources}, {counted(len(row['partitions'] or ()), 'partition')}{keys}; {incident.rate:,.0f} an hour"
+        f"{against}.",
+    ]
+    for name, words in (
+        ("offset_share", "of the offsets around them were dead-lettered"),
+        ("partition_share", f"of the source records are of partition {row['partition']}"),
+        ("key_share", "of the records have one of 3 keys"),
+        ("attribute_share", f"share one {row['attribute_kind']} {visible(row['attribute_name'] or '')}".rstrip()),
+    ):
+        if row[name] is not None:
+            lines.append(f"  {percent(row[name])} {words}.")
+    lines += [
+        f"  {row['would_change']}",
+        f"  Severity {row['severity']}: {visible('; '.join(row['severity_reasons']))}.",
+    ]
+    payload = row["without_payload_count"]
+    lines.append(
+        f"  {counted(row['replayable_count'], 'record')} could be replayed"
+        + (f"; {counted(payload, 'record')} without payload." if payload else ".")
+    )
+    lines += ["", "Error", f"  {visible(row['error_pattern'] or row['disposition'] or 'unknown')}"]
+    for label, name in (("class", "exception_class"), ("cause", "exception_cause_class"), ("frame", "error_frame")):
+        if row[name]:
+            lines.append(f"  {label} {visible(row[name])}")
+    lines.append(
+        f"  fingerprint {row['fingerprint']} (version {row['algorithm_version']}) of cluster, group, source topic, "
+        f"disposition {row['disposition'] or 'unknown'}, class, message and frame"
+    )
+    lines += ["", "Where"]
+    for place in (row["top_records"] or [])[:MOST_SAMPLES]:
+        where = f"{visible(row['original_topic'] or '')}:{place['original_partition']}:{place['original_offset']}"
+        lines.append(f"  {where}  {counted(place['record_count'], 'time')}")
+    samples = _samples(found.warehouse, row)
+    lines += ["", "Suspects", *(f"  {one['rank']}. {visible(one['sentence'])}" for one in suspects[:5])]
+    if not suspects:
+        lines.append("  none: nothing that landed changed in the day before, and the records share nothing unusual")
+    lines += _blast(found.warehouse, row)
+    lines += ["", "Next"]
+    for one in samples:
+        letter = f"{one['dlq_topic']}:{one['dlq_partition']}:{one['dlq_offset']}"
+        lines.append(f"  afterlog show {_quoted(letter)}")
+    for one in samples[:1]:
+        place = f"{row['original_topic']}:{one['original_partition']}:{one['original_offset']}"
+        lines.append(f"  afterlog trace {_quoted(place)}")
+    for suspect in suspects[:3]:
+        if suspect["kind"] in ("topology", "writer_topology"):
+            lines += _diff(found.warehouse, suspect)
+    lines.append(f"  afterlog incident {row['incident_id']} --mute-until TIME | --resolve | --note TEXT")
+    return lines
+
+
+def _about_the_state(incident: Incident, found: Incidents) -> list[str]:
+    row, state = incident.row, incident.state
+    lines = []
+    if state.name == REGRESSED and row["predecessor_id"]:
+        lines.append(f"  It came back: {row['predecessor_id']} was the same error before.")
+    if state.resolved_by:
+        lines.append(f"  {visible(state.resolved_by)} resolved it.")
+    elif state.is_quiet and state.is_open:
+        until = f"read until {moment(state.read_until)}" if state.read_until else "not known to be read since"
+        lines.append(
+            f"  No record came for longer than its pause, but its DLQ topic is {until}: that does not prove an end."
+        )
+    if state.muted_until:
+        lines.append(f"  Muted until {moment(state.muted_until)}.")
+    lines += [
+        f"  {moment(one.acted_at)} {visible(one.acted_by)}: {visible(one.note)}" for one in incident.actions if one.note
+    ]
+    merged = sorted(name for name, into in found.merged.items() if into == row["incident_id"])
+    if merged:
+        lines.append(f"  A late record showed that {', '.join(merged)} is the same incident.")
+    return lines
+
+
+def _blast(warehouse: Warehouse, row: Mapping[str, Any]) -> list[str]:
+    return []
+
+
+def _diff(warehouse: Warehouse, suspect: Mapping[str, Any]) -> list[str]:
+    equal: dict[str, str | int] = {"cluster": warehouse.cluster, "group_id": suspect["name"]}
+    revisions = sorted(
+        row["revision"]
+        for row in _rows(warehouse, "gold.topology_revisions", equal)
+        if row["accepted_at"] is not None and row["accepted_at"] <= suspect["changed_at"]
+    )
+    if len(revisions) < 2:
+        return [f"  afterlog describe {_quoted(suspect['name'])}"]
+    return [f"  afterlog describe {_quoted(suspect['name'])} --diff {revisions[-2]} {revisions[-1]}"]
+
+
+def _quoted(text: str) -> str:
+    """Return text as a word of a shell, safe for a terminal."""
+    import shlex
+
+    return shlex.quote(visible(text))
+
+
+def acted(
+    warehouse: Warehouse, wanted: str, mute_until: str | None = None, resolve: bool = False, note: str | None = None
+) -> Answer:
+    """Mute, resolve or note an incident; the answer says what was recorded.
+
+    Raises UsageError: the id names no incident, or the time is not in the future.
+    """
+    now = datetime.now(UTC)
+    name = Incidents(warehouse, now).of(wanted).row["incident_id"]
+    said = []
+    if mute_until is not None:
+        until = _moment(mute_until, "mute-until")
+        if until is None or until <= now:
+            raise UsageError(f"--mute-until {visible(mute_until[:40])} is not in the future.")
+        actions.act(warehouse, name, actions.MUTE, until, note)
+        said.append(f"{name} is muted until {moment(until)}.")
+    if resolve:
+        actions.act(warehouse, name, actions.RESOLVE, note=note)
+        said.append(f"{name} is resolved; a new record makes it {REGRESSED}.")
+    if note is not None and not said:
+        actions.act(warehouse, name, actions.NOTE, note=note)
+        said.append(f"The note on {name} is kept.")
+    return Answer("\n".join(said))
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    def plain(one: Any) -> Any:
+        if isinstance(one, datetime):
+            return one.isoformat().replace("+00:00", "Z")
+        raise TypeError(type(one).__name__)
+
+    return json.dumps(value, default=plain)
+
+
+__all__ = ["ONGOING", "Incident", "Incidents", "acted", "listed", "one", "top"]
