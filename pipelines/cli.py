@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
@@ -35,14 +36,12 @@ from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
+    from pipelines.commands.describe import Answer
     from pipelines.commands.display import Display
     from pipelines.steps.held import Acceptance
     from pipelines.steps.watch import Watch
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(invoke_without_command=True, pretty_exceptions_enable=False)
 
 broker = typer.Typer(no_args_is_help=True, help="A Kafka broker on this machine, for the demo, tests and trying out.")
 app.add_typer(broker, name="broker", callback=interrupt.unwind)
@@ -70,6 +69,7 @@ Verbose = Annotated[
 RowsFormat = Literal["table", "json", "csv"]
 TableFormat = Literal["table", "json"]
 StoryFormat = Literal["text", "json"]
+PayloadForm = Literal["auto", "text", "json", "hex"]
 DrawingFormat = Literal["text", "json", "mermaid", "svg"]
 
 
@@ -81,12 +81,99 @@ def _version(is_wanted: bool) -> None:
 
 @app.callback()
 def afterlog(
+    context: typer.Context,
     show_version: Annotated[
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
     ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Afterlog: the lakehouse for what Kafka could not deliver."""
+    if context.invoked_subcommand is not None:
+        return
+    settings = load()
+    if sys.stdout.isatty() and Warehouse(settings).is_local and Path(settings.warehouse).is_dir():
+        top()
+    else:
+        print(context.get_help())
+
+
+@app.command()
+def top(
+    watch: Annotated[
+        float | None, typer.Option(min=0.5, metavar="SECONDS", help="Show it again and again.", show_default=False)
+    ] = None,
+    at: Annotated[str | None, typer.Option(help="As of that time (ISO-8601, UTC).", show_default="now")] = None,
+    format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
+) -> None:
+    """Tell whether anything is wrong: open incidents, findings, and how old the data is."""
+    from pipelines.commands import incidents as stories
+
+    tables = Warehouse(_settings(warehouse, landing, lands=True))
+    while True:
+        answer = stories.top(tables, format, at)
+        if watch is not None and sys.stdout.isatty():
+            print("\x1b[2J\x1b[H", end="")
+        print(answer.result, flush=True)
+        if watch is None:
+            break
+        time.sleep(watch)
+
+
+@app.command()
+def incidents(
+    open: Annotated[bool, typer.Option("--open", help="Only those that are not resolved.")] = False,
+    since: Annotated[
+        str | None, typer.Option(help="Only those with records since that time (ISO-8601, UTC).", show_default=False)
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Only those of a consumer group.", show_default=False)] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="Only those of a source topic or DLQ topic.", show_default=False)
+    ] = None,
+    at: Annotated[str | None, typer.Option(help="As of that time (ISO-8601, UTC).", show_default="now")] = None,
+    format: Annotated[TableFormat, typer.Option(help="json: one object an incident.")] = "table",
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
+) -> None:
+    """List incidents, the most urgent first."""
+    from pipelines.commands import incidents as stories
+
+    tables = Warehouse(_settings(warehouse, landing))
+    _show(stories.listed(tables, format, only_open=open, since=since, group=group, topic=topic, at=at))
+
+
+@app.command()
+def incident(
+    wanted: Annotated[str, typer.Argument(metavar="ID", help="An incident, or how its id begins.", show_default=False)],
+    mute_until: Annotated[
+        str | None, typer.Option(help="Mute it until that time (ISO-8601, UTC).", show_default=False)
+    ] = None,
+    resolve: Annotated[bool, typer.Option("--resolve", help="Say that it is over.")] = False,
+    note: Annotated[str | None, typer.Option(help="Keep a note on it.", show_default=False)] = None,
+    at: Annotated[str | None, typer.Option(help="As of that time (ISO-8601, UTC).", show_default="now")] = None,
+    format: Annotated[DrawingFormat, typer.Option(help="How to print it; a drawing shows what it touches.")] = "text",
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
+) -> None:
+    """Tell all about an incident: why, where, suspects, what it touches, and what to type next."""
+    from pipelines.commands import incidents as stories
+
+    tables = Warehouse(_settings(warehouse, landing))
+    if mute_until is not None or resolve or note is not None:
+        _show(stories.acted(tables, wanted, mute_until, resolve, note))
+    else:
+        _show(stories.one(tables, wanted, format, at))
+
+
+def _show(answer: Answer) -> None:
+    """Print an answer, say its remarks, and end with its exit code."""
+    if answer.result:
+        print(answer.result.removesuffix("\n"), flush=True)
+    for remark in answer.remarks:
+        _say(remark)
+    if answer.exit_code:
+        raise typer.Exit(answer.exit_code)
 
 
 @app.command()
@@ -244,6 +331,32 @@ def trace(
     from pipelines.commands import trace as stories
 
     answer = stories.answer(Warehouse(_settings(warehouse, landing)), wanted, format)
+    print(answer.result, flush=True)
+    for remark in answer.remarks:
+        _say(remark)
+    raise typer.Exit(answer.exit_code)
+
+
+@app.command()
+def show(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC:PARTITION:OFFSET", help="The place of a dead letter in its DLQ topic.", show_default=False
+        ),
+    ],
+    shown_as: Annotated[PayloadForm, typer.Option("--as", help="How to print key and value.")] = "auto",
+    full: Annotated[bool, typer.Option("--full", help="Cut nothing.")] = False,
+    format: Annotated[StoryFormat, typer.Option(help="json: one object, with all of it.")] = "text",
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Show one dead letter: its error, headers, key and value, masked as the settings say."""
+    from pipelines.commands import show as letters
+
+    tables = Warehouse(_settings(warehouse, landing))
+    answer = letters.answer(tables, place, format, shown_as=shown_as, full=full)
     print(answer.result, flush=True)
     for remark in answer.remarks:
         _say(remark)

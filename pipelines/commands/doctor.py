@@ -28,6 +28,7 @@ from pipelines.jvm import jars, java
 from pipelines.jvm.properties import defaults, unchecked_creation
 from pipelines.run import newest, runner
 from pipelines.settings import AIRFLOW_HOME, ROOT, Settings
+from pipelines.settings.layers import fields_of
 from pipelines.sources import landing
 from pipelines.stage import Land, Split, Stage, Summarise
 from pipelines.steps import held
@@ -225,7 +226,7 @@ def _settings(warehouse: Warehouse) -> Iterator[Check]:
 
 def _is_used(variable: str) -> bool:
     top = variable.removeprefix(oversights.PREFIX).partition("__")[0].lower()
-    return variable.startswith(oversights.PREFIX) and top in Settings.model_fields
+    return variable.startswith(oversights.PREFIX) and top in fields_of(Settings)
 
 
 def _disk(warehouse: Warehouse) -> Iterator[Check]:

@@ -11,6 +11,7 @@ from typing import Literal
 from pipelines.catalog import stages_of_type
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, located
+from pipelines.settings.layers import fields_of
 from pipelines.stage import Land
 from pipelines.warehouse.storage import is_local
 
@@ -72,7 +73,8 @@ def _exists(place: str | Path) -> bool:
 
 def unknown_variables() -> Iterator[tuple[str, str]]:
     """Yield each variable with our prefix that has no effect, and a sentence about it."""
-    known = [f"{PREFIX}{name.upper()}" for name in (*Settings.model_fields, *OTHER_VARIABLES)]
+    names = fields_of(Settings)
+    known = [f"{PREFIX}{name.upper()}" for name in (*names, *OTHER_VARIABLES)]
     for variable in sorted(os.environ):
         top = variable.removeprefix(PREFIX).partition("__")[0]
         if not variable.startswith(PREFIX):
@@ -83,7 +85,7 @@ def unknown_variables() -> Iterator[tuple[str, str]]:
             continue
         if top.lower() in ("gates", "spark"):
             yield variable, f"{variable} has no effect: set it in the settings file."
-        elif top.lower() not in Settings.model_fields:
+        elif top.lower() not in names:
             close = get_close_matches(f"{PREFIX}{top}", known, n=1)
             meant = f"; did you mean {close[0]}?" if close else "."
             yield variable, f"{variable} is not a setting and has no effect{meant}"

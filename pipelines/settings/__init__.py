@@ -20,6 +20,7 @@ from pipelines.settings.feeds import (
 )
 from pipelines.settings.kafka import Kafka
 from pipelines.settings.layers import read_layers
+from pipelines.settings.payloads import Mask, PrivacyKey, SchemaFile
 from pipelines.settings.profiles import MappedHeader, OwnProfile, RequiredProfile
 from pipelines.settings.runs import Gate, Lock, Report, Silence
 from pipelines.settings.section import Section, Share, first_mistake
@@ -34,8 +35,11 @@ __all__ = [
     "Kafka",
     "Lock",
     "MappedHeader",
+    "Mask",
     "OwnProfile",
+    "PrivacyKey",
     "RequiredProfile",
+    "SchemaFile",
     "Segments",
     "Settings",
     "Topics",
@@ -73,6 +77,9 @@ class Settings(Section):
     silence: Silence = Silence()
     lock: Lock = Lock()
     report: Report = Report()
+    schemas: Annotated[tuple[SchemaFile, ...], Field(alias="schema")] = ()
+    privacy: tuple[Mask, ...] = ()
+    privacy_key: PrivacyKey = PrivacyKey()
     spark: dict[str, str] = Field(default_factory=dict)
 
     def landing_of(self, directory: str) -> Path:
@@ -123,6 +130,8 @@ def load(**flags: Any) -> Settings:
         if settings.topics_of(directory) and not settings.kafka.bootstrap_servers:
             section = directory.replace("-", "_")
             raise UsageError(f'[{section}] has source = "kafka": set bootstrap_servers under [kafka].')
+    if any(mask.do == "hash" for mask in settings.privacy) and settings.privacy_key.hash_key_env is None:
+        raise UsageError('[[privacy]] has do = "hash": set hash_key_env under [privacy_key].')
     absolute = {
         name: str(located(getattr(settings, name)))
         for name in ("warehouse", "landing")

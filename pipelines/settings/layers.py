@@ -12,12 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from pipelines.errors import UsageError
 from pipelines.settings.section import Section
 
 _PREFIX = "AFTERLOG_"
 _ONLY_IN_THE_FILE = {"gates", "spark"}
+
+
+def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the settings of a model by the names that files and variables give them."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def read_layers(default_file: Path, model: type[BaseModel]) -> dict[str, Any]:
@@ -45,26 +51,27 @@ def _apply_variables(values: dict[str, Any], model: type[BaseModel]) -> None:
     """Apply the variables to the values of the file; variables that name no setting have no effect.
 
     ``AFTERLOG_KAFKA={...}`` replaces the whole section with a JSON object, so that no key of the file remains in it.
-    ``AFTERLOG_KAFKA__USERNAME=x`` then sets one key of what is there.
+    ``AFTERLOG_KAFKA__USERNAME=x`` then sets one key of what is there. ``AFTERLOG_PRIVACY=[...]`` replaces all masks.
     """
+    fields = fields_of(model)
     for variable, text in sorted(os.environ.items(), key=lambda item: "__" in item[0]):  # whole sections first
         if not variable.startswith(_PREFIX):
             continue
         *sections, key = variable.removeprefix(_PREFIX).lower().split("__")
         top = sections[0] if sections else key
-        if top not in model.model_fields or top in _ONLY_IN_THE_FILE:
+        if top not in fields or top in _ONLY_IN_THE_FILE:
             continue
         target = values
         for section in sections:
             target = target.setdefault(section, {})
             if not isinstance(target, dict):
                 raise UsageError(f"{variable} cannot be used: {section} is not a section.")
-        is_section = not sections and isinstance(model.model_fields[top].default, Section)
-        target[key] = _parse_json(text) if is_section else text
+        is_json = not sections and isinstance(fields[top].default, Section | tuple)
+        target[key] = _parse_json(text) if is_json else text
 
 
 def _parse_json(text: str) -> Any:
-    """Return what the JSON says; other text stays text, which validation refuses as a section."""
+    """Return what the JSON says; other text stays text, which validation refuses."""
     try:
         return json.loads(text)
     except ValueError:

@@ -12,6 +12,7 @@ from expectations.text import visible
 _REASONS = {
     "extra_forbidden": "there is no such key",
     "model_type": "write it as a section, or in a variable as a JSON object",
+    "tuple_type": "write it as an array, in a variable as JSON",
 }
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]

@@ -26,9 +26,14 @@ WITH counted AS (
 ),
 refused AS (
   SELECT
-    cluster, dlq_topic AS topic, code, min(_ingested_at) AS since, max(_ingested_at) AS last_at, count(*) AS amount
-  FROM {quarantined_dlq_records} LATERAL VIEW explode(violations) AS code
-  GROUP BY cluster, dlq_topic, code
+    cluster,
+    dlq_topic AS topic,
+    min(coalesce(routed_at, dlq_timestamp)) AS since,
+    max(coalesce(routed_at, dlq_timestamp)) AS last_at,
+    count(*) AS amount,
+    array_sort(array_distinct(flatten(collect_list(violations)))) AS codes
+  FROM {quarantined_dlq_records}
+  GROUP BY cluster, dlq_topic
 ),
 accepted AS (
   SELECT cluster, dlq_topic AS topic, sum(record_count) AS amount FROM {dlq_summary} GROUP BY cluster, dlq_topic
@@ -60,14 +65,17 @@ SELECT
   since,
   last_at,
   amount,
-  concat(amount, CASE kind
-    WHEN 'LOST_MESSAGES' THEN ' messages were acknowledged to their producers and are not in the log'
-    WHEN 'ABSENT_MESSAGES' THEN ' acknowledged messages are not in the log, and nothing tells whether it is compacted'
-    WHEN 'FAILED_DLQ_WRITES' THEN ' writes to a dead-letter topic failed, and the broker dropped their records'
-    WHEN 'MISSING_DLQ_OFFSETS' THEN ' offsets of the dead-letter topic never landed, and nothing explains them'
-    WHEN 'ABORTED_DLQ_WRITES' THEN ' dead letters that readers saw are of aborted transactions'
-    ELSE ' committed dead letters lack headers that KIP-1317 makes mandatory'
-  END) AS evidence,
+  concat(
+    CASE kind
+      WHEN 'LOST_MESSAGES' THEN 'messages that were acknowledged to their producers and are not in the log: '
+      WHEN 'ABSENT_MESSAGES' THEN 'acknowledged messages that are not in the log, which may be compacted: '
+      WHEN 'FAILED_DLQ_WRITES' THEN 'failed writes to a dead-letter topic, whose records the broker dropped: '
+      WHEN 'MISSING_DLQ_OFFSETS' THEN 'offsets of the dead-letter topic that never landed, which nothing explains: '
+      WHEN 'ABORTED_DLQ_WRITES' THEN 'dead letters of aborted transactions, which readers saw: '
+      ELSE 'committed dead letters without headers that KIP-1317 makes mandatory: '
+    END,
+    amount
+  ) AS evidence,
   CASE kind
     WHEN 'LOST_MESSAGES' THEN 'afterlog ask lost_messages'
     WHEN 'ABSENT_MESSAGES' THEN 'afterlog ask absent_messages'
@@ -124,13 +132,15 @@ SELECT
   refused.cluster,
   'QUARANTINED',
   refused.topic,
-  code,
+  CAST(NULL AS STRING),
   IF(refused.amount >= 0.05 * (refused.amount + coalesce(accepted.amount, 0)), 'high', 'medium'),
   since,
   last_at,
   refused.amount,
   concat(
-    refused.amount, ' dead letters break the rule ', code, ', beside ', coalesce(accepted.amount, 0), ' accepted ones'
+    IF(refused.amount = 1, '1 dead letter breaks', concat(refused.amount, ' dead letters break')),
+    ' a rule, beside ', coalesce(accepted.amount, 0), ' accepted: ', array_join(slice(codes, 1, 3), ', '),
+    IF(size(codes) > 3, concat(' and ', size(codes) - 3, ' more rules'), '')
   ),
   'afterlog ask quarantine_reasons'
 FROM refused

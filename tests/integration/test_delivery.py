@@ -47,8 +47,10 @@ TABLES = (
     *("silver.transactions", "silver.log_ranges", "silver.topic_policies", "silver.dlq_control_markers"),
     "silver.acknowledged_topics",
     *("silver.dead_letters", "silver.dlq_hops", "silver.dlq_roots", "silver.dlq_ranges", "silver.dlq_gaps"),
-    *("gold.dlq_counts", "gold.dlq_summary", "gold.message_ledger"),
+    *("silver.dlq_errors", "silver.dlq_episodes"),
+    *("gold.dlq_counts", "gold.dlq_summary", "gold.dlq_incidents", "gold.message_ledger"),
     *("gold.message_counts", "gold.reconciliation", "gold.delivery_guarantees"),
+    *("gold.incident_suspects", "gold.trust_findings"),
 )
 OF_LETTERS = (
     *("bronze.dlq_records", "silver.dlq_records", "silver.dead_letters"),

@@ -17,6 +17,7 @@ from pipelines.cli import app
 from pipelines.commands import query
 from pipelines.kafka.properties import properties
 from pipelines.settings import ROOT, Settings, load
+from pipelines.settings.layers import fields_of
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, line, rows, run
 
@@ -47,7 +48,19 @@ def anchors(text: str) -> set[str]:
 
 def test_the_documents_show_commands() -> None:
     words = {command.values[0][0] for command in COMMANDS}
-    assert words >= {"run", "sql", "readmit", "rebuild", "report", "doctor", "generate", "broker", "describe", "trace"}
+    assert words >= {
+        "run",
+        "sql",
+        "readmit",
+        "rebuild",
+        "report",
+        "doctor",
+        "generate",
+        "broker",
+        "describe",
+        "trace",
+        "show",
+    }
     assert {"README.md", "docs/ask.md", "docs/feeds.md", "docs/kafka.md", "docs/operate.md"} <= {
         str(command.id).partition(":")[0] for command in COMMANDS
     }
@@ -104,7 +117,10 @@ def settings_of(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_settings_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_profiles, of_segments = shown("docs/feeds.md", "toml")
     (of_topics,) = shown("docs/kafka.md", "toml")
-    assert sum(text.count("```toml") for text in DOCUMENTS.values()) == 3
+    of_schemas, of_masks = shown("docs/settings.md", "toml")
+    assert sum(text.count("```toml") for text in DOCUMENTS.values()) == 5
+    assert [one.is_avro for one in settings_of(of_schemas, tmp_path, monkeypatch).schemas] == [True, False]
+    assert len(settings_of(of_masks, tmp_path, monkeypatch).privacy) == 4
     assert settings_of(of_segments, tmp_path, monkeypatch).segments.cleanup_policy[0].policy == "delete"
     assert "`AFTERLOG_LOCK__WAIT_SECONDS=5`" in DOCUMENTS["docs/settings.md"]
     monkeypatch.setenv("AFTERLOG_LOCK__WAIT_SECONDS", "5")
@@ -131,7 +147,7 @@ def test_settings_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_setting_is_in_the_table_of_settings() -> None:
     table = re.findall(r"^\| (`.+?) \|", DOCUMENTS["docs/settings.md"], re.MULTILINE)
-    assert sorted(re.findall(r"`\[?(\w+)\]?`", " ".join(table))) == sorted(Settings.model_fields)
+    assert sorted(re.findall(r"`\[?(\w+)\]?`", " ".join(table))) == sorted(fields_of(Settings))
 
 
 def test_variables_of_shown_commands_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.columns import headers
+from pipelines.commands import oversights
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT, Settings, load
 
@@ -121,6 +122,49 @@ def test_topics_of_a_feed() -> None:
             "require.0.profile names no profile; profiles: kip-1317, kip-1191,",
             id="unknown profile required",
         ),
+        *(
+            pytest.param({"privacy": [mask]}, sentence, id=f"mask: {name}")
+            for name, mask, sentence in (
+                ("no target", {"do": "drop"}, "The setting privacy.0 cannot be used: give one of header, key, value"),
+                ("two targets", {"key": True, "value": True, "do": "drop"}, "give one of header, key, value, path, er"),
+                ("no", {"key": False, "do": "drop"}, "The setting privacy.0.key cannot be used"),
+                ("nothing to do", {"key": True}, "The setting privacy.0.do cannot be used"),
+                ("unknown deed", {"key": True, "do": "encrypt"}, "write it as drop, hash or last:4."),
+                ("last of none", {"key": True, "do": "last:0"}, "write it as drop, hash or last:4."),
+                ("no glob", {"header": "", "do": "drop"}, "The setting privacy.0.header cannot be used"),
+                *(
+                    (f"path {path}", {"path": path, "do": "drop"}, "write it like $.customer.email")
+                    for path in ("", "$", "a.b", "$..a", "$.a[", "$.a['b", "$.a b", "$.a[-1]", "$.a[?(@.b)]", "$.a\n")
+                ),
+            )
+        ),
+        pytest.param(
+            {"privacy": [{"key": True, "do": "hash"}]},
+            '[[privacy]] has do = "hash": set hash_key_env under [privacy_key].',
+            id="a hash without a key",
+        ),
+        pytest.param(
+            {"privacy_key": {"hash_key_env": "no name"}}, "name an environment variable, such as", id="no variable"
+        ),
+        pytest.param(
+            {"privacy_key": {"hash_key_env": "AFTERLOG_HASH_KEY"}},
+            "variables that begin with AFTERLOG_ are settings, and the key is none.",
+            id="a variable of settings",
+        ),
+        *(
+            pytest.param({"schema": [schema]}, sentence, id=f"schema: {name}")
+            for name, schema, sentence in (
+                ("no topic", {"file": "a.avsc"}, "The setting schema.0.topic cannot be used"),
+                (
+                    "part",
+                    {"topic": "a", "file": "a.avsc", "part": "header"},
+                    "The setting schema.0.part cannot be used",
+                ),
+                ("no message", {"topic": "a", "file": "a.desc"}, "Protobuf needs the name of a message."),
+                ("message of Avro", {"topic": "a", "file": "a.avsc", "message": "a"}, "message is for Protobuf"),
+                ("id", {"topic": "a", "file": "a.avsc", "id": -1}, "The setting schema.0.id cannot be used"),
+            )
+        ),
         pytest.param(
             {"dlq": {"max_records_per_batch": 0}},
             "The setting dlq.max_records_per_batch cannot be used",
@@ -174,6 +218,22 @@ def test_profiles_share_headers_where_a_name_is_one_of_both(theirs: list[str], o
 
 def _fits(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+
+
+def test_masks_and_schemas_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERLOG_PRIVACY", '[{"path": "$.a[*][\'b c\'].d[0]", "do": "last:4"}]')
+    monkeypatch.setenv("AFTERLOG_SCHEMA", '[{"topic": "orders", "file": "a.desc", "message": "Order"}]')
+    monkeypatch.setenv("AFTERLOG_PRIVACY_KEY__HASH_KEY_ENV", "DLQ_HASH_KEY")
+    settings = load()
+    assert (settings.privacy[0].steps, settings.privacy[0].last) == (("a", None, "b c", "d", 0), 4)
+    assert (settings.schemas[0].part, settings.schemas[0].is_avro) == ("value", False)
+    assert settings.privacy_key.hash_key_env == "DLQ_HASH_KEY"
+    assert not list(oversights.unknown_variables())
+    monkeypatch.setenv("AFTERLOG_PRIVACY", "drop everything")
+    with pytest.raises(
+        UsageError, match="The setting privacy cannot be used: write it as an array, in a variable as JSON"
+    ):
+        load()
 
 
 def test_secrets_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:

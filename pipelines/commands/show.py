@@ -1,0 +1,426 @@
+"""silver.dlq_records, its quarantine and its held rows -> one dead letter, whole, with its secrets masked."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from expectations.contract import contract_of
+from expectations.rules import counted
+from expectations.text import visible
+from pipelines.commands.describe import Answer
+from pipelines.commands.trace import Key, Place
+from pipelines.errors import UsageError
+from pipelines.payloads import FRAME, MAGIC, Masked, Part, Payload, as_json
+from pipelines.privacy import Masks
+from pipelines.steps.collapse import CONFLICT
+from pipelines.text import elided, hint
+from pipelines.warehouse.jvmless import query, rows
+from pipelines.warehouse.tables import Warehouse
+
+SILVER, QUARANTINE, HELD = "silver.dlq_records", "quarantine.dlq_records", "held.dlq_records"
+STATES = {SILVER: "accepted", QUARANTINE: "quarantined", HELD: "held"}
+
+As = Literal["auto", "text", "json", "hex"]
+
+MOST_CHARACTERS = 4_000  # of a payload; --full shows all
+MOST_LINES = 40
+MOST_BYTES = 512  # of a payload in hex
+MOST_OF_TRACE = 12  # lines
+MOST_OF_MESSAGE = 1_000  # characters
+MOST_OF_HEADER = 200
+MOST_NAMED = 5
+BYTES_OF_LINE = 16
+_WIDEST = 80
+
+FACTS = (
+    *("header_profile", "disposition", "disposition_source", "consumer_group"),
+    *("original_topic", "original_partition", "original_offset", "original_timestamp", "delivery_count"),
+    *("error_message", "exception_class", "exception_cause_class", "exception_stacktrace"),
+    *("connector_name", "task_id", "stage", "stage_class", "routed_at", "routed_at_source"),
+    *("payload_copied", "control_marker_suspected"),
+)
+EVIDENCE = {
+    "missing_fields": "mandatory fields without a value",
+    "undecoded_fields": "fields that do not decode",
+    "undecodable_headers": "fields that are not UTF-8",
+}
+
+
+def answer(
+    warehouse: Warehouse, wanted: str, form: str = "text", *, shown_as: As = "auto", full: bool = False
+) -> Answer:
+    """Show the dead letter at TOPIC:PARTITION:OFFSET of its DLQ topic, as ``text`` or ``json``.
+
+    ``shown_as`` and ``full`` decide how much of the payload the text shows and in which form; JSON has all of it. The
+    exit code is 1 if nothing is known at the place.
+
+    Raises UsageError: the text is no place, the table does not exist, a mask has no key, or a schema file cannot be
+    used.
+    """
+    place = Place.of(wanted)
+    if place is None:
+        text = elided(wanted, _WIDEST)
+        raise UsageError(f"'{text}' is not the place of a dead letter: write it like dlq.orders:0:5.")
+    masks = Masks.of(warehouse.settings)
+    for table, state in STATES.items():
+        found = _at(warehouse, table, place)
+        if found:
+            letter = Letter(place, table, state, found[0], masks)
+            return Answer(letter.as_json() if form == "json" else letter.as_text(shown_as, full), _others(found))
+    return _nothing(warehouse, place, form)
+
+
+def _at(warehouse: Warehouse, table: str, place: Place) -> list[dict[str, Any]]:
+    """Return the rows of a table at a place, the newest first; none if there is no table beside the main one."""
+    key: Key = {
+        "cluster": warehouse.cluster,
+        "dlq_topic": place.topic,
+        "dlq_partition": place.partition,
+        "dlq_offset": place.offset,
+    }
+    return sorted(_rows(warehouse, table, key), key=lambda row: (row["_ingested_at"], row["_bronze_id"]), reverse=True)
+
+
+def _rows(warehouse: Warehouse, table: str, key: Key, columns: list[str] | None = None) -> list[dict[str, Any]]:
+    if table != SILVER and warehouse.is_local and warehouse.local_version(table) is None:
+        return []
+    return rows(warehouse, table, key, columns)
+
+
+def _others(found: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    if len(found) == 1:
+        return ()
+    its_id = f", whose topic id is {visible(found[0]['dlq_topic_id'])}" if found[0]["dlq_topic_id"] else ""
+    return (f"{counted(len(found), 'row')} are known at this place: this is the newest{its_id}.",)
+
+
+class Letter:
+    """A dead letter at its place, as a table has it, masked."""
+
+    def __init__(self, place: Place, table: str, state: str, row: Mapping[str, Any], masks: Masks) -> None:
+        """Mask the row and read its key and value; raises UsageError: a schema file cannot be used."""
+        self.place, self.table, self.state = place, table, state
+        self.record = masks.record(row)
+        parts: tuple[Part, Part] = ("key", "value")
+        self.payloads = {part: masks.payload(row, part) for part in parts}
+
+    def as_json(self) -> str:
+        """Return one JSON object in one line; times in ISO-8601, UTC."""
+        record = self.record
+        return as_json(
+            {
+                "cluster": record["cluster"],
+                **self.place._asdict(),
+                "topic_id": record["dlq_topic_id"],
+                "timestamp": _time(record["dlq_timestamp"]),
+                "table": self.table,
+                "state": self.state,
+                "violations": record.get("violations") or [],
+                **{name: record.get(name) or [] for name in EVIDENCE},
+                **{name: _time(record[name]) for name in FACTS},
+                "user_headers": list(map(_header_facts, filter(None, record["user_headers"] or ()))),
+                "earlier_hops": record["earlier_hops"] or [],
+                **{part: _payload_facts(payload) for part, payload in self.payloads.items()},
+            }
+        )
+
+    def as_text(self, shown_as: As, full: bool) -> str:
+        """Return a heading, then a line or a block for each thing that is known."""
+        lines = [str(self.place)]
+        for name, texts in self._facts(full):
+            lines += [f"  {name if not at else '':<15}  {text}".rstrip() for at, text in enumerate(texts)]
+        for heading, texts in self._blocks(shown_as, full):
+            lines += [f"  {heading}", *(f"    {text}".rstrip() for text in texts)]
+        return "\n".join(lines)
+
+    def _facts(self, full: bool) -> Iterator[tuple[str, list[str]]]:
+        record = self.record
+        yield "dead-lettered", [self._when()]
+        if self.table != SILVER:
+            yield self.state, list(self._why())
+        told = {"header": "its headers say so", "message": "as the broker's message says"}
+        source = told.get(record["disposition_source"])
+        disposition = record["disposition"]
+        yield "profile", [_or_unknown(record["header_profile"])]
+        yield "disposition", [_or_unknown(disposition) + (f", {source}" if disposition and source else "")]
+        yield "group", [_or_unknown(record["consumer_group"])]
+        yield "source", [self._source()]
+        yield "deliveries", [_or_unknown(record["delivery_count"])]
+        connector = [
+            f"{name.replace('_', ' ')} {visible(str(record[name]))}"
+            for name in ("connector_name", "task_id", "stage", "stage_class")
+            if record[name] is not None
+        ]
+        if connector:
+            yield "connector", [", ".join(connector).removeprefix("connector name ")]
+        yield "error", list(self._error(full))
+
+    def _when(self) -> str:
+        record = self.record
+        if record["routed_at"] is None:
+            return "at an unknown time"
+        by = "as its header says" if record["routed_at_source"] == "header" else "Kafka's time of the dead letter"
+        return f"{_time(record['routed_at'])}, {by}"
+
+    def _why(self) -> Iterator[str]:
+        if self.state == "held":
+            yield "its topic broke the contract of silver.dlq_records, so all its records wait"
+        rules = {rule.code: rule for rule in contract_of(SILVER).rules}
+        for code in self.record.get("violations") or ():
+            if code == CONFLICT:
+                yield f"{code}: the table holds a record of this place with other content, which stands"
+            elif code in rules:
+                yield f"{code}: the {rules[code].noun} {rules[code].failure}"
+            else:
+                yield visible(code)
+        for name, words in EVIDENCE.items():
+            if fields := self.record.get(name):
+                yield f"{words}: {', '.join(map(visible, fields))}"
+
+    def _source(self) -> str:
+        record = self.record
+        place = [record[f"original_{name}"] for name in Place._fields]
+        if None not in place:
+            return str(Place(*place))
+        if place[0] is None:
+            return "unknown"
+        known = [f"{name} {value}" for name, value in zip(Place._fields, place, strict=True) if value is not None]
+        return f"{visible(', '.join(known))}, the rest is unknown"
+
+    def _error(self, full: bool) -> Iterator[str]:
+        record = self.record
+        named = [_text(record["exception_class"]), _text(record["exception_cause_class"])]
+        if any(named):
+            yield ", caused by ".join(one for one in named if one)
+        if record["error_message"] is not None:
+            most = None if full else MOST_OF_MESSAGE
+            yield from _cut_lines(record["error_message"], most, MOST_LINES if not full else None)
+        elif not any(named):
+            yield "unknown"
+
+    def _blocks(self, shown_as: As, full: bool) -> Iterator[tuple[str, list[str]]]:
+        record = self.record
+        if record["exception_stacktrace"] is not None:
+            most = None if full else MOST_OF_TRACE
+            lines = list(_cut_lines(record["exception_stacktrace"].rstrip("\n"), None, most))
+            yield "stack trace", lines
+        headers = [header for header in record["user_headers"] or () if header]
+        if headers:
+            yield "user headers", [_header(header, full) for header in headers]
+        if record["earlier_hops"]:
+            yield "earlier hops", [_hop(hop) for hop in record["earlier_hops"] if hop]
+        if record["payload_copied"] is False and all(record[part] is None for part in self.payloads):
+            yield "key and value", ["They were never copied: the broker wrote headers only."]
+            return
+        for part, payload in self.payloads.items():
+            heading, lines = _payload(payload, shown_as, full)
+            yield f"{part}, {heading}", lines
+        if record["control_marker_suspected"]:
+            yield "perhaps a transaction's marker", ["Key and value have the bytes of one."]
+
+
+def _payload(payload: Payload, shown_as: As, full: bool) -> tuple[str, list[str]]:
+    """Return a heading and the lines of a key or value."""
+    if payload.masked is not None and payload.form is None:
+        return "masked", [visible(payload.masked), *([payload.remark] if payload.remark else [])]
+    if payload.masked is not None:
+        said = [] if shown_as in ("auto", "json") else ["A mask hides parts of it, so it is shown as JSON."]
+        return f"masked, {_form(payload)}", [*_remarks(payload), *said, *_json(payload, full)]
+    if payload.content is None:
+        return "null", []
+    size = counted(len(payload.content), "byte")
+    if not payload.content:
+        return f"{size}: it is empty", []
+    chosen, remarks = shown_as, list(_remarks(payload))
+    if chosen == "json" and payload.form is None:
+        remarks.append("It is not JSON.")
+        chosen = "auto"
+    if chosen == "auto":
+        chosen = _best(payload)
+    if chosen == "json":
+        return f"{size}, {_form(payload)}", [*remarks, *_json(payload, full)]
+    if chosen == "text":
+        text = payload.content.decode("utf-8", "backslashreplace")
+        return f"{size}, text", [*remarks, *_cut_lines(text, *_most(full))]
+    content = payload.content
+    if not payload.is_undecodable and content[:1] == MAGIC and len(content) > FRAME and payload.form is None:
+        schema_id = int.from_bytes(content[1:FRAME], "big")
+        remarks.append(
+            f"If it is in Confluent's wire format, its schema id is {schema_id}: a [[schema]] can decode it."
+        )
+    return f"{size}, hex", [*remarks, *_hex(content, full)]
+
+
+def _best(payload: Payload) -> As:
+    if payload.is_undecodable:
+        return "hex"
+    if payload.form is not None and (payload.form != "JSON" or isinstance(payload.data, dict | list)):
+        return "json"
+    try:
+        text = (payload.content or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return "hex"
+    return "text" if all(one.isprintable() or one in "\t\r\n" for one in text) else "hex"
+
+
+def _form(payload: Payload) -> str:
+    parts: list[str] = [payload.form or ""]
+    if payload.schema and not payload.is_undecodable:
+        parts.append(visible(payload.schema))
+    if payload.schema_id is not None:
+        parts.append(f"schema id {payload.schema_id}")
+    return ", ".join(parts)
+
+
+def _remarks(payload: Payload) -> list[str]:
+    return [payload.remark] if payload.remark else []
+
+
+def _most(full: bool) -> tuple[int | None, int | None]:
+    return (None, None) if full else (MOST_CHARACTERS, MOST_LINES)
+
+
+def _json(payload: Payload, full: bool) -> Iterator[str]:
+    yield from _cut_lines(as_json(payload.data, 2), *_most(full))
+
+
+def _cut_lines(text: str, characters: int | None, lines: int | None) -> Iterator[str]:
+    """Yield the lines of a text, safe for a terminal, and a sentence if some characters or lines are left out."""
+    kept = text if characters is None else text[:characters]
+    all_lines = kept.split("\n")
+    shown = all_lines if lines is None else all_lines[:lines]
+    for line in shown:
+        yield visible(line.removesuffix("\r").expandtabs(4))
+    if len(shown) < len(all_lines) or len(kept) < len(text):
+        total = text.count("\n") + 1
+        if len(shown) < total:
+            yield f"This is cut: {len(shown):,} of {counted(total, 'line')}. --full shows all."
+        else:
+            yield f"This is cut: {len(kept):,} of {counted(len(text), 'character')}. --full shows all."
+
+
+def _hex(content: bytes, full: bool) -> Iterator[str]:
+    shown = content if full else content[:MOST_BYTES]
+    for at in range(0, len(shown), BYTES_OF_LINE):
+        line = shown[at : at + BYTES_OF_LINE]
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in line)
+        yield f"{at:08x}  {line.hex(' '):<{3 * BYTES_OF_LINE - 1}}  |{text}|"
+    if len(shown) < len(content):
+        yield f"This is cut: {len(shown):,} of {counted(len(content), 'byte')}. --full shows all."
+
+
+def _header(header: Mapping[str, Any], full: bool) -> str:
+    name, value = visible(str(header["key"])), header["value"]
+    if value is None:
+        return f"{name} = null"
+    if isinstance(value, Masked):
+        return f"{name} = {visible(value)}"
+    text = _utf8(value)
+    told = f"0x{value.hex()}" if text is None else visible(text)
+    if full or len(told) <= MOST_OF_HEADER:
+        return f"{name} = {told}"
+    return f"{name} = {told[:MOST_OF_HEADER]}… This is cut: it has {counted(len(value), 'byte')}. --full shows all."
+
+
+def _hop(hop: Mapping[str, Any]) -> str:
+    place = [hop[name] for name in Place._fields]
+    at = str(Place(*place)) if None not in place else visible(place[0] or "unknown")
+    group = f" by {visible(hop['consumer_group'])}" if hop["consumer_group"] is not None else ""
+    return f"{at}{group} ({visible(hop['profile'])})"
+
+
+def _header_facts(header: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": header["key"], **_bytes_facts(header["value"])}
+
+
+def _bytes_facts(value: bytes | Masked | None) -> dict[str, Any]:
+    if isinstance(value, Masked):
+        return {"base64": None, "text": value, "masked": True}
+    if value is None:
+        return {"base64": None, "text": None}
+    return {"base64": base64.b64encode(value).decode(), "text": _utf8(value)}
+
+
+def _payload_facts(payload: Payload) -> dict[str, Any] | None:
+    """Return what JSON says of a key or value; None if there is none."""
+    if payload.content is None and payload.masked is None:
+        return None
+    its = {
+        "form": payload.form,
+        "schema": payload.schema,
+        "schema_id": payload.schema_id,
+        "data": payload.data,
+        "remark": payload.remark,
+    }
+    size = {} if payload.content is None else {"bytes": len(payload.content)}
+    known = {name: value for name, value in its.items() if value not in (None, "")}
+    return size | _bytes_facts(payload.content if payload.masked is None else payload.masked) | known
+
+
+def _utf8(content: bytes) -> str | None:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _text(text: str | None) -> str:
+    return "" if text is None else visible(text)
+
+
+def _or_unknown(value: object) -> str:
+    return "unknown" if value is None else visible(str(value))
+
+
+def _time(value: Any) -> Any:
+    """Return a time in ISO-8601; any other value stays."""
+    return value.isoformat(timespec="milliseconds").replace("+00:00", "Z") if isinstance(value, datetime) else value
+
+
+def _nothing(warehouse: Warehouse, place: Place, form: str) -> Answer:
+    """Return the answer for a place at which no dead letter is known, with a hint at what may be meant."""
+    letters = _letters_of(warehouse, place)
+    message = f"No dead letter is known at {place} in cluster '{visible(warehouse.cluster)}'."
+    if letters:
+        named = ", ".join(map(str, letters[:MOST_NAMED]))
+        more = f" and {len(letters) - MOST_NAMED:,} more" if len(letters) > MOST_NAMED else ""
+        many = "dead letter is" if len(letters) == 1 else "dead letters are"
+        message += f" It is the place of a source record, whose {many} {named}{more}."
+    else:
+        message += _meant(warehouse, place)
+    if form == "json":
+        places = [letter._asdict() for letter in letters]
+        return Answer(as_json({**place._asdict(), "message": message, "dead_letters": places}), (), 1)
+    return Answer(message, (), 1)
+
+
+def _letters_of(warehouse: Warehouse, place: Place) -> list[Place]:
+    """Return the places of the dead letters of a source record."""
+    key: Key = {"cluster": warehouse.cluster}
+    key |= {f"original_{name}": value for name, value in place._asdict().items()}
+    columns = [f"dlq_{name}" for name in Place._fields]
+    found = (tuple(row[name] for name in columns) for table in STATES for row in _rows(warehouse, table, key, columns))
+    return [Place(*one) for one in sorted({one for one in found if None not in one})]
+
+
+def _meant(warehouse: Warehouse, place: Place) -> str:
+    """Return a hint on the topic or the offsets that may be meant."""
+    if not warehouse.is_local:
+        return ""
+    by_topic = "SELECT dlq_topic AS topic FROM rows GROUP BY dlq_topic"
+    topics = [row["topic"] for row in query(warehouse, SILVER, by_topic, {"cluster": warehouse.cluster})]
+    if place.topic not in topics:
+        landed = warehouse.settings.landing_of("dlq")
+        return hint(place.topic, filter(None, topics)) or (
+            f" No dead letter of this topic is known: what lands in {landed}/ can be shown once `afterlog run` has "
+            "taken it in."
+        )
+    key: Key = {"cluster": warehouse.cluster, "dlq_topic": place.topic, "dlq_partition": place.partition}
+    ends = "SELECT min(dlq_offset) AS first, max(dlq_offset) AS last FROM rows"
+    ((first, last),) = (row.values() for row in query(warehouse, SILVER, ends, key))
+    if first is None:
+        return f" No dead letter of partition {place.partition} is known."
+    return f" The dead letters of this partition have offsets {first} to {last}."

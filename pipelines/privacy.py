@@ -1,0 +1,326 @@
+"""Dead letters -> dead letters whose secrets are masked, as the settings ``[[privacy]]`` say.
+
+In doubt a mask hides more. If the source topic of a record is not known for sure, the masks of all topics apply. If a
+mask has a path and the value cannot be read as data, the whole value is masked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from expectations.silver.dlq_records import TOPIC_NAME
+from pipelines.columns import globs
+from pipelines.errors import UsageError
+from pipelines.payloads import Masked, Number, Part, Payload, Reader, as_json
+from pipelines.settings import MappedHeader, Mask, OwnProfile, Settings
+from pipelines.settings.payloads import Step, steps_of
+
+if TYPE_CHECKING:
+    from pipelines.columns.headers import Header
+
+DROPPED = Masked("<dropped>")
+HEX_DIGITS = 12  # of a hash that are shown
+LEAST_KEY_BYTES = 16
+
+ERROR_TEXTS = ("error_message", "exception_stacktrace")
+CLASSES = ("exception_class", "exception_cause_class")
+NAMES = ("consumer_group", "connector_name", "task_id", "stage", "stage_class")
+HEADERS = ("user_headers", "headers")
+COPIES = ("raw", "input")  # columns of quarantine and of held rows that hold the record a second time
+# Spring's serialized exceptions contain the payload that could not be deserialized.
+COPIES_OF_PARTS: dict[str, Part] = {
+    "springDeserializerExceptionKey": "key",
+    "springDeserializerExceptionValue": "value",
+}
+SHARE_GROUP = ("kip-1317", "kip-1191")  # one writer, whose two sets of headers fill the fields together
+
+_TOPIC_NAME = re.compile(TOPIC_NAME.replace(r"\z", r"\Z"))
+_CLASS = re.compile(r"[\w$.]+")
+_NOWHERE = object()
+
+
+@dataclass(frozen=True)
+class Masks:
+    """The masks of the settings, the key of hashes, and what reads payloads and knows the headers of errors."""
+
+    rules: tuple[Mask, ...] = ()
+    key: bytes = field(default=b"", repr=False)
+    reader: Reader = field(default_factory=Reader)
+    own: tuple[OwnProfile, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Settings, environment: Mapping[str, str] = os.environ) -> Masks:
+        """Return the masks of the settings.
+
+        Raises UsageError: a mask hashes, and the environment has no key or one that is too short.
+        """
+        key = b""
+        if any(rule.do == "hash" for rule in settings.privacy):
+            variable = settings.privacy_key.hash_key_env or ""
+            key = environment.get(variable, "").encode("utf-8", "surrogateescape")
+            if len(key) < LEAST_KEY_BYTES:
+                lacks = f"has fewer than {LEAST_KEY_BYTES} bytes" if key else "is not set"
+                raise UsageError(
+                    f'[[privacy]] has do = "hash", and the environment variable {variable} {lacks}: '
+                    f"set it to a secret of at least {LEAST_KEY_BYTES} bytes."
+                )
+        return cls(settings.privacy, key, Reader(settings.schemas), settings.dlq.profile)
+
+    def payload(self, record: Mapping[str, Any], part: Part) -> Payload:
+        """Return the key or the value of a record, read and masked.
+
+        Raises UsageError: a schema file cannot be used.
+        """
+        payload = self.reader.read(record.get(part), _topics(record), part)
+        if payload.content is None:
+            return payload
+        rules = self._rules(record)
+        for rule in rules:
+            if getattr(rule, part):
+                return Payload(None, masked=self._masked(payload.content, rule))
+        paths = [rule for rule in rules if rule.path is not None] if part == "value" else []
+        if not paths:
+            return payload
+        if payload.form is None:
+            whole = self._masked(payload.content, paths[0]) if paths[0].do == "hash" else DROPPED
+            return Payload(None, remark="A mask has a path, and the value cannot be read as data.", masked=whole)
+        data = payload.data
+        for rule in paths:
+            data = self._at(data, rule.steps, rule)
+        return replace(payload, content=None, data=data, masked=Masked(as_json(data)))
+
+    def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a record, a row of ``silver.dlq_records``, its quarantine or its held rows, with its secrets masked.
+
+        What is masked becomes a ``Masked`` text. Of a value that is masked in part, it is the JSON. Other columns stay
+        as they are. A record without ``original_topic`` or ``earlier_hops`` gets the masks of all topics.
+
+        Raises UsageError: a schema file cannot be used.
+        """
+        rules = self._rules(record)
+        if not rules:
+            return dict(record)
+        seen = dict(record)
+        for part in ("key", "value"):
+            if seen.get(part) is not None:
+                seen[part] = self.payload(record, part).masked or seen[part]
+        for name in HEADERS:
+            if seen.get(name) is not None:
+                seen[name] = [self._header(header, rules) for header in seen[name]]
+        seen |= {name: None for name in COPIES if name in seen}
+        for rule in rules:
+            if rule.error:
+                self._mask_columns(seen, ERROR_TEXTS, rule)
+                self._mask_columns(seen, [name for name in CLASSES if not _is_class(seen.get(name))], rule)
+        return self._with_masked_sources(seen, record, rules)
+
+    def _rules(self, record: Mapping[str, Any]) -> list[Mask]:
+        """Return the masks for a record, in the order of the settings."""
+        if not _is_certain(record):
+            return list(self.rules)
+        topics = _topics(record)
+        return [rule for rule in self.rules if any(globs.matches(rule.topic, topic) for topic in topics)]
+
+    def _masked(self, value: Any, rule: Mask) -> Masked:
+        """Return the text in place of a key, a value, a header's value, a text or a part of data."""
+        if rule.do == "hash":
+            digest = hmac.new(self.key, _bytes(value), hashlib.sha256).hexdigest()
+            return Masked(f"<hashed {digest[:HEX_DIGITS]}…>")
+        text = _scalar(value) if rule.last else None
+        if rule.last and text is not None and len(text) >= 2 * rule.last:
+            return Masked(f"…{text[-rule.last :]}")
+        return DROPPED
+
+    def _mask_columns(self, seen: dict[str, Any], columns: Sequence[str], rule: Mask) -> None:
+        for name in columns:
+            if seen.get(name) is not None and not isinstance(seen[name], Masked):
+                seen[name] = self._masked(seen[name], rule)
+
+    def _header(self, header: Mapping[str, Any] | None, rules: Sequence[Mask]) -> dict[str, Any] | None:
+        if header is None:
+            return None
+        seen = dict(header)
+        name, value = header.get("key") or "", header.get("value")
+        if value is None:
+            return seen
+        for rule in rules:
+            if rule.header is not None and _fits(rule.header, name):
+                return {**seen, "value": self._masked(value, rule)}
+        part = COPIES_OF_PARTS.get(name)
+        for rule in rules:
+            if rule.error and (part or self._is_of_error(name)):
+                return {**seen, "value": self._masked(value, rule)}
+            if part and (getattr(rule, part) or (part == "value" and rule.path is not None)):
+                return {**seen, "value": DROPPED}
+        return seen
+
+    def _at(self, data: Any, steps: Sequence[Step], rule: Mask) -> Any:
+        """Return data with what is at a path masked, as SQL's lax mode reads a path; nulls stay.
+
+        A name applies to each element of an array, too, and an index or ``[*]`` to something that is no array. Names
+        are compared without regard to case and underscores.
+        """
+        if data is None or isinstance(data, Masked):
+            return data
+        if not steps:
+            return self._masked(data, rule)
+        step, rest = steps[0], steps[1:]
+        if isinstance(data, list):
+            if isinstance(step, str):
+                return [self._at(one, steps, rule) for one in data]
+            return [self._at(one, rest, rule) if step in (None, at) else one for at, one in enumerate(data)]
+        if isinstance(step, str):
+            if not isinstance(data, dict):
+                return data
+            wanted = _plain(step)
+            return {name: self._at(one, rest, rule) if _plain(name) == wanted else one for name, one in data.items()}
+        if step is None and isinstance(data, dict):
+            data = {name: self._at(one, rest, rule) for name, one in data.items()}
+            return self._at(data, rest, rule) if rest else data
+        return self._at(data, rest, rule) if step in (None, 0) else data
+
+    def _with_masked_sources(
+        self, seen: dict[str, Any], record: Mapping[str, Any], rules: Sequence[Mask]
+    ) -> dict[str, Any]:
+        """Mask the columns that are filled from a header or a path that is masked."""
+        by_header = [rule for rule in rules if rule.header is not None]
+        for profile, headers in self._profiles if by_header else ():
+            is_own = any(profile == own.name for own in self.own)
+            for header in headers if _is_written_by(profile, record) else ():
+                for rule in by_header:
+                    if header.name and _overlaps(rule.header or "", header.name, header.is_prefix):
+                        self._mask_columns(seen, _columns(header.field, is_own), rule)
+        masked = seen.get("value")
+        if not isinstance(masked, Masked):
+            return seen
+        before = self.reader.read(record.get("value"), _topics(record), "value").data
+        after = self.payload(record, "value").data
+        for own in self.own:
+            if _is_written_by(own.name, record):
+                for mapped in own.headers:
+                    if mapped.path and mapped.field and _found(before, mapped.path) != _found(after, mapped.path):
+                        for name in _columns(mapped.field, is_own=True):
+                            if seen.get(name) is not None and not isinstance(seen[name], Masked):
+                                seen[name] = DROPPED
+        return seen
+
+    @cached_property
+    def _profiles(self) -> list[tuple[str, tuple[Header, ...]]]:
+        """The headers of each profile, built-in or of the settings, by its name."""
+        from pipelines.columns.headers import PROFILES, Header  # imports PySpark, which takes a third of a second
+
+        def header(mapped: MappedHeader) -> Header:
+            name = mapped.name or ""
+            return Header(mapped.field or "", name.removesuffix("*"), is_prefix=name.endswith("*"))
+
+        own = [(profile.name, tuple(map(header, profile.headers))) for profile in self.own]
+        return [*((profile.name, profile.headers) for profile in PROFILES), *own]
+
+    def _is_of_error(self, name: str) -> bool:
+        """Tell whether a header holds a message or a stack trace, also where its set is not complete."""
+        return any(
+            (header.field in ERROR_TEXTS or header.encoding == "throwable")
+            and (name.startswith(header.name) if header.is_prefix else name == header.name)
+            for _, headers in self._profiles
+            for header in headers
+            if header.name
+        )
+
+
+def _topics(record: Mapping[str, Any]) -> list[str]:
+    """Return the source topics of a record that are known: of its own headers, then of earlier hops, newest first."""
+    hops = [hop.get("topic") for hop in reversed(record.get("earlier_hops") or ()) if hop]
+    return [topic for topic in (record.get("original_topic"), *hops) if topic]
+
+
+def _is_certain(record: Mapping[str, Any]) -> bool:
+    """Tell whether all source topics of a record are known by name."""
+    if "original_topic" not in record or "earlier_hops" not in record:
+        return False
+    named = [record["original_topic"], *((hop or {}).get("topic") for hop in record["earlier_hops"] or ())]
+    doubts = [*(record.get("violations") or ()), *(record.get("undecodable_headers") or ())]
+    return (
+        record.get("original_topic_id") is None
+        and all(topic is not None and _TOPIC_NAME.search(topic) for topic in named)
+        and not any(doubt.partition(".")[0] == "original_topic" for doubt in doubts)
+    )
+
+
+def _is_written_by(profile: str, record: Mapping[str, Any]) -> bool:
+    """Tell whether a profile's headers may have filled a record's columns."""
+    its = record.get("header_profile")
+    return its is None or its == profile or (its in SHARE_GROUP and profile in SHARE_GROUP)
+
+
+def _columns(name: str, is_own: bool) -> list[str]:
+    """Return the columns that a field of a profile fills and that a mask on its source hides.
+
+    The place of the source record stays, and so do the names that Kafka's own headers give.
+    """
+    if not is_own:
+        return [name] if name in (*ERROR_TEXTS, *CLASSES) else []
+    return [*([name] if name in (*ERROR_TEXTS, *CLASSES, *NAMES) else []), f"{name}_text"]
+
+
+def _fits(glob: str, name: str) -> bool:
+    return globs.matches(glob.casefold(), name.casefold())
+
+
+def _overlaps(glob: str, name: str, is_prefix: bool) -> bool:
+    """Tell whether a glob pattern matches a name, or may match a name that begins with it."""
+    if not is_prefix:
+        return _fits(glob, name)
+    head = re.split(r"[*?]", glob.casefold())[0]
+    return head.startswith(name.casefold()) or name.casefold().startswith(head)
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("_", "")
+
+
+def _is_class(text: str | None) -> bool:
+    return text is None or _CLASS.fullmatch(text) is not None
+
+
+def _scalar(value: Any) -> str | None:
+    """Return the text of a scalar; None for bytes that are not UTF-8, objects and arrays."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+    if isinstance(value, dict | list):
+        return None
+    return value if isinstance(value, str) else as_json(value)
+
+
+def _bytes(value: Any) -> bytes:
+    """Return the bytes to hash, which are equal for a text in a header, a key and a field of a value."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str) and not isinstance(value, Number):
+        return value.encode("utf-8", "surrogatepass")
+    return as_json(_ordered(value)).encode()
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _ordered(value[name]) for name in sorted(value)}
+    return list(map(_ordered, value)) if isinstance(value, list) else value
+
+
+def _found(data: Any, path: str) -> Any:
+    """Return what is at a path of a header profile, which has names and indexes."""
+    for step in steps_of(path):
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return _NOWHERE
+    return data
