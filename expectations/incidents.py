@@ -22,7 +22,7 @@ SIGNATURE = (
 
 ATTRIBUTE = "kind: string, name: string, value: bigint"
 ATTRIBUTES = (
-    "kind: header, schema_id or key_prefix; name: of the header, or which part has the schema id; value: the schema id, "
-    "or a hash of the value"
+    "kind: header, schema_id or key_prefix; name: of the header, or which part has the schema id; value: the schema "
+    "id, or a hash of the value"
 )
 RECORD_COUNT = Column("record_count", "bigint", "Dead-letter records.", (at_least(1, "A row has records."),))

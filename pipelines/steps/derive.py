@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from pipelines.stage import Derive
 from pipelines.steps.modules import derive_module
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _GROUP, _IS_OWN = "_group", "_is_own"
 ROWS_OF_A_TEXT = 100
@@ -67,31 +68,32 @@ def _frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]], kinds: Mappin
 def _in_order(
     selected: DataFrame, existing_rows: DataFrame, column: str
 ) -> Iterator[tuple[Any, bool, Mapping[str, Any]]]:
-    """Yield the rows of both frames, the rows of a group one after the other, timestamps as microseconds."""
+    """Yield the rows of both frames, the rows of a group one after the other, timestamps as microseconds.
+
+    They come as texts of JSON: Python reads nested rows ten times as fast as Py4J gives them.
+    """
     from pyspark.sql import functions as F
 
-    parts = [
-        rows.select(F.col(column).alias(_GROUP), F.lit(is_own).alias(_IS_OWN), _plain(rows).alias(name))
-        for rows, is_own, name in ((selected, False, "selected"), (existing_rows, True, "own"))
-    ]
-    both = parts[0].unionByName(parts[1], allowMissingColumns=True)
-    ordered = both.repartition(_GROUP).sortWithinPartitions(_GROUP)
-    for group, is_own, *rows in ordered.select(_GROUP, _IS_OWN, "selected", "own").toLocalIterator():
-        yield group, is_own, rows[is_own].asDict(recursive=True)
+    both = reduce(
+        lambda some, more: some.unionAll(more),
+        (
+            rows.select(F.col(column).alias(_GROUP), F.lit(is_own).alias(_IS_OWN), _text(rows).alias("text"))
+            for rows, is_own in ((selected, False), (existing_rows, True))
+        ),
+    )
+    for group, is_own, text in both.repartition(_GROUP).sortWithinPartitions(_GROUP).toLocalIterator():
+        yield group, is_own, json.loads(text)
 
 
-def _plain(rows: DataFrame) -> Any:
-    """Return all columns as one struct; Python has no datetime for every timestamp."""
+def _text(rows: DataFrame) -> Column:
+    """Return all columns as one text of JSON; Python has no datetime for every timestamp."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import TimestampType
 
-    return F.struct(
-        *(
-            (
-                F.unix_micros(F.col(f"`{one.name}`"))
-                if isinstance(one.dataType, TimestampType)
-                else F.col(f"`{one.name}`")
-            ).alias(one.name)
-            for one in rows.schema
-        )
-    )
+    named = [
+        (
+            F.unix_micros(F.col(f"`{one.name}`")) if isinstance(one.dataType, TimestampType) else F.col(f"`{one.name}`")
+        ).alias(one.name)
+        for one in rows.schema
+    ]
+    return F.to_json(F.struct(*named), {"ignoreNullFields": "false"})

@@ -24,14 +24,18 @@ WITH records AS (
     disposition_source,
     exception_class,
     exception_cause_class,
-    regexp_replace(
+    IF(
+      error_message IN ('Offset rejected by client.', 'Offset delivery count exceeded the threshold.'),
+      error_message,
       regexp_replace(
-        regexp_extract(left(ltrim(error_message), 500), r'^([^\r\n]*)', 1),
-        r'\w+://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|"[^"]*"|(?<!\w)\x27[^\x27]*\x27(?!\w)|`[^`]*`|\b(?:[a-z0-9-]+\.)+[a-z0-9-]+:\d+|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|cloud|local|internal|svc|lan|corp|eu|de|uk|fr|us|cn|in)\b(?!\.\w)|\b[0-9a-fA-F]+(?:-[0-9a-fA-F]+)+\b|\b\w*\d\w*(?:[-.:/+]\w+)*',
+        regexp_replace(
+          regexp_extract(left(ltrim(error_message), 500), r'^([^\r\n]*)', 1),
+          r'\w+://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|"[^"]*"|(?<!\w)\x27[^\x27]*\x27(?!\w)|`[^`]*`|\b(?:[a-z0-9-]+\.)+[a-z0-9-]+:\d+|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|cloud|local|internal|svc|lan|corp|eu|de|uk|fr|us|cn|in)\b(?!\.\w)|\b[0-9a-fA-F]+(?:-[0-9a-fA-F]+)+\b|\b\w*\d\w*(?:[-.:/+]\w+)*',
+          '<*>'
+        ),
+        r'<\*>(?:[^\w<]+<\*>)+',
         '<*>'
-      ),
-      r'<\*>(?:[^\w<]+<\*>)+',
-      '<*>'
+      )
     ) AS error_pattern,
     regexp_replace(
       nullif(regexp_extract(
@@ -76,14 +80,11 @@ signed AS (
     coalesce(control_marker_suspected, false) AS is_suspected,
     delivery_count,
     key IS NOT NULL AS has_key,
+    IF(source_slice IS NULL, 'unplaced', 'offset') AS source_kind,
+    IF(source_slice IS NULL, xxhash64(_bronze_id), original_offset) AS source,
     array_distinct(concat(
       array(
         struct('minute' AS kind, '' AS name, at - pmod(at, 60000000) AS value),
-        IF(
-          source_slice IS NULL,
-          struct('unplaced' AS kind, '' AS name, xxhash64(_bronze_id) AS value),
-          struct('offset' AS kind, '' AS name, original_offset AS value)
-        ),
         struct('dlq_topic' AS kind, dlq_topic AS name, CAST(0 AS BIGINT) AS value)
       ),
       IF(key IS NULL, array(), array(struct('key' AS kind, '' AS name, xxhash64(key) AS value))),
@@ -140,72 +141,104 @@ facts AS (
   GROUP BY
     cluster, source_slice, fingerprint, half_hour, fact.kind, fact.name, fact.value, IF(fact.kind = 'minute', signature, NULL)
 ),
+sources AS (
+  SELECT cluster, source_slice, fingerprint, half_hour, source_kind AS kind, source AS value, count(*) AS record_count
+  FROM signed
+  GROUP BY cluster, source_slice, fingerprint, half_hour, source_kind, source
+),
+placed AS (
+  SELECT
+    *,
+    lag(half_hour) OVER (
+      PARTITION BY cluster, source_slice, fingerprint, kind, value ORDER BY half_hour
+    ) AS half_hour_before
+  FROM sources
+),
 neighbours AS (
   SELECT
     *,
-    lag(half_hour) OVER of_value AS half_hour_before,
-    place - (lag(place) OVER in_order) AS step,
-    least(
-      (lead(place, 4) OVER in_order) - place,
-      place - (lag(place, 4) OVER in_order),
-      (lead(place, 2) OVER in_order) - (lag(place, 2) OVER in_order)
-    ) AS span_of_five,
-    least(
-      (lead(place, 8) OVER in_order) - place,
-      place - (lag(place, 8) OVER in_order),
-      (lead(place, 4) OVER in_order) - (lag(place, 4) OVER in_order)
-    ) AS span_of_nine
-  FROM (SELECT *, IF(kind = 'offset', value, NULL) AS place FROM facts)
-  WINDOW
-    of_value AS (PARTITION BY cluster, source_slice, fingerprint, kind, name, value ORDER BY half_hour),
-    in_order AS (PARTITION BY cluster, source_slice, fingerprint, half_hour, kind, name ORDER BY value)
+    IF(kind = 'offset', value - (lag(value) OVER in_order), NULL) AS step,
+    IF(kind = 'offset', least(
+      (lead(value, 4) OVER in_order) - value,
+      value - (lag(value, 4) OVER in_order),
+      (lead(value, 2) OVER in_order) - (lag(value, 2) OVER in_order)
+    ), NULL) AS span_of_five,
+    IF(kind = 'offset', least(
+      (lead(value, 8) OVER in_order) - value,
+      value - (lag(value, 8) OVER in_order),
+      (lead(value, 4) OVER in_order) - (lag(value, 4) OVER in_order)
+    ), NULL) AS span_of_nine
+  FROM placed
+  WINDOW in_order AS (PARTITION BY cluster, source_slice, fingerprint, half_hour, kind ORDER BY value)
+),
+of_sources AS (
+  SELECT
+    cluster,
+    source_slice,
+    fingerprint,
+    half_hour,
+    count(*) AS source_record_count,
+    min(value) FILTER (WHERE kind = 'offset') AS first_offset,
+    max(value) FILTER (WHERE kind = 'offset') AS last_offset,
+    sort_array(collect_list(half_hour_before)) AS seen_before,
+    count_if(span_of_five <= 5) AS dense_count,
+    count_if(span_of_nine <= 80) AS scattered_count,
+    sum(span_of_nine) FILTER (WHERE span_of_nine <= 80) AS scattered_span,
+    count_if(step = 2) AS step_of_two_count,
+    count_if(step = 3) AS step_of_three_count,
+    slice(sort_array(
+      collect_list(struct(-record_count AS negative, value)) FILTER (WHERE kind = 'offset')
+    ), 1, 8) AS top_offsets
+  FROM neighbours
+  GROUP BY cluster, source_slice, fingerprint, half_hour
+),
+of_facts AS (
+  SELECT
+    cluster,
+    source_slice,
+    fingerprint,
+    half_hour,
+    max(signature).consumer_group AS consumer_group,
+    max(signature).original_topic AS original_topic,
+    max(signature).disposition AS disposition,
+    max(signature).exception_class AS exception_class,
+    max(signature).exception_cause_class AS exception_cause_class,
+    max(signature).error_pattern AS error_pattern,
+    max(signature).error_frame AS error_frame,
+    max(signature).original_partition AS original_partition,
+    sum(record_count) FILTER (WHERE kind = 'minute') AS record_count,
+    timestamp_micros(min(first_at)) AS first_at,
+    timestamp_micros(max(last_at)) AS last_at,
+    sort_array(collect_list(struct(value AS minute, first_at, last_at, record_count)) FILTER (WHERE kind = 'minute'))
+      AS minutes,
+    slice(sort_array(
+      collect_list(struct(-record_count AS negative, value)) FILTER (WHERE kind = 'key')
+    ), 1, 8) AS top_keys,
+    slice(sort_array(collect_list(value) FILTER (WHERE kind = 'key')), 1, 64) AS least_keys,
+    sum(keyed_count) FILTER (WHERE kind = 'minute') AS keyed_count,
+    slice(sort_array(
+      collect_list(struct(-record_count AS negative, kind, name, value)) FILTER (
+        WHERE kind IN ('header', 'schema_id', 'key_prefix')
+      )
+    ), 1, 24) AS attributes,
+    sort_array(collect_list(struct(name AS dlq_topic, last_at)) FILTER (WHERE kind = 'dlq_topic')) AS dlq_topics,
+    sum(without_payload_count) FILTER (WHERE kind = 'minute') AS without_payload_count,
+    sum(inferred_count) FILTER (WHERE kind = 'minute') AS inferred_count,
+    sum(suspected_count) FILTER (WHERE kind = 'minute') AS suspected_count,
+    max(most_deliveries) AS most_deliveries
+  FROM facts
+  GROUP BY cluster, source_slice, fingerprint, half_hour
 )
 SELECT
-  cluster,
-  source_slice,
-  fingerprint,
-  timestamp_micros(half_hour) AS half_hour,
-  max(signature).consumer_group AS consumer_group,
-  max(signature).original_topic AS original_topic,
-  max(signature).disposition AS disposition,
-  max(signature).exception_class AS exception_class,
-  max(signature).exception_cause_class AS exception_cause_class,
-  max(signature).error_pattern AS error_pattern,
-  max(signature).error_frame AS error_frame,
-  max(signature).original_partition AS original_partition,
-  sum(record_count) FILTER (WHERE kind = 'minute') AS record_count,
-  count_if(kind IN ('offset', 'unplaced')) AS source_record_count,
-  timestamp_micros(min(first_at)) AS first_at,
-  timestamp_micros(max(last_at)) AS last_at,
-  array_sort(collect_list(struct(value AS minute, first_at, last_at, record_count)) FILTER (WHERE kind = 'minute'))
-    AS minutes,
-  min(value) FILTER (WHERE kind = 'offset') AS first_offset,
-  max(value) FILTER (WHERE kind = 'offset') AS last_offset,
-  array_sort(collect_list(half_hour_before) FILTER (
-    WHERE kind IN ('offset', 'unplaced') AND half_hour_before IS NOT NULL
-  )) AS seen_before,
-  count_if(kind = 'offset' AND span_of_five <= 5) AS dense_count,
-  count_if(kind = 'offset' AND span_of_nine <= 80) AS scattered_count,
-  sum(span_of_nine) FILTER (WHERE kind = 'offset' AND span_of_nine <= 80) AS scattered_span,
-  count_if(kind = 'offset' AND step = 2) AS step_of_two_count,
-  count_if(kind = 'offset' AND step = 3) AS step_of_three_count,
-  slice(array_sort(
-    collect_list(struct(-record_count AS negative, value)) FILTER (WHERE kind = 'offset')
-  ), 1, 8) AS top_offsets,
-  slice(array_sort(
-    collect_list(struct(-record_count AS negative, value)) FILTER (WHERE kind = 'key')
-  ), 1, 8) AS top_keys,
-  slice(array_sort(collect_list(value) FILTER (WHERE kind = 'key')), 1, 64) AS least_keys,
-  sum(keyed_count) FILTER (WHERE kind = 'minute') AS keyed_count,
-  slice(array_sort(
-    collect_list(struct(-record_count AS negative, kind, name, value)) FILTER (
-      WHERE kind IN ('header', 'schema_id', 'key_prefix')
-    )
-  ), 1, 24) AS attributes,
-  array_sort(collect_list(struct(name AS dlq_topic, last_at)) FILTER (WHERE kind = 'dlq_topic')) AS dlq_topics,
-  sum(without_payload_count) FILTER (WHERE kind = 'minute') AS without_payload_count,
-  sum(inferred_count) FILTER (WHERE kind = 'minute') AS inferred_count,
-  sum(suspected_count) FILTER (WHERE kind = 'minute') AS suspected_count,
-  max(most_deliveries) AS most_deliveries
-FROM neighbours
-GROUP BY cluster, source_slice, fingerprint, half_hour
+  of_facts.cluster,
+  of_facts.source_slice,
+  of_facts.fingerprint,
+  timestamp_micros(of_facts.half_hour) AS half_hour,
+  of_facts.* EXCEPT (cluster, source_slice, fingerprint, half_hour),
+  of_sources.* EXCEPT (cluster, source_slice, fingerprint, half_hour)
+FROM of_facts
+JOIN of_sources
+  ON of_sources.cluster = of_facts.cluster
+    AND of_sources.source_slice <=> of_facts.source_slice
+    AND of_sources.fingerprint = of_facts.fingerprint
+    AND of_sources.half_hour = of_facts.half_hour
