@@ -31,10 +31,18 @@ FEW_KEYS = 3
 NEARLY_ALL = 0.9
 MOST = 0.75
 HIGH_SHARE = 0.3  # of the source's offsets
+NEARLY_EVERY = 0.6  # of the source's offsets: records without a shared attribute died too
 COMMON = 0.5  # an attribute that other records have as often tells nothing
 LEAST_OTHERS = 5  # records of other errors that an attribute is compared with
 
 Row = Mapping[str, Any]
+
+
+Counts = dict[tuple[str, str], dict[str, int]]
+
+
+def _counts() -> defaultdict[Any, dict[str, int]]:
+    return defaultdict(lambda: defaultdict(int))
 
 
 @dataclass
@@ -42,20 +50,19 @@ class Topic:
     """What all episodes of a source topic tell: its partitions, and how common attributes are."""
 
     partitions: set[int] = field(default_factory=set)
-    records: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    attributes: dict[tuple[str, str, int], dict[str, int]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(int))
-    )
+    records: Counts = field(default_factory=_counts)
+    attributes: dict[tuple[str, str, int], dict[str, int]] = field(default_factory=_counts)
 
     @classmethod
     def of(cls, episodes: Iterable[Row]) -> Topic:
         """Return what these episodes tell of their topic."""
         topic = cls()
         for episode in episodes:
-            fingerprint = episode["fingerprint"]
-            topic.records[fingerprint] += episode["record_count"]
+            fingerprint, attributes = episode["fingerprint"], episode["attributes"] or ()
             topic.partitions.update(one["original_partition"] for one in episode["partitions"] or ())
-            for one in episode["attributes"] or ():
+            for kind in {_kind_of(one["kind"], one["name"]) for one in attributes}:
+                topic.records[kind][fingerprint] += episode["record_count"]
+            for one in attributes:
                 topic.attributes[one["kind"], one["name"], one["value"]][fingerprint] += one["record_count"]
         return topic
 
@@ -65,12 +72,22 @@ class Topic:
         return max(self.partitions, default=-1) + 1
 
     def share_elsewhere(self, attribute: tuple[str, str, int], fingerprint: str) -> float | None:
-        """Return which share of the records of other errors has an attribute; None if there are too few of them."""
-        others = sum(count for name, count in self.records.items() if name != fingerprint)
-        if others < LEAST_OTHERS:
+        """Return which share of the records of other errors has an attribute; None if there are too few of them.
+
+        Only records that have attributes of its kind count: share groups drop headers, and a payload that was not
+        copied has no schema id.
+        """
+        others = self.records[_kind_of(*attribute[:2])]
+        number = sum(count for name, count in others.items() if name != fingerprint)
+        if number < LEAST_OTHERS:
             return None
         having = sum(count for name, count in self.attributes[attribute].items() if name != fingerprint)
-        return having / others
+        return min(1.0, having / number)
+
+
+def _kind_of(kind: str, name: str) -> tuple[str, str]:
+    """Return what attributes are compared within: all headers, or the schema ids of a part."""
+    return (kind, "" if kind == "header" else name)
 
 
 @dataclass(frozen=True)
@@ -129,27 +146,35 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
 def _offset_share(episode: Row, placed: int) -> float | None:
     """Return which share of the offsets around the source records was dead-lettered; None if nothing tells it.
 
-    A topic that is written in transactions has a marker behind each of them: where nearly all steps are equal, the
-    offsets between hold no records.
+    Two figures can tell it, and the greater one does: how near the neighbours within a half hour are, and how many of
+    all offsets from a partition's first to its last record are of the incident. A topic that is written in transactions
+    has a marker behind each of them: where nearly all steps are equal, the offsets between hold no records.
     """
     if not placed:
         return None
-    for step, name in ((2, "step_of_two_count"), (3, "step_of_three_count")):
-        if placed >= FEW and (episode[name] or 0) >= 0.8 * placed and step:
-            return 1.0
+    if placed >= FEW and max(episode[f"step_of_{step}_count"] or 0 for step in ("two", "three")) >= 0.8 * placed:
+        return 1.0
+    partitions = [one for one in episode["partitions"] if one["source_record_count"] > 1]
+    offsets = sum(one["last_offset"] - one["first_offset"] + 1 for one in partitions)
+    of_all: float = sum(one["source_record_count"] for one in partitions) / offsets if offsets else 0.0
     scattered = episode["scattered_count"] or 0
-    if scattered < COMMON * placed:
-        return max(0.0, scattered / placed * 0.1) if scattered else 0.0
-    share: float = 8 * scattered / max(episode["scattered_span"], 1)
-    return min(1.0, share)
+    near: float = 8 * scattered / max(episode["scattered_span"], 1) if scattered >= COMMON * placed else 0.0
+    return min(1.0, max(of_all, near))
 
 
 def _attribute(episode: Row, topic: Topic) -> tuple[tuple[str, str, int] | None, float | None, float | None]:
     """Return the attribute that nearly all records of an episode share and other records do not, and its shares."""
     records = episode["record_count"]
+    if episode["source_record_count"] <= FEW:
+        return None, None, None  # few records share much by chance
+    is_of_few_keys = (episode["key_count"] or 0) <= FEW_KEYS
     best: tuple[float, tuple[str, str, int], float, float | None] | None = None
     for one in episode["attributes"] or ():
         attribute = (one["kind"], one["name"], one["value"])
+        if (is_of_few_keys and one["name"] == "key") or (
+            one["kind"] == "key_prefix" and (episode["key_count"] or 0) < 2
+        ):
+            continue  # it only says that the keys are few
         share = one["record_count"] / records
         elsewhere = topic.share_elsewhere(attribute, episode["fingerprint"])
         if share < NEARLY_ALL or (elsewhere is not None and elsewhere > COMMON):
@@ -190,7 +215,7 @@ def _verdict(episode: Row, found: Evidence) -> str:
         return POISON_PILL
     one_partition = (found.partition_share or 0.0) >= NEARLY_ALL and found.partition_count > 1
     has_attribute = found.attribute_kind in ("header", "schema_id")
-    if has_attribute and (found.attribute_share_elsewhere is not None or share < HIGH_SHARE):
+    if has_attribute and found.attribute_share_elsewhere is not None and share < NEARLY_EVERY:
         return PRODUCER_LOCAL
     if one_partition:
         return PARTITION_LOCAL

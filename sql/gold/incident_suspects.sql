@@ -85,17 +85,14 @@ of_groups AS (
     incident_id,
     'new_group' AS kind,
     incidents.consumer_group AS name,
-    incidents.first_at AS changed_at,
+    groups.first_at AS changed_at,
     incidents.first_at,
     0.35D AS weight,
     concat('the first dead letter of group ', incidents.consumer_group) AS what
   FROM incidents
-  JOIN groups
-    ON groups.cluster = incidents.cluster
-      AND groups.consumer_group = incidents.consumer_group
-      AND groups.first_at = incidents.first_at
+  JOIN groups ON groups.cluster = incidents.cluster AND groups.consumer_group = incidents.consumer_group
   JOIN topics ON topics.cluster = incidents.cluster AND topics.original_topic <=> incidents.original_topic
-  WHERE topics.first_at < incidents.first_at - INTERVAL 6 HOURS
+  WHERE topics.first_at < groups.first_at - INTERVAL 1 HOUR
 ),
 of_brokers AS (
   SELECT

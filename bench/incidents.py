@@ -1,0 +1,165 @@
+"""``python -m bench.incidents``: how often incidents, verdicts and first suspects are right, on labelled scenarios.
+
+Lands scenarios of ``bench.scenarios`` in one warehouse, late lines in a second batch, runs all feeds and compares
+``gold.dlq_incidents`` with the truth. Prints the shares and the confusion matrix; ``--write`` puts both into
+``docs/incidents.md``. Exit code: 0 all targets are met, 1 one is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.scenarios import Scenario, Suspect, TrueIncident, scenarios
+from pipelines.catalog import stages
+from pipelines.incidents.verdict import REJECTION, UNDETERMINED, VERDICTS
+from pipelines.jvm.session import spark_session
+from pipelines.run import runner
+from pipelines.settings import ROOT, load
+from pipelines.warehouse import jvmless, lock
+from pipelines.warehouse.tables import Warehouse
+
+TARGETS = {"incidents": 0.95, "verdicts": 0.95, "suspects": 0.90}
+DOCUMENT = ROOT / "docs" / "incidents.md"
+NAMED = ("original_topic", "consumer_group", "first_at", "last_at", "record_count")
+BEGIN, END = "<!-- measured -->\n", "<!-- /measured -->\n"
+
+
+@dataclass
+class Score:
+    """How many of the true incidents were found as such, with which verdicts and suspects."""
+
+    incidents: Counter[bool] = field(default_factory=Counter)
+    verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    suspects: Counter[bool] = field(default_factory=Counter)
+    misses: list[str] = field(default_factory=list)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of right answers by name."""
+        right = sum(count for (true, found), count in self.verdicts.items() if true == found)
+        return {
+            "incidents": self.incidents[True] / max(self.incidents.total(), 1),
+            "verdicts": right / max(self.verdicts.total(), 1),
+            "suspects": self.suspects[True] / max(self.suspects.total(), 1),
+        }
+
+    @property
+    def matrix(self) -> str:
+        """The confusion matrix as a table of Markdown: a row per true verdict, a column per verdict given."""
+        lines = [f"| true | {' | '.join(VERDICTS)} |", f"|---|{'---|' * len(VERDICTS)}"]
+        lines += [
+            f"| {true} | {' | '.join(str(self.verdicts[true, found] or '') for found in VERDICTS)} |"
+            for true in VERDICTS
+        ]
+        return "\n".join(lines)
+
+
+def expected(truth: TrueIncident) -> str:
+    """Return the verdict that is right: what is undetermined and was refused by the application is a rejection."""
+    return REJECTION if truth.verdict == UNDETERMINED and truth.rejection else truth.verdict
+
+
+def is_suspect(found: Mapping[str, Any], truth: Suspect) -> bool:
+    """Tell whether a suspect is the true one; the table names headers, and never values."""
+    if truth.kind != found["kind"]:
+        return False
+    return truth.kind in ("schema_id", "key_prefix") or bool(found["name"] == truth.name.partition("=")[0])
+
+
+def score(tables: Warehouse, all_scenarios: Sequence[Scenario]) -> Score:
+    """Compare the incidents of a warehouse with the truth."""
+    known: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for one in jvmless.rows(tables, "gold.dlq_incidents", {"cluster": tables.cluster}):
+        if one["record_count"]:
+            known[tuple(one[name] for name in NAMED)] = one
+    first = {
+        suspect["incident_id"]: suspect
+        for suspect in jvmless.rows(tables, "gold.incident_suspects", {"cluster": tables.cluster})
+        if suspect["rank"] == 1
+    }
+    found = Score()
+    for scenario in all_scenarios:
+        for truth in scenario.truth:
+            times = (truth.first_at, truth.last_at)
+            row = known.get((truth.original_topic, truth.consumer_group, *times, truth.records))
+            found.incidents[row is not None] += 1
+            label = f"{scenario.name} {truth.consumer_group} {truth.profile} {truth.error[:50]!r}"
+            if row is None:
+                found.misses.append(f"not found: {label} {truth.verdict} noise={truth.noise} {times} {truth.records}")
+                continue
+            found.verdicts[expected(truth), row["verdict"]] += 1
+            if expected(truth) != row["verdict"]:
+                shares = {name: row[name] for name in row if name.endswith("_share") or name.startswith("attribute_")}
+                counts = f"{row['record_count']} of {row['source_record_count']}, {row['key_count']} keys"
+                found.misses.append(
+                    f"{expected(truth)} is {row['verdict']}: {label} noise={truth.noise} {counts} {shares}"
+                )
+            if truth.first_suspect is not None and not truth.noise:
+                blamed = first.get(row["incident_id"])
+                is_right = blamed is not None and is_suspect(blamed, truth.first_suspect)
+                found.suspects[is_right] += 1
+                if not is_right:
+                    given = blamed and (blamed["kind"], blamed["name"], blamed["score"])
+                    found.misses.append(f"suspect {truth.first_suspect} is {given}: {label} {truth.verdict}")
+    return found
+
+
+def measured(seed: int, count: int, memory: str = "3g") -> Score:
+    """Land scenarios, run all feeds after each batch, and return the score."""
+    made = list(scenarios(seed, count))
+    place = Path(tempfile.mkdtemp(prefix="afterlog-incidents-"))
+    try:
+        settings = load(
+            landing=str(place / "landing"), warehouse=str(place / "warehouse"), spark={"spark.driver.memory": memory}
+        )
+        with spark_session(settings) as spark:
+            tables = Warehouse(settings, spark)
+            for batch in range(max(scenario.batches for scenario in made)):
+                for scenario in made:
+                    if batch < scenario.batches:
+                        scenario.land(place / "landing", batch)
+                with lock.writer(settings, "bench"):
+                    done = runner.run(tables, stages())
+                bad = {one.table: one.message for one in done if one.status not in ("passed", "idle")}
+                if bad:
+                    raise RuntimeError(f"stages did not pass: {bad}")
+        return score(Warehouse(settings), made)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def main() -> None:
+    """Measure, print and, if asked, write the document."""
+    parser = argparse.ArgumentParser(prog="incidents", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=120, help="how many scenarios")
+    parser.add_argument("--write", action="store_true", help="put the figures into docs/incidents.md")
+    given = parser.parse_args()
+    found = measured(given.seed, given.count)
+    lines = [
+        f"{given.count} scenarios of seed {given.seed}, {found.incidents.total():,} incidents with their noise:",
+        "",
+    ]
+    lines += ["| right | share | target |", "|---|---|---|"]
+    lines += [f"| {name} | {share:.1%} | {TARGETS[name]:.0%} |" for name, share in found.shares.items()]
+    text = "\n".join([*lines, "", found.matrix, ""])
+    print(text)
+    for miss in found.misses:
+        print(miss, file=sys.stderr)
+    if given.write:
+        document = DOCUMENT.read_text(encoding="utf-8")
+        before, _, rest = document.partition(BEGIN)
+        DOCUMENT.write_text(f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}", encoding="utf-8")
+    sys.exit(0 if all(share >= TARGETS[name] for name, share in found.shares.items()) else 1)
+
+
+if __name__ == "__main__":
+    main()

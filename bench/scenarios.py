@@ -1,0 +1,1381 @@
+"""seed -> labelled incident scenarios: landing files of dead letters and of what changed, with the truth about each.
+
+The labels follow the public definition of an incident only: one error of one group on one topic, until it pauses. A
+scenario simulates the log of a topic, so that offsets, times, keys and headers of all its dead letters agree.
+
+A verdict must be decidable from what lands. Keys and headers decide it only where they land, a thin scatter stays far
+below a full log, and pauses stay clear of the limit that ends an episode. A first suspect is unique: at most one thing
+changed in the day before the incident, or the dead records share one value that earlier dead letters lack.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import struct
+from base64 import b64encode
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from tests.testing.requests import description, node
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
+FIRST_START = int(datetime(2026, 11, 6, tzinfo=UTC).timestamp()) * 1000
+LAST_START = int(datetime(2026, 11, 15, tzinfo=UTC).timestamp()) * 1000
+ORIGIN = int(datetime(2026, 10, 25, tzinfo=UTC).timestamp()) * 1000
+"""When all source logs begin."""
+
+VERDICTS = (
+    "POISON_PILL",
+    "KEY_LOCAL",
+    "PARTITION_LOCAL",
+    "PRODUCER_LOCAL",
+    "SYSTEMIC",
+    "FLOOD",
+    "UNDETERMINED",
+)
+SUSPECTS = ("topology", "writer_topology", "new_group", "producer", "header", "schema_id", "key_prefix")
+CHANGES = ("topology", "writer_topology", "new_group", "producer")
+"""Suspects that are an event in time; the others are a value that the dead records share."""
+TOPIC_WIDE = ("writer_topology", "producer")
+
+# How many of the scenarios in a deck have a verdict with a first suspect.
+DECK: tuple[tuple[str, str | None, int], ...] = (
+    ("POISON_PILL", None, 3),
+    ("POISON_PILL", "topology", 1),
+    ("POISON_PILL", "writer_topology", 1),
+    ("POISON_PILL", "new_group", 1),
+    ("KEY_LOCAL", None, 2),
+    ("KEY_LOCAL", "key_prefix", 3),
+    ("KEY_LOCAL", "topology", 1),
+    ("KEY_LOCAL", "producer", 1),
+    ("PARTITION_LOCAL", None, 3),
+    ("PARTITION_LOCAL", "topology", 1),
+    ("PARTITION_LOCAL", "writer_topology", 1),
+    ("PARTITION_LOCAL", "producer", 1),
+    ("PRODUCER_LOCAL", "header", 4),
+    ("PRODUCER_LOCAL", "schema_id", 3),
+    ("SYSTEMIC", None, 3),
+    ("SYSTEMIC", "topology", 2),
+    ("SYSTEMIC", "writer_topology", 2),
+    ("SYSTEMIC", "new_group", 2),
+    ("SYSTEMIC", "producer", 1),
+    ("SYSTEMIC", "schema_id", 1),
+    ("SYSTEMIC", "header", 1),
+    ("FLOOD", None, 2),
+    ("FLOOD", "new_group", 1),
+    ("FLOOD", "writer_topology", 1),
+    ("UNDETERMINED", None, 2),
+    ("UNDETERMINED", "topology", 1),
+)
+
+SHARE, DRAFT, STREAMS, CONNECT, SPRING = "kip-1191", "kip-1317", "kafka-streams", "kafka-connect", "spring-kafka"
+PROFILES = (SHARE, DRAFT, STREAMS, CONNECT, SPRING)
+WITH_HEADERS = (STREAMS, CONNECT, SPRING)
+"""Profiles that keep the user's headers. Share groups drop them, and only share groups can leave out the payload."""
+WITHOUT_GROUP = (STREAMS, CONNECT)
+READ_BY_TOPOLOGY = (STREAMS, SPRING)
+"""Profiles of Streams applications: its own handler, or Spring's recoverer, which names the application's group."""
+
+
+# --- what a caller gets ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """What changed shortly before an incident, or what its dead records share.
+
+    The name of a topology or a new group is the group. A producer's is its client id, a header's ``<name>=<value>``, a
+    schema's its id in decimal, a key prefix's the prefix with its separator.
+    """
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True)
+class TrueIncident:
+    """The truth about one incident, after all batches of its scenario have landed.
+
+    ``predecessor`` is the place in ``Scenario.truth`` of the earlier incident with the same fingerprint. ``places`` are
+    the dead letters: DLQ topic, partition and offset. ``first_suspect`` is a label only if ``noise`` is False, because
+    a noise incident is often the first that is known of its group. ``profile`` and ``error`` say what failed.
+    """
+
+    consumer_group: str | None
+    original_topic: str
+    verdict: str
+    rejection: bool
+    first_at: datetime
+    last_at: datetime
+    records: int
+    source_records: int
+    first_suspect: Suspect | None
+    predecessor: int | None
+    noise: bool
+    profile: str
+    error: str
+    places: frozenset[tuple[str, int, int]] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Landing files by batch, and the truth about them. ``duplicates`` counts lines that land a second time."""
+
+    name: str
+    truth: tuple[TrueIncident, ...]
+    duplicates: int
+    files: tuple[Mapping[str, tuple[str, ...]], ...] = field(repr=False)
+
+    @property
+    def batches(self) -> int:
+        """How many batches land: two if some lines are late."""
+        return len(self.files)
+
+    def land(self, directory: Path, batch: int = 0) -> None:
+        """Write the files of a batch into the feeds' directories below a landing directory."""
+        for name, lines in self.files[batch].items():
+            target = directory / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            scratch = target.with_name(f".{target.name}")
+            scratch.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            scratch.rename(target)
+
+
+def scenarios(seed: int, count: int) -> Iterator[Scenario]:
+    """Yield scenarios with unique topics and groups. The same seed gives the same bytes, whatever the count."""
+    size = sum(weight for *_, weight in DECK)
+    deck: list[tuple[str, str | None]] = []
+    for number in range(count):
+        if number % size == 0:
+            deck = [(verdict, suspect) for verdict, suspect, weight in DECK for _ in range(weight)]
+            random.Random(f"{seed}/deck/{number // size}").shuffle(deck)
+        yield _scenario(seed, number, *deck[number % size])
+
+
+def _scenario(seed: int, number: int, verdict: str, suspect: str | None) -> Scenario:
+    """Return the first attempt whose incidents obey the public definition; most first attempts do."""
+    for attempt in range(200):
+        try:
+            return _Plan(f"s{seed}-{number:04}", f"{seed}/{number}/{attempt}", verdict, suspect).scenario()
+        except _Undecidable:
+            continue
+    raise AssertionError(f"no scenario {number} of seed {seed} is decidable")
+
+
+class _Undecidable(Exception):
+    """What was drawn does not allow an honest label."""
+
+
+# --- episodes by the public definition ---------------------------------------------------------------------------
+
+
+def pause_limit(times: Sequence[int]) -> float:
+    """Return the pause in ms that ends an episode with these sorted times: 10 median gaps, of 30 minutes to a day."""
+    gaps = sorted(after - before for before, after in pairwise(times))
+    median = gaps[len(gaps) // 2] if gaps else 0
+    return min(max(10 * median, 30 * MINUTE), DAY)
+
+
+def _is_one_episode(times: Sequence[int]) -> bool:
+    """Tell whether no pause comes near the limit, be the median taken over the gaps so far or over all of them."""
+    safe = 0.7
+    limit, gaps = safe * pause_limit(times), list[int]()
+    for before, after in pairwise(times):
+        gap = after - before
+        if gap > safe * 30 * MINUTE:
+            median = gaps[len(gaps) // 2] if gaps else 0
+            if gap > limit or gap > safe * min(max(10 * median, 30 * MINUTE), DAY):
+                return False
+        insort(gaps, gap)
+    return True
+
+
+# --- errors ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Error:
+    """Why records fail. Each record fills the places of the message anew; all else of an error stays the same."""
+
+    message: str
+    exception: str = ""
+    disposition: str = ""
+    above: tuple[str, ...] = ()
+    frame: str = ""
+
+    @property
+    def is_rejection(self) -> bool:
+        return self.disposition == "CLIENT_REJECTED"
+
+    def __str__(self) -> str:
+        where = f" at {self.frame}" if self.frame else ""
+        return f"{self.exception or self.disposition}: {self.message}{where}"
+
+
+REJECTED = _Error("Offset rejected by client.", disposition="CLIENT_REJECTED")
+EXHAUSTED = _Error("Offset delivery count exceeded the threshold.", disposition="MAX_DELIVERY_ATTEMPTS_REACHED")
+FLOODS = (_Error("", disposition="CIRCUIT_BREAKER_ARCHIVED"), _Error("", disposition="COORDINATOR_INITIATED"))
+
+_NUMBER = (
+    "java.base/java.lang.NumberFormatException.forInputString(NumberFormatException.java:67)",
+    "java.base/java.lang.Integer.parseInt(Integer.java:668)",
+)
+_SOCKET = (
+    "java.base/sun.nio.ch.NioSocketImpl.timedRead(NioSocketImpl.java:288)",
+    "java.base/java.net.Socket$SocketInputStream.read(Socket.java:1099)",
+    "org.apache.http.impl.io.SessionInputBufferImpl.fillBuffer(SessionInputBufferImpl.java:153)",
+)
+_JACKSON = (
+    "com.fasterxml.jackson.databind.exc.InvalidFormatException.from(InvalidFormatException.java:67)",
+    "com.fasterxml.jackson.databind.DeserializationContext.weirdStringException(DeserializationContext.java:1996)",
+    "com.fasterxml.jackson.databind.ObjectMapper.readValue(ObjectMapper.java:3860)",
+)
+_SQL = (
+    "org.postgresql.core.v3.QueryExecutorImpl.receiveErrorResponse(QueryExecutorImpl.java:2733)",
+    "org.postgresql.jdbc.PgPreparedStatement.executeUpdate(PgPreparedStatement.java:152)",
+)
+# Exception, message and the frames above the application's own. ``@`` stands for the application's package.
+APPLICATION_ERRORS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("java.lang.NumberFormatException", "For input string: {quoted2}", _NUMBER),
+    ("@.UnknownCustomerException", "Customer {number} <{email}> is not known in region {quoted}", ()),
+    ("java.net.SocketTimeoutException", "Read timed out after {number} ms calling https://{host}/v2/{uuid}", _SOCKET),
+    (
+        "org.springframework.dao.DataIntegrityViolationException",
+        'duplicate key value violates unique constraint "orders_pkey" Detail: Key (id)=({number}) already exists.',
+        _SQL,
+    ),
+    (
+        "com.fasterxml.jackson.databind.exc.InvalidFormatException",
+        "Cannot deserialize value of type `int` from String {quoted2}: not a valid `int` value\n"
+        ' at [Source: (byte[])"{{"id":"{id}","qty":"{number}"}}"; line: 1, column: {number}]',
+        _JACKSON,
+    ),
+    ("java.time.format.DateTimeParseException", "Text {quoted} could not be parsed at index {number}", ()),
+    ("java.lang.IllegalStateException", "Order {id} was already shipped at {time} by {email}", ()),
+    ("java.lang.IllegalStateException", "Session {uuid} expired at {millis}, owner {host}", ()),
+    ("java.lang.IllegalStateException", "Ledger {id} is closed", ()),
+    (
+        "java.lang.NullPointerException",
+        'Cannot invoke "String.length()" because the return value of "Order.note()" is null',
+        (),
+    ),
+    ("java.util.concurrent.TimeoutException", "Lock {hex} held by {host} since {time}, gave up ({number} ms)", ()),
+    ("java.lang.IllegalArgumentException", "Can't parse amount {quoted} of invoice {id}", ()),
+    ("java.lang.IllegalArgumentException", "Amount {amount} of {id} is above the limit of {amount}", ()),
+    ("org.postgresql.util.PSQLException", "Connection to {host} refused. Check the host name and the port.", _SQL),
+    ("@.PaymentDeclinedException", "Payment {uuid} over {amount} declined by {host}: {quoted}", ()),
+    ("java.lang.IndexOutOfBoundsException", "Index {number} out of bounds for length {number}", ()),
+    ("java.lang.ClassCastException", "class java.lang.Long cannot be cast to class java.lang.String", ()),
+    ("@.StaleEntityException", "Entity Order@{hex} is stale: read at {time}, written at {time}", ()),
+)
+CONVERTER = "org.apache.kafka.connect.json.JsonConverter.toConnectData(JsonConverter.java:356)"
+CONNECT_ERRORS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("org.apache.kafka.connect.errors.DataException", "Field {quoted} of record {id} has no value", ()),
+    ("org.apache.kafka.connect.errors.DataException", "Converting byte[] to Kafka Connect data failed", (CONVERTER,)),
+    ("org.apache.kafka.connect.errors.ConnectException", "Connection to the warehouse {host} was refused", _SQL),
+    ("org.apache.kafka.connect.errors.RetriableException", "Request {uuid} timed out after {number} ms", _SOCKET),
+    ("java.lang.IllegalArgumentException", "Cannot mask {email} in field {quoted}", ()),
+    ("org.apache.kafka.connect.errors.DataException", "Amount {amount} of {id} at {time} does not fit", ()),
+)
+BELOW = {
+    SPRING: (
+        "org.springframework.kafka.listener.KafkaMessageListenerContainer.doInvokeOnMessage(Container.java:2800)",
+        "java.base/java.lang.Thread.run(Thread.java:1583)",
+    ),
+    STREAMS: (
+        "org.apache.kafka.streams.processor.internals.ProcessorNode.process(ProcessorNode.java:154)",
+        "org.apache.kafka.streams.processor.internals.StreamThread.runLoop(StreamThread.java:770)",
+    ),
+    CONNECT: (
+        "org.apache.kafka.connect.runtime.errors.RetryWithToleranceOperator.execAndHandleError(Retry.java:186)",
+        "java.base/java.util.concurrent.FutureTask.run(FutureTask.java:317)",
+    ),
+}
+CALLS = (
+    "PriceParser.parse",
+    "OrderMapper.toDomain",
+    "Validator.check",
+    "Ledger.book",
+    "StockKeeper.take",
+    "Router.send",
+)
+WORDS = ("n/a", "blue shirt", "Müller GmbH", "12,5", "--", "EMEA north", "tbd", "zwei", "1O", "R&D", "x", "null")
+DOMAINS = ("example.com", "acme.io", "mail.shop.de", "payflow.co.uk")
+
+
+def _uuid(r: random.Random) -> str:
+    digits = f"{r.getrandbits(128):032x}"
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+
+
+def _host(r: random.Random) -> str:
+    name = r.choice(
+        (
+            f"db-{r.randrange(1, 40)}.eu-west-1.internal",
+            f"10.{r.randrange(256)}.{r.randrange(256)}.{r.randrange(1, 255)}",
+            f"ledger{r.randrange(9)}.svc.cluster.local",
+        )
+    )
+    return f"{name}:{r.choice((5432, 8080, 9092, 8443))}"
+
+
+def _time(r: random.Random) -> str:
+    moment = datetime.fromtimestamp(FIRST_START // 1000 + r.randrange(10 * DAY // 1000), UTC)
+    return r.choice((f"{moment:%Y-%m-%dT%H:%M:%S}.{r.randrange(1000):03}Z", f"{moment:%Y-%m-%d %H:%M:%S}"))
+
+
+FILLERS: dict[str, Callable[[random.Random], str]] = {
+    "number": lambda r: str(r.randrange(10 ** r.randrange(1, 8))),
+    "quoted": lambda r: f"'{r.choice(WORDS)}'",
+    "quoted2": lambda r: f'"{r.choice(WORDS)}"',
+    "email": lambda r: f"{r.choice(('ana', 'li.wei', 'j-doe', 'ops+eu'))}{r.randrange(100)}@{r.choice(DOMAINS)}",
+    "host": _host,
+    "time": _time,
+    "millis": lambda r: str(FIRST_START + r.randrange(10 * DAY)),
+    "uuid": _uuid,
+    "hex": lambda r: f"{r.getrandbits(28):07x}{r.randrange(10)}",
+    "amount": lambda r: f"{r.randrange(1, 10**6) / 100:.2f}",
+}
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+def _filled(template: str, r: random.Random, prefix: str) -> str:
+    """Return a message with new values; ids begin with the prefix, as they do alike within one error."""
+
+    def value(place: re.Match[str]) -> str:
+        if place[1] == "id":
+            return f"{prefix}-{r.randrange(1000, 10**6)}"
+        return FILLERS[place[1]](r)
+
+    return _PLACE.sub(value, template).replace("{{", "{").replace("}}", "}")
+
+
+@dataclass(eq=False)
+class _Consumer:
+    """A group, connector or Streams application that dead-letters records of the topic; ``errors`` are its unused ones.
+
+    Consumers of which the dead letters name no group have none.
+    """
+
+    name: str
+    profile: str
+    dlq_topic: str
+    dlq_partitions: int
+    copied: bool
+    timestamp_type: int
+    limit: int
+    errors: list[_Error]
+    has_header_of_cause: bool = False
+
+    @property
+    def group(self) -> str | None:
+        return None if self.profile in WITHOUT_GROUP else self.name
+
+
+def _errors(profile: str, package: str, r: random.Random) -> list[_Error]:
+    """Return different errors in random order; the first two are often alike but for their frame or message."""
+    if profile == SHARE:
+        return r.sample((REJECTED, EXHAUSTED), 2)
+    if profile == DRAFT:
+        return [replace(error, message="") for error in r.sample((REJECTED, EXHAUSTED), 2)]
+    known = CONNECT_ERRORS if profile == CONNECT else APPLICATION_ERRORS
+    made = []
+    for exception, message, above in r.sample(known, min(len(known), 7)):
+        call = r.choice(CALLS)
+        frame = f"{package}.{call}({call.partition('.')[0]}.java:{r.randrange(20, 400)})"
+        frame = "" if CONVERTER in above else frame
+        made.append(_Error(message, exception.replace("@", package), above=above, frame=frame))
+    first, draw = made[0], r.random()
+    if first.frame and draw < 0.25:  # the same exception and message at another place
+        call = r.choice([one for one in CALLS if one not in first.frame])
+        frame = f"{package}.{call}({call.partition('.')[0]}.java:{r.randrange(20, 400)})"
+        made.insert(1, replace(first, frame=frame))
+    elif draw < 0.5:  # the same exception at the same place, with another message
+        made.insert(1, replace(first, message=f"Cannot go on after a failure of {{id}}: {first.message}"))
+    return made
+
+
+# --- the source topic --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Source:
+    """A source record: what its producer wrote, and when."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes
+    headers: tuple[tuple[str, str], ...]
+    client: str
+    written_at: int
+
+
+@dataclass(frozen=True)
+class _Trait:
+    """What the records of an incident have in common, and no other record of the topic has."""
+
+    header: tuple[str, str] | None = None
+    schema_id: int | None = None
+    keys: tuple[bytes, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.header or self.schema_id is not None or self.keys)
+
+
+DIMENSIONS: tuple[tuple[str, Callable[[random.Random], list[str]]], ...] = (
+    ("x-app-version", lambda r: [f"{r.randrange(1, 5)}.{minor}.{r.randrange(9)}" for minor in r.sample(range(20), 5)]),
+    ("source-system", lambda r: r.sample(["web", "mobile", "pos", "partner-api", "batch-import", "call-centre"], 5)),
+    ("x-tenant", lambda r: [f"tenant-{number}" for number in r.sample(range(10, 99), 5)]),
+    ("region", lambda r: r.sample(["eu-west-1", "eu-north-1", "us-east-1", "ap-south-1", "sa-east-1"], 5)),
+    ("event-type", lambda r: r.sample(["Created", "Changed", "Cancelled", "Refunded", "Archived", "Split"], 5)),
+)
+TENANTS = ("globex", "initech", "umbrella", "hooli", "acme-eu", "acme-us", "stark", "wayne", "tyrell", "soylent")
+KEY_STYLES = ("number", "uuid", "named", "binary", "tenant")
+KEYS_PER_PARTITION = 300
+
+
+class _Topic:
+    """The log of a source topic: a steady flow, so that each time has its place in each partition.
+
+    ``rate`` is in data records per ms of the whole topic. ``step`` data records make a transaction, which ends with a
+    marker; 0 means none. Records are placed by their number among the data records of a partition.
+    """
+
+    def __init__(self, name: str, r: random.Random, partitions: int, key_style: str | None, has_schemas: bool) -> None:
+        self.name, self.random, self.partitions, self.key_style = name, r, partitions, key_style
+        self.rate = 0.0
+        self.step = 0
+        self.base = [r.choice((0, r.randrange(10**6), r.randrange(10**10))) for _ in range(partitions)]
+        self.clients = [f"{name}-writer-{number}" for number in range(1, 5)]
+        self.client_header = r.random() < 0.5
+        dimensions = r.sample(DIMENSIONS, r.randrange(2, 4))
+        self.dimensions = {dimension: values(r) for dimension, values in dimensions}
+        self.unused = {dimension: values.pop() for dimension, values in self.dimensions.items()}
+        first = r.randrange(1, 400)
+        self.schemas = [first, first + r.randrange(1, 9)] if has_schemas else []
+        self.tenants = r.sample(TENANTS, 6)
+        self.failing_tenant = self.tenants.pop()
+        self.made: dict[tuple[int, int], _Source] = {}
+        self.marked: set[tuple[int, int]] = set()
+        self.taken: dict[_Consumer, set[tuple[int, int]]] = {}
+        self.keys = self._keys()
+        self.scattered = {place: iter(r.sample(keys, len(keys))) for place, keys in enumerate(self.keys)}
+
+    def partition_of(self, key: bytes) -> int:
+        return crc32(key) % self.partitions
+
+    def _key(self) -> bytes:
+        r, number = self.random, self.random.randrange(10**8, 10**9)
+        if self.key_style == "number":
+            return b"%d" % number
+        if self.key_style == "uuid":
+            return _uuid(r).encode()
+        if self.key_style == "named":
+            return b"customer-%d" % number
+        if self.key_style == "binary":
+            return struct.pack(">q", number)
+        return f"{r.choice(self.tenants)}:{number}".encode()
+
+    def _keys(self) -> list[list[bytes]]:
+        found: list[list[bytes]] = [[] for _ in range(self.partitions)]
+        while self.key_style and min(map(len, found)) < KEYS_PER_PARTITION:
+            key = self._key()
+            found[self.partition_of(key)].append(key)
+        return found
+
+    def scattered_key(self, partition: int) -> bytes | None:
+        """Return a key of the partition that no scatter has used; None if the topic has no keys."""
+        if not self.key_style:
+            return None
+        key = next(self.scattered[partition], None)
+        if key is None:
+            raise _Undecidable
+        return key
+
+    def failing_keys(self, count: int, of_tenant: bool) -> tuple[bytes, ...]:
+        """Return keys that begin alike only if they are of the failing tenant."""
+        if of_tenant:
+            numbers = self.random.sample(range(10**8, 10**9), count)
+            return tuple(f"{self.failing_tenant}:{number}".encode() for number in numbers)
+        keys: list[bytes] = []
+        while len(keys) < count:
+            key = self._key()
+            if self.key_style in ("number", "uuid") and key[:1] in {one[:1] for one in keys}:
+                continue
+            keys.append(key)
+        return tuple(keys)
+
+    def place(self, partition: int, at: int) -> int:
+        """Return the number of the record that the flow writes to the partition at that time."""
+        return self.base[partition] + int((at - ORIGIN) * self.rate / self.partitions)
+
+    def offset(self, number: int) -> int:
+        return number + number // self.step if self.step else number
+
+    def is_free(self, consumer: _Consumer, source: tuple[int, int], trait: _Trait) -> bool:
+        taken = self.taken.setdefault(consumer, set())
+        return source not in taken and source not in self.marked and not (trait and source in self.made)
+
+    def record(
+        self, consumer: _Consumer, source: tuple[int, int], at: int, trait: _Trait, key: bytes | None = None
+    ) -> _Source:
+        """Return the source record of a place; the first dead letter of it decides what it holds."""
+        self.taken.setdefault(consumer, set()).add(source)
+        if trait:
+            self.marked.add(source)
+        if source not in self.made:
+            partition, number = source
+            self.made[source] = self._written(partition, number, at, trait, key)
+        return self.made[source]
+
+    def _written(self, partition: int, number: int, at: int, trait: _Trait, key: bytes | None) -> _Source:
+        r = self.random
+        if key is None and self.key_style:
+            pool = self.keys[partition]
+            key = pool[int(r.random() ** 1.5 * len(pool))]
+        client = r.choice(self.clients)
+        headers = [("content-type", "application/avro" if self.schemas else "application/json")]
+        headers.append(("traceparent", f"00-{r.getrandbits(128):032x}-{r.getrandbits(64):016x}-01"))
+        if self.client_header:
+            headers.append(("client-id", client))
+        for dimension, values in self.dimensions.items():
+            value = r.choice(values)
+            headers.append(trait.header if trait.header and trait.header[0] == dimension else (dimension, value))
+        if self.schemas:
+            schema_id = r.choice(self.schemas) if trait.schema_id is None else trait.schema_id
+            value_bytes = b"\0" + struct.pack(">i", schema_id) + r.randbytes(r.randrange(12, 40))
+        else:
+            body = {"id": r.randrange(10**9), "amount": r.randrange(10**6) / 100, "note": r.choice(WORDS)}
+            value_bytes = json.dumps(body, ensure_ascii=False).encode()
+        written_at = at - r.randrange(20, 3_000)
+        return _Source(partition, self.offset(number), key, value_bytes, tuple(headers), client, written_at)
+
+
+# --- dead letters ------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Incident:
+    """An incident under construction; ``keys``, ``partition`` and ``trait`` say where a regression strikes again."""
+
+    consumer: _Consumer
+    error: _Error
+    verdict: str
+    noise: bool
+    trait: _Trait = _Trait()
+    partition: int = 0
+    keys: tuple[bytes, ...] = ()
+    suspect: Suspect | None = None
+    predecessor: _Incident | None = None
+    dead: list[tuple[int, _Source]] = field(default_factory=list)
+
+    @property
+    def times(self) -> list[int]:
+        return [at for at, _ in self.dead]
+
+
+@dataclass(eq=False)
+class _DeadLetter:
+    incident: _Incident
+    at: int
+    source: _Source
+    partition: int = 0
+    offset: int = 0
+    line: str = ""
+
+
+def _times(r: random.Random, start: int, count: int, gap: float) -> list[int]:
+    """Return sorted times with this mean gap in ms: regular, random or in bursts, if fast with some longer breaks."""
+    shape = "regular" if gap > 3 * MINUTE else r.choice(("regular", "random", "bursts"))
+    longest = max(18 * MINUTE, 1.25 * gap)
+    at, times = float(start), [start]
+    breaks = {r.randrange(1, count) for _ in range(r.randrange(4))} if gap < 30 * SECOND and count > 1 else set()
+    left = 0
+    for number in range(1, count):
+        if shape == "regular":
+            wait = gap * r.uniform(0.75, 1.25)
+        elif shape == "random":
+            wait = min(r.expovariate(1 / gap), 5 * gap)
+        elif left:
+            left, wait = left - 1, gap * r.uniform(0.02, 0.2)
+        else:
+            left = r.randrange(4, 30)
+            wait = gap * left * r.uniform(0.6, 1.2)
+        if number in breaks and r.random() < 0.5:
+            wait = r.uniform(2, 17) * MINUTE
+        limit = 18 * MINUTE if number == 1 else longest
+        at += min(wait, limit)
+        times.append(int(at))
+    return times
+
+
+def _skip(r: random.Random, share: float) -> int:
+    """Return how many records of the log go through before the next one dies."""
+    return 0 if share >= 1 else int(math.log(1 - r.random()) / math.log(1 - share))
+
+
+class _Plan:
+    """One attempt at a scenario: its topic, consumers, incidents, changes and files."""
+
+    def __init__(self, name: str, seed: str, verdict: str, suspect: str | None) -> None:
+        self.name, self.verdict, self.suspect_kind = name, verdict, suspect
+        self.random = r = random.Random(seed)
+        self.incidents: list[_Incident] = []
+        self.requests: list[tuple[int, str]] = []
+        self.producers: list[tuple[int, str]] = []
+        noun = r.choice(("orders", "payments", "shipments", "invoices", "clicks", "stock", "prices", "claims"))
+        profile = self._profile()
+        self.package = r.choice(("com.acme", "io.payflow", "de.waren", "nl.kern")) + f".{noun}"
+        with_traits = suspect in ("header", "schema_id", "key_prefix")
+        needs_keys = verdict in ("KEY_LOCAL", "PRODUCER_LOCAL") or with_traits
+        self.copied = profile in WITH_HEADERS or needs_keys or r.random() < 0.6
+        self.start = r.randrange(FIRST_START, LAST_START)
+        partitions = r.choice((3, 4, 6, 8, 12, 16, 24))
+        if suspect == "key_prefix":
+            key_style: str | None = "tenant"
+        elif verdict == "KEY_LOCAL":
+            key_style = r.choice(("number", "uuid", "named", "binary"))
+        else:
+            key_style = r.choice(KEY_STYLES)
+            if verdict in ("SYSTEMIC", "FLOOD", "POISON_PILL") and not with_traits and r.random() < 0.15:
+                key_style = None
+        has_schemas = suspect == "schema_id" or r.random() < 0.3
+        self.topic = _Topic(f"{noun}.{name}", r, partitions, key_style, has_schemas)
+        if r.random() < 0.3:
+            self.topic.step = r.choice((1, 2, 5, 20))
+        self.main_consumer = self._consumer(profile, self.copied, "a")
+        self.other_consumer: _Consumer | None = None
+
+    # --- who reads the topic
+
+    def _profile(self) -> str:
+        r = self.random
+        if self.verdict == "FLOOD":
+            return DRAFT
+        if self.suspect_kind == "header":
+            return r.choice(WITH_HEADERS)
+        if self.suspect_kind == "topology":
+            return r.choice(READ_BY_TOPOLOGY)
+        if self.suspect_kind == "new_group":
+            return r.choice((SHARE, DRAFT, SPRING))
+        return r.choices(PROFILES, (4, 2, 2, 2, 3))[0]
+
+    def _consumer(self, profile: str, copied: bool, letter: str) -> _Consumer:
+        r, noun = self.random, self.topic.name.partition(".")[0]
+        role = {SHARE: "workers", DRAFT: "payers", STREAMS: "enrichment", CONNECT: "sink", SPRING: "service"}[profile]
+        errors = _errors(profile, f"{self.package}.{role}", r)
+        if profile == DRAFT:
+            errors += FLOODS  # taken only by name
+        return _Consumer(
+            name=f"{noun}-{role}-{letter}.{self.name}",
+            profile=profile,
+            dlq_topic=f"dlq.{noun}-{letter}.{self.name}",
+            dlq_partitions=r.choice((1, 2, 3, self.topic.partitions)),
+            copied=copied or profile in WITH_HEADERS,
+            timestamp_type=int(r.random() < 0.2),
+            limit=r.randrange(2, 10),
+            errors=errors,
+            has_header_of_cause=r.random() < 0.3,
+        )
+
+    def _other(self) -> _Consumer:
+        """Return the second consumer; at most one of the two leaves out its group.
+
+        A consumer without a group would be taken for the application whose topology changed.
+        """
+        if self.other_consumer is None:
+            alone = self.main_consumer.profile in WITHOUT_GROUP or self.suspect_kind == "topology"
+            profiles = (SHARE, DRAFT, SPRING) if alone else PROFILES
+            copied = self.random.random() < 0.7
+            if self.suspect_kind == "new_group":  # what is usual on the topic shows in the other group alone
+                profiles = WITH_HEADERS if self.main_consumer.profile in WITH_HEADERS else profiles
+                copied = copied or self.main_consumer.copied
+            self.other_consumer = self._consumer(self.random.choice(profiles), copied, "b")
+        return self.other_consumer
+
+    def _error(self, consumer: _Consumer) -> _Error | None:
+        """Take an unused error of a consumer, None if it has none left; a flood's are taken for floods only."""
+        for error in consumer.errors:
+            if error not in FLOODS:
+                consumer.errors.remove(error)
+                return error
+        return None
+
+    # --- the scenario as a whole
+
+    def scenario(self) -> Scenario:
+        """Return the scenario, or raise _Undecidable."""
+        r = self.random
+        count, gap, share = self._size()
+        main_error = r.choice(FLOODS) if self.verdict == "FLOOD" else self._error(self.main_consumer)
+        assert main_error
+        self.main = main = _Incident(self.main_consumer, main_error, self.verdict, noise=False)
+        main.suspect = self._suspect(main)
+        times = _times(r, self.start, count, gap)
+        has_regression = r.random() < 0.3
+        self._noise(times[-1])
+        if r.random() < 0.4:
+            self._overlap(main, times)
+        self._strike(main, times, share)
+        if has_regression:
+            self._regress(main, count, gap, share)
+        self._applications(main)
+        return self._landed()
+
+    def _size(self) -> tuple[int, float, float]:
+        """Draw how many records die, the mean gap in ms and the share of the log that dies; set the log's rate."""
+        r, verdict, partitions = self.random, self.verdict, self.topic.partitions
+
+        def log_uniform(least: float, most: float) -> float:
+            return math.exp(r.uniform(math.log(least), math.log(max(least, most))))
+
+        if verdict == "POISON_PILL":
+            count = round(log_uniform(20, 200))
+        elif verdict == "UNDETERMINED":
+            count = r.randrange(max(36, 3 * partitions), max(37, 3 * partitions) + 40)
+        else:
+            count = round(log_uniform(max(50, 10 * partitions), 3_000))
+        slowest = min(20 * MINUTE, 30 * HOUR / count)
+        if self.suspect_kind in ("header", "schema_id", "key_prefix"):
+            slowest = min(slowest, 10 * SECOND)  # leaves room for other dead letters that lack the value
+        gap = log_uniform(3, slowest)
+        of_log = {
+            "POISON_PILL": 1.0,
+            "KEY_LOCAL": log_uniform(0.005, 0.4),
+            "PARTITION_LOCAL": r.choice((1.0, r.uniform(0.95, 1), r.uniform(0.25, 1) if self.copied else 0.97)),
+            "PRODUCER_LOCAL": log_uniform(0.03, 0.35),
+            "SYSTEMIC": r.choice((1.0, r.uniform(0.92, 1), r.uniform(0.65, 1))),
+            "FLOOD": r.uniform(0.4, 1),
+            "UNDETERMINED": log_uniform(0.0005, 0.012),
+        }
+        share = of_log[verdict]
+        has_markers = self.topic.step in (1, 2)  # a third or half of the offsets
+        if verdict == "SYSTEMIC" and (has_markers or self.suspect_kind in ("header", "schema_id")):
+            share = max(share, 0.95)
+        self.topic.rate = 1 / (gap * share)
+        if verdict == "POISON_PILL":
+            self.topic.rate = log_uniform(0.1, 200) / 1000
+        elif verdict == "KEY_LOCAL":
+            self.topic.rate *= partitions / 2
+        elif verdict == "PARTITION_LOCAL":
+            self.topic.rate *= partitions
+        return count, gap, share
+
+    # --- incidents
+
+    def _strike(self, incident: _Incident, times: list[int], share: float = 0.0) -> None:
+        """Let records die at these times as the verdict says, and keep the incident."""
+        if not _is_one_episode(times):
+            raise _Undecidable
+        by_verdict = {
+            "POISON_PILL": self._pills,
+            "KEY_LOCAL": self._keys_die,
+            "PARTITION_LOCAL": self._partition_dies,
+            "UNDETERMINED": self._scatter,
+        }
+        sources = by_verdict.get(incident.verdict, self._spread)(incident, times, share)
+        incident.dead = list(zip(times, sources, strict=True))
+        self.incidents.append(incident)
+
+    def _pills(self, incident: _Incident, times: list[int], share: float) -> Iterator[_Source]:
+        """Yield few records, mostly dead-lettered again and again, that are no neighbours of each other."""
+        r, topic = self.random, self.topic
+        pills: list[tuple[tuple[int, int], bytes | None]] = []
+        for _ in range(len(times) if len(times) <= 3 else r.randrange(1, 5)):
+            partition = r.randrange(topic.partitions)
+            number = topic.place(partition, times[0]) - r.randrange(3, 30)
+            while any(one[0][0] == partition and abs(one[0][1] - number) < 6 for one in pills) or not topic.is_free(
+                incident.consumer, (partition, number), incident.trait
+            ):
+                number -= r.randrange(6, 20)
+            if number < 0:
+                raise _Undecidable
+            pills.append(((partition, number), topic.scattered_key(partition)))
+        for turn in range(len(times)):
+            source, key = pills[turn] if turn < len(pills) else r.choice(pills)
+            yield topic.record(incident.consumer, source, times[0], incident.trait, key)
+
+    def _scatter(self, incident: _Incident, times: list[int], share: float) -> Iterator[_Source]:
+        """Yield records far apart, with distinct keys, over all partitions."""
+        r, topic = self.random, self.topic
+        order: list[int] = []
+        for at in times:
+            order = order or r.sample(range(topic.partitions), topic.partitions)
+            partition = order.pop() if r.random() < 0.7 else r.randrange(topic.partitions)
+            number = max(0, topic.place(partition, at) - r.randrange(4))
+            while not topic.is_free(incident.consumer, (partition, number), incident.trait):
+                number += 1
+            key = topic.scattered_key(partition)
+            yield topic.record(incident.consumer, (partition, number), at, incident.trait, key)
+
+    def _next(
+        self, incident: _Incident, cursors: dict[int, int], partition: int, start: int, share: float
+    ) -> tuple[int, int]:
+        """Return the next record of a partition that dies, if this share of the partition dies."""
+        number = cursors.get(partition, self.topic.place(partition, start) - 1)
+        number += 1 + _skip(self.random, share)
+        while not self.topic.is_free(incident.consumer, (partition, number), incident.trait):
+            number += 1
+        cursors[partition] = number
+        return partition, number
+
+    def _keys_die(self, incident: _Incident, times: list[int], share: float) -> Iterator[_Source]:
+        keys, cursors = incident.keys, dict[int, int]()
+        for turn, at in enumerate(times):
+            key = keys[turn] if turn < len(keys) else self.random.choice(keys)
+            source = self._next(incident, cursors, self.topic.partition_of(key), times[0], share)
+            yield self.topic.record(incident.consumer, source, at, incident.trait, key)
+
+    def _partition_dies(self, incident: _Incident, times: list[int], share: float) -> Iterator[_Source]:
+        cursors = dict[int, int]()
+        for at in times:
+            source = self._next(incident, cursors, incident.partition, times[0], share)
+            yield self.topic.record(incident.consumer, source, at, incident.trait)
+
+    def _spread(self, incident: _Incident, times: list[int], share: float) -> Iterator[_Source]:
+        """Yield records of all partitions; in each the same share dies."""
+        cursors, order = dict[int, int](), list[int]()
+        for at in times:
+            order = order or self.random.sample(range(self.topic.partitions), self.topic.partitions)
+            source = self._next(incident, cursors, order.pop(), times[0], share)
+            yield self.topic.record(incident.consumer, source, at, incident.trait)
+
+    def _suspect(self, main: _Incident) -> Suspect | None:
+        """Return the first suspect of the main incident, and set what its records share."""
+        r, topic, kind = self.random, self.topic, self.suspect_kind
+        main.partition = 0 if r.random() < 0.3 else r.randrange(topic.partitions)
+        if main.verdict == "KEY_LOCAL":
+            main.keys = topic.failing_keys(
+                r.randrange(2, 5) if kind == "key_prefix" else r.choice((1, 1, 2, 3)), kind == "key_prefix"
+            )
+            main.trait = _Trait(keys=main.keys)
+        if kind == "key_prefix":
+            return Suspect(kind, f"{topic.failing_tenant}:")
+        if kind == "header":
+            main.trait = _Trait(header=self._shared_header())
+            assert main.trait.header
+            return Suspect(kind, "=".join(main.trait.header))
+        if kind == "schema_id":
+            main.trait = _Trait(schema_id=max(topic.schemas) + r.randrange(1, 30))
+            return Suspect(kind, str(main.trait.schema_id))
+        if kind in ("topology", "new_group"):
+            return Suspect(kind, main.consumer.name)
+        if kind == "writer_topology":
+            return Suspect(kind, self._application("writer"))
+        return Suspect(kind, topic.clients[0]) if kind else None
+
+    def _shared_header(self) -> tuple[str, str]:
+        """Return a header with a value that no other record has; each call returns another header."""
+        dimension = self.random.choice([*self.topic.unused])
+        return dimension, self.topic.unused.pop(dimension)
+
+    def _noise(self, end: int) -> None:
+        """Add dead letters of other errors: long before the main incident, and around it.
+
+        A group that is not new shows up at least 26 hours before. A new group shows up with the incident; another group
+        of the topic is the one that is known.
+        """
+        r = self.random
+        is_new = self.suspect_kind == "new_group"
+        known = self._other() if is_new else self.main_consumer
+        times = self._noise_of(known, self.start - r.randrange(52 * HOUR, 92 * HOUR), must_scatter=self.suspect_kind)
+        if times[-1] > self.start - 26 * HOUR:
+            raise _Undecidable
+        if r.random() < 0.6:
+            consumer = known if r.random() < 0.5 else self._other()
+            self._noise_of(consumer, self.start - r.randrange(80 * HOUR, 96 * HOUR))
+        if r.random() < 0.6:  # under way when the main incident begins
+            consumer = known if r.random() < 0.6 else self._other()
+            begin = self.start - r.randrange(2 * HOUR, 5 * HOUR)
+            self._noise_of(consumer, begin, until=min(self.start + 2 * HOUR, max(end, self.start + HOUR)))
+        if r.random() < 0.4:
+            self._noise_of(self.main_consumer, self.start + r.randrange(2 * MINUTE, HOUR))
+
+    def _noise_of(
+        self,
+        consumer: _Consumer,
+        start: int,
+        until: int | None = None,
+        must_scatter: str | None = None,
+    ) -> list[int]:
+        """Add a thin scatter or a poison pill of an unused error, or of one whose last incident ended long before."""
+        r = self.random
+        error = self._error(consumer)
+        predecessor = None
+        if error is None:
+            earlier = [one for one in self.incidents if one.noise and one.consumer is consumer]
+            if not earlier:
+                return []
+            predecessor = max(earlier, key=lambda one: one.times[-1])
+            error = predecessor.error
+            if start - predecessor.times[-1] < 2 * pause_limit(predecessor.times):
+                return []
+        incident = _Incident(consumer, error, "POISON_PILL", noise=True, predecessor=predecessor)
+        thinnest = 1 / (0.015 * self.topic.rate)  # ms between dead letters if 1.5 % of the log die
+        count = r.randrange(max(36, 3 * self.topic.partitions), max(36, 3 * self.topic.partitions) + 25)
+        longest = (until - start) / count if until else 11 * MINUTE
+        can_scatter = thinnest < min(longest, 11 * MINUTE)
+        if must_scatter in ("header", "schema_id", "key_prefix") and not can_scatter:
+            raise _Undecidable
+        if can_scatter and (must_scatter or until or r.random() < 0.5):
+            incident.verdict = "UNDETERMINED"
+            gap = longest if until else math.exp(r.uniform(math.log(thinnest), math.log(11 * MINUTE)))
+            times = _times(r, start, count, min(gap, 11 * MINUTE))
+        else:
+            count = r.choice((1, 1, 2, r.randrange(4, 16), r.randrange(4, 16)))
+            times = _times(r, start, count, r.uniform(1, 9) * MINUTE)
+        self._strike(incident, times)
+        return times
+
+    def _overlap(self, main: _Incident, times: list[int]) -> None:
+        """Add one or two incidents of other errors on the topic that are under way together with the main one.
+
+        They begin before the first change, or after it; then they share its suspect.
+        """
+        for _ in range(self.random.choice((1, 1, 2))):
+            self._overlap_once(main, times)
+
+    def _overlap_once(self, main: _Incident, times: list[int]) -> None:
+        r = self.random
+        shares_cause = r.random() < 0.5
+        is_new = self.suspect_kind == "new_group"
+        consumer = main.consumer if r.random() < 0.6 and not (is_new and not shares_cause) else self._other()
+        if is_new and shares_cause:
+            consumer = main.consumer
+        if not (is_new and shares_cause):
+            self._make_known(consumer)
+        error = self._error(consumer)
+        if error is None:
+            return
+        length = times[-1] - times[0]
+        if shares_cause:
+            start = self.start + r.randrange(1, max(2, min(5 * MINUTE, length // 2)))
+            span = max(10 * SECOND, length) * r.uniform(0.3, 1)
+        else:
+            start = self.start - r.randrange(90 * MINUTE, 3 * HOUR)
+            span = self.start - start + min(length, HOUR) * r.uniform(0.1, 1) + SECOND
+        other = _Incident(consumer, error, "POISON_PILL", noise=False)
+        if shares_cause and (self.suspect_kind in TOPIC_WIDE or consumer is main.consumer):
+            other.suspect = main.suspect if self.suspect_kind in CHANGES else None
+        count, gap, share = self._fitting(other, main, span)
+        other_times = _times(r, start, count, gap)
+        if other_times[-1] <= self.start:  # it must overlap
+            raise _Undecidable
+        self._strike(other, other_times, share)
+
+    def _make_known(self, consumer: _Consumer) -> None:
+        """Add noise of a consumer long before, if it has none: otherwise its group looked new."""
+        long_before = self.start - 30 * HOUR
+        if not any(one.consumer is consumer and one.times[0] < long_before for one in self.incidents):
+            self._noise_of(consumer, self.start - self.random.randrange(52 * HOUR, 92 * HOUR))
+
+    def _fitting(self, other: _Incident, main: _Incident, span: float) -> tuple[int, float, float]:
+        """Choose a verdict for a second incident that the flow of the topic allows within a span of time in ms.
+
+        Return the records that die, their mean gap and their share of the log.
+        """
+        r, topic = self.random, self.topic
+        partitions = topic.partitions
+        flow = span * topic.rate
+        with_change = other.suspect is not None
+        rivals = [one for one in (main, *self.incidents) if one.consumer is other.consumer and not one.noise]
+        choices = ["POISON_PILL", "UNDETERMINED", "KEY_LOCAL", "PARTITION_LOCAL", "PRODUCER_LOCAL", "SYSTEMIC"]
+        if any(one.verdict in ("SYSTEMIC", "FLOOD", "PARTITION_LOCAL") for one in rivals):
+            choices = choices[:3]  # a record dies of one error only: little is left for another dense incident
+        elif rivals:
+            choices = choices[:5]
+        for verdict in r.sample(choices, len(choices)):
+            count = r.randrange(max(50, 10 * partitions), max(50, 10 * partitions) + 200)
+            other.verdict, share = verdict, 0.0
+            if verdict == "POISON_PILL":
+                count = max(r.randrange(8, 60), round(span / (15 * MINUTE)))
+                return count, span / count, share
+            if span / count > 15 * MINUTE:
+                continue
+            if verdict == "UNDETERMINED":
+                count = r.randrange(max(36, 3 * partitions), max(36, 3 * partitions) + 30)
+                if count < 0.012 * flow:
+                    return count, span / count, share
+                continue
+            if verdict == "KEY_LOCAL" and other.consumer.copied and topic.key_style not in (None, "tenant"):
+                other.keys = topic.failing_keys(1, False)
+                other.trait = _Trait(keys=other.keys)
+                share = count / (flow / partitions)
+                if share < 0.3 and main.verdict != "KEY_LOCAL":
+                    return count, span / count, share
+            if verdict == "PARTITION_LOCAL":
+                other.partition = r.randrange(partitions)
+                share = count / (flow / partitions)
+                if share <= 1 and topic.key_style and (other.consumer.copied or share > 0.9):
+                    return count, span / count, share
+            if verdict == "PRODUCER_LOCAL" and not with_change and main.suspect is None and topic.key_style:
+                share = count / flow
+                if share < 0.3 and topic.unused and self._has_shown_headers(other.consumer):
+                    header = self._shared_header()
+                    other.trait, other.suspect = _Trait(header=header), Suspect("header", "=".join(header))
+                    return count, span / count, share
+            if verdict == "SYSTEMIC" and 50 < 0.8 * flow < 1_500 and flow > 15 * partitions and not main.trait:
+                share = 0.95 if topic.step in (1, 2) else r.uniform(0.75, 0.97)
+                count = int(share * flow)
+                if span / count < 15 * MINUTE:
+                    return count, span / count, share
+            other.trait, other.keys = _Trait(), ()
+        raise _Undecidable
+
+    def _has_shown_headers(self, consumer: _Consumer) -> bool:
+        """Tell whether earlier dead letters of the consumer, with other errors, show the headers that are usual."""
+        scatters = [one for one in self.incidents if one.noise and one.verdict == "UNDETERMINED"]
+        ended = [one for one in scatters if one.times[-1] < self.start - 26 * HOUR]
+        return consumer.profile in WITH_HEADERS and any(one.consumer is consumer for one in ended)
+
+    def _regress(self, main: _Incident, count: int, gap: float, share: float) -> None:
+        """Let the main incident come back after a pause that ends it, sometimes after another change."""
+        r = self.random
+        pause = pause_limit(main.times) * r.uniform(2, 4)
+        start = int(main.times[-1] + max(pause, 2 * HOUR))
+        again = replace(main, dead=[], predecessor=main, suspect=None if self.suspect_kind in CHANGES else main.suspect)
+        if self.suspect_kind in CHANGES:
+            start = max(start, self.start + r.randrange(30 * HOUR, 40 * HOUR))
+            if self.suspect_kind in ("topology", "writer_topology") and r.random() < 0.5:
+                again.suspect = main.suspect
+        if start > self.start + 4 * DAY:
+            return
+        fewer = {"POISON_PILL": r.randrange(5, 40), "UNDETERMINED": count}
+        least = max(50, 10 * self.topic.partitions)
+        again_count = fewer.get(main.verdict, r.randrange(least, max(least, count) + 1))
+        self._strike(again, _times(r, start, again_count, gap), share)
+
+    # --- what else lands
+
+    def _application(self, role: str) -> str:
+        return f"{self.topic.name.partition('.')[0]}-{role}.{self.name}"
+
+    def _applications(self, main: _Incident) -> None:
+        """Push topologies and state producers: the suspect's change, and others that explain nothing.
+
+        What explains nothing: a first push days before, the same description again, a push that the broker refuses, a
+        change of an application that does not touch the topic, a change of a producer of another topic.
+        """
+        r, topic, kind = self.random, self.topic, self.suspect_kind
+        starts = [one.times[0] for one in self.incidents if one.suspect and one.suspect == main.suspect]
+        changes = [self.start - r.randrange(2 * MINUTE, 40 * MINUTE)]
+        regressions = [one for one in self.incidents if one.predecessor and one.suspect and not one.noise]
+        changes += [one.times[0] - r.randrange(2 * MINUTE, 40 * MINUTE) for one in regressions]
+        assert all(changes[0] < start for start in starts)
+        landed = r.random() < 0.6
+        reader = main.consumer.name
+        if kind == "topology" or (landed and main.consumer.profile in READ_BY_TOPOLOGY and kind != "new_group"):
+            own = changes if kind == "topology" else []
+            self._push(reader, topic.name, f"out.{self.name}", own)
+        if kind == "writer_topology" or landed:
+            own = changes if kind == "writer_topology" else []
+            self._push(self._application("writer"), f"raw.{self.name}", topic.name, own)
+        if landed:
+            elsewhere = self.start - r.randrange(MINUTE, 30 * MINUTE)
+            self._push(self._application("unrelated"), f"other-in.{self.name}", f"other-out.{self.name}", [elsewhere])
+        if kind == "producer" or r.random() < 0.4:
+            for place, client in enumerate(topic.clients):
+                changed = changes[0] if kind == "producer" and place == 0 else None
+                self._state(client, topic.name, changed)
+            self._state(f"other-client.{self.name}", f"other-in.{self.name}", changes[0])
+
+    def _push(self, group: str, source: str, sink: str, changes: Sequence[int]) -> None:
+        """Log a first push 60 to 100 hours before, the same again, refused ones, and those that change the topology."""
+        r = self.random
+        first = self.start - r.randrange(60 * HOUR, 100 * HOUR)
+        member, connection = _uuid(r), f"10.0.{r.randrange(256)}.{r.randrange(256)}:{r.randrange(30000, 60000)}"
+        steps = ["FILTER", "MAPVALUES", "AGGREGATE"][: r.randrange(1, 4)]
+        stores = [f"{group}-store"] if r.random() < 0.5 else []
+
+        def exchange(at: int, api: tuple[int, int, str], request: dict[str, Any], response: dict[str, Any]) -> None:
+            number = len(self.requests) + 1
+            client = f"{group}-StreamThread-1-consumer"
+            self.requests.append((at, _request_line(at, number, client, connection, api, request, response)))
+
+        def push(at: int, wire: dict[str, Any], epoch: int, error: int = 0) -> None:
+            heartbeat = {"groupId": group, "memberId": member, "memberEpoch": 0}
+            heartbeat |= {"topology": {"epoch": epoch, "subtopologies": []}, "shutdownApplication": False}
+            said: dict[str, Any] = {
+                "errorCode": 0,
+                "errorMessage": None,
+                "memberId": member,
+                "memberEpoch": 1,
+                "status": [],
+            }
+            asked = said | {"topologyDescriptionRequired": True}
+            exchange(at - 250, (88, 1, "STREAMS_GROUP_HEARTBEAT"), heartbeat, asked)
+            request = {"groupId": group, "memberId": member, "topologyEpoch": epoch, "topologyDescription": wire}
+            text = f"Topology epoch {epoch} does not match the group's current topology epoch 0." if error else None
+            answer = {"errorCode": error, "errorMessage": text}
+            exchange(at, (93, 0, "STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE"), request, answer)
+
+        wire = _chain(source, sink, steps, stores)
+        push(first, wire, 0)
+        if r.random() < 0.5:
+            push(self.start - r.randrange(45 * MINUTE, 3 * HOUR), wire, 0)
+        if r.random() < 0.3:
+            push(self.start - r.randrange(45 * MINUTE, 3 * HOUR), _chain(source, sink, ["BRANCH"], []), 9, error=42)
+        for at in changes:
+            steps = [*steps, r.choice(("FLATMAP", "PEEK", "TRANSFORM", "JOIN"))]
+            push(at, _chain(source, sink, steps, stores), 0)
+
+    def _state(self, client: str, topic: str, changed_at: int | None) -> None:
+        """State a producer's settings days before and, if it changed, what it lost shortly before the incident."""
+        r = self.random
+        stated: dict[str, Any] = {"client_id": client, "topic": topic, "client_version": "4.1.0"}
+        stated |= {"enable_idempotence": "true", "broker_version": "4.4.0", "message_format_version": "2"}
+        times = [(self.start - r.randrange(60 * HOUR, 100 * HOUR), stated)]
+        if changed_at is not None:
+            off = {"enable_idempotence": "false"}
+            old = {"enable_idempotence": "requested", "message_format_version": "1"}
+            times.append((changed_at, stated | r.choice((off, old))))
+        elif r.random() < 0.5:
+            times.append((self.start - r.randrange(MINUTE, 3 * HOUR), stated))
+        for at, said in times:
+            self.producers.append((at, json.dumps(said | {"stated_at": at})))
+
+    # --- files
+
+    def _landed(self) -> Scenario:
+        """Return the scenario: offsets in the DLQ given in order of time, lines in files, some late or twice."""
+        r = self.random
+        dead = [_DeadLetter(incident, at, source) for incident in self.incidents for at, source in incident.dead]
+        dead.sort(key=lambda one: one.at)
+        ends: dict[tuple[str, int], int] = {}
+        for one in dead:
+            consumer = one.incident.consumer
+            one.partition = one.source.partition % consumer.dlq_partitions
+            place = (consumer.dlq_topic, one.partition)
+            one.offset = ends.get(place, r.choice((0, 0, r.randrange(10**5))))
+            ends[place] = one.offset + 1
+            one.line = self._line(one)
+        late = self._late(dead)
+        on_time = [one.line for one in dead if one not in late]
+        copies = r.sample(on_time, min(len(on_time), r.randrange(1, 12))) if r.random() < 0.5 else []
+        first: dict[str, tuple[str, ...]] = {}
+        second: dict[str, tuple[str, ...]] = {}
+        pieces = r.randrange(2, 6)
+        size = -(-len(on_time) // pieces)
+        for piece in range(pieces):
+            if lines := on_time[piece * size : (piece + 1) * size]:
+                first[f"dlq/{self.name}-{piece}.jsonl"] = tuple(lines)
+        if copies:
+            (second if late and r.random() < 0.5 else first)[f"dlq/{self.name}-again.jsonl"] = tuple(copies)
+        if late:
+            second[f"dlq/{self.name}-late.jsonl"] = tuple(one.line for one in dead if one in late)
+        logs_late = bool(late) and r.random() < 0.3
+        if self.requests:
+            name = f"streams-requests/{self.name}-kafka-request.log"
+            (second if logs_late else first)[name] = tuple(line for _, line in sorted(self.requests))
+        if self.producers:
+            first[f"producers/{self.name}.jsonl"] = tuple(line for _, line in sorted(self.producers))
+        if len(dead) < 400 and r.random() < 0.3:
+            first[f"acknowledgements/{self.name}.jsonl"] = tuple(self._acknowledgements())
+        files = (first, second) if second else (first,)
+        return Scenario(self.name, self._truth(dead), len(copies), files)
+
+    def _late(self, dead: Sequence[_DeadLetter]) -> set[_DeadLetter]:
+        """Choose lines of the main incident that land in a second batch: its begin, middle or end, or some of all."""
+        r = self.random
+        main = [one for one in dead if one.incident is self.main]
+        if r.random() > 0.35 or len(main) < 10:
+            return set()
+        share = max(2, len(main) // r.randrange(5, 12))
+        middle = r.randrange(1, len(main) - share)
+        chosen = (main[:share], main[-share:], main[middle : middle + share], r.sample(main, share))
+        return set(r.choice(chosen))
+
+    def _truth(self, dead: Sequence[_DeadLetter]) -> tuple[TrueIncident, ...]:
+        places: dict[_Incident, list[_DeadLetter]] = {incident: [] for incident in self.incidents}
+        for one in dead:
+            places[one.incident].append(one)
+        truth = []
+        for incident, letters in places.items():
+            consumer = incident.consumer
+            truth.append(
+                TrueIncident(
+                    consumer_group=consumer.group,
+                    original_topic=self.topic.name,
+                    verdict=incident.verdict,
+                    rejection=incident.error.is_rejection,
+                    first_at=_moment(letters[0].at),
+                    last_at=_moment(letters[-1].at),
+                    records=len(letters),
+                    source_records=len({(one.source.partition, one.source.offset) for one in letters}),
+                    first_suspect=incident.suspect,
+                    predecessor=self.incidents.index(incident.predecessor) if incident.predecessor else None,
+                    noise=incident.noise,
+                    profile=consumer.profile,
+                    error=str(incident.error),
+                    places=frozenset((consumer.dlq_topic, one.partition, one.offset) for one in letters),
+                )
+            )
+        return tuple(truth)
+
+    def _line(self, letter: _DeadLetter) -> str:
+        """Return a dead letter in the capture form."""
+        consumer, source = letter.incident.consumer, letter.source
+        headers: list[tuple[str, bytes]] = []
+        if consumer.profile in WITH_HEADERS:
+            headers += [(name, value.encode()) for name, value in source.headers]
+        headers += self._headers(letter)
+        record = {
+            "topic": consumer.dlq_topic,
+            "partition": letter.partition,
+            "offset": letter.offset,
+            "timestamp": letter.at,
+            "timestampType": consumer.timestamp_type,
+            "key": _base64(source.key if consumer.copied else None),
+            "value": _base64(source.value if consumer.copied else None),
+            "headers": [{"key": name, "value": _base64(value)} for name, value in headers],
+        }
+        return json.dumps(record, separators=(",", ":"))
+
+    def _headers(self, letter: _DeadLetter) -> list[tuple[str, bytes]]:
+        """Return the headers that the consumer's profile adds, in its order."""
+        r, consumer, source, error = self.random, letter.incident.consumer, letter.source, letter.incident.error
+        topic, partition, offset = self.topic.name, source.partition, source.offset
+        place = {"topic": topic.encode(), "partition": b"%d" % partition, "offset": b"%d" % offset}
+        group = consumer.name.encode()
+        if consumer.profile == SHARE:
+            deliveries = r.randrange(1, consumer.limit + 1) if error.is_rejection else consumer.limit
+            headers = place | {"group": group, "delivery.count": b"%d" % deliveries, "message": error.message.encode()}
+            return [(f"__dlq.errors.{name}", value) for name, value in headers.items()]
+        if consumer.profile == DRAFT:
+            headers = {"disposition": error.disposition.encode()}
+            headers |= {f"original.{name}": value for name, value in place.items()}
+            headers |= {"original.consumer.group": group, "timestamp": _iso(letter.at).encode()}
+            return [(f"_dlq.errors.{name}", value) for name, value in headers.items()]
+        prefix = ("ord", "inv", "cust")[crc32(str(error).encode()) % 3]
+        message = _filled(error.message, r, prefix)
+        stacktrace = self._stacktrace(consumer, error, message)
+        if consumer.profile == STREAMS:
+            thrown = f"{error.exception}: {message}"
+            headers = {"exception": thrown.encode(), "stacktrace": stacktrace, "message": message.encode(), **place}
+            return [(f"__streams.errors.{name}", value) for name, value in headers.items()]
+        if consumer.profile == CONNECT:
+            headers = place | {
+                "connector.name": group,
+                "task.id": b"%d" % (partition % 3),
+                "stage": b"VALUE_CONVERTER",
+                "class.name": b"org.apache.kafka.connect.json.JsonConverter",
+                "exception.class.name": error.exception.encode(),
+                "exception.message": message.encode(),
+                "exception.stacktrace": stacktrace,
+            }
+            return [(f"__connect.errors.{name}", value) for name, value in headers.items()]
+        headers = {
+            "original-topic": topic.encode(),
+            "original-partition": struct.pack(">i", partition),
+            "original-offset": struct.pack(">q", offset),
+            "original-timestamp": struct.pack(">q", source.written_at),
+            "original-timestamp-type": b"CreateTime",
+            "original-consumer-group": group,
+            "exception-fqcn": error.exception.encode(),
+        }
+        if consumer.has_header_of_cause:
+            headers["exception-cause-fqcn"] = error.exception.encode()
+        headers |= {"exception-message": message.encode(), "exception-stacktrace": stacktrace}
+        return [(f"kafka_dlt-{name}", value) for name, value in headers.items()]
+
+    def _stacktrace(self, consumer: _Consumer, error: _Error, message: str) -> bytes:
+        """Return a stack trace; what is below the application's frame differs between records."""
+        r = self.random
+        reflection = r.choice(
+            (
+                f"java.base/jdk.internal.reflect.GeneratedMethodAccessor{r.randrange(20, 90)}.invoke(Unknown Source)",
+                "java.base/jdk.internal.reflect.DirectMethodHandleAccessor.invoke(DirectMethodHandleAccessor.java:103)",
+            )
+        )
+        caller = (f"{self.package}.Application.handle(Application.java:31)",) if error.frame else ()
+        own = (error.frame,) if error.frame else ()
+        frames = (*error.above, *own, *caller, reflection, *BELOW[consumer.profile])
+        return "\n\tat ".join((f"{error.exception}: {message}", *frames)).encode()
+
+    def _acknowledgements(self) -> Iterator[str]:
+        """Yield what producers were told about the dead records, and about records beside them that went through."""
+        topic = self.topic
+        for (partition, number), source in sorted(topic.made.items()):
+            yield _acknowledgement(topic.name, partition, source.offset, source.written_at, source.client)
+            if (partition, number + 1) not in topic.made:
+                client = self.random.choice(topic.clients)
+                yield _acknowledgement(topic.name, partition, topic.offset(number + 1), source.written_at + 1, client)
+
+
+def _acknowledgement(topic: str, partition: int, offset: int, at: int, client: str) -> str:
+    told = {"topic": topic, "partition": partition, "offset": offset, "timestamp": at, "serializedKeySize": 8}
+    told |= {
+        "serializedValueSize": 40,
+        "exception": None,
+        "headers": [],
+        "acknowledged_at": at + 4,
+        "client_id": client,
+    }
+    return json.dumps(told, separators=(",", ":"))
+
+
+def _chain(source: str, sink: str, steps: Iterable[str], stores: Sequence[str]) -> dict[str, Any]:
+    """Return a topology description with one chain of processors, named as Streams names them."""
+    names = [f"KSTREAM-{step}-{place:010}" for place, step in enumerate(("SOURCE", *steps, "SINK"))]
+    made = [node(names[0], 1, [names[1]], sourceTopics=[source])]
+    made += [
+        node(name, 2, [after], stores=list(stores) if place == 0 else [])
+        for place, (name, after) in enumerate(pairwise(names[1:]))
+    ]
+    return description([*made, node(names[-1], 3, sinkTopic=sink)])
+
+
+def _request_line(
+    at: int,
+    number: int,
+    client: str,
+    connection: str,
+    api: tuple[int, int, str],
+    request: Mapping[str, Any],
+    response: Mapping[str, Any],
+) -> str:
+    """Return a line as ``kafka.request.logger`` of a 4.4 broker writes it at DEBUG."""
+    key, version, name = api
+    header = {"requestApiKey": key, "requestApiVersion": version, "correlationId": number, "clientId": client}
+    body = {
+        "isForwarded": False,
+        "requestHeader": header | {"requestApiKeyName": name},
+        "request": request,
+        "response": {"throttleTimeMs": 0, **response},
+        "connection": f"10.0.0.1:9092-{connection}-0-14",
+        "totalTimeMs": 9.008,
+        "requestQueueTimeMs": 1.561,
+        "localTimeMs": 7.161,
+        "remoteTimeMs": 0.0,
+        "throttleTimeMs": 0,
+        "responseQueueTimeMs": 0.205,
+        "sendTimeMs": 0.079,
+        "securityProtocol": "PLAINTEXT",
+        "principal": "User:ANONYMOUS",
+        "listener": "PLAINTEXT",
+        "clientInformation": {"softwareName": "apache-kafka-java", "softwareVersion": "4.4.0"},
+    }
+    time = f"{_moment(at):%Y-%m-%d %H:%M:%S},{at % 1000:03}"
+    return f"[{time}] DEBUG Completed request:{json.dumps(body, separators=(',', ':'))} (kafka.request.logger)"
+
+
+def _moment(at: int) -> datetime:
+    return datetime.fromtimestamp(at // 1000, UTC).replace(microsecond=at % 1000 * 1000)
+
+
+def _iso(at: int) -> str:
+    return f"{_moment(at):%Y-%m-%dT%H:%M:%S}.{at % 1000:03}Z"
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else b64encode(value).decode()

@@ -1,0 +1,151 @@
+"""``afterlog top``, ``incidents`` and ``incident``: states, ids, actions, and what they print, without a JVM."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.commands import incidents
+from pipelines.errors import UsageError
+from pipelines.incidents.state import sparkline, state_of
+from pipelines.settings import Settings
+from pipelines.warehouse import actions
+from pipelines.warehouse.actions import Action
+from pipelines.warehouse.tables import Warehouse
+from tests.testing.builders import kip_1191, land, line, run, warehouse_of
+
+LAST = datetime(2026, 11, 21, 2, tzinfo=UTC)
+ROW = {
+    "first_at": LAST - timedelta(hours=2),
+    "last_at": LAST,
+    "pause_seconds": 1800,
+    "dlq_topics": [{"dlq_topic": "dlq.a"}, {"dlq_topic": "dlq.b"}],
+    "predecessor_id": None,
+}
+HOUR = timedelta(hours=1)
+
+
+def action(kind: str, at: datetime, until: datetime | None = None) -> Action:
+    return Action("1", "i", kind, at, "ann", until)
+
+
+@pytest.mark.parametrize(
+    ("values", "read", "after", "acted", "name"),
+    [
+        pytest.param({"first_at": LAST}, 0, 0.5, [], "NEW", id="new"),
+        pytest.param({}, 0, 0.1, [], "ONGOING", id="ongoing"),
+        pytest.param({}, 0, 50, [], "ONGOING", id="silence proves nothing"),
+        pytest.param({}, 1, 50, [], "RESOLVED", id="both topics were read past the pause"),
+        pytest.param({}, None, 50, [], "ONGOING", id="one topic was not"),
+        pytest.param({"predecessor_id": "x"}, 0, 0.1, [], "REGRESSED", id="back"),
+        pytest.param({"predecessor_id": "x"}, 1, 50, [], "RESOLVED", id="back and over"),
+        pytest.param({}, 0, 3, [action("resolve", LAST + HOUR)], "RESOLVED", id="a person"),
+        pytest.param({}, 0, 3, [action("resolve", LAST - HOUR)], "REGRESSED", id="a person, too early"),
+        pytest.param({}, 0, 0.5, [action("resolve", LAST + HOUR)], "ONGOING", id="a person, later"),
+    ],
+)
+def test_a_state_follows_from_times(
+    values: dict[str, Any], read: float | None, after: float, acted: list[Action], name: str
+) -> None:
+    until = {"dlq.a": LAST + HOUR} | ({} if read is None else {"dlq.b": LAST + read * HOUR})
+    assert state_of(ROW | values, until, LAST + after * HOUR, acted).name == name
+
+
+def test_a_mute_ends() -> None:
+    muted = [action("mute", LAST, LAST + HOUR)]
+    assert state_of(ROW, {}, LAST + HOUR / 2, muted).muted_until == LAST + HOUR
+    assert state_of(ROW, {}, LAST + 2 * HOUR, muted).muted_until is None
+
+
+def test_a_sparkline_shows_times_without_records() -> None:
+    half_hour = 1_800_000_000
+    line = [{"half_hour": place * half_hour, "record_count": count} for place, count in ((0, 8), (1, 1), (3, 4))]
+    assert sparkline(line) == "█▁ ▄"
+    assert len(sparkline([*line, {"half_hour": 1000 * half_hour, "record_count": 1}])) <= 32
+    assert sparkline([]) == ""
+
+
+@pytest.fixture(scope="module")
+def filled(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Return settings of a warehouse with a poison pill, a systemic failure and a hostile group's name."""
+    settings = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("incidents"))
+    pill = [line(number, headers=kip_1191(offset="58")) for number in range(12)]
+    wide = [line(number, headers=kip_1191(offset=str(number), group="fraud-workers")) for number in range(100, 160)]
+    hostile = [line(200, headers=kip_1191(offset="9", group="evil\x1b[31m\u202e"))]
+    land(settings, {"a.jsonl": [*pill, *wide, *hostile]})
+    run(spark, settings)
+    return settings
+
+
+def known(settings: Settings) -> list[dict[str, Any]]:
+    return [json.loads(one) for one in incidents.listed(Warehouse(settings), "json").result.splitlines()]
+
+
+def test_incidents_are_listed_most_urgent_first(filled: Settings) -> None:
+    found = known(filled)
+    assert {(one["consumer_group"], one["record_count"]) for one in found} == {
+        ("orders-workers", 12),
+        ("fraud-workers", 60),
+        ("evil\x1b[31m\u202e", 1),
+    }
+    assert next(one for one in found if one["record_count"] == 12)["verdict"] == "POISON_PILL"
+    text = incidents.listed(Warehouse(filled)).result
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert len(incidents.listed(Warehouse(filled), "json", group="fraud-workers").result.splitlines()) == 1
+    assert len(incidents.listed(Warehouse(filled), "json", topic="dlq.orders").result.splitlines()) == 3
+    assert incidents.listed(Warehouse(filled), "json", since="2999-01-01T00:00:00Z").result == ""
+    assert incidents.listed(Warehouse(filled), "json", at="2000-01-01T00:00:00Z").result == ""
+
+
+def test_an_incident_tells_its_place_samples_and_next_commands(filled: Settings) -> None:
+    (pill,) = (one for one in known(filled) if one["record_count"] == 12)
+    text = incidents.one(Warehouse(filled), pill["incident_id"].lower().replace("-", "")).result
+    for part in (
+        "POISON_PILL",
+        "orders-0@58",
+        "afterlog show dlq.orders:0:",
+        "afterlog trace orders:0:58",
+        pill["fingerprint"],
+    ):
+        assert part in text
+    told = json.loads(incidents.one(Warehouse(filled), pill["incident_id"], "json").result)
+    assert (told["state"], len(told["samples"]), told["suspects"]) == ("ONGOING", 1, [])
+    for wrong in ("ZZZZ-ZZZZ", "not an id", ""):
+        with pytest.raises(UsageError):
+            incidents.one(Warehouse(filled), wrong)
+
+
+def test_top_says_in_one_line_whether_anything_is_wrong(filled: Settings) -> None:
+    text = incidents.top(Warehouse(filled)).result
+    assert text.startswith("3 incidents open")
+    told = json.loads(incidents.top(Warehouse(filled), "json").result)
+    assert len(told["incidents"]) == 3
+    before = incidents.top(Warehouse(filled), at="2000-01-01T00:00:00Z").result
+    assert "0 incidents open" in before
+
+
+def test_actions_are_kept_and_respected(filled: Settings, spark: SparkSession) -> None:
+    tables = Warehouse(filled)
+    (wide,) = (one for one in known(filled) if one["record_count"] == 60)
+    name = wide["incident_id"]
+    with pytest.raises(UsageError, match="not in the future"):
+        incidents.acted(tables, name, mute_until="2020-01-01T00:00:00Z")
+    incidents.acted(tables, name, mute_until="2999-01-01T00:00:00Z", note="known")
+    assert incidents.top(tables).result.startswith("2 incidents open, 1 muted")
+    assert "known" in incidents.one(tables, name).result
+    incidents.acted(tables, name, resolve=True)
+    assert name not in incidents.listed(tables, only_open=True).result
+    before = actions.actions(tables)
+    land(filled, {"b.jsonl": [line(300, headers=kip_1191(offset="300", group="other"))]})
+    run(spark, filled)
+    assert not actions.waiting(tables)
+    assert [(one.action, one.acted_at) for one in actions.actions(tables)] == [
+        (one.action, one.acted_at) for one in before
+    ]
+    assert name in {one["incident_id"] for one in known(filled)}
