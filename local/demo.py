@@ -31,6 +31,7 @@ from local.airflow_home import environment, stop
 from local.broker import Broker
 from local.live import Happened
 from pipelines.catalog import LAYERS, stages
+from pipelines.commands import incidents
 from pipelines.commands.report import DATA_DOCS
 from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, UsageError
 from pipelines.jvm import jars, java
@@ -58,6 +59,7 @@ PREFIX = "demo-"
 """Of the names of landed files; segments keep theirs, which are their partition's and base offset."""
 AFTERLOG = Path(sys.executable).with_name("afterlog")
 NEXT = (
+    "top",
     "sql --file sql/questions/topology_health.sql    # or another of the questions above",
     "describe wordcount-app",
     "trace checkout:0:5",
@@ -177,6 +179,7 @@ def demo(console: Console) -> None:
     if happened:
         _show_live(settings, happened, console)
     _show_ways_on(first["delivery"]["xcoms"]["reports"]["report"], airflow.log, console)
+    _show_an_incident(settings, console)
     console.print(f"[dim]The demo took {time.monotonic() - began:.0f} s.[/dim]")
 
 
@@ -472,6 +475,18 @@ def _show_ways_on(report: str, log: Path, console: Console) -> None:
         console.print(f"[bold]{title}[/bold]")
         for text in texts:
             console.print(f"  {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _show_an_incident(settings: Settings, console: Console) -> None:
+    """Show all that is known of the most urgent incident."""
+    tables = Warehouse(settings)
+    found = incidents.listed(tables, "json").result.splitlines()
+    if not found:
+        return
+    opened = counted(len(found), "incident")
+    console.print(f"\n[bold]The most urgent of {opened}[/bold]")
+    story = incidents.one(tables, json.loads(found[0])["incident_id"]).result
+    console.print(story, markup=False, highlight=False, soft_wrap=True)
 
 
 class _Stopped(BaseException):
