@@ -16,6 +16,7 @@ from pipelines.catalog import CATALOG
 from pipelines.commands.describe import Answer
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
+from pipelines.incidents.blast import Blast, Graph, valid_at
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import ONGOING, REGRESSED, State, sparkline, state_of
 from pipelines.incidents.verdict import percent
@@ -26,7 +27,8 @@ from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
 
 INCIDENTS, SUSPECTS, FINDINGS = "gold.dlq_incidents", "gold.incident_suspects", "gold.trust_findings"
-SUMMARY, RECORDS, EDGES = "gold.dlq_summary", "silver.dlq_records", "gold.topology_edges"
+SUMMARY, RECORDS = "gold.dlq_summary", "silver.dlq_records"
+NODES, REVISIONS = "silver.topology_nodes", "gold.topology_revisions"
 MOST_SAMPLES = 3
 MOST_SHOWN = 20
 HOUR = timedelta(hours=1)
@@ -362,14 +364,20 @@ def one(warehouse: Warehouse, wanted: str, form: str = "text", at: str | None = 
     name = incident.row["incident_id"]
     equal: dict[str, str | int] = {"cluster": warehouse.cluster, "incident_id": name}
     suspects = sorted(_rows(warehouse, SUSPECTS, equal), key=lambda row: row["rank"])
+    blast = _blast(warehouse, incident.row)
+    if form in ("mermaid", "svg"):
+        if blast is None or not blast.reached:
+            return Answer("", (f"No landed topology reads or writes the source topic of {name}.",), exit_code=1)
+        return Answer(blast.drawn(form))
     if form == "json":
         told = incident.as_json() | {
             "usual_records_an_hour": found.usual_rate(incident),
             "suspects": [{k: v for k, v in row.items() if k not in ("cluster", "incident_id")} for row in suspects],
             "samples": _samples(warehouse, incident.row),
+            "blast_radius": blast.as_json() if blast else None,
         }
         return Answer(_json(told))
-    return Answer("\n".join(_story(found, incident, suspects)))
+    return Answer("\n".join(_story(found, incident, suspects, blast)))
 
 
 def _rows(warehouse: Warehouse, table: str, equal: Mapping[str, str | int]) -> list[dict[str, Any]]:
@@ -405,7 +413,9 @@ def _samples(warehouse: Warehouse, row: Mapping[str, Any]) -> list[dict[str, Any
     return found
 
 
-def _story(found: Incidents, incident: Incident, suspects: Sequence[Mapping[str, Any]]) -> list[str]:
+def _story(
+    found: Incidents, incident: Incident, suspects: Sequence[Mapping[str, Any]], blast: Blast | None
+) -> list[str]:
     row, state, now = incident.row, incident.state, found.now
     lines = [
         f"{row['incident_id']}  {row['severity']}  {state.name}  {row['verdict']}",
@@ -462,7 +472,8 @@ def _story(found: Incidents, incident: Incident, suspects: Sequence[Mapping[str,
     lines += ["", "Suspects", *(f"  {one['rank']}. {visible(one['sentence'])}" for one in suspects[:5])]
     if not suspects:
         lines.append("  none: nothing that landed changed in the day before, and the records share nothing unusual")
-    lines += _blast(found.warehouse, row)
+    if blast is not None:
+        lines += ["", "Blast radius", *(f"  {line}" for line in blast.as_lines())]
     lines += ["", "Next"]
     for one in samples:
         letter = f"{one['dlq_topic']}:{one['dlq_partition']}:{one['dlq_offset']}"
@@ -500,15 +511,24 @@ def _about_the_state(incident: Incident, found: Incidents) -> list[str]:
     return lines
 
 
-def _blast(warehouse: Warehouse, row: Mapping[str, Any]) -> list[str]:
-    return []
+def _blast(warehouse: Warehouse, row: Mapping[str, Any]) -> Blast | None:
+    """Return what an incident's source topic reaches, at the revisions that were valid at its first record."""
+    topic = row["original_topic"]
+    if topic is None or not warehouse.exists(NODES) or not warehouse.exists(REVISIONS):
+        return None
+    equal: dict[str, str | int] = {"cluster": warehouse.cluster}
+    columns = ["group_id", "revision", "accepted_at", "topology_hash"]
+    valid = valid_at(jvmless.rows(warehouse, REVISIONS, equal, columns), row["first_at"])
+    columns = ["group_id", "topology_hash", "part", "part_place", "subtopology_id", "node", "node_type"]
+    columns += ["source_topics", "sink_topic", "stores", "successors"]
+    return Graph(jvmless.rows(warehouse, NODES, equal, columns), valid).blast(topic, row["consumer_group"])
 
 
 def _diff(warehouse: Warehouse, suspect: Mapping[str, Any]) -> list[str]:
     equal: dict[str, str | int] = {"cluster": warehouse.cluster, "group_id": suspect["name"]}
     revisions = sorted(
         row["revision"]
-        for row in _rows(warehouse, "gold.topology_revisions", equal)
+        for row in _rows(warehouse, REVISIONS, equal)
         if row["accepted_at"] is not None and row["accepted_at"] <= suspect["changed_at"]
     )
     if len(revisions) < 2:

@@ -1,0 +1,254 @@
+"""Topologies of applications -> what a topic's records reach, and which applications write the topic.
+
+Records of a topic reach the nodes behind each source that reads it, their stores, and the topics of their sinks; those
+are followed in turn. Upstream is the same in reverse. A topic is followed once, so that cycles end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from expectations.text import visible
+from pipelines.topology import drawing
+from pipelines.topology.model import PROCESSOR, SINK, SOURCE, Node, Subtopology, Topology
+
+DOWNSTREAM, UPSTREAM = "downstream", "upstream"
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Valid:
+    """The topology of a group that counts at a moment; ``is_later``: none was accepted before it."""
+
+    topology_hash: str
+    revision: int
+    is_later: bool
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A sub-topology that is reached through a topic, at a number of hops from the first topic, which is hop 1.
+
+    ``unknown_edges`` counts sinks whose topic is chosen for each record (downstream), and sources whose topics a
+    pattern chooses (upstream): where these lead is not known.
+    """
+
+    direction: str
+    hop: int
+    topic: str
+    group_id: str
+    subtopology_id: str | None
+    revision: int
+    is_later: bool
+    nodes: tuple[Node, ...] = field(repr=False)
+    stores: tuple[str, ...]
+    topics: tuple[str, ...]
+    unknown_edges: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all but the nodes."""
+        return {name: value for name, value in vars(self).items() if name != "nodes"}
+
+
+@dataclass(frozen=True)
+class Blast:
+    """What is reached from a topic; ``reasons`` say why there may be more, empty if this is all."""
+
+    topic: str
+    reached: tuple[Reached, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """True if more can be reached than is known."""
+        return bool(self.reasons)
+
+    def of(self, direction: str) -> list[Reached]:
+        """Return what is reached in a direction, nearest first."""
+        return [one for one in self.reached if one.direction == direction]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "topic": self.topic,
+            "is_lower_bound": self.is_lower_bound,
+            "reasons": list(self.reasons),
+            "reached": [one.as_json() for one in self.reached],
+        }
+
+    def as_lines(self) -> list[str]:
+        """Return it for a terminal, indented by hops."""
+        lines = []
+        for direction, word in ((DOWNSTREAM, "is read by"), (UPSTREAM, "is written by")):
+            for one in self.of(direction):
+                part = f" sub-topology {visible(one.subtopology_id)}" if one.subtopology_id is not None else ""
+                stores = f", stores {', '.join(map(visible, one.stores))}" if one.stores else ""
+                leads = ", ".join(map(visible, one.topics))
+                onward = f" {'->' if direction == DOWNSTREAM else '<-'} {leads}" if leads else ""
+                unknown = f", {one.unknown_edges} unknown" if one.unknown_edges else ""
+                lines.append(
+                    f"{'  ' * (one.hop - 1)}{visible(one.topic)} {word} {visible(one.group_id)}{part} "
+                    f"(revision {one.revision}){stores}{onward}{unknown}"
+                )
+        if not self.of(DOWNSTREAM):
+            lines.append(f"No landed topology reads {visible(self.topic)}.")
+        return [*lines, *(f"There may be more: {why}." for why in self.reasons)]
+
+    def drawn(self, form: str) -> str:
+        """Return a picture, ``mermaid`` or ``svg``, of the nodes that are reached."""
+        parts: dict[tuple[str, str | None], dict[str, Node]] = defaultdict(dict)
+        for one in self.reached:
+            parts[one.group_id, one.subtopology_id].update({node.name: node for node in one.nodes})
+        topology = Topology(
+            tuple(
+                Subtopology(f"{group} {part or 'global store'}", _within(nodes))
+                for (group, part), nodes in sorted(parts.items(), key=lambda item: (item[0][0], item[0][1] or ""))
+            )
+        )
+        return drawing.mermaid(topology) if form == "mermaid" else drawing.svg(topology, f"What {self.topic} reaches")
+
+
+def _within(nodes: Mapping[str, Node]) -> tuple[Node, ...]:
+    """Return nodes without edges to nodes that are not among them."""
+    return tuple(
+        Node(
+            one.name,
+            one.node_type,
+            one.source_topics,
+            one.sink_topic,
+            one.stores,
+            tuple(name for name in one.successors if name in nodes),
+        )
+        for _, one in sorted(nodes.items())
+    )
+
+
+def valid_at(revisions: Iterable[Row], at: datetime) -> dict[str, Valid]:
+    """Return each group's topology that was valid at a time: the latest accepted until then, or else the earliest."""
+    known: dict[str, list[Row]] = defaultdict(list)
+    for row in revisions:
+        if row["accepted_at"] is not None:
+            known[row["group_id"]].append(row)
+    found = {}
+    for group, rows in known.items():
+        rows.sort(key=lambda row: (row["accepted_at"], row["revision"]))
+        before = [row for row in rows if row["accepted_at"] <= at]
+        row = before[-1] if before else rows[0]
+        found[group] = Valid(row["topology_hash"], row["revision"], not before)
+    return found
+
+
+class Graph:
+    """The nodes of the topologies that are valid, by what they read and write."""
+
+    def __init__(self, nodes: Iterable[Row], valid: Mapping[str, Valid]) -> None:
+        """Take rows of silver.topology_nodes; those of other topologies are left out."""
+        self.valid = valid
+        self.nodes: dict[tuple[str, str, str | None], list[Node]] = defaultdict(list)
+        self.readers: dict[str, set[tuple[str, str, str | None]]] = defaultdict(set)
+        self.writers: dict[str, set[tuple[str, str, str | None]]] = defaultdict(set)
+        self.by_pattern: set[str] = set()
+        self.dynamic: set[str] = set()
+        for row in nodes:
+            group = row["group_id"]
+            if group not in valid or valid[group].topology_hash != row["topology_hash"]:
+                continue
+            node = Node(
+                row["node"],
+                row["node_type"] or 0,
+                tuple(row["source_topics"] or ()),
+                row["sink_topic"],
+                tuple(row["stores"] or ()),
+                tuple(row["successors"] or ()),
+            )
+            part = (group, f"{row['part']}:{row['part_place']}", row["subtopology_id"])
+            self.nodes[part].append(node)
+            for topic in node.source_topics:
+                self.readers[topic].add(part)
+            if node.sink_topic is not None:
+                self.writers[node.sink_topic].add(part)
+            if node.node_type == SOURCE and not node.source_topics:
+                self.by_pattern.add(group)
+            if node.node_type == SINK and node.sink_topic is None:
+                self.dynamic.add(group)
+
+    def blast(self, topic: str, group: str | None = None) -> Blast:
+        """Follow a topic in both directions; ``group`` is the one that could not consume its records."""
+        down = list(self._followed(topic, DOWNSTREAM))
+        up = list(self._followed(topic, UPSTREAM))
+        reasons = []
+        if unknown := sorted({one.group_id for one in down if one.unknown_edges}):
+            reasons.append(f"{_named(unknown)} chooses the topic of a sink for each record")
+        if self.by_pattern:
+            reasons.append(f"{_named(sorted(self.by_pattern))} reads topics by a pattern")
+        if up and self.dynamic:
+            reasons.append(f"{_named(sorted(self.dynamic))} can write any topic")
+        if group is not None and group not in self.valid:
+            reasons.append(f"no topology of {visible(group)} has landed")
+        return Blast(topic, (*down, *up), tuple(reasons))
+
+    def _followed(self, topic: str, direction: str) -> Iterable[Reached]:
+        """Yield what is reached, breadth first; each topic is followed once."""
+        parts = self.readers if direction == DOWNSTREAM else self.writers
+        seen, wave, hop = {topic}, [topic], 1
+        while wave:
+            following: list[str] = []
+            for name in wave:
+                for part in sorted(parts.get(name, ()), key=lambda one: (one[0], one[1])):
+                    one = self._through(part, name, direction, hop)
+                    yield one
+                    for reached in one.topics:
+                        if reached not in seen:
+                            seen.add(reached)
+                            following.append(reached)
+            wave, hop = following, hop + 1
+
+    def _through(self, part: tuple[str, str, str | None], topic: str, direction: str, hop: int) -> Reached:
+        """Return what a topic reaches within a sub-topology."""
+        nodes = self.nodes[part]
+        by_name: dict[str, list[Node]] = defaultdict(list)
+        before: dict[str, list[Node]] = defaultdict(list)
+        for node in nodes:
+            by_name[node.name].append(node)
+            for name in node.successors:
+                before[name].append(node)
+        if direction == DOWNSTREAM:
+            first = [node for node in nodes if topic in node.source_topics]
+        else:
+            first = [node for node in nodes if node.sink_topic == topic]
+        found: dict[int, Node] = {id(node): node for node in first}
+        wave = first
+        while wave:
+            around = [
+                other
+                for node in wave
+                for other in (
+                    [one for name in node.successors for one in by_name.get(name, ())]
+                    if direction == DOWNSTREAM
+                    else before.get(node.name, ())
+                )
+            ]
+            wave = [node for node in {id(one): one for one in around}.values() if id(node) not in found]
+            found.update({id(node): node for node in wave})
+        reached = list(found.values())
+        if direction == DOWNSTREAM:
+            topics = {node.sink_topic for node in reached if node.sink_topic is not None}
+            unknown = sum(node.node_type == SINK and node.sink_topic is None for node in reached)
+        else:
+            topics = {name for node in reached for name in node.source_topics}
+            unknown = sum(node.node_type == SOURCE and not node.source_topics for node in reached)
+        valid = self.valid[part[0]]
+        stores = {store for node in reached if node.node_type in (PROCESSOR, SOURCE) for store in node.stores}
+        return Reached(
+            *(direction, hop, topic, part[0], part[2], valid.revision, valid.is_later, tuple(reached)),
+            *(tuple(sorted(stores)), tuple(sorted(topics)), unknown),
+        )
+
+
+def _named(groups: Sequence[str], most: int = 3) -> str:
+    shown = ", ".join(map(visible, groups[:most]))
+    return f"{shown} and {len(groups) - most:,} more" if len(groups) > most else shown

@@ -1,0 +1,156 @@
+"""What a topic reaches: against a naive closure over random graphs with cycles, revisions and unknown edges."""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pipelines.incidents.blast import DOWNSTREAM, UPSTREAM, Graph, valid_at
+
+START = datetime(2026, 11, 21, tzinfo=UTC)
+TOPICS = [f"t{number}" for number in range(6)]
+
+
+def node(group: str, name: str, kind: int, part: int = 0, topology: str = "1", **values: Any) -> dict[str, Any]:
+    return {
+        "group_id": group,
+        "topology_hash": topology,
+        "part": "subtopology",
+        "part_place": part,
+        "subtopology_id": str(part),
+        "node": name,
+        "node_type": kind,
+        "source_topics": [],
+        "sink_topic": None,
+        "stores": [],
+        "successors": [],
+        **values,
+    }
+
+
+def revision(group: str, number: int, hours: float, topology: str) -> dict[str, Any]:
+    return {
+        "group_id": group,
+        "revision": number,
+        "accepted_at": START + timedelta(hours=hours),
+        "topology_hash": topology,
+    }
+
+
+def random_nodes(chance: random.Random) -> list[dict[str, Any]]:
+    rows = []
+    for group in range(chance.randint(1, 5)):
+        for part in range(chance.randint(1, 2)):
+            names = [f"n{number}" for number in range(chance.randint(1, 6))]
+            for name in names:
+                kind = chance.choice((1, 2, 3))
+                rows.append(
+                    node(
+                        f"g{group}",
+                        name,
+                        kind,
+                        part,
+                        source_topics=chance.sample(TOPICS, chance.randint(0, 2)) if kind == 1 else [],
+                        sink_topic=chance.choice([*TOPICS, None]) if kind == 3 else None,
+                        stores=[f"s-{name}"] if kind == 2 else [],
+                        successors=chance.sample([*names, "nowhere"], chance.randint(0, 2)),
+                    )
+                )
+    return rows
+
+
+def closure(rows: list[dict[str, Any]], topic: str, forward: bool) -> tuple[set[str], set[tuple[str, int, str]]]:
+    """Return all topics and nodes that are reached, by going on until nothing is new."""
+    topics, nodes = {topic}, set()
+    while True:
+        before = len(topics), len(nodes)
+        for row in rows:
+            key = (row["group_id"], row["part_place"], row["node"])
+            touches = set(row["source_topics"]) if forward else {row["sink_topic"]}
+            near = any(
+                (other["group_id"], other["part_place"], other["node"]) in nodes
+                and (row["node"] in other["successors"] if forward else other["node"] in row["successors"])
+                for other in rows
+                if (other["group_id"], other["part_place"]) == key[:2]
+            )
+            if touches & topics or near:
+                nodes.add(key)
+                topics |= {row["sink_topic"]} - {None} if forward else set(row["source_topics"])
+        if before == (len(topics), len(nodes)):
+            return topics, nodes
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_all_that_is_connected_is_reached_and_nothing_else(seed: int) -> None:
+    rows = random_nodes(random.Random(seed))
+    groups = {row["group_id"] for row in rows}
+    graph = Graph(rows, valid_at([revision(group, 1, 0, "1") for group in groups], START))
+    for direction in (DOWNSTREAM, UPSTREAM):
+        topics, nodes = closure(rows, "t0", direction == DOWNSTREAM)
+        blast = graph.blast("t0")
+        found = blast.of(direction)
+        assert {one.topic for one in found} | {topic for one in found for topic in one.topics} | {"t0"} == topics
+        reached = {(one.group_id, int(one.subtopology_id or 0), each.name) for one in found for each in one.nodes}
+        assert reached == nodes
+        assert [one.hop for one in found] == sorted(one.hop for one in found)
+        if any(one.unknown_edges for one in found if direction == DOWNSTREAM):
+            assert blast.is_lower_bound
+        for form in ("mermaid", "svg"):
+            assert blast.drawn(form)
+
+
+def test_the_revision_at_the_time_counts() -> None:
+    rows = [
+        node("app", "in", 1, topology="1", source_topics=["orders"], successors=["out"]),
+        node("app", "out", 3, topology="1", sink_topic="old"),
+        node("app", "in", 1, topology="2", source_topics=["orders"], successors=["out"]),
+        node("app", "out", 3, topology="2", sink_topic="new"),
+    ]
+    revisions = [revision("app", 2, 5, "2"), revision("app", 1, 1, "1")]
+    for hours, topic, is_later in ((0, "old", True), (1, "old", False), (4.9, "old", False), (5, "new", False)):
+        (one,) = Graph(rows, valid_at(revisions, START + timedelta(hours=hours))).blast("orders").of(DOWNSTREAM)
+        assert (one.topics, one.is_later) == ((topic,), is_later)
+
+
+@pytest.mark.parametrize(
+    ("rows", "group", "why"),
+    [
+        (
+            [node("app", "in", 1, source_topics=["orders"], successors=["out"]), node("app", "out", 3)],
+            None,
+            "for each record",
+        ),
+        ([node("app", "in", 1)], None, "by a pattern"),
+        ([], "share-group", "no topology of share-group"),
+    ],
+)
+def test_what_is_unknown_makes_it_a_lower_bound(rows: list[dict[str, Any]], group: str | None, why: str) -> None:
+    blast = Graph(rows, valid_at([revision("app", 1, 0, "1")], START)).blast("orders", group)
+    assert blast.is_lower_bound
+    assert any(why in line for line in blast.as_lines())
+
+
+def test_names_are_escaped() -> None:
+    rows = [node("evil\x1b[31m", "in<b>", 1, source_topics=["orders"], stores=["s\u202e"])]
+    blast = Graph(rows, valid_at([revision("evil\x1b[31m", 1, 0, "1")], START)).blast("orders")
+    for text in ("\n".join(blast.as_lines()), blast.drawn("mermaid"), blast.drawn("svg")):
+        assert not {"\x1b", "\u202e"} & set(text)
+    assert "<b>" not in blast.drawn("svg")
+
+
+def test_many_applications_take_little_time() -> None:
+    rows, revisions = [], []
+    for number in range(500):
+        group = f"g{number}"
+        revisions.append(revision(group, 1, 0, "1"))
+        rows.append(node(group, "n0", 1, source_topics=[f"x{number}"], successors=["n1"]))
+        rows += [node(group, f"n{place}", 2, successors=[f"n{place + 1}"]) for place in range(1, 49)]
+        rows.append(node(group, "n49", 3, sink_topic=f"x{(number + 1) % 500}"))
+    began = time.perf_counter()
+    blast = Graph(rows, valid_at(revisions, START)).blast("x0")
+    assert len(blast.of(DOWNSTREAM)) == 500
+    assert time.perf_counter() - began < 60  # a hang, not a figure
