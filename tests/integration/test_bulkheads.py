@@ -35,7 +35,7 @@ from tests.testing.requests import push
 
 BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
 HELD, QUARANTINE = "held.dlq_records", "quarantine.dlq_records"
-FEED = (BRONZE, SILVER, "gold.dlq_counts", GOLD)
+FEED = tuple(stage.table for stage in stages("dlq"))
 PUSHES = "silver.topology_pushes"
 OF_PUSHES = ("bronze.streams_requests", PUSHES)
 OF_LETTERS = ("silver.dead_letters", "silver.dlq_ranges", "silver.dlq_gaps")

@@ -54,7 +54,7 @@ def test_dead_letters_of_the_demo_show_every_profile_fill_the_quarantine_and_mee
     assert accepted.where("control_marker_suspected").count() > 0
 
     done = {stage_run.table: stage_run for stage_run in run(Warehouse(settings, spark), stages("delivery"))}
-    idle = {"gold.dlq_counts", "gold.dlq_summary"}
+    idle = {"gold.dlq_counts", "gold.dlq_summary", "silver.dlq_errors", "silver.dlq_episodes", "gold.dlq_incidents"}
     assert {table for table, stage_run in done.items() if stage_run.status != "passed"} <= idle
     ledger = Warehouse(settings, spark).read("gold.message_ledger").groupBy("outcome").count().collect()
     assert {row["outcome"]: row["count"] for row in ledger} == {

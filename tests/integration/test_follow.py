@@ -65,7 +65,8 @@ def test_what_lands_is_read_once_and_an_idle_cycle_commits_nothing(settings: Set
 
     code, lines = following.stop()
     assert code == 0, following.log.read_text()
-    reads = [[(one["table"], one["read"]) for one in told["tables"]] for told in lines]
+    counted = (BRONZE, SILVER, "gold.dlq_counts", GOLD)
+    reads = [[(one["table"], one["read"]) for one in told["tables"] if one["table"] in counted] for told in lines]
     assert reads == [
         [(BRONZE, 5), (SILVER, 5), ("gold.dlq_counts", 5), (GOLD, 1)],
         [(BRONZE, 6), (SILVER, 6), ("gold.dlq_counts", 4), (GOLD, 2)],  # a row of counts, before and after
