@@ -57,8 +57,8 @@ class Incident:
 
     @property
     def rate(self) -> float:
-        """Records an hour, from the first to the last, over at least a minute."""
-        span = max((self.row["last_at"] - self.row["first_at"]).total_seconds(), 60)
+        """Records an hour, from the first to the last, over at least an hour."""
+        span = max((self.row["last_at"] - self.row["first_at"]).total_seconds(), 3600)
         return float(self.row["record_count"] * 3600 / span)
 
     @property
