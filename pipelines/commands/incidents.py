@@ -496,9 +496,9 @@ def _about_the_state(incident: Incident, found: Incidents) -> list[str]:
     if state.resolved_by:
         lines.append(f"  {visible(state.resolved_by)} resolved it.")
     elif state.is_quiet and state.is_open:
-        until = f"read until {moment(state.read_until)}" if state.read_until else "not known to be read since"
+        until = f"was read until {moment(state.read_until)}" if state.read_until else "was not read since"
         lines.append(
-            f"  No record came for longer than its pause, but its DLQ topic is {until}: that does not prove an end."
+            f"  No record came for longer than its pause, but its DLQ topic {until}: that does not prove an end."
         )
     if state.muted_until:
         lines.append(f"  Muted until {moment(state.muted_until)}.")

@@ -93,6 +93,7 @@ def _evidence(episode: Episode, rows: Sequence[Row]) -> dict[str, Any]:
     repeats = sum(before in half_hours for row in rows for before in row["seen_before"] or ())
     sums = {name: sum(row[name] or 0 for row in rows) for name in SUMS}
     keys, are_all = _number_of_keys(rows)
+    keys = min(keys, sums["keyed_count"])
     last_in: dict[str, int] = {}
     for row in rows:
         for one in row["dlq_topics"]:
