@@ -68,6 +68,8 @@ CATALOG: tuple[Stage, ...] = (
     Summarise("gold.incident_suspects", feed="dlq", also=("topology", "delivery"), inputs=(
         "gold.dlq_incidents", "gold.topology_revisions", "gold.topology_edges", "silver.producers",
         "silver.dlq_write_failures")),
+    Derive("gold.blast_radius", feed="dlq", also=("topology", "delivery"), inputs=(
+        "gold.dlq_incidents", "gold.topology_revisions", "silver.topology_nodes")),
     Summarise("gold.trust_findings", feed="dlq", also=("topology", "delivery"), inputs=(
         "gold.reconciliation", "gold.delivery_guarantees", "gold.topology_current", "gold.push_health",
         "gold.dlq_incidents", "gold.dlq_summary", "quarantine.dlq_records")),

@@ -6,10 +6,11 @@ are followed in turn. Upstream is the same in reverse. A topic is followed once,
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 from expectations.text import visible
@@ -58,7 +59,7 @@ class Reached:
 class Blast:
     """What is reached from a topic; ``reasons`` say why there may be more, empty if this is all."""
 
-    topic: str
+    topic: str | None
     reached: tuple[Reached, ...]
     reasons: tuple[str, ...]
 
@@ -95,7 +96,7 @@ class Blast:
                     f"(revision {one.revision}){stores}{onward}{unknown}"
                 )
         if not self.of(DOWNSTREAM):
-            lines.append(f"No landed topology reads {visible(self.topic)}.")
+            lines.append(f"No landed topology reads {visible(self.topic or 'the source topic')}.")
         return [*lines, *(f"There may be more: {why}." for why in self.reasons)]
 
     def drawn(self, form: str) -> str:
@@ -127,57 +128,124 @@ def _within(nodes: Mapping[str, Node]) -> tuple[Node, ...]:
     )
 
 
-def valid_at(revisions: Iterable[Row], at: datetime) -> dict[str, Valid]:
+def valid_at(revisions: Iterable[Row], at: Any) -> dict[str, Valid]:
     """Return each group's topology that was valid at a time: the latest accepted until then, or else the earliest."""
-    known: dict[str, list[Row]] = defaultdict(list)
-    for row in revisions:
-        if row["accepted_at"] is not None:
-            known[row["group_id"]].append(row)
-    found = {}
-    for group, rows in known.items():
-        rows.sort(key=lambda row: (row["accepted_at"], row["revision"]))
-        before = [row for row in rows if row["accepted_at"] <= at]
-        row = before[-1] if before else rows[0]
-        found[group] = Valid(row["topology_hash"], row["revision"], not before)
-    return found
+    return Revisions(revisions).at(at)
+
+
+class Revisions:
+    """The topologies of each group in the order in which brokers accepted them."""
+
+    def __init__(self, revisions: Iterable[Row]) -> None:
+        """Take rows of gold.topology_revisions; their times can be of any one type."""
+        self._known: dict[str, list[tuple[Any, int, str]]] = defaultdict(list)
+        for row in revisions:
+            if row["accepted_at"] is not None:
+                self._known[row["group_id"]].append((row["accepted_at"], row["revision"], row["topology_hash"]))
+        for known in self._known.values():
+            known.sort()
+
+    def at(self, at: Any) -> dict[str, Valid]:
+        """Return what is valid at a time, as ``valid_at`` does."""
+        found = {}
+        for group, known in self._known.items():
+            before = bisect_right(known, at, key=itemgetter(0))
+            _, revision, topology_hash = known[max(before - 1, 0)]
+            found[group] = Valid(topology_hash, revision, not before)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A sub-topology or global store of a topology."""
+
+    place: tuple[str, str]
+    subtopology_id: str | None
+    nodes: list[Node] = field(default_factory=list)
+    followed: dict[tuple[str, str], _Followed] = field(default_factory=dict)
+
+    def through(self, topic: str, direction: str) -> _Followed:
+        """Return what a topic reaches in it."""
+        if (topic, direction) not in self.followed:
+            self.followed[topic, direction] = _through(self.nodes, topic, direction)
+        return self.followed[topic, direction]
+
+
+@dataclass(frozen=True)
+class _Followed:
+    nodes: tuple[Node, ...]
+    stores: tuple[str, ...]
+    topics: tuple[str, ...]
+    unknown_edges: int
 
 
 class Graph:
     """The nodes of the topologies that are valid, by what they read and write."""
 
     def __init__(self, nodes: Iterable[Row], valid: Mapping[str, Valid]) -> None:
-        """Take rows of silver.topology_nodes; those of other topologies are left out."""
-        self.valid = valid
-        self.nodes: dict[tuple[str, str, str | None], list[Node]] = defaultdict(list)
-        self.readers: dict[str, set[tuple[str, str, str | None]]] = defaultdict(set)
-        self.writers: dict[str, set[tuple[str, str, str | None]]] = defaultdict(set)
+        """Take rows of silver.topology_nodes; those of topologies that are not valid do not count."""
+        self._known: dict[tuple[str, str], dict[tuple[str, str | None], _Part]] = defaultdict(dict)
+        for row in nodes:
+            place = f"{row['part']}:{row['part_place']}"
+            parts = self._known[row["group_id"], row["topology_hash"]]
+            part = parts.setdefault(
+                (place, row["subtopology_id"]), _Part((row["group_id"], place), row["subtopology_id"])
+            )
+            part.nodes.append(
+                Node(
+                    row["node"],
+                    row["node_type"] or 0,
+                    tuple(row["source_topics"] or ()),
+                    row["sink_topic"],
+                    tuple(row["stores"] or ()),
+                    tuple(row["successors"] or ()),
+                )
+            )
+        self.valid: Mapping[str, Valid] = {}
+        self.readers: dict[str, set[_Part]] = defaultdict(set)
+        self.writers: dict[str, set[_Part]] = defaultdict(set)
         self.by_pattern: set[str] = set()
         self.dynamic: set[str] = set()
-        for row in nodes:
-            group = row["group_id"]
-            if group not in valid or valid[group].topology_hash != row["topology_hash"]:
-                continue
-            node = Node(
-                row["node"],
-                row["node_type"] or 0,
-                tuple(row["source_topics"] or ()),
-                row["sink_topic"],
-                tuple(row["stores"] or ()),
-                tuple(row["successors"] or ()),
-            )
-            part = (group, f"{row['part']}:{row['part_place']}", row["subtopology_id"])
-            self.nodes[part].append(node)
-            for topic in node.source_topics:
-                self.readers[topic].add(part)
-            if node.sink_topic is not None:
-                self.writers[node.sink_topic].add(part)
-            if node.node_type == SOURCE and not node.source_topics:
-                self.by_pattern.add(group)
-            if node.node_type == SINK and node.sink_topic is None:
-                self.dynamic.add(group)
+        self.turn(valid)
 
-    def blast(self, topic: str, group: str | None = None) -> Blast:
+    def turn(self, valid: Mapping[str, Valid]) -> None:
+        """Go to another time, at which other topologies are valid."""
+        for group in self.valid.keys() | valid.keys():
+            before, now = (known[group].topology_hash if group in known else None for known in (self.valid, valid))
+            if before != now:
+                self._leave(group, before)
+                self._enter(group, now)
+        self.valid = valid
+
+    def _leave(self, group: str, topology_hash: str | None) -> None:
+        self.by_pattern.discard(group)
+        self.dynamic.discard(group)
+        for part in self._parts(group, topology_hash):
+            for node in part.nodes:
+                for topic in node.source_topics:
+                    self.readers[topic].discard(part)
+                if node.sink_topic is not None:
+                    self.writers[node.sink_topic].discard(part)
+
+    def _enter(self, group: str, topology_hash: str | None) -> None:
+        for part in self._parts(group, topology_hash):
+            for node in part.nodes:
+                for topic in node.source_topics:
+                    self.readers[topic].add(part)
+                if node.sink_topic is not None:
+                    self.writers[node.sink_topic].add(part)
+                if node.node_type == SOURCE and not node.source_topics:
+                    self.by_pattern.add(group)
+                if node.node_type == SINK and node.sink_topic is None:
+                    self.dynamic.add(group)
+
+    def _parts(self, group: str, topology_hash: str | None) -> Iterable[_Part]:
+        return () if topology_hash is None else self._known.get((group, topology_hash), {}).values()
+
+    def blast(self, topic: str | None, group: str | None = None) -> Blast:
         """Follow a topic in both directions; ``group`` is the one that could not consume its records."""
+        if topic is None:
+            return Blast(None, (), ("the source topic is not known",))
         down = list(self._followed(topic, DOWNSTREAM))
         up = list(self._followed(topic, UPSTREAM))
         reasons = []
@@ -198,55 +266,55 @@ class Graph:
         while wave:
             following: list[str] = []
             for name in wave:
-                for part in sorted(parts.get(name, ()), key=lambda one: (one[0], one[1])):
-                    one = self._through(part, name, direction, hop)
-                    yield one
-                    for reached in one.topics:
+                for part in sorted(parts.get(name, ()), key=lambda one: (one.place, one.subtopology_id or "")):
+                    group = part.place[0]
+                    valid, found = self.valid[group], part.through(name, direction)
+                    yield Reached(
+                        *(direction, hop, name, group, part.subtopology_id, valid.revision, valid.is_later),
+                        *(found.nodes, found.stores, found.topics, found.unknown_edges),
+                    )
+                    for reached in found.topics:
                         if reached not in seen:
                             seen.add(reached)
                             following.append(reached)
             wave, hop = following, hop + 1
 
-    def _through(self, part: tuple[str, str, str | None], topic: str, direction: str, hop: int) -> Reached:
-        """Return what a topic reaches within a sub-topology."""
-        nodes = self.nodes[part]
-        by_name: dict[str, list[Node]] = defaultdict(list)
-        before: dict[str, list[Node]] = defaultdict(list)
-        for node in nodes:
-            by_name[node.name].append(node)
-            for name in node.successors:
-                before[name].append(node)
-        if direction == DOWNSTREAM:
-            first = [node for node in nodes if topic in node.source_topics]
-        else:
-            first = [node for node in nodes if node.sink_topic == topic]
-        found: dict[int, Node] = {id(node): node for node in first}
-        wave = first
-        while wave:
-            around = [
-                other
-                for node in wave
-                for other in (
-                    [one for name in node.successors for one in by_name.get(name, ())]
-                    if direction == DOWNSTREAM
-                    else before.get(node.name, ())
-                )
-            ]
-            wave = [node for node in {id(one): one for one in around}.values() if id(node) not in found]
-            found.update({id(node): node for node in wave})
-        reached = list(found.values())
-        if direction == DOWNSTREAM:
-            topics = {node.sink_topic for node in reached if node.sink_topic is not None}
-            unknown = sum(node.node_type == SINK and node.sink_topic is None for node in reached)
-        else:
-            topics = {name for node in reached for name in node.source_topics}
-            unknown = sum(node.node_type == SOURCE and not node.source_topics for node in reached)
-        valid = self.valid[part[0]]
-        stores = {store for node in reached if node.node_type in (PROCESSOR, SOURCE) for store in node.stores}
-        return Reached(
-            *(direction, hop, topic, part[0], part[2], valid.revision, valid.is_later, tuple(reached)),
-            *(tuple(sorted(stores)), tuple(sorted(topics)), unknown),
-        )
+
+def _through(nodes: Sequence[Node], topic: str, direction: str) -> _Followed:
+    """Return what a topic reaches within a sub-topology."""
+    by_name: dict[str, list[Node]] = defaultdict(list)
+    before: dict[str, list[Node]] = defaultdict(list)
+    for node in nodes:
+        by_name[node.name].append(node)
+        for name in node.successors:
+            before[name].append(node)
+    if direction == DOWNSTREAM:
+        first = [node for node in nodes if topic in node.source_topics]
+    else:
+        first = [node for node in nodes if node.sink_topic == topic]
+    found: dict[int, Node] = {id(node): node for node in first}
+    wave = first
+    while wave:
+        around = [
+            other
+            for node in wave
+            for other in (
+                [one for name in node.successors for one in by_name.get(name, ())]
+                if direction == DOWNSTREAM
+                else before.get(node.name, ())
+            )
+        ]
+        wave = [node for node in {id(one): one for one in around}.values() if id(node) not in found]
+        found.update({id(node): node for node in wave})
+    reached = list(found.values())
+    if direction == DOWNSTREAM:
+        topics = {node.sink_topic for node in reached if node.sink_topic is not None}
+        unknown = sum(node.node_type == SINK and node.sink_topic is None for node in reached)
+    else:
+        topics = {name for node in reached for name in node.source_topics}
+        unknown = sum(node.node_type == SOURCE and not node.source_topics for node in reached)
+    stores = {store for node in reached if node.node_type in (PROCESSOR, SOURCE) for store in node.stores}
+    return _Followed(tuple(reached), tuple(sorted(stores)), tuple(sorted(topics)), unknown)
 
 
 def _named(groups: Sequence[str], most: int = 3) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import contract_of
-from pipelines.stage import Derive
+from pipelines.stage import Derive, Summarise
 from pipelines.steps.modules import derive_module
 
 if TYPE_CHECKING:
@@ -24,12 +24,18 @@ def derived(
 ) -> DataFrame:
     """Return the rows that the table's module makes from the selected rows and the table's own rows of each group.
 
-    ``column`` names the group in both. The driver holds the given rows of one partition and all made rows, so that the
+    ``column`` names the group in both. If the module has a ``deriver``, selected rows without a group are for all
+    groups. The driver holds the given rows of one partition and all made rows, so that the
     SELECT must give few rows per group, not one per record.
     """
     from pyspark.sql import functions as F
 
-    derive = derive_module(stage).derive
+    module = derive_module(stage)
+    derive: Callable[..., Iterable[Mapping[str, Any]]] = module.derive
+    if module.deriver is not None:
+        is_shared = F.col(column).isNull()
+        shared = [json.loads(text) for (text,) in selected.where(is_shared).select(_text(selected)).toLocalIterator()]
+        selected, derive = selected.where(~is_shared), module.deriver(shared)
     columns = contract_of(stage.table).stored
     kinds = {one.name: "bigint" if one.type == "timestamp" else one.type for one in columns}
     made: list[Mapping[str, Any]] = []
@@ -46,6 +52,11 @@ def derived(
         for one in columns
     ]
     return _frame(spark, made, kinds).select(typed)
+
+
+def shares(stage: Summarise) -> bool:
+    """Tell whether rows of the stage's SELECT without a group are for all groups."""
+    return isinstance(stage, Derive) and derive_module(stage).deriver is not None
 
 
 def _frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]) -> DataFrame:

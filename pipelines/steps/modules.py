@@ -95,13 +95,21 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class DeriveModule(Protocol):
-    """The module of a ``Derive`` table. It must have ``derive``."""
+    """The module of a ``Derive`` table. It must have ``derive``, and may have ``deriver``."""
 
     def derive(self, rows: Rows, existing_rows: Rows) -> Iterable[Mapping[str, Any]]:
         """Return a group's rows of the table, given the SELECT's rows and the table's own rows of the group.
 
         Timestamps are microseconds since 1970, in what is given and in what is returned. A column that is not
         returned is null.
+        """
+        ...
+
+    @property
+    def deriver(self) -> Callable[[Rows], Callable[[Rows, Rows], Iterable[Mapping[str, Any]]]] | None:
+        """Return a ``derive`` that knows the SELECT's rows without a group, which tell something of every group.
+
+        Default: none; rows without a group are a group.
         """
         ...
 
@@ -129,7 +137,7 @@ def ask_module(stage: Ask) -> AskModule:
 
 def derive_module(stage: Derive) -> DeriveModule:
     """Return the module of a ``Derive`` table."""
-    return cast(DeriveModule, _module(stage.table, {}))
+    return cast(DeriveModule, _module(stage.table, {"deriver": None}))
 
 
 def unexplained(judged: DataFrame, bronze: DataFrame, verdict: Verdict) -> Verdict:

@@ -12,6 +12,9 @@ lines the column has the same name in each input::
 ``each of A and B`` gives a row two groups; a null is no group, and a row that does not meet the condition, if there is
 one, has none. Write it rather than an array of columns: the statistics of the columns let files be skipped.
 
+``when a, b change`` says that only changes of these columns of an input count: ``incident_id when first_at, topic
+change``. The table must not depend on others.
+
 ``own rows`` finds the groups in the table itself: it takes the groups of the table's rows that meet the condition and
 have the same value in the column as a changed row of the input. Use it for an input of few rows that each touch many
 groups; the SELECT gets all rows of that input. If a group is a range of an input's column, the head says so:
@@ -22,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from pipelines.settings import ROOT
@@ -32,6 +35,7 @@ _HEAD = re.compile(r"-- Refresh: (?P<column>\w+)(?:, a span of (?P<hours>\d+) ho
 _INPUT = re.compile(r"--   (?P<input>[a-z]+\.[a-z_]+): (?P<group>.+)")
 _CONTINUED = re.compile(r"--     (?P<more>\S.*)")
 _EACH = re.compile(r"each of (?P<groups>.+?)(?: where (?P<condition>.+))?")
+_WHEN = re.compile(r"(?P<group>.+?) when (?P<columns>\w+(?:, \w+)*) change")
 _OWN = re.compile(r"own rows by (?P<column>\w+) where (?P<condition>.+)")
 
 
@@ -67,11 +71,15 @@ class Span:
 
 @dataclass(frozen=True)
 class Refresh:
-    """The column that names a table's groups, and the expression for the group of each input's rows."""
+    """The column that names a table's groups, and the expression for the group of each input's rows.
+
+    ``counted`` names the columns of an input whose changes alone count; all columns count for other inputs.
+    """
 
     column: str
     groups: Mapping[str, str | EachOf | OwnRows]
     span: Span | None = None
+    counted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def select_of(table: str) -> str:
@@ -108,9 +116,13 @@ def parsed(text: str, stage: Summarise) -> Refresh:
         raise ValueError(
             f"The refresh of {stage.table} names {', '.join(stated)}; its inputs are {', '.join(stage.inputs)}."
         )
+    counted = {}
+    for table, text in stated.items():
+        if when := _WHEN.fullmatch(text):
+            stated[table], counted[table] = when["group"], tuple(when["columns"].split(", "))
     groups = {table: _group(stated[table]) if stated else head["column"] for table in stage.inputs}
     span = Span(head["spanned"], timedelta(hours=int(head["hours"]))) if head["spanned"] else None
-    return Refresh(head["column"], groups, span)
+    return Refresh(head["column"], groups, span, counted)
 
 
 def _group(text: str) -> str | EachOf | OwnRows:

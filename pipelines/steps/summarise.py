@@ -16,7 +16,7 @@ from pipelines.catalog import CATALOG
 from pipelines.columns import slices
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Ask, Derive, Summarise
-from pipelines.steps.derive import derived
+from pipelines.steps.derive import derived, shares
 from pipelines.steps.refresh import EachOf, OwnRows, Refresh, Span, refresh_of, select_of
 from pipelines.warehouse import change_feed
 from pipelines.warehouse.change_feed import Changes
@@ -86,7 +86,8 @@ class Summary:
             inputs[name_of(table)] = rows
         fresh = _selected(warehouse.spark, select_of(stage.table), inputs, _parameters(warehouse.settings))
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
-            fresh = fresh.where(_is_one_of(F.col(refresh.column), touched))
+            wanted = _is_one_of(F.col(refresh.column), touched)
+            fresh = fresh.where(wanted | F.col(refresh.column).isNull() if shares(stage) else wanted)
         if isinstance(stage, Derive):
             existing_rows = warehouse.read(stage.table)
             if touched is not None:
@@ -169,10 +170,11 @@ def name_of(table: str) -> str:
     return {"quarantine": f"quarantined_{name}", "held": f"held_{name}"}.get(layer, name)
 
 
-def _changed(feed: Changes) -> DataFrame:
+def _changed(feed: Changes, counted: Sequence[str] = ()) -> DataFrame:
     """Return the changed rows of an input, as they were before and as they are now.
 
-    If the input's groups are replaced as a whole, rows that were written back unchanged are left out.
+    If the input's groups are replaced as a whole, rows that were written back unchanged are left out. ``counted`` names
+    the columns that count (default: all).
     """
     from pyspark.sql import functions as F
 
@@ -181,7 +183,7 @@ def _changed(feed: Changes) -> DataFrame:
     if feed.batch.start is None or feed.table not in replaced:
         return changes
     sign = F.when(F.col("_change_type").isin("insert", "update_postimage"), 1).otherwise(-1)
-    names = [name for name in changes.columns if name != "_change_type"]
+    names = counted or [name for name in changes.columns if name != "_change_type"]
     return changes.groupBy(*names).agg(F.sum(sign).alias("_times")).where("_times <> 0")
 
 
@@ -208,8 +210,11 @@ def _touched(stage: Summarise, refresh: Refresh, feed: Changes) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    changed = _changed(feed)
     group = refresh.groups[feed.table]
+    columns = refresh.counted.get(feed.table, ())
+    if columns and isinstance(group, str) and group in feed.rows.columns:
+        columns = (group, *columns)
+    changed = _changed(feed, columns)
     if not isinstance(group, OwnRows):
         return _grouped(changed, group)
     named = [row[0] for row in changed.select(group.column).distinct().limit(MOST_GROUPS + 1).collect()]

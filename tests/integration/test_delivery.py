@@ -50,7 +50,7 @@ TABLES = (
     *("silver.dlq_errors", "silver.dlq_episodes"),
     *("gold.dlq_counts", "gold.dlq_summary", "gold.dlq_incidents", "gold.message_ledger"),
     *("gold.message_counts", "gold.reconciliation", "gold.delivery_guarantees"),
-    *("gold.incident_suspects", "gold.trust_findings"),
+    *("gold.incident_suspects", "gold.blast_radius", "gold.trust_findings"),
 )
 OF_LETTERS = (
     *("bronze.dlq_records", "silver.dlq_records", "silver.dead_letters"),

@@ -133,6 +133,7 @@ _ARROW = {
     "int": DataType.int32(),
     "bigint": DataType.int64(),
     "boolean": DataType.bool(),
+    "double": DataType.float64(),
     "binary": DataType.binary(),
     "date": DataType.date32(),
     "timestamp": DataType.timestamp("us", tz="UTC"),

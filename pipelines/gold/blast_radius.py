@@ -1,0 +1,48 @@
+"""gold.dlq_incidents and the topologies -> gold.blast_radius: what the records of an incident's topic reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pipelines.incidents.blast import Blast, Graph, Revisions
+
+ORIGIN = "origin"
+Row = Mapping[str, Any]
+
+
+def derive(rows: Sequence[Row], existing_rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """Return the rows of an incident if no topology has landed."""
+    return deriver(())(rows, existing_rows)
+
+
+def deriver(shared: Sequence[Row]) -> Callable[[Sequence[Row], Sequence[Row]], Iterator[dict[str, Any]]]:
+    """Return what makes an incident's rows; ``shared`` are the nodes and revisions of all topologies."""
+    clusters = {row["cluster"] for row in shared}
+    revisions = {name: Revisions(_of(shared, name, "revision")) for name in clusters}
+    graphs = {name: Graph(_of(shared, name, "node"), {}) for name in clusters}
+
+    def derive(rows: Sequence[Row], existing_rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+        for row in rows:
+            cluster, incident = row["cluster"], row["incident"]
+            graph = graphs.setdefault(cluster, Graph((), {}))
+            if cluster in revisions:
+                graph.turn(revisions[cluster].at(incident["first_at"]))
+            blast = graph.blast(incident["original_topic"], incident["consumer_group"])
+            key = {"cluster": cluster, "incident_id": row["incident_id"]}
+            for place, told in enumerate(told_of(blast)):
+                yield {**key, "place": place, **told}
+
+    return derive
+
+
+def told_of(blast: Blast) -> Iterator[dict[str, Any]]:
+    """Return the rows of a blast radius without their key: that of the topic itself, then those of what is reached."""
+    bound = {"is_lower_bound": blast.is_lower_bound}
+    yield {"direction": ORIGIN, "hop": 0, "topic": blast.topic, "reasons": list(blast.reasons), **bound}
+    for one in blast.reached:
+        yield {**one.as_json(), "stores": list(one.stores), "topics": list(one.topics), **bound}
+
+
+def _of(shared: Sequence[Row], cluster: str, kind: str) -> Iterator[Row]:
+    return (row[kind] for row in shared if row["cluster"] == cluster and row[kind] is not None)
