@@ -29,6 +29,8 @@ from pipelines.warehouse.tables import Warehouse
 INCIDENTS, SUSPECTS, FINDINGS = "gold.dlq_incidents", "gold.incident_suspects", "gold.trust_findings"
 SUMMARY, RECORDS = "gold.dlq_summary", "silver.dlq_records"
 NODES, REVISIONS = "silver.topology_nodes", "gold.topology_revisions"
+LANDED = "bronze.dlq_records"
+ON_THE_WAY = (RECORDS, "silver.dlq_errors", "silver.dlq_episodes", INCIDENTS)
 MOST_SAMPLES = 3
 MOST_SHOWN = 20
 HOUR = timedelta(hours=1)
@@ -128,13 +130,33 @@ class Incidents:
 
     @cached_property
     def read_until(self) -> dict[str, datetime]:
-        """The time of the newest record of each DLQ topic, not after now."""
-        found: dict[str, datetime] = {}
+        """Until when each DLQ topic is known to be read, not after now.
+
+        That is the time of its newest record, or of the latest read of the topic to its end. The latter counts if all
+        that was read has reached the incidents.
+        """
+        found = {topic: min(at, self.now) for topic, at in self._read_to_their_ends().items()}
         for row in self.hours:
             at = row["last_routed_at"]
             if at is not None and at <= self.now and at > found.get(row["dlq_topic"], at - HOUR):
                 found[row["dlq_topic"]] = at
         return found
+
+    def _read_to_their_ends(self) -> dict[str, datetime]:
+        """Return until when topics were read to their ends; none of those whose records wait before the incidents."""
+        noted = progress.read_until(self.warehouse, LANDED)
+        if not noted:
+            return {}
+        waiting: set[str] = set()
+        for stage in CATALOG:
+            if stage.table not in ON_THE_WAY:
+                continue
+            known = progress.load(self.warehouse, stage.table)
+            read = {table: known.version_of(table) if known else None for table in stage.inputs}
+            if known is None or known.pending or self.warehouse.versions_after(read):
+                return {}
+            waiting |= known.held.keys()
+        return {topic: at for topic, at in noted.items() if topic not in waiting}
 
     def usual_rate(self, incident: Incident) -> float | None:
         """Return how many records an hour the group usually dead-letters at the incident's hour of the week.

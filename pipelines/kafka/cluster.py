@@ -35,13 +35,15 @@ class TopicSnapshot:
     """The wanted topics of a cluster at one moment.
 
     ``logs`` are the partitions that Afterlog can read. ``present`` maps names to ids: of all wanted topics, and of
-    topics with pending offsets. ``complaint`` says which wanted topics Afterlog is not allowed to read.
+    topics with pending offsets. ``complaint`` says which wanted topics Afterlog is not allowed to read. ``whole`` names
+    the topics whose partitions are all among the logs.
     """
 
     logs: tuple[Log, ...]
     present: Mapping[str, str]
     complaint: AfterlogError | None = None
     cluster_id: str = ""
+    whole: frozenset[str] = frozenset()
 
 
 @contextlib.contextmanager
@@ -134,7 +136,8 @@ class Cluster:
                 f"{'that topic' if len(refused) == 1 else 'those topics'}, or exclude it in the settings."
             )
         present = {name: topic.topic_id for name, topic in everything.items()}
-        return TopicSnapshot(tuple(logs), present, complaint, cluster_id or progress.cluster_id)
+        whole = frozenset(name for name, topic in described.items() if topic.readable and not topic.leaderless)
+        return TopicSnapshot(tuple(logs), present, complaint, cluster_id or progress.cluster_id, whole)
 
     def check(self, spans: Iterable[OffsetRange]) -> None:
         """Check that the topics still have the ids of the spans; raises Changed if one does not."""

@@ -92,7 +92,7 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
         if known and kept and (known.held_version or 0) > (warehouse.local_version(kept.table) or 0):
             return False
     # Ask Kafka last: it takes longer than everything else.
-    return not any(waiting(warehouse.settings, landing).values()) and not any(
+    return not any(waiting(warehouse.settings, landing, noting=warehouse).values()) and not any(
         ask_module(stage).is_stale(warehouse) for stage in asking
     )
 

@@ -52,8 +52,12 @@ def unread(settings: Settings, stage: Land, known: Progress | None) -> dict[str,
     return {source: file for source, file in listed.items() if read.get(source) != file}
 
 
-def waiting(settings: Settings, stages: Sequence[tuple[Land, Progress | None]]) -> dict[str, int]:
+def waiting(
+    settings: Settings, stages: Sequence[tuple[Land, Progress | None]], noting: Warehouse | None = None
+) -> dict[str, int]:
     """Ask Kafka how many offsets the stages have not read, by table; offsets in gaps count too.
+
+    In the warehouse ``noting``, if there is one, note that topics are read to their ends if none are left.
 
     Raises AfterlogError: the settings or the cluster have an error, and no stage has offsets to read.
     """
@@ -64,6 +68,7 @@ def waiting(settings: Settings, stages: Sequence[tuple[Land, Progress | None]]) 
         return found
     with connected(settings) as cluster:
         for stage, known, topics in asking:
+            looked_at = quality.now()
             try:
                 snapshot, plan = _look(cluster, topics, _topic_progress(settings, known))
             except UsageError as error:  # concerns this feed's topics; those of other feeds may be ok
@@ -71,6 +76,8 @@ def waiting(settings: Settings, stages: Sequence[tuple[Land, Progress | None]]) 
                 continue
             late = (*offsets.unread(plan.followed, snapshot.logs), *plan.gaps)
             found[stage.table] = sum(span.length for span in late)
+            if noting and not late:
+                progress.note_read(noting, stage.table, snapshot.whole, looked_at)
             wrong += [snapshot.complaint] if snapshot.complaint else []
     if wrong and not any(found.values()):
         raise wrong[0]
@@ -193,12 +200,15 @@ class _Landing:
         """
         self.record_gaps()  # gaps that an earlier run found, but was killed before it recorded them
         with connected(self.settings) as cluster:
+            looked_at = quality.now()
             snapshot = self.look(cluster, topics)
             ends = snapshot.logs
             while batch := self.topic_progress.pending or self.next_batch(topics, ends):
                 self.watch.finds(f"{counted(sum(span.length for span in batch), 'offset')} of topics")
                 self.remember(replace(self.topic_progress, pending=batch))
                 ends = self.take(cluster, topics, ends)
+        if ends is snapshot.logs:  # no topic was planned anew in between
+            progress.note_read(self.warehouse, self.stage.table, snapshot.whole, looked_at)
         return snapshot.complaint
 
     def next_batch(self, topics: Topics, ends: Sequence[Log]) -> tuple[OffsetRange, ...]:

@@ -7,7 +7,9 @@ exactly the same rows. The file only saves work: whatever it says, rows go throu
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from pipelines.kafka.offsets import Gap, OffsetRange, TopicPosition, TopicProgress
@@ -140,6 +142,33 @@ def save(warehouse: Warehouse, table: str, progress: Progress) -> None:
     values["history"] = progress.history
     values["files"] = {source: (file.size, file.modified_ns) for source, file in progress.files.items()}
     storage.write_text(warehouse.root, f"{table}.json", json.dumps(values, ensure_ascii=True))
+
+
+def note_read(warehouse: Warehouse, table: str, topics: Iterable[str], at: datetime) -> None:
+    """Note that topics were read up to the ends that they had at a moment; a run without news does this too.
+
+    It is a file of its own: it is no progress, and a loss of it only leaves questions open.
+    """
+    noted = _noted(warehouse, table)
+    noted[warehouse.cluster] = noted.get(warehouse.cluster, {}) | dict.fromkeys(topics, at.isoformat())
+    storage.write_text(warehouse.root, f"{table}.read.json", json.dumps(noted, ensure_ascii=True))
+
+
+def read_until(warehouse: Warehouse, table: str) -> dict[str, datetime]:
+    """Return until when topics of the settings' cluster were read to their ends, by topic."""
+    try:
+        noted = _noted(warehouse, table).get(warehouse.cluster, {})
+        return {topic: datetime.fromisoformat(at) for topic, at in noted.items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _noted(warehouse: Warehouse, table: str) -> dict[str, dict[str, str]]:
+    try:
+        found = json.loads(storage.read_text(warehouse.root, f"{table}.read.json") or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _topic_progress(values: dict[str, Any]) -> TopicProgress:

@@ -164,9 +164,14 @@ def test_that_nothing_is_new_is_known_without_a_session(
             command, env=environment(broker, r"dlq\.idle"), capture_output=True, text=True, timeout=60, check=True
         ).stdout
 
+    read = [progress.read_until(Warehouse(settings), BRONZE)]
     assert idle() == "True False\n"
+    read.append(progress.read_until(Warehouse(settings), BRONZE))
+    assert read[0].keys() == read[1].keys() == {"dlq.idle"}
+    assert read[0]["dlq.idle"] < read[1]["dlq.idle"]
     kafka.produce("dlq.idle", values(1))
     assert idle() == "False False\n"
+    assert progress.read_until(Warehouse(settings), BRONZE) == read[1]
 
 
 def test_batches_are_bounded_and_count_together(

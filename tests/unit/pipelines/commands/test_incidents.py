@@ -14,7 +14,7 @@ from pipelines.commands import incidents
 from pipelines.errors import UsageError
 from pipelines.incidents.state import sparkline, state_of
 from pipelines.settings import Settings
-from pipelines.warehouse import actions
+from pipelines.warehouse import actions, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, land, line, run, warehouse_of
@@ -128,6 +128,37 @@ def test_top_says_in_one_line_whether_anything_is_wrong(filled: Settings) -> Non
     assert len(told["incidents"]) == 3
     before = incidents.top(Warehouse(filled), at="2000-01-01T00:00:00Z").result
     assert "0 incidents open" in before
+
+
+def test_a_topic_that_was_read_to_its_end_past_the_pause_resolves(filled: Settings) -> None:
+    tables = Warehouse(filled)
+    place = Path(filled.warehouse) / "_progress"
+    (pill,) = (one for one in known(filled) if one["record_count"] == 12)
+
+    def state(at: datetime) -> str:
+        told = incidents.one(tables, pill["incident_id"], "json", at.isoformat()).result
+        return str(json.loads(told)["state"])
+
+    last = datetime.fromisoformat(pill["last_at"])
+    assert state(last + 48 * HOUR) == "ONGOING"
+    progress.note_read(tables, "bronze.dlq_records", ["dlq.orders"], last + HOUR / 4)
+    assert state(last + 48 * HOUR) == "ONGOING"  # not past the pause
+    progress.note_read(tables, "bronze.dlq_records", ["dlq.orders", "dlq.other"], last + 47 * HOUR)
+    assert state(last + 48 * HOUR) == "RESOLVED"
+    assert state(last + HOUR / 4) != "RESOLVED"  # at that time it was not read
+    file = place / "silver.dlq_records.json"
+    text = file.read_text(encoding="utf-8")
+    kept = json.loads(text)
+    for changes in (
+        {"held": {"dlq.orders": {"since": "2026-11-21", "message": "", "rows": 1, "under": ""}}},
+        {"pending": {"bronze.dlq_records": {"start": 1, "end": 2}}},
+        {"inputs": {}},
+    ):
+        file.write_text(json.dumps(kept | changes), encoding="utf-8")
+        assert state(last + 48 * HOUR) == "ONGOING", changes  # what was read has not reached the incident
+    file.write_text(text, encoding="utf-8")
+    (place / "bronze.dlq_records.read.json").write_text('["damaged"]', encoding="utf-8")
+    assert state(last + 48 * HOUR) == "ONGOING"
 
 
 def test_actions_are_kept_and_respected(filled: Settings, spark: SparkSession) -> None:
