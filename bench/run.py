@@ -29,6 +29,7 @@ from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 
+from bench import incidents as labelled
 from bench import peers
 from bench.growth import SCENARIOS, Cost, cost_onto, draw
 from bench.records import acknowledgements, dead_letters, land_lines, pushed
@@ -607,6 +608,16 @@ def afterlog() -> str:
     return str(Path(sys.executable).with_name("afterlog"))
 
 
+def incidents(bench: Bench) -> None:
+    """How often incidents, verdicts and first suspects are right; at full scale the document gets the figures."""
+    count = max(8, int(labelled.COUNT * bench.scale))
+    found = labelled.measured(bench.spark, bench.scratch / "incidents", labelled.SEED, count)
+    for name, share in found.shares.items():
+        bench.found(f"wrong {name} of {count} scenarios", 100 * (1 - share), "%", 100 * (1 - labelled.TARGETS[name]))
+    if bench.scale == 1:
+        labelled.write(labelled.told(found, labelled.SEED, count))
+
+
 BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     one.__name__: one
     for one in (
@@ -624,6 +635,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         catch_up,
         memory,
         query,
+        incidents,
         demo,
         soak,
     )

@@ -145,7 +145,15 @@ def incidents(
 
 @app.command()
 def incident(
-    wanted: Annotated[str, typer.Argument(metavar="ID", help="An incident, or how its id begins.", show_default=False)],
+    wanted: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="An incident, or how its id begins.",
+            show_default=False,
+            autocompletion=completion.incidents,
+        ),
+    ],
     mute_until: Annotated[
         str | None, typer.Option(help="Mute it until that time (ISO-8601, UTC).", show_default=False)
     ] = None,

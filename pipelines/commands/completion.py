@@ -1,4 +1,4 @@
-"""Shell completions: feeds, layers, tables, groups and questions. They start no JVM and print no messages.
+"""Shell completions: feeds, layers, tables, groups, incidents and questions. They start no JVM and print no messages.
 
 A shell evaluates completions, and some names come from Kafka. So names with characters special to a shell are left out.
 """
@@ -77,6 +77,21 @@ def groups(context: typer.Context) -> Iterable[str]:
 
     given: dict[str, Any] = context.params
     return describe.groups(Warehouse(load(warehouse=given.get("warehouse"))))
+
+
+@_cautious
+def incidents(context: typer.Context) -> Iterable[str]:
+    """Complete the id of an incident."""
+    from pipelines.settings import load
+    from pipelines.warehouse import jvmless
+    from pipelines.warehouse.tables import Warehouse
+
+    given: dict[str, Any] = context.params
+    warehouse = Warehouse(load(warehouse=given.get("warehouse")))
+    rows = jvmless.rows(
+        warehouse, "gold.dlq_incidents", {"cluster": warehouse.cluster}, ["incident_id", "record_count"]
+    )
+    return [row["incident_id"] for row in rows if row["record_count"]]
 
 
 @_cautious

@@ -43,8 +43,15 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     settings = Settings(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"))
     for group in ("orders-app", "orders$(touch broken)", "orders`id`", "orders app", "orders*", "billing"):
         store(settings, describe.CURRENT, {"cluster": "default", "group_id": group})
+    for name, count in (("7KQ2-MD4X", 3), ("7KQ3-0000", 0), ("8000-MD4X", 1)):
+        store(settings, "gold.dlq_incidents", {"cluster": "default", "incident_id": name, "record_count": count})
     store(settings, describe.CURRENT, {"cluster": "other", "group_id": "orders-elsewhere"})
     return settings
+
+
+def test_incidents_with_records(warehouse: Settings) -> None:
+    named = {"AFTERLOG_WAREHOUSE": warehouse.warehouse}
+    assert completed("afterlog incident 7KQ", **named) == ["7KQ2-MD4X"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
