@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from expectations.quality import QUALITY
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.catalog import CATALOG, stages_of_type
+from pipelines.commands import rows as printed
 from pipelines.commands import tabular
 from pipelines.errors import UsageError
 from pipelines.run import newest
@@ -201,6 +201,11 @@ def answer(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], for
     """
     width = tabular.terminal_width(sys.stdout)
     written = write(rows_of(warehouse, text, values), form, sys.stdout, width=width)
+    return told(warehouse, text, values, form, written)
+
+
+def told(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], form: str, written: int) -> list[str]:
+    """Write the number of rows of a table to standard error; return the remarks on an answer."""
     if form == "table":
         print(counted(written, "row"), file=sys.stderr)
     try:
@@ -378,8 +383,13 @@ def _sentence(error: PySparkException) -> str:
             return f'There is no table {visible(table)}.{meant} `afterlog sql "SHOW TABLES"` lists all.'
         return f"There is no table {visible(table)}; there are {', '.join(TABLES)}."
     if condition == "UNBOUND_SQL_PARAMETER":
-        return f"The statement needs a value for :{named.get('name')}: give --param {named.get('name')}=VALUE."
+        return str(no_value(str(named.get("name"))))
     return f"The statement cannot be answered: {visible(_plain(str(error)))}"
+
+
+def no_value(name: str) -> UsageError:
+    """Return the error for a parameter of a statement that has no value."""
+    return UsageError(f"The statement needs a value for :{name}: give --param {name}=VALUE.")
 
 
 def _plain(text: str) -> str:
@@ -406,66 +416,39 @@ def write(rows: DataFrame, form: str, out: TextIO, *, width: int | None = None) 
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    written = 0
     try:
-        for lines, count in _WRITERS[form](rows, width):
-            out.write(lines)
-            written += count
-        out.flush()
-    except BrokenPipeError:
-        if out is sys.stdout:  # otherwise Python reports an error when it flushes at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return printed.write(_SparkRows(rows), form, out, width)
     except (PySparkException, Py4JJavaError) as error:  # their texts can quote a value of a row
         named = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", str(error))
         condition = named[1] if named else "an error of Spark's"
         raise UsageError(f"The statement fails on some row with {condition}: guard it, as try_cast does.") from None
-    return written
 
 
-def _json(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
-    from pyspark.sql import functions as F
+class _SparkRows:
+    """Rows of a DataFrame, fetched one partition after the other."""
 
-    if twice := [name for name in rows.columns if rows.columns.count(name) > 1]:
-        raise UsageError(f"Two columns are called {visible(twice[0])}: give one of them another name with AS.")
-    named = [F.col(f"_{place}").alias(name) for place, name in enumerate(rows.columns)]
-    objects = _numbered(rows).select(F.to_json(F.struct(*named), JSON_OPTIONS))
-    for (line,) in objects.toLocalIterator():
-        yield f"{visible(line)}\n", 1
+    def __init__(self, rows: DataFrame) -> None:
+        self._rows = rows
+        self.names = rows.columns
 
+    @property
+    def are_numbers(self) -> list[bool]:
+        return [field.dataType.typeName() in NUMBERS for field in self._rows.schema.fields]
 
-def _csv(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
-    def field(value: str | None) -> str:
-        if value is None:
-            return ""
-        return '"' + value.replace('"', '""') + '"' if not value or re.search('[",\r\n]', value) else value
+    def texts(self) -> Iterator[Sequence[str | None]]:
+        columns = [_text(f"_{place}", field.dataType) for place, field in enumerate(self._rows.schema.fields)]
+        return self._numbered().select(columns).toLocalIterator()
 
-    yield ",".join(map(field, rows.columns)) + "\r\n", 0
-    for row in _texts(rows).toLocalIterator():
-        yield ",".join(map(field, row)) + "\r\n", 1
+    def objects(self) -> Iterator[str]:
+        from pyspark.sql import functions as F
 
+        named = [F.col(f"_{place}").alias(name) for place, name in enumerate(self.names)]
+        for (line,) in self._numbered().select(F.to_json(F.struct(*named), JSON_OPTIONS)).toLocalIterator():
+            yield line
 
-def _table(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
-    """Yield the lines of a table, its widths taken from the first rows; as blocks if a terminal is too narrow."""
-    names = [visible(name) for name in rows.columns]
-    to_the_right = [field.dataType.typeName() in NUMBERS for field in rows.schema.fields]
-    arriving = (
-        ["NULL" if value is None else visible(value) for value in row] for row in _texts(rows).toLocalIterator()
-    )
-    return tabular.lines(names, arriving, width, to_the_right)
-
-
-_WRITERS = {"table": _table, "json": _json, "csv": _csv}
-
-
-def _numbered(rows: DataFrame) -> DataFrame:
-    """Name the columns by their position, as two can have the same name."""
-    return rows.toDF(*(f"_{place}" for place in range(len(rows.columns))))
-
-
-def _texts(rows: DataFrame) -> DataFrame:
-    """Return every column as text: binary in base64, timestamps in UTC, nested values in JSON; null stays null."""
-    columns = [_text(f"_{place}", field.dataType) for place, field in enumerate(rows.schema.fields)]
-    return _numbered(rows).select(columns)
+    def _numbered(self) -> DataFrame:
+        """Name the columns by their position, as two can have the same name."""
+        return self._rows.toDF(*(f"_{place}" for place in range(len(self.names))))
 
 
 def _text(name: str, kind: DataType) -> Column:

@@ -1,5 +1,5 @@
 -- Purpose: which tables lag, what is held, since when, and what did their last run do?
--- Usage: afterlog sql --file sql/questions/blocked_tables.sql
+-- Usage: afterlog ask blocked_tables
 -- Parameters: none.
 -- Feeds: none.
 WITH last_runs AS (

@@ -1,6 +1,6 @@
 -- Purpose: which groups dead-lettered messages of aborted transactions? They read records that were never committed:
 --   their share.isolation.level is read_uncommitted, the default.
--- Usage: afterlog sql --file sql/questions/dead_lettered_yet_aborted.sql
+-- Usage: afterlog ask dead_lettered_yet_aborted
 -- Parameters: none.
 -- Feeds: dlq, segments.
 SELECT

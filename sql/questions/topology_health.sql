@@ -1,5 +1,5 @@
 -- Purpose: which streams groups' topologies cannot be trusted, and why?
--- Usage: afterlog sql --file sql/questions/topology_health.sql
+-- Usage: afterlog ask topology_health
 -- Parameters: none.
 -- Feeds: streams-requests.
 SELECT cluster, group_id, health, sentence, revision, last_pushed_at, last_seen_at
