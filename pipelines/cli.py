@@ -262,6 +262,42 @@ def run(
 
 
 @app.command()
+def ask(
+    question: Annotated[
+        str | None,
+        typer.Argument(
+            help="A question; all are listed without it.", show_default=False, autocompletion=completion.asked
+        ),
+    ] = None,
+    param: Annotated[list[str] | None, typer.Option(help="name=value for :name.", show_default=False)] = None,
+    format: Annotated[RowsFormat, typer.Option(help="How to print the rows.")] = "table",
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Answer an on-call question, or list the questions."""
+    from pipelines.commands import ask as asked
+    from pipelines.commands import query as queries
+
+    if question is None:
+        if param:
+            raise UsageError("--param needs a question: afterlog ask QUESTION --param NAME=VALUE.")
+        asked.write_list(format, sys.stdout)
+        return
+    known = asked.find(question)
+    settings = _settings(warehouse, landing, lands=True)
+    parameters = queries.parameters_of(param or [])
+    remarks = asked.answer_without_jvm(Warehouse(settings), known, parameters, format)
+    if remarks is None:
+        with contextlib.ExitStack() as kept:
+            with _starting() as watch:
+                spark = kept.enter_context(_session(settings, watch))
+            remarks = queries.answer(Warehouse(settings, spark), known.text, parameters, format)
+    for remark in remarks:
+        _say(remark)
+
+
+@app.command()
 def sql(
     query: Annotated[str | None, typer.Argument(help="A query in Spark SQL.", show_default=False)] = None,
     file: Annotated[

@@ -111,7 +111,7 @@ def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, query
     for name in sorted(duck.parameters(text)):
         if name not in values:
             raise query.no_value(name)
-        if not isinstance(values[name], PARAMETERS.get(name, object)):
+        if name != "now" and type(values[name]) is not PARAMETERS.get(name):
             raise duck.Untranslatable(f"the type of :{name}")
     tables = query.statement_tables(text).intersection(query.TABLES)
     given = {}
