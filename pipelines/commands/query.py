@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -106,7 +107,8 @@ def _tokens(text: str) -> Iterator[str]:
         position = match.end()
         kind, token = match.lastgroup, match[0]
         if kind == "comment":
-            position = _end_of_comment(text, position)
+            end = _end_of_comment(text, position)
+            position = len(text) if end is None else end
         elif kind == "quoted":
             yield token[1:-1].replace("``", "`")
         elif kind == "literal":
@@ -115,16 +117,61 @@ def _tokens(text: str) -> Iterator[str]:
             yield token
 
 
-def _end_of_comment(text: str, position: int) -> int:
-    """Return where a bracketed comment ends; Spark's bracketed comments nest."""
+def _end_of_comment(text: str, position: int) -> int | None:
+    """Return where a bracketed comment ends, None if it does not; Spark's bracketed comments nest."""
     depth = 1
     while depth:
         bracket = re.compile(r"/\*|\*/").search(text, position)
         if bracket is None:
-            return len(text)
+            return None
         depth += 1 if bracket[0] == "/*" else -1
         position = bracket.end()
     return position
+
+
+def statements(text: str) -> tuple[list[str], str]:
+    """Return the statements of a text that end with ``;``, and what comes after the last ``;``."""
+    complete, begun = [], 0
+    for kind, token, end in _scanned(text):
+        if kind == "open":
+            break
+        if token == ";":
+            if not is_blank(text[begun : end - 1]):
+                complete.append(text[begun : end - 1].strip())
+            begun = end
+    return complete, text[begun:]
+
+
+def is_blank(text: str) -> bool:
+    """Tell whether a text has nothing but spaces and comments."""
+    return all(kind in ("skipped", "comment") for kind, _, _ in _scanned(text))
+
+
+def is_open(text: str) -> bool:
+    """Tell whether a literal, a comment or a bracket has no end yet."""
+    found = list(_scanned(text))
+    brackets = [token for kind, token, _ in found if kind == "other"]
+    return any(kind == "open" for kind, _, _ in found) or brackets.count("(") > brackets.count(")")
+
+
+def is_in_text(text: str) -> bool:
+    """Tell whether a text ends within a literal or a comment."""
+    kind, token, _ = deque(_scanned(text), maxlen=1).pop() if text else (None, "", 0)
+    return kind == "open" or token.startswith("--")
+
+
+def _scanned(text: str) -> Iterator[tuple[str | None, str, int]]:
+    """Yield the kind, text and end of each token; the rest of the text is ``open`` if a token in it has no end."""
+    position = 0
+    while match := _TOKEN.match(text, position):
+        kind, position = match.lastgroup, match.end()
+        if kind == "comment":
+            end = _end_of_comment(text, position)
+            kind = "open" if end is None else kind
+            position = len(text) if end is None else end
+        elif match[0] in ("'", '"', "`"):
+            kind, position = "open", len(text)
+        yield kind, text[match.start() : position], position
 
 
 def text_of(statement: str | None, file: Path | None) -> str:
@@ -133,7 +180,7 @@ def text_of(statement: str | None, file: Path | None) -> str:
     Raises UsageError: neither or both are given, or the file cannot be read.
     """
     if (statement is None) == (file is None):
-        raise UsageError('Give one statement: afterlog sql "SELECT ..." or afterlog sql --file FILE.')
+        raise no_statement()
     if file is None:
         return statement or ""
     try:
@@ -145,6 +192,11 @@ def text_of(statement: str | None, file: Path | None) -> str:
         if missing and file.stem in {path.stem for path in questions()}:
             meant = f" That question is {QUESTIONS / file.stem}.sql."
         raise UsageError(f"The file {visible(str(file))} cannot be read: {reason}.{meant}") from None
+
+
+def no_statement() -> UsageError:
+    """Return the error for a command line without a statement, or with two."""
+    return UsageError('Give one statement: afterlog sql "SELECT ..." or afterlog sql --file FILE.')
 
 
 def questions() -> list[Path]:

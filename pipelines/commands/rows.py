@@ -24,7 +24,7 @@ _NUMBERS = (*_INTEGERS, "double", "decimal")
 _NESTED = ("list", "struct")
 
 
-class Unprintable(Exception):  # noqa: N818  # no error: Spark answers instead
+class Unprintable(Exception):  # no error: Spark answers instead
     """Python cannot print a value as Spark does."""
 
 

@@ -19,7 +19,7 @@ from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from sqlglot import Expression
+    from sqlglot.expressions import Expr
 
 TYPES = {
     "string": "VARCHAR",
@@ -42,7 +42,7 @@ TYPES = {
 _LIMITED = re.compile(r"decimal\(\d+,\d+\)")
 
 
-class Untranslatable(Exception):  # noqa: N818  # no error: Spark answers instead
+class Untranslatable(Exception):  # no error: Spark answers instead
     """DuckDB cannot answer the statement, or cannot read a table as Spark does."""
 
 
@@ -74,7 +74,7 @@ def translated(text: str) -> str:
     from sqlglot import exp, parse_one
     from sqlglot.errors import SqlglotError
 
-    def equal(node: Expression) -> Expression:
+    def equal(node: Expr) -> Expr:
         if isinstance(node, exp.ArrayAgg | exp.ArrayUniqueAgg):
             return exp.Coalesce(this=node, expressions=[exp.Array()])
         if isinstance(node, exp.ArgMax):
@@ -84,7 +84,8 @@ def translated(text: str) -> str:
         return node
 
     try:
-        return parse_one(text, read="spark").transform(equal).sql("duckdb", identify=True, comments=False)
+        statement = parse_one(text, read="spark").transform(equal)
+        return str(statement.sql("duckdb", identify=True, comments=False))
     except SqlglotError as error:
         raise Untranslatable(str(error)) from None
 
