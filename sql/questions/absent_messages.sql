@@ -4,6 +4,7 @@
 -- Usage: afterlog ask absent_messages
 -- Parameters: none.
 -- Feeds: acknowledgements, segments.
+-- Engine: duckdb
 SELECT
   cluster,
   topic,

@@ -2,6 +2,7 @@
 -- Usage: afterlog ask applications_by_topic
 -- Parameters: none.
 -- Feeds: streams-requests.
+-- Engine: duckdb
 SELECT
   written.cluster,
   written.group_id AS from_group,

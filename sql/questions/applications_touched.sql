@@ -2,6 +2,7 @@
 -- Usage: afterlog ask applications_touched [--param now=2026-11-21T03:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq, streams-requests.
+-- Engine: duckdb
 WITH failing AS (
   SELECT cluster, original_topic, count(*) AS record_count
   FROM silver.dlq_records AS records

@@ -2,6 +2,7 @@
 -- Usage: afterlog ask blast_radius [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   original_topic,

@@ -2,6 +2,7 @@
 -- Usage: afterlog ask blocked_tables
 -- Parameters: none.
 -- Feeds: none.
+-- Engine: duckdb
 WITH last_runs AS (
   SELECT
     cluster,

@@ -5,6 +5,7 @@
 -- Usage: afterlog ask control_markers
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH proved AS (
   SELECT cluster, _bronze_id, is_control_marker, control_type FROM silver.dlq_control_markers
 ),

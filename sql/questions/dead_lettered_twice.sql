@@ -3,6 +3,7 @@
 -- Usage: afterlog ask dead_lettered_twice
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   consumer_group,

@@ -3,6 +3,7 @@
 -- Usage: afterlog ask dead_lettered_yet_aborted
 -- Parameters: none.
 -- Feeds: dlq, segments.
+-- Engine: duckdb
 SELECT
   cluster,
   topic,

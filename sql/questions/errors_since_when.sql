@@ -2,6 +2,7 @@
 -- Usage: afterlog ask errors_since_when [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, up to which records count; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   header_profile,
   exception_class,

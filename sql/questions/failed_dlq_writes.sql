@@ -2,6 +2,7 @@
 -- Usage: afterlog ask failed_dlq_writes
 -- Parameters: none.
 -- Feeds: broker-logs.
+-- Engine: duckdb
 SELECT
   cluster,
   consumer_group,

@@ -3,6 +3,7 @@
 -- Usage: afterlog ask gate_history
 -- Parameters: none.
 -- Feeds: none.
+-- Engine: duckdb
 SELECT
   cluster,
   table,

@@ -2,6 +2,7 @@
 -- Usage: afterlog ask guarantees_not_in_effect
 -- Parameters: none.
 -- Feeds: producers.
+-- Engine: duckdb
 SELECT
   cluster,
   verdict,

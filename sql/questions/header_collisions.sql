@@ -3,6 +3,7 @@
 -- Usage: afterlog ask header_collisions
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   dlq_topic,

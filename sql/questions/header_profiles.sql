@@ -4,6 +4,7 @@
 -- Usage: afterlog ask header_profiles
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   dlq_topic,

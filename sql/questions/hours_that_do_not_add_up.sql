@@ -2,6 +2,7 @@
 -- Usage: afterlog ask hours_that_do_not_add_up
 -- Parameters: none.
 -- Feeds: acknowledgements, dlq, segments, broker-logs.
+-- Engine: duckdb
 SELECT
   cluster,
   hour,

@@ -3,6 +3,7 @@
 -- Usage: afterlog ask messages_by_outcome
 -- Parameters: none.
 -- Feeds: acknowledgements, dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   topic,

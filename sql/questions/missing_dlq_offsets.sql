@@ -3,6 +3,7 @@
 -- Usage: afterlog ask missing_dlq_offsets
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH landed AS (
   SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM silver.dlq_records
   UNION

@@ -3,6 +3,7 @@
 -- Usage: afterlog ask new_in_the_last_hour [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the hour; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH causes AS (
   SELECT
     cluster,

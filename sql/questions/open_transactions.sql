@@ -2,6 +2,7 @@
 -- Usage: afterlog ask open_transactions [--param now=2026-11-21T03:00:00Z]
 -- Parameters: :now timestamp, at which the age is taken; default the present.
 -- Feeds: segments.
+-- Engine: duckdb
 SELECT
   cluster,
   topic,

@@ -4,6 +4,7 @@
 -- Usage: afterlog ask payload_not_copied
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   dlq_topic,

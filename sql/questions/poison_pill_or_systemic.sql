@@ -6,6 +6,7 @@
 -- Usage: afterlog ask poison_pill_or_systemic [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH recent AS (
   SELECT
     *,

@@ -3,6 +3,7 @@
 -- Usage: afterlog ask push_findings
 -- Parameters: none.
 -- Feeds: streams-requests.
+-- Engine: duckdb
 SELECT
   cluster,
   group_id,

@@ -2,6 +2,7 @@
 -- Usage: afterlog ask pushes_refused [--param now=2026-11-21T03:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: streams-requests.
+-- Engine: duckdb
 SELECT
   cluster,
   group_id,

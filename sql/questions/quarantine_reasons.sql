@@ -5,6 +5,7 @@
 -- Usage: afterlog ask quarantine_reasons
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH kept AS (
   SELECT 'quarantine' AS state, violations, dlq_topic, header_profile, _source, _ingested_at
   FROM quarantine.dlq_records

@@ -4,6 +4,7 @@
 -- Usage: afterlog ask rejected_or_retried_to_death [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   consumer_group,

@@ -5,6 +5,7 @@
 -- Usage: afterlog ask second_hops
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH hops AS (
   SELECT *, try_element_at(earlier_hops, -1) AS earlier_hop
   FROM silver.dlq_records

@@ -2,6 +2,7 @@
 -- Usage: afterlog ask source_record_history --param topic=orders --param partition=0 --param offset=7
 -- Parameters: :topic text, :partition and :offset whole numbers: the record's place in its source topic.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH markers AS (
   SELECT cluster, _bronze_id, is_control_marker FROM silver.dlq_control_markers
 )

@@ -2,6 +2,7 @@
 -- Usage: afterlog ask superseded_batches
 -- Parameters: none.
 -- Feeds: segments.
+-- Engine: duckdb
 SELECT
   cluster,
   topic,

@@ -2,6 +2,7 @@
 -- Usage: afterlog ask topology_changes [--param now=2026-11-21T03:00:00Z]
 -- Parameters: :now timestamp, the end of the week; default the present.
 -- Feeds: streams-requests.
+-- Engine: duckdb
 SELECT
   cluster,
   group_id,

@@ -4,6 +4,7 @@
 -- Usage: afterlog ask unexplained_dlq_gaps
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   gaps.cluster,
   dlq_topic,

@@ -2,6 +2,7 @@
 -- Usage: afterlog ask volume_by_hour [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the three days; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH hours AS (
   SELECT cluster, hour, sum(record_count) AS record_count, count(DISTINCT dlq_topic) AS dlq_topic_count
   FROM gold.dlq_summary
