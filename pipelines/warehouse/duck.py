@@ -68,19 +68,34 @@ def translated(text: str) -> str:
     sqlglot does most. It knows nothing of these differences:
 
     - ``collect_set`` and ``collect_list`` of nothing are an empty array in Spark, and null in DuckDB.
+    - ``count_if`` of nothing is 0 in Spark, and null in DuckDB.
+    - ``array_position`` of what is not in the array is 0 in Spark, and null in DuckDB.
     - ``max_by`` can be null in Spark; DuckDB's skips rows whose value is null.
-    - ``round`` rounds the shortest decimal that stands for a double in Spark, and its binary value in DuckDB.
+    - ``round`` rounds the shortest decimal that stands for a double in Spark, and its binary value in DuckDB. The
+      result is a double here, so a question must round doubles only.
+    - A division by zero is an error in Spark, and null in DuckDB.
     """
     from sqlglot import exp, parse_one
     from sqlglot.errors import SqlglotError
 
     def equal(node: Expr) -> Expr:
+        if isinstance(node, exp.CountIf):
+            return exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))]))
+        if isinstance(node, exp.ArrayPosition):
+            return exp.Anonymous(this="spark_array_position", expressions=[node.this, node.expression])
         if isinstance(node, exp.ArrayAgg | exp.ArrayUniqueAgg):
+            if isinstance(node.parent, exp.Filter | exp.Window):
+                raise Untranslatable("a collected array with FILTER or OVER")
             return exp.Coalesce(this=node, expressions=[exp.Array()])
         if isinstance(node, exp.ArgMax):
             return exp.Anonymous(this="arg_max_null", expressions=[node.this, node.expression])
         if isinstance(node, exp.Round):
             return exp.Anonymous(this="spark_round", expressions=[node.this, node.args.get("decimals") or "0"])
+        if isinstance(node, exp.Div | exp.IntDiv):
+            return exp.Anonymous(
+                this="spark_div" if isinstance(node, exp.IntDiv) else "spark_divide",
+                expressions=[node.this, node.expression],
+            )
         return node
 
     try:
@@ -111,7 +126,7 @@ def answer(
     for table in tables:
         if table not in given and not warehouse.exists(table):
             raise warehouse.absent(table)
-    with _connection() as connection:
+    with _connection(warehouse.root) as connection:
         try:
             for table in tables:
                 if table in given:
@@ -124,12 +139,22 @@ def answer(
             raise Untranslatable(str(error)) from None
 
 
-def _connection() -> DuckDBPyConnection:
+def _connection(directory: str) -> DuckDBPyConnection:
+    """Return a connection that reads files below a directory, and no others."""
     import duckdb
 
     nothing_more = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
     connection = duckdb.connect(config={**nothing_more, "temp_directory": ""})
     connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(f"SET allowed_directories = [{_literal(directory)}]")
+    connection.execute("SET enable_external_access = false")
+    by_zero = "CASE WHEN divisor = 0 THEN error('division by zero') ELSE dividend {} divisor END"
+    connection.execute(f"CREATE MACRO spark_divide(dividend, divisor) AS {by_zero.format('/')}")
+    connection.execute(f"CREATE MACRO spark_div(dividend, divisor) AS {by_zero.format('//')}")
+    connection.execute(
+        "CREATE MACRO spark_array_position(list, item) AS "
+        "CASE WHEN list IS NOT NULL AND item IS NOT NULL THEN coalesce(list_position(list, item), 0) END"
+    )
     connection.execute(
         "CREATE MACRO spark_round(value, places) AS "
         "CAST(round(CAST(CAST(value AS VARCHAR) AS DECIMAL(38, 20)), places) AS DOUBLE)"

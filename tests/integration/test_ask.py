@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -193,7 +192,8 @@ def test_statements_of_standard_input_share_a_session(places: dict[str, str]) ->
         "sql",
         "--format",
         "json",
-        given="select 1 as a; select ';' as b -- ;\n;\nselect nothing;\nselect count(*) > 0 as c\nfrom gold.dlq_summary",
+        given="select 1 as a; select ';' as b -- ;\n;\nselect nothing;\n"
+        "select count(*) > 0 as c\nfrom gold.dlq_summary",
         **places,
     )
     assert [json.loads(one) for one in told.stdout.splitlines()] == [{"a": 1}, {"b": ";"}, {"c": True}]
