@@ -56,10 +56,23 @@ class Fetched:
 
 
 def parameters(text: str) -> set[str]:
-    """Return the names of the parameters in a statement."""
-    from sqlglot import exp, parse_one
+    """Return the names of the parameters in a statement.
 
-    return {str(found.name) for found in parse_one(text, read="spark").find_all(exp.Placeholder)}
+    Raises Untranslatable: it cannot be understood.
+    """
+    from sqlglot import exp
+
+    return {str(found.name) for found in _parsed(text).find_all(exp.Placeholder)}
+
+
+def _parsed(text: str) -> Expr:
+    from sqlglot import parse_one
+    from sqlglot.errors import SqlglotError
+
+    try:
+        return parse_one(text, read="spark")
+    except SqlglotError as error:
+        raise Untranslatable(str(error)) from None
 
 
 def translated(text: str) -> str:
@@ -68,6 +81,7 @@ def translated(text: str) -> str:
     sqlglot does most. It knows nothing of these differences:
 
     - ``collect_set`` and ``collect_list`` of nothing are an empty array in Spark, and null in DuckDB.
+    - ``CAST`` fails on what it cannot cast, and cuts off the fraction of a double. DuckDB rounds.
     - ``count_if`` of nothing is 0 in Spark, and null in DuckDB.
     - ``array_position`` of what is not in the array is 0 in Spark, and null in DuckDB.
     - ``max_by`` can be null in Spark; DuckDB's skips rows whose value is null.
@@ -75,10 +89,14 @@ def translated(text: str) -> str:
       result is a double here, so a question must round doubles only.
     - A division by zero is an error in Spark, and null in DuckDB.
     """
-    from sqlglot import exp, parse_one
+    from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
     def equal(node: Expr) -> Expr:
+        if isinstance(node, exp.TryCast):
+            if node.to.this == exp.DType.INT:
+                return exp.Anonymous(this="spark_int", expressions=[node.this])
+            return exp.Cast(this=node.this, to=node.to)
         if isinstance(node, exp.CountIf):
             return exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))]))
         if isinstance(node, exp.ArrayPosition):
@@ -99,7 +117,7 @@ def translated(text: str) -> str:
         return node
 
     try:
-        statement = parse_one(text, read="spark").transform(equal)
+        statement = _parsed(text).transform(equal)
         return str(statement.sql("duckdb", identify=True, comments=False))
     except SqlglotError as error:
         raise Untranslatable(str(error)) from None
@@ -148,6 +166,10 @@ def _connection(directory: str) -> DuckDBPyConnection:
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute(f"SET allowed_directories = [{_literal(directory)}]")
     connection.execute("SET enable_external_access = false")
+    connection.execute(
+        "CREATE MACRO spark_int(value) AS "
+        "CASE WHEN typeof(value) = 'DOUBLE' THEN CAST(trunc(value) AS INT) ELSE CAST(value AS INT) END"
+    )
     by_zero = "CASE WHEN divisor = 0 THEN error('division by zero') ELSE dividend {} divisor END"
     connection.execute(f"CREATE MACRO spark_divide(dividend, divisor) AS {by_zero.format('/')}")
     connection.execute(f"CREATE MACRO spark_div(dividend, divisor) AS {by_zero.format('//')}")

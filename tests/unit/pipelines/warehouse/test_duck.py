@@ -54,6 +54,7 @@ def answered(settings: Settings, text: str, tables: tuple[str, ...] = (), **valu
         pytest.param(
             "SELECT round(2.5D) AS a, round(-2.5D) AS b, round(0.285D, 2) AS c, round(1.005D, 2) AS d", id="round"
         ),
+        pytest.param("SELECT CAST(2.7D AS INT) AS a, CAST(-2.7D AS INT) AS b", id="casts"),
         pytest.param("SELECT 1e-5D AS a, 1e7D AS b, 123456789.125D AS c, 0D AS d, -0.5D AS e", id="doubles"),
         pytest.param("SELECT double('NaN') AS a, double('Infinity') AS b", id="not a number"),
         pytest.param("SELECT concat('a', NULL, 'b') AS a, concat(1, ':', 2) AS b", id="concat"),
@@ -90,6 +91,7 @@ def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: 
         pytest.param("SELECT 1 / n AS q FROM (VALUES (0)) AS t(n)", id="division by zero"),
         pytest.param("SELECT 1 DIV n AS q FROM (VALUES (0)) AS t(n)", id="whole division by zero"),
         pytest.param("SELECT CAST('a' AS INT) AS n", id="a cast that fails"),
+        pytest.param("SELECT CAST(' 12 ' AS INT) AS n", id="a cast of text"),
         pytest.param("SELECT nothing", id="an unknown name"),
         pytest.param("SELECT FROM WHERE", id="no SQL"),
         pytest.param("SELECT no_function_of_duckdb(1) AS n", id="an unknown function"),
