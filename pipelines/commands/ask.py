@@ -73,12 +73,12 @@ def find(name: str) -> Question:
 
 
 def write_list(form: str, out: TextIO) -> None:
-    """Write the questions: as a table what each asks, else also its whole purpose and parameters."""
+    """Write the questions: as a table what each asks and takes, else its whole purpose and parameters."""
     listed = list(questions().values())
     rows: list[tuple[str, ...]]
     if form == "table":
-        names: tuple[str, ...] = ("question", "asks")
-        rows = [(one.name, one.asked) for one in listed]
+        names: tuple[str, ...] = ("question", "asks", "takes")
+        rows = [(one.name, one.asked, ", ".join(re.findall(r":([a-z]\w*)", one.parameters))) for one in listed]
     else:
         names = ("question", "asks", "purpose", "parameters")
         rows = [(one.name, one.asked, one.purpose, one.parameters) for one in listed]
