@@ -92,12 +92,13 @@ def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: 
         pytest.param("SELECT 1 DIV n AS q FROM (VALUES (0)) AS t(n)", id="whole division by zero"),
         pytest.param("SELECT CAST('a' AS INT) AS n", id="a cast that fails"),
         pytest.param("SELECT CAST(' 12 ' AS INT) AS n", id="a cast of text"),
+        pytest.param("SELECT collect_list(1) FILTER (WHERE true) AS l", id="collect_list of some rows"),
         pytest.param("SELECT nothing", id="an unknown name"),
         pytest.param("SELECT FROM WHERE", id="no SQL"),
         pytest.param("SELECT no_function_of_duckdb(1) AS n", id="an unknown function"),
     ],
 )
-def test_what_spark_refuses_is_left_to_spark(text: str, settings: Settings) -> None:
+def test_what_duckdb_would_answer_differently_is_left_to_spark(text: str, settings: Settings) -> None:
     with pytest.raises(duck.Untranslatable):
         answered(settings, text)
 
