@@ -126,10 +126,7 @@ def run(warehouse: Warehouse, given: Sequence[str], form: str, say: Callable[[st
         say("stopped.")
 
     output = create_output(sys.stdout if sys.stdout.isatty() else sys.stderr)
-    tables = sum(table == query.FRESHNESS or warehouse.exists(table) for table in query.TABLES)
-    print(
-        f"{tables} tables. Enter or ; ends a statement, Alt-Enter begins a line, \\q or Ctrl-D ends.", file=sys.stderr
-    )
+    print("Enter or ; ends a statement, Alt-Enter begins a line, Tab completes, \\q or Ctrl-D ends.", file=sys.stderr)
     loop(session(output=output), answers(warehouse, given, form, say, shows_time=True), stopped)
 
 
@@ -160,7 +157,7 @@ def session(past: History | None = None, **places: object) -> PromptSession[str]
         event.current_buffer.insert_text("\n")
 
     def continued(width: int, line: int, wrapped: int) -> StyleAndTextTuples:
-        return [("", MORE)]
+        return [("", " " * width if wrapped else MORE)]
 
     names: Completer = Names()
     made = PromptSession(

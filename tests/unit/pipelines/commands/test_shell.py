@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import create_pipe_input
@@ -124,10 +124,16 @@ def test_tab_offers_keywords_tables_and_columns(text: str, names: list[str]) -> 
 
 
 def test_tab_completes_in_the_shell() -> None:
-    completer = shell.session(output=DummyOutput()).completer
-    assert completer is not None
-    found = completer.get_completions(Document("select * from gold.dlq_s"), CompleteEvent())
-    assert [one.text for one in found] == ["gold.dlq_summary"]
+    with create_pipe_input() as given:
+        session = shell.session(input=given, output=DummyOutput())
+
+        def ends(buffer: Buffer) -> None:
+            if buffer.text.endswith("gold.dlq_summary"):
+                given.send_text(ENTER)
+
+        session.default_buffer.on_text_changed += ends
+        given.send_text("select * from gold.dlq_s\t")
+        assert session.prompt() == "select * from gold.dlq_summary"
 
 
 def test_columns_are_those_of_every_table() -> None:
