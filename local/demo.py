@@ -60,7 +60,7 @@ PREFIX = "demo-"
 AFTERLOG = Path(sys.executable).with_name("afterlog")
 NEXT = (
     "top",
-    "sql --file sql/questions/topology_health.sql    # or another of the questions above",
+    "ask topology_health    # or another of the questions above; `ask` lists them",
     "describe wordcount-app",
     "trace checkout:0:5",
     "doctor",

@@ -262,8 +262,44 @@ def run(
 
 
 @app.command()
+def ask(
+    question: Annotated[
+        str | None,
+        typer.Argument(
+            help="A question; all are listed without it.", show_default=False, autocompletion=completion.asked
+        ),
+    ] = None,
+    param: Annotated[list[str] | None, typer.Option(help="name=value for :name.", show_default=False)] = None,
+    format: Annotated[RowsFormat, typer.Option(help="How to print the rows.")] = "table",
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Answer an on-call question, or list the questions."""
+    from pipelines.commands import ask as asked
+    from pipelines.commands import query as queries
+
+    if question is None:
+        if param:
+            raise UsageError("--param needs a question: afterlog ask QUESTION --param NAME=VALUE.")
+        asked.write_list(format, sys.stdout)
+        return
+    known = asked.find(question)
+    settings = _settings(warehouse, landing, lands=True)
+    parameters = queries.parameters_of(param or [])
+    remarks = asked.answer_without_jvm(Warehouse(settings), known, parameters, format)
+    if remarks is None:
+        with _warm(settings) as tables:
+            remarks = queries.answer(tables, known.text, parameters, format)
+    for remark in remarks:
+        _say(remark)
+
+
+@app.command()
 def sql(
-    query: Annotated[str | None, typer.Argument(help="A query in Spark SQL.", show_default=False)] = None,
+    query: Annotated[
+        str | None, typer.Argument(help="A query in Spark SQL; a shell without it.", show_default=False)
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option(help="Read the query from a file.", show_default=False, autocompletion=completion.questions),
@@ -274,16 +310,19 @@ def sql(
     landing: LandingOption = None,
     verbose: Verbose = False,
 ) -> None:
-    """Query the warehouse with Spark SQL."""
+    """Query the warehouse with Spark SQL; without a query, a shell that answers one after the other."""
     from pipelines.commands import query as queries
 
     settings = _settings(warehouse, landing, lands=True)
+    if query is None and file is None:
+        code = _shell(settings, param or [], format)
+        if code:
+            raise typer.Exit(code)
+        return
     text = queries.text_of(query, file)
     parameters = queries.parameters_of(param or [])
-    with contextlib.ExitStack() as kept:
-        with _starting() as watch:
-            spark = kept.enter_context(_session(settings, watch))
-        for remark in queries.answer(Warehouse(settings, spark), text, parameters, format):
+    with _warm(settings) as tables:
+        for remark in queries.answer(tables, text, parameters, format):
             _say(remark)
 
 
@@ -544,6 +583,36 @@ def show_broker(
         for name, value in asdict(running).items():
             if value is not None:
                 print(f"{name.replace('_', ' ')}: {value}")
+
+
+@contextlib.contextmanager
+def _warm(settings: Settings) -> Iterator[Warehouse]:
+    """Yield a warehouse with a session; a terminal shows that Spark starts."""
+    with contextlib.ExitStack() as kept:
+        with _starting() as watch:
+            spark = kept.enter_context(_session(settings, watch))
+        yield Warehouse(settings, spark)
+
+
+def _shell(settings: Settings, given: Sequence[str], format: RowsFormat) -> int:
+    """Answer what is typed on a terminal or comes from standard input, in one session; return the exit code."""
+    from pipelines.commands import query as queries
+    from pipelines.commands import shell
+
+    queries.parameters_of(given)  # a mistake is said before Spark starts
+    with contextlib.ExitStack() as kept:
+        if sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty()):
+            shell.run(kept.enter_context(_warm(settings)), given, format, _say)
+            return 0
+        answers: list[shell.Answer] = []
+
+        def answer(text: str) -> int:
+            if not answers:
+                tables = kept.enter_context(_warm(settings))
+                answers.append(shell.answers(tables, given, format, _say, shows_time=False))
+            return answers[0](text)
+
+        return shell.read(sys.stdin, answer)
 
 
 def _starting() -> contextlib.AbstractContextManager[Watch]:

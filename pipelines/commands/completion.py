@@ -95,6 +95,14 @@ def incidents(context: typer.Context) -> Iterable[str]:
 
 
 @_cautious
+def asked(_: typer.Context) -> Iterable[str]:
+    """Complete the name of an on-call question."""
+    from pipelines.settings import ROOT
+
+    return [path.stem for path in (ROOT / "sql" / "questions").glob("*.sql")]
+
+
+@_cautious
 def questions(_: typer.Context) -> Iterable[str]:
     """Complete the file of an on-call question; if none has the typed prefix, the shell itself completes files."""
     from pipelines.settings import ROOT

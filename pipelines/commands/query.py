@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -17,6 +17,7 @@ from expectations.quality import QUALITY
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.catalog import CATALOG, stages_of_type
+from pipelines.commands import rows as printed
 from pipelines.commands import tabular
 from pipelines.errors import UsageError
 from pipelines.run import newest
@@ -106,7 +107,8 @@ def _tokens(text: str) -> Iterator[str]:
         position = match.end()
         kind, token = match.lastgroup, match[0]
         if kind == "comment":
-            position = _end_of_comment(text, position)
+            end = _end_of_comment(text, position)
+            position = len(text) if end is None else end
         elif kind == "quoted":
             yield token[1:-1].replace("``", "`")
         elif kind == "literal":
@@ -115,16 +117,61 @@ def _tokens(text: str) -> Iterator[str]:
             yield token
 
 
-def _end_of_comment(text: str, position: int) -> int:
-    """Return where a bracketed comment ends; Spark's bracketed comments nest."""
+def _end_of_comment(text: str, position: int) -> int | None:
+    """Return where a bracketed comment ends, None if it does not; Spark's bracketed comments nest."""
     depth = 1
     while depth:
         bracket = re.compile(r"/\*|\*/").search(text, position)
         if bracket is None:
-            return len(text)
+            return None
         depth += 1 if bracket[0] == "/*" else -1
         position = bracket.end()
     return position
+
+
+def statements(text: str) -> tuple[list[str], str]:
+    """Return the statements of a text that end with ``;``, and what comes after the last ``;``."""
+    complete, begun = [], 0
+    for kind, token, end in _scanned(text):
+        if kind == "open":
+            break
+        if token == ";":
+            if not is_blank(text[begun : end - 1]):
+                complete.append(text[begun : end - 1].strip())
+            begun = end
+    return complete, text[begun:]
+
+
+def is_blank(text: str) -> bool:
+    """Tell whether a text has nothing but spaces and comments."""
+    return all(kind in ("skipped", "comment") for kind, _, _ in _scanned(text))
+
+
+def is_open(text: str) -> bool:
+    """Tell whether a literal, a comment or a bracket has no end yet."""
+    found = list(_scanned(text))
+    brackets = [token for kind, token, _ in found if kind == "other"]
+    return any(kind == "open" for kind, _, _ in found) or brackets.count("(") > brackets.count(")")
+
+
+def is_in_text(text: str) -> bool:
+    """Tell whether a text ends within a literal or a comment."""
+    kind, token, _ = deque(_scanned(text), maxlen=1).pop() if text else (None, "", 0)
+    return kind == "open" or token.startswith("--")
+
+
+def _scanned(text: str) -> Iterator[tuple[str | None, str, int]]:
+    """Yield the kind, text and end of each token; the rest of the text is ``open`` if a token in it has no end."""
+    position = 0
+    while match := _TOKEN.match(text, position):
+        kind, position = match.lastgroup, match.end()
+        if kind == "comment":
+            end = _end_of_comment(text, position)
+            kind = "open" if end is None else kind
+            position = len(text) if end is None else end
+        elif match[0] in ("'", '"', "`"):
+            kind, position = "open", len(text)
+        yield kind, text[match.start() : position], position
 
 
 def text_of(statement: str | None, file: Path | None) -> str:
@@ -133,7 +180,7 @@ def text_of(statement: str | None, file: Path | None) -> str:
     Raises UsageError: neither or both are given, or the file cannot be read.
     """
     if (statement is None) == (file is None):
-        raise UsageError('Give one statement: afterlog sql "SELECT ..." or afterlog sql --file FILE.')
+        raise no_statement()
     if file is None:
         return statement or ""
     try:
@@ -145,6 +192,11 @@ def text_of(statement: str | None, file: Path | None) -> str:
         if missing and file.stem in {path.stem for path in questions()}:
             meant = f" That question is {QUESTIONS / file.stem}.sql."
         raise UsageError(f"The file {visible(str(file))} cannot be read: {reason}.{meant}") from None
+
+
+def no_statement() -> UsageError:
+    """Return the error for a command line without a statement, or with two."""
+    return UsageError('Give one statement: afterlog sql "SELECT ..." or afterlog sql --file FILE.')
 
 
 def questions() -> list[Path]:
@@ -201,6 +253,11 @@ def answer(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], for
     """
     width = tabular.terminal_width(sys.stdout)
     written = write(rows_of(warehouse, text, values), form, sys.stdout, width=width)
+    return told(warehouse, text, values, form, written)
+
+
+def told(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], form: str, written: int) -> list[str]:
+    """Write the number of rows of a table to standard error; return the remarks on an answer."""
     if form == "table":
         print(counted(written, "row"), file=sys.stderr)
     try:
@@ -378,8 +435,13 @@ def _sentence(error: PySparkException) -> str:
             return f'There is no table {visible(table)}.{meant} `afterlog sql "SHOW TABLES"` lists all.'
         return f"There is no table {visible(table)}; there are {', '.join(TABLES)}."
     if condition == "UNBOUND_SQL_PARAMETER":
-        return f"The statement needs a value for :{named.get('name')}: give --param {named.get('name')}=VALUE."
+        return str(no_value(str(named.get("name"))))
     return f"The statement cannot be answered: {visible(_plain(str(error)))}"
+
+
+def no_value(name: str) -> UsageError:
+    """Return the error for a parameter of a statement that has no value."""
+    return UsageError(f"The statement needs a value for :{name}: give --param {name}=VALUE.")
 
 
 def _plain(text: str) -> str:
@@ -406,66 +468,39 @@ def write(rows: DataFrame, form: str, out: TextIO, *, width: int | None = None) 
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    written = 0
     try:
-        for lines, count in _WRITERS[form](rows, width):
-            out.write(lines)
-            written += count
-        out.flush()
-    except BrokenPipeError:
-        if out is sys.stdout:  # otherwise Python reports an error when it flushes at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return printed.write(_SparkRows(rows), form, out, width)
     except (PySparkException, Py4JJavaError) as error:  # their texts can quote a value of a row
         named = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", str(error))
         condition = named[1] if named else "an error of Spark's"
         raise UsageError(f"The statement fails on some row with {condition}: guard it, as try_cast does.") from None
-    return written
 
 
-def _json(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
-    from pyspark.sql import functions as F
+class _SparkRows:
+    """Rows of a DataFrame, fetched one partition after the other."""
 
-    if twice := [name for name in rows.columns if rows.columns.count(name) > 1]:
-        raise UsageError(f"Two columns are called {visible(twice[0])}: give one of them another name with AS.")
-    named = [F.col(f"_{place}").alias(name) for place, name in enumerate(rows.columns)]
-    objects = _numbered(rows).select(F.to_json(F.struct(*named), JSON_OPTIONS))
-    for (line,) in objects.toLocalIterator():
-        yield f"{visible(line)}\n", 1
+    def __init__(self, rows: DataFrame) -> None:
+        self._rows = rows
+        self.names = rows.columns
 
+    @property
+    def are_numbers(self) -> list[bool]:
+        return [field.dataType.typeName() in NUMBERS for field in self._rows.schema.fields]
 
-def _csv(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
-    def field(value: str | None) -> str:
-        if value is None:
-            return ""
-        return '"' + value.replace('"', '""') + '"' if not value or re.search('[",\r\n]', value) else value
+    def texts(self) -> Iterator[Sequence[str | None]]:
+        columns = [_text(f"_{place}", field.dataType) for place, field in enumerate(self._rows.schema.fields)]
+        return self._numbered().select(columns).toLocalIterator()
 
-    yield ",".join(map(field, rows.columns)) + "\r\n", 0
-    for row in _texts(rows).toLocalIterator():
-        yield ",".join(map(field, row)) + "\r\n", 1
+    def objects(self) -> Iterator[str]:
+        from pyspark.sql import functions as F
 
+        named = [F.col(f"_{place}").alias(name) for place, name in enumerate(self.names)]
+        for (line,) in self._numbered().select(F.to_json(F.struct(*named), JSON_OPTIONS)).toLocalIterator():
+            yield line
 
-def _table(rows: DataFrame, width: int | None) -> Iterator[tuple[str, int]]:
-    """Yield the lines of a table, its widths taken from the first rows; as blocks if a terminal is too narrow."""
-    names = [visible(name) for name in rows.columns]
-    to_the_right = [field.dataType.typeName() in NUMBERS for field in rows.schema.fields]
-    arriving = (
-        ["NULL" if value is None else visible(value) for value in row] for row in _texts(rows).toLocalIterator()
-    )
-    return tabular.lines(names, arriving, width, to_the_right)
-
-
-_WRITERS = {"table": _table, "json": _json, "csv": _csv}
-
-
-def _numbered(rows: DataFrame) -> DataFrame:
-    """Name the columns by their position, as two can have the same name."""
-    return rows.toDF(*(f"_{place}" for place in range(len(rows.columns))))
-
-
-def _texts(rows: DataFrame) -> DataFrame:
-    """Return every column as text: binary in base64, timestamps in UTC, nested values in JSON; null stays null."""
-    columns = [_text(f"_{place}", field.dataType) for place, field in enumerate(rows.schema.fields)]
-    return _numbered(rows).select(columns)
+    def _numbered(self) -> DataFrame:
+        """Name the columns by their position, as two can have the same name."""
+        return self._rows.toDF(*(f"_{place}" for place in range(len(self.names))))
 
 
 def _text(name: str, kind: DataType) -> Column:

@@ -77,12 +77,12 @@ SELECT
     amount
   ) AS evidence,
   CASE kind
-    WHEN 'LOST_MESSAGES' THEN 'afterlog sql --file sql/questions/lost_messages.sql'
-    WHEN 'ABSENT_MESSAGES' THEN 'afterlog sql --file sql/questions/absent_messages.sql'
-    WHEN 'FAILED_DLQ_WRITES' THEN 'afterlog sql --file sql/questions/failed_dlq_writes.sql'
-    WHEN 'MISSING_DLQ_OFFSETS' THEN 'afterlog sql --file sql/questions/unexplained_dlq_gaps.sql'
-    WHEN 'ABORTED_DLQ_WRITES' THEN 'afterlog sql --file sql/questions/dead_lettered_yet_aborted.sql'
-    ELSE 'afterlog sql --file sql/questions/hours_that_do_not_add_up.sql'
+    WHEN 'LOST_MESSAGES' THEN 'afterlog ask lost_messages'
+    WHEN 'ABSENT_MESSAGES' THEN 'afterlog ask absent_messages'
+    WHEN 'FAILED_DLQ_WRITES' THEN 'afterlog ask failed_dlq_writes'
+    WHEN 'MISSING_DLQ_OFFSETS' THEN 'afterlog ask unexplained_dlq_gaps'
+    WHEN 'ABORTED_DLQ_WRITES' THEN 'afterlog ask dead_lettered_yet_aborted'
+    ELSE 'afterlog ask hours_that_do_not_add_up'
   END AS remedy
 FROM counted
 UNION ALL
@@ -96,7 +96,7 @@ SELECT
   stated_at,
   statement_count,
   sentence,
-  'afterlog sql --file sql/questions/guarantees_not_in_effect.sql'
+  'afterlog ask guarantees_not_in_effect'
 FROM {delivery_guarantees}
 WHERE verdict IN ('SILENTLY_OFF', 'WOULD_FAIL', 'DUPLICATES_POSSIBLE')
 UNION ALL
@@ -110,7 +110,7 @@ SELECT
   last_seen_at,
   CAST(1 AS BIGINT),
   sentence,
-  'afterlog sql --file sql/questions/topology_health.sql'
+  'afterlog ask topology_health'
 FROM {topology_current}
 WHERE health NOT IN ('OK', 'DELETED')
 UNION ALL
@@ -124,7 +124,7 @@ SELECT
   last_pushed_at,
   refused_count,
   concat(refused_count, ' of ', push_count, ' pushes of the topology were refused'),
-  'afterlog sql --file sql/questions/pushes_refused.sql'
+  'afterlog ask pushes_refused'
 FROM {push_health}
 WHERE refused_count > 0
 UNION ALL
@@ -142,7 +142,7 @@ SELECT
     ' a rule, beside ', coalesce(accepted.amount, 0), ' accepted: ', array_join(slice(codes, 1, 3), ', '),
     IF(size(codes) > 3, concat(' and ', size(codes) - 3, ' more rules'), '')
   ),
-  'afterlog sql --file sql/questions/quarantine_reasons.sql'
+  'afterlog ask quarantine_reasons'
 FROM refused
 LEFT JOIN accepted ON accepted.cluster = refused.cluster AND accepted.topic <=> refused.topic
 UNION ALL
@@ -156,6 +156,6 @@ SELECT
   last_at,
   amount,
   concat(amount, ' of ', record_count, ' dispositions are inferred from the error message, no header tells them'),
-  'afterlog sql --file sql/questions/rejected_or_retried_to_death.sql'
+  'afterlog ask rejected_or_retried_to_death'
 FROM inferred
 WHERE amount > 0

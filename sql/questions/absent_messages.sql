@@ -1,9 +1,10 @@
 -- Purpose: which acknowledged messages are absent from their partition's log, either lost or removed by compaction? To
 --   decide which, set the topic's cleanup.policy under [[segments.cleanup_policy]] of the settings, or grant Afterlog
 --   DescribeConfigs on the topic; the next run decides.
--- Usage: afterlog sql --file sql/questions/absent_messages.sql
+-- Usage: afterlog ask absent_messages
 -- Parameters: none.
 -- Feeds: acknowledgements, segments.
+-- Engine: duckdb
 SELECT
   cluster,
   topic,

@@ -1,7 +1,8 @@
 -- Purpose: which applications feed which: which topics does one write and another read in their current topologies?
--- Usage: afterlog sql --file sql/questions/applications_by_topic.sql
+-- Usage: afterlog ask applications_by_topic
 -- Parameters: none.
 -- Feeds: streams-requests.
+-- Engine: duckdb
 SELECT
   written.cluster,
   written.group_id AS from_group,
@@ -14,4 +15,4 @@ FROM gold.topology_edges AS written
 JOIN gold.topology_edges AS read
   ON read.cluster = written.cluster AND read.topic = written.topic
 WHERE written.direction = 'written' AND read.direction = 'read' AND written.is_current AND read.is_current
-ORDER BY written.cluster, from_group, written.topic, to_group, to_node
+ORDER BY written.cluster, from_group, written.topic, to_group, to_node, from_node, written.topic_role

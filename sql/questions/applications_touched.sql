@@ -1,7 +1,8 @@
 -- Purpose: which streams applications, stores and output topics do the dead letters of the last day touch?
--- Usage: afterlog sql --file sql/questions/applications_touched.sql [--param now=2026-11-21T03:00:00Z]
+-- Usage: afterlog ask applications_touched [--param now=2026-11-21T03:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq, streams-requests.
+-- Engine: duckdb
 WITH failing AS (
   SELECT cluster, original_topic, count(*) AS record_count
   FROM silver.dlq_records AS records
@@ -31,4 +32,4 @@ JOIN silver.topology_nodes AS node
     AND node.topology_hash = readers.topology_hash
     AND node.subtopology_id <=> readers.subtopology_id
 GROUP BY failing.cluster, failing.original_topic, readers.group_id, readers.subtopology_id
-ORDER BY record_count DESC, failing.original_topic, readers.group_id, readers.subtopology_id
+ORDER BY record_count DESC, failing.original_topic, readers.group_id, readers.subtopology_id, failing.cluster

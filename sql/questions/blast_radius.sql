@@ -1,7 +1,8 @@
 -- Purpose: which source topics were hit in the last day, in how many partitions, and for which consumer groups?
--- Usage: afterlog sql --file sql/questions/blast_radius.sql [--param now=2026-11-21T02:00:00Z]
+-- Usage: afterlog ask blast_radius [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   original_topic,
@@ -17,4 +18,4 @@ LEFT ANTI JOIN silver.dlq_control_markers AS markers
   ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 WHERE routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now
 GROUP BY cluster, original_topic
-ORDER BY record_count DESC, original_topic
+ORDER BY record_count DESC, original_topic, cluster

@@ -1,7 +1,8 @@
 -- Purpose: which tables lag, what is held, since when, and what did their last run do?
--- Usage: afterlog sql --file sql/questions/blocked_tables.sql
+-- Usage: afterlog ask blocked_tables
 -- Parameters: none.
 -- Feeds: none.
+-- Engine: duckdb
 WITH last_runs AS (
   SELECT
     cluster,

@@ -1,8 +1,9 @@
 -- Purpose: which source records did the same group dead-letter more than once (poison pills, replays that failed again,
 --   a broker that wrote twice)? dlq_coordinates has the first 20, as partition:offset.
--- Usage: afterlog sql --file sql/questions/dead_lettered_twice.sql
+-- Usage: afterlog ask dead_lettered_twice
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   consumer_group,
@@ -21,4 +22,12 @@ LEFT ANTI JOIN silver.dlq_control_markers AS markers
 WHERE original_topic IS NOT NULL AND original_partition IS NOT NULL AND original_offset IS NOT NULL
 GROUP BY cluster, consumer_group, original_topic, original_partition, original_offset, dlq_topic
 HAVING count(*) > 1
-ORDER BY times DESC, last_routed_at DESC
+ORDER BY
+  times DESC,
+  last_routed_at DESC,
+  cluster,
+  consumer_group,
+  original_topic,
+  original_partition,
+  original_offset,
+  dlq_topic

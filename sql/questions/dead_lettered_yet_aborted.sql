@@ -1,8 +1,9 @@
 -- Purpose: which groups dead-lettered messages of aborted transactions? They read records that were never committed:
 --   their share.isolation.level is read_uncommitted, the default.
--- Usage: afterlog sql --file sql/questions/dead_lettered_yet_aborted.sql
+-- Usage: afterlog ask dead_lettered_yet_aborted
 -- Parameters: none.
 -- Feeds: dlq, segments.
+-- Engine: duckdb
 SELECT
   cluster,
   topic,

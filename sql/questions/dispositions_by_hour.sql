@@ -1,7 +1,8 @@
 -- Purpose: how do dispositions shift over time, by group and hour of the last day?
--- Usage: afterlog sql --file sql/questions/dispositions_by_hour.sql [--param now=2026-11-21T02:00:00Z]
+-- Usage: afterlog ask dispositions_by_hour [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   hour,
@@ -16,4 +17,4 @@ SELECT
 FROM gold.dlq_summary
 WHERE hour >= :now - INTERVAL 24 HOURS AND hour <= :now
 GROUP BY cluster, hour, consumer_group, dlq_topic
-ORDER BY hour DESC, record_count DESC
+ORDER BY hour DESC, record_count DESC, cluster, consumer_group, dlq_topic

@@ -1,7 +1,8 @@
 -- Purpose: since when does each error message occur, and does it still occur?
--- Usage: afterlog sql --file sql/questions/errors_since_when.sql [--param now=2026-11-21T02:00:00Z]
+-- Usage: afterlog ask errors_since_when [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, up to which records count; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   header_profile,
   exception_class,
@@ -17,4 +18,4 @@ LEFT ANTI JOIN silver.dlq_control_markers AS markers
   ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 WHERE routed_at <= :now
 GROUP BY header_profile, exception_class, error_message
-ORDER BY first_routed_at DESC
+ORDER BY first_routed_at DESC, header_profile, exception_class, error_message

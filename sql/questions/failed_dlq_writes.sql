@@ -1,7 +1,8 @@
 -- Purpose: which records were archived but are in no DLQ, because the write failed? No consumer is notified of it.
--- Usage: afterlog sql --file sql/questions/failed_dlq_writes.sql
+-- Usage: afterlog ask failed_dlq_writes
 -- Parameters: none.
 -- Feeds: broker-logs.
+-- Engine: duckdb
 SELECT
   cluster,
   consumer_group,
@@ -19,4 +20,12 @@ SELECT
   max(failed_at) AS last_failed_at
 FROM silver.dlq_write_failures
 GROUP BY cluster, consumer_group, dlq_topic, error_class, reason, original_topic, original_partition
-ORDER BY last_failed_at DESC, cluster, consumer_group, original_topic, original_partition
+ORDER BY
+  last_failed_at DESC,
+  cluster,
+  consumer_group,
+  original_topic,
+  original_partition,
+  dlq_topic,
+  error_class,
+  reason

@@ -1,8 +1,9 @@
 -- Purpose: which rules fail, how often, and how near is each to breaking the gate? One row per table and rule that ever
 --   failed.
--- Usage: afterlog sql --file sql/questions/gate_history.sql
+-- Usage: afterlog ask gate_history
 -- Parameters: none.
 -- Feeds: none.
+-- Engine: duckdb
 SELECT
   cluster,
   table,
@@ -17,4 +18,4 @@ SELECT
 FROM quality.expectation_results
 GROUP BY cluster, table, expectation
 HAVING sum(failing) FILTER (WHERE scope IS NULL) > 0
-ORDER BY broken_count DESC, failing_rows DESC, expectation
+ORDER BY broken_count DESC, failing_rows DESC, expectation, cluster, table

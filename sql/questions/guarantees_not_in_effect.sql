@@ -1,7 +1,8 @@
 -- Purpose: which producers can send duplicates, or would fail, and what should their owners be told?
--- Usage: afterlog sql --file sql/questions/guarantees_not_in_effect.sql
+-- Usage: afterlog ask guarantees_not_in_effect
 -- Parameters: none.
 -- Feeds: producers.
+-- Engine: duckdb
 SELECT
   cluster,
   verdict,

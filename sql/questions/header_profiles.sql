@@ -1,9 +1,10 @@
 -- Purpose: does every DLQ topic still get the same headers as before? If a topic has more than one profile, or one
 --   profile ends while another begins, a broker was upgraded, rolled back, or had
 --   share.group.dlq.disposition.header.enable turned off.
--- Usage: afterlog sql --file sql/questions/header_profiles.sql
+-- Usage: afterlog ask header_profiles
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   dlq_topic,
@@ -16,4 +17,4 @@ SELECT
   max(routed_at) AS last_routed_at
 FROM silver.dlq_records
 GROUP BY cluster, dlq_topic, header_profile
-ORDER BY profiles_of_topic DESC, dlq_topic, first_routed_at
+ORDER BY profiles_of_topic DESC, dlq_topic, first_routed_at, cluster, header_profile

@@ -1,7 +1,8 @@
 -- Purpose: in which hours do the sent messages, the dead letters and the logs not add up?
--- Usage: afterlog sql --file sql/questions/hours_that_do_not_add_up.sql
+-- Usage: afterlog ask hours_that_do_not_add_up
 -- Parameters: none.
 -- Feeds: acknowledgements, dlq, segments, broker-logs.
+-- Engine: duckdb
 SELECT
   cluster,
   hour,

@@ -1,8 +1,9 @@
 -- Purpose: which messages were acknowledged to their producer, but are not in their partition's log?
---   For topics whose log may be compacted, see absent_messages.sql.
--- Usage: afterlog sql --file sql/questions/lost_messages.sql
+--   For topics whose log may be compacted, see the question absent_messages.
+-- Usage: afterlog ask lost_messages
 -- Parameters: none.
 -- Feeds: acknowledgements, segments.
+-- Engine: duckdb
 SELECT
   cluster,
   topic,

@@ -1,8 +1,9 @@
 -- Purpose: how many messages of each topic in the ledger have which outcome? A count is null if no acknowledgement or
 --   no segment of the topic landed that could tell it.
--- Usage: afterlog sql --file sql/questions/messages_by_outcome.sql
+-- Usage: afterlog ask messages_by_outcome
 -- Parameters: none.
 -- Feeds: acknowledgements, dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   topic,

@@ -1,8 +1,9 @@
 -- Purpose: did every record of the DLQ topics land? The rows are gaps in a partition's offsets, over silver, quarantine
 --   and held rows. A gap means records that never landed, unless the topic is compacted or was written in transactions.
--- Usage: afterlog sql --file sql/questions/missing_dlq_offsets.sql
+-- Usage: afterlog ask missing_dlq_offsets
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH landed AS (
   SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM silver.dlq_records
   UNION
@@ -31,4 +32,4 @@ SELECT
   dlq_offset - offset_before - 1 AS missing_count
 FROM in_order
 WHERE dlq_offset > offset_before + 1
-ORDER BY missing_count DESC, dlq_topic, dlq_partition, first_missing_offset
+ORDER BY missing_count DESC, dlq_topic, dlq_partition, first_missing_offset, cluster, dlq_topic_id

@@ -1,8 +1,9 @@
 -- Purpose: what fails now that did not fail before? Causes (group, topic, disposition, message) first seen in the last
 --   hour, and how many records of the same group were dead-lettered in the 24 hours before.
--- Usage: afterlog sql --file sql/questions/new_in_the_last_hour.sql [--param now=2026-11-21T02:00:00Z]
+-- Usage: afterlog ask new_in_the_last_hour [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the hour; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH causes AS (
   SELECT
     cluster,
@@ -34,4 +35,12 @@ LEFT JOIN the_day_before
   AND causes.consumer_group <=> the_day_before.consumer_group
   AND causes.dlq_topic = the_day_before.dlq_topic
 WHERE causes.first_routed_at > :now - INTERVAL 1 HOUR
-ORDER BY record_count DESC, first_routed_at
+ORDER BY
+  record_count DESC,
+  first_routed_at,
+  cluster,
+  consumer_group,
+  dlq_topic,
+  original_topic,
+  disposition,
+  error_message

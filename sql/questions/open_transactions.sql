@@ -1,7 +1,8 @@
 -- Purpose: which transactions have no end in the landed log? An old one holds back every reader of committed records.
--- Usage: afterlog sql --file sql/questions/open_transactions.sql [--param now=2026-11-21T03:00:00Z]
+-- Usage: afterlog ask open_transactions [--param now=2026-11-21T03:00:00Z]
 -- Parameters: :now timestamp, at which the age is taken; default the present.
 -- Feeds: segments.
+-- Engine: duckdb
 SELECT
   cluster,
   topic,
@@ -12,7 +13,7 @@ SELECT
   last_offset,
   record_count,
   last_written_at,
-  timestampdiff(SECOND, last_written_at, :now) AS seconds_since
+  (unix_micros(:now) - unix_micros(last_written_at)) DIV 1000000 AS seconds_since
 FROM silver.transactions
 WHERE state = 'OPEN'
-ORDER BY last_written_at, cluster, topic, partition, first_offset
+ORDER BY last_written_at, cluster, topic, partition, first_offset, producer_id, producer_epoch

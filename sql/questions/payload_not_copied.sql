@@ -1,9 +1,10 @@
 -- Purpose: which records cannot be replayed from the DLQ because their payload was not copied, and why? If it is all
 --   records of a group, record copy is off (errors.deadletterqueue.copy.record.enable). If it is some, they were larger
 --   than the DLQ topic allows, or the source had deleted them.
--- Usage: afterlog sql --file sql/questions/payload_not_copied.sql
+-- Usage: afterlog ask payload_not_copied
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   dlq_topic,
@@ -18,4 +19,4 @@ LEFT ANTI JOIN silver.dlq_control_markers AS markers
   ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 GROUP BY cluster, dlq_topic, consumer_group
 HAVING count_if(NOT payload_copied) > 0
-ORDER BY without_payload_count DESC, dlq_topic, consumer_group
+ORDER BY without_payload_count DESC, dlq_topic, consumer_group, cluster

@@ -3,9 +3,10 @@
 --   all failed, partial if at least one in ten of its neighbours failed, and a poison pill if it was dead-lettered
 --   three times or more. Any other record, and one whose headers do not name its place, is single. The verdict is the
 --   strongest of these kinds that enough records share; the counts beside it show the others.
--- Usage: afterlog sql --file sql/questions/poison_pill_or_systemic.sql [--param now=2026-11-21T02:00:00Z]
+-- Usage: afterlog ask poison_pill_or_systemic [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH recent AS (
   SELECT
     *,
@@ -86,7 +87,7 @@ errors AS (
     count_if(kind = 'poison pill') AS poison_pill_count,
     count_if(kind = 'single') AS single_count,
     max(times) AS most_times_one_record,
-    round(percentile(step_of_nine, 0.5) FILTER (WHERE kind = 'partial')) AS partial_step,
+    round(median(step_of_nine) FILTER (WHERE kind = 'partial')) AS partial_step,
     count(DISTINCT original_partition) FILTER (WHERE kind = 'partial') AS partial_partition_count,
     slice(
       array_sort(collect_list(IF(kind = 'poison pill', concat(original_partition, '@', original_offset), NULL))), 1, 5
@@ -114,4 +115,14 @@ SELECT
   errors.* EXCEPT (partial_step, partial_partition_count)
 FROM errors
 JOIN partitions ON errors.cluster = partitions.cluster AND errors.original_topic <=> partitions.original_topic
-ORDER BY systemic_count DESC, partial_count DESC, poison_pill_count DESC, record_count DESC, dlq_topic, consumer_group
+ORDER BY
+  systemic_count DESC,
+  partial_count DESC,
+  poison_pill_count DESC,
+  record_count DESC,
+  dlq_topic,
+  consumer_group,
+  errors.cluster,
+  disposition,
+  error,
+  errors.original_topic

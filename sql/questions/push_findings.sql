@@ -1,8 +1,9 @@
 -- Purpose: which pushes of topology descriptions fail in the brokers' plugin, and do brokers ask for pushes by the
 --   rules?
--- Usage: afterlog sql --file sql/questions/push_findings.sql
+-- Usage: afterlog ask push_findings
 -- Parameters: none.
 -- Feeds: streams-requests.
+-- Engine: duckdb
 SELECT
   cluster,
   group_id,

@@ -1,7 +1,8 @@
 -- Purpose: which pushes of topology descriptions were refused in the last day, and with what error?
--- Usage: afterlog sql --file sql/questions/pushes_refused.sql [--param now=2026-11-21T03:00:00Z]
+-- Usage: afterlog ask pushes_refused [--param now=2026-11-21T03:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: streams-requests.
+-- Engine: duckdb
 SELECT
   cluster,
   group_id,
@@ -15,4 +16,4 @@ SELECT
 FROM silver.topology_pushes
 WHERE error_code <> 0 AND pushed_at > :now - INTERVAL 24 HOURS AND pushed_at <= :now
 GROUP BY cluster, group_id, error_code, error_name
-ORDER BY push_count DESC, cluster, group_id, error_code
+ORDER BY push_count DESC, cluster, group_id, error_code, error_name

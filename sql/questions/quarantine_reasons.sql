@@ -2,15 +2,20 @@
 --   under both.
 -- Grain: where the rows are (state: quarantine, or held with their topic), rule, topic, profile. The rule is null for
 -- held rows that break no rule and wait with the others of their topic.
--- Usage: afterlog sql --file sql/questions/quarantine_reasons.sql
+-- Usage: afterlog ask quarantine_reasons
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH kept AS (
   SELECT 'quarantine' AS state, violations, dlq_topic, header_profile, _source, _ingested_at
   FROM quarantine.dlq_records
   UNION ALL
   SELECT 'held' AS state, violations, dlq_topic, header_profile, _source, _ingested_at
   FROM held.dlq_records
+),
+broken AS (
+  SELECT *, explode(IF(size(violations) > 0, violations, array(NULL))) AS violation
+  FROM kept
 )
 SELECT
   violation,
@@ -21,7 +26,6 @@ SELECT
   min(_ingested_at) AS first_ingested_at,
   max(_ingested_at) AS last_ingested_at,
   state
-FROM kept
-LATERAL VIEW OUTER explode(violations) AS violation
+FROM broken
 GROUP BY state, violation, dlq_topic, header_profile
-ORDER BY record_count DESC, violation, dlq_topic, state
+ORDER BY record_count DESC, violation, dlq_topic, state, header_profile

@@ -1,9 +1,10 @@
 -- Purpose: does a group refuse records (its code decided), or do they run out of delivery attempts (it could not
 --   decide)? If most_deliveries is near the group's limit and few are rejected, look for time-outs and crashes, not for
 --   bad data.
--- Usage: afterlog sql --file sql/questions/rejected_or_retried_to_death.sql [--param now=2026-11-21T02:00:00Z]
+-- Usage: afterlog ask rejected_or_retried_to_death [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   consumer_group,
@@ -18,4 +19,4 @@ LEFT ANTI JOIN silver.dlq_control_markers AS markers
   ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 WHERE disposition IS NOT NULL AND routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now
 GROUP BY cluster, consumer_group, dlq_topic
-ORDER BY attempts_reached DESC, rejected DESC, dlq_topic, consumer_group
+ORDER BY attempts_reached DESC, rejected DESC, dlq_topic, consumer_group, cluster

@@ -2,15 +2,16 @@
 --   hop replaces the headers. So the origin is what the first DLQ's record at that offset says or, if that did not
 --   land, what Connect, Streams or Spring kept of the hop before. A loop is a group whose DLQ is its own input: it
 --   never ends by itself.
--- Usage: afterlog sql --file sql/questions/second_hops.sql
+-- Usage: afterlog ask second_hops
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH hops AS (
-  SELECT *, get(earlier_hops, size(earlier_hops) - 1) AS earlier_hop
+  SELECT *, try_element_at(earlier_hops, -1) AS earlier_hop
   FROM silver.dlq_records
   WHERE
     original_topic IN (SELECT dlq_topic FROM silver.dlq_records)
-    OR exists(earlier_hops, hop -> hop.topic IS NOT NULL)
+    OR size(filter(earlier_hops, hop -> hop.topic IS NOT NULL)) > 0
 )
 SELECT
   hops.cluster,
@@ -30,4 +31,12 @@ LEFT JOIN silver.dlq_records AS first_hop
   AND hops.original_partition = first_hop.dlq_partition
   AND hops.original_offset = first_hop.dlq_offset
 GROUP BY ALL
-ORDER BY is_loop DESC, record_count DESC
+ORDER BY
+  is_loop DESC,
+  record_count DESC,
+  hops.cluster,
+  hops.dlq_topic,
+  first_dlq_topic,
+  hops.consumer_group,
+  root_topic,
+  first_consumer_group

@@ -1,7 +1,8 @@
 -- Purpose: what happened to one source record: every time that a group dead-lettered it, in order.
--- Usage: afterlog sql --file sql/questions/source_record_history.sql --param topic=orders --param partition=0 --param offset=7
+-- Usage: afterlog ask source_record_history --param topic=orders --param partition=0 --param offset=7
 -- Parameters: :topic text, :partition and :offset whole numbers: the record's place in its source topic.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH markers AS (
   SELECT cluster, _bronze_id, is_control_marker FROM silver.dlq_control_markers
 )
@@ -21,4 +22,4 @@ SELECT
 FROM silver.dlq_records AS records
 LEFT JOIN markers ON markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 WHERE original_topic = :topic AND original_partition = :partition AND original_offset = :offset
-ORDER BY routed_at, dlq_topic, dlq_partition, dlq_offset
+ORDER BY routed_at, dlq_topic, dlq_partition, dlq_offset, records.cluster

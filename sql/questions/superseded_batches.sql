@@ -1,7 +1,8 @@
 -- Purpose: which landed batches does a log no longer hold, according to newer copies of it, and what took their place?
--- Usage: afterlog sql --file sql/questions/superseded_batches.sql
+-- Usage: afterlog ask superseded_batches
 -- Parameters: none.
 -- Feeds: segments.
+-- Engine: duckdb
 SELECT
   cluster,
   topic,

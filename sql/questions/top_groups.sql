@@ -1,7 +1,8 @@
 -- Purpose: which groups dead-lettered most in the last day, and what is their share of all records?
--- Usage: afterlog sql --file sql/questions/top_groups.sql [--param now=2026-11-21T02:00:00Z]
+-- Usage: afterlog ask top_groups [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   cluster,
   consumer_group,
@@ -16,5 +17,5 @@ LEFT ANTI JOIN silver.dlq_control_markers AS markers
   ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 WHERE routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now
 GROUP BY cluster, consumer_group, dlq_topic
-ORDER BY record_count DESC, dlq_topic, consumer_group
+ORDER BY record_count DESC, dlq_topic, consumer_group, cluster
 LIMIT 20

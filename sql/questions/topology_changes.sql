@@ -1,7 +1,8 @@
 -- Purpose: which applications changed their topology in the last week, and what changed?
--- Usage: afterlog sql --file sql/questions/topology_changes.sql [--param now=2026-11-21T03:00:00Z]
+-- Usage: afterlog ask topology_changes [--param now=2026-11-21T03:00:00Z]
 -- Parameters: :now timestamp, the end of the week; default the present.
 -- Feeds: streams-requests.
+-- Engine: duckdb
 SELECT
   cluster,
   group_id,
@@ -16,4 +17,4 @@ SELECT
   topics_removed
 FROM gold.topology_changes
 WHERE changed_at > :now - INTERVAL 7 DAYS AND changed_at <= :now
-ORDER BY changed_at DESC, cluster, group_id
+ORDER BY changed_at DESC, cluster, group_id, revision

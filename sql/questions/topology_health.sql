@@ -1,7 +1,8 @@
 -- Purpose: which streams groups' topologies cannot be trusted, and why?
--- Usage: afterlog sql --file sql/questions/topology_health.sql
+-- Usage: afterlog ask topology_health
 -- Parameters: none.
 -- Feeds: streams-requests.
+-- Engine: duckdb
 SELECT cluster, group_id, health, sentence, revision, last_pushed_at, last_seen_at
 FROM gold.topology_current
 WHERE health <> 'OK' OR size(defects) > 0

@@ -1,9 +1,10 @@
 -- Purpose: which offsets of DLQ topics never landed, and how many of them do the DLQ's own segments not explain? If
 --   log_has_landed is false, no segment of the partition landed: markers and compaction may explain the whole gap. If
 --   log_is_compacted is true or unknown (null), the cleaner may have removed whole batches.
--- Usage: afterlog sql --file sql/questions/unexplained_dlq_gaps.sql
+-- Usage: afterlog ask unexplained_dlq_gaps
 -- Parameters: none.
 -- Feeds: dlq.
+-- Engine: duckdb
 SELECT
   gaps.cluster,
   dlq_topic,
@@ -23,4 +24,5 @@ LEFT JOIN (SELECT DISTINCT cluster, topic, partition FROM silver.log_ranges) AS 
   ON logs.cluster = gaps.cluster AND logs.topic = gaps.dlq_topic AND logs.partition = gaps.dlq_partition
 LEFT JOIN silver.topic_policies AS policies ON policies.cluster = gaps.cluster AND policies.topic = gaps.dlq_topic
 WHERE unexplained_count > 0
-ORDER BY log_has_landed DESC, unexplained_count DESC, gaps.cluster, dlq_topic, dlq_partition, first_offset
+ORDER BY
+  log_has_landed DESC, unexplained_count DESC, gaps.cluster, dlq_topic, dlq_partition, first_offset, dlq_topic_id

@@ -1,7 +1,8 @@
 -- Purpose: is the DLQ filling faster than usual? Records by hour of the last three days, against the median hour.
--- Usage: afterlog sql --file sql/questions/volume_by_hour.sql [--param now=2026-11-21T02:00:00Z]
+-- Usage: afterlog ask volume_by_hour [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the three days; default the present.
 -- Feeds: dlq.
+-- Engine: duckdb
 WITH hours AS (
   SELECT cluster, hour, sum(record_count) AS record_count, count(DISTINCT dlq_topic) AS dlq_topic_count
   FROM gold.dlq_summary

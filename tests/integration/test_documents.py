@@ -14,7 +14,7 @@ import typer
 from pyspark.sql import SparkSession
 
 from pipelines.cli import app
-from pipelines.commands import query
+from pipelines.commands import ask, query
 from pipelines.kafka.properties import properties
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings.layers import fields_of
@@ -50,6 +50,7 @@ def test_the_documents_show_commands() -> None:
     words = {command.values[0][0] for command in COMMANDS}
     assert words >= {
         "run",
+        "ask",
         "sql",
         "readmit",
         "rebuild",
@@ -99,13 +100,21 @@ def test_queries_answer(spark: SparkSession, settings: Settings, capsys: pytest.
     run(spark, settings)
     assert [row["dlq_offset"] for row in rows(spark, settings, "silver.dlq_records")] == [5]
     queries = {tuple(command.values[0]) for command in COMMANDS if command.values[0][0] == "sql"}
-    assert len(queries) >= 10
+    assert len(queries) >= 4
     for command in sorted(queries):
         given = parsed(command)
         file = ROOT / given["file"] if given["file"] else None
         parameters = query.parameters_of(given["param"] or [])
         query.answer(Warehouse(settings, spark), query.text_of(given["query"], file), parameters, str(given["format"]))
         assert capsys.readouterr().out.strip(), command
+    questions = {tuple(command.values[0]) for command in COMMANDS if command.values[0][0] == "ask"}
+    assert len(questions) >= 8
+    for command in sorted(questions):
+        given = parsed(command)
+        if given["question"]:
+            question, parameters = ask.find(given["question"]), query.parameters_of(given["param"] or [])
+            if ask.answer_without_jvm(Warehouse(settings), question, parameters, str(given["format"])) is None:
+                query.answer(Warehouse(settings, spark), question.text, parameters, str(given["format"]))
 
 
 def settings_of(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:

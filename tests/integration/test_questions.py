@@ -105,7 +105,7 @@ def test_a_question_says_what_it_is_for(question: Path) -> None:
     parameters = re.search(r"-- Parameters: (.*)", head)
 
     assert re.match(r"-- Purpose: \w.*", head)
-    assert f"-- Usage: afterlog sql --file sql/questions/{question.name}" in head
+    assert f"-- Usage: afterlog ask {question.stem}" in head
     assert parameters
     for name in set(re.findall(r"(?<![:\w]):([a-z]\w*)", body)):
         assert f":{name}" in parameters[1]

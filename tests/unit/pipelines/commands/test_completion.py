@@ -70,6 +70,7 @@ def test_tables_feeds_and_layers() -> None:
 
 
 def test_questions(tmp_path: Path) -> None:
+    assert completed("afterlog ask top") == ["top_groups", "topology_changes", "topology_health"]
     assert completed("afterlog sql --file sql/questions/top_") == ["sql/questions/top_groups.sql"]
     assert completed("afterlog sql --file ", cwd=tmp_path)[0] == f"{ROOT}/sql/questions/absent_messages.sql"
     assert completed("afterlog sql --file elsewhere/") == []  # then the shell completes files itself

@@ -1,0 +1,128 @@
+"""On-call questions -> their answers, without a JVM where a test proves that DuckDB's answer is Spark's."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TextIO
+
+from pipelines.commands import query, tabular
+from pipelines.commands import rows as printed
+from pipelines.errors import UsageError
+from pipelines.text import hint
+from pipelines.warehouse import duck
+from pipelines.warehouse.tables import Warehouse
+
+PARAMETERS = {"topic": str, "partition": int, "offset": int}
+"""The types for which the equality of answers is tested; ``now`` is always a time."""
+
+_LINE = r"^-- {}: ((?:.*\n)(?:--   .*\n)*)"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question by name, with its Spark SQL."""
+
+    name: str
+    text: str
+
+    @cached_property
+    def purpose(self) -> str:
+        """What it asks, in words."""
+        said = self._head("Purpose")
+        return said[:1].upper() + said[1:]
+
+    @property
+    def asked(self) -> str:
+        """The first sentence of its purpose: the question."""
+        return re.split(r"(?<=\?) |(?<=\.) ", self.purpose)[0]
+
+    @property
+    def parameters(self) -> str:
+        """Its parameters, in words."""
+        return self._head("Parameters")
+
+    @property
+    def by_duckdb(self) -> bool:
+        """True if a test proves that DuckDB's answer is Spark's."""
+        return self._head("Engine") == "duckdb"
+
+    def _head(self, entry: str) -> str:
+        """Return an entry of the comment that opens the file, as one line; empty if there is none."""
+        found = re.search(_LINE.format(entry), self.text, re.MULTILINE)
+        return " ".join(line.removeprefix("--").strip() for line in found[1].splitlines()) if found else ""
+
+
+def questions() -> dict[str, Question]:
+    """Return the questions by name."""
+    return {path.stem: Question(path.stem, path.read_text(encoding="utf-8")) for path in query.questions()}
+
+
+def find(name: str) -> Question:
+    """Return a question by its name.
+
+    Raises UsageError: there is none of that name.
+    """
+    known = questions()
+    if name not in known:
+        raise UsageError(f"There is no question {name!r}; `afterlog ask` lists all.{hint(name, known)}")
+    return known[name]
+
+
+def write_list(form: str, out: TextIO) -> None:
+    """Write the questions: as a table what each asks and takes, else its whole purpose and parameters."""
+    listed = list(questions().values())
+    rows: list[tuple[str, ...]]
+    if form == "table":
+        names: tuple[str, ...] = ("question", "asks", "takes")
+        rows = [(one.name, one.asked, ", ".join(re.findall(r":([a-z]\w*)", one.parameters))) for one in listed]
+    else:
+        names = ("question", "asks", "purpose", "parameters")
+        rows = [(one.name, one.asked, one.purpose, one.parameters) for one in listed]
+    printed.write(printed.TextRows(names, rows), form, out, tabular.terminal_width(out))
+
+
+def answer_without_jvm(
+    warehouse: Warehouse, question: Question, values: Mapping[str, query.Parameter], form: str
+) -> list[str] | None:
+    """Write the answer as ``query.answer`` does, and return its remarks; None if only Spark can answer.
+
+    Raises UsageError: a parameter has no value, or a table does not exist.
+    """
+    if not (question.by_duckdb and warehouse.is_local):
+        return None
+    try:
+        rows = rows_without_jvm(warehouse, question.text, values)
+    except (duck.Untranslatable, printed.Unprintable):
+        return None
+    written = printed.write(rows, form, sys.stdout, tabular.terminal_width(sys.stdout))
+    return query.told(warehouse, question.text, values, form, written)
+
+
+def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, query.Parameter]) -> printed.Rows:
+    """Return the rows of DuckDB's answer to a statement of Spark SQL over a local warehouse.
+
+    Raises Untranslatable or Unprintable: only Spark can answer. UsageError: a parameter has no value, or a table does
+    not exist.
+    """
+    for name in sorted(duck.parameters(text)):
+        if name not in values:
+            raise query.no_value(name)
+        if name != "now" and type(values[name]) is not PARAMETERS.get(name):
+            raise duck.Untranslatable(f"the type of :{name}")
+    tables = query.statement_tables(text).intersection(query.TABLES)
+    given = {}
+    if query.FRESHNESS in tables:
+        from pipelines.run import freshness
+
+        entries = freshness.freshness(warehouse)
+        names = [column.name for column in freshness.FRESHNESS.columns]
+        given[query.FRESHNESS] = (
+            freshness.FRESHNESS,
+            [[getattr(entry, name) for name in names] for entry in entries],
+        )
+    fetched = duck.answer(warehouse, text, values, tables, given)
+    return printed.FetchedRows(fetched.names, fetched.types, fetched.rows)

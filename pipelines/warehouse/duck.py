@@ -1,0 +1,240 @@
+"""Spark SQL -> rows of local Delta tables by DuckDB, without a JVM.
+
+The text is translated, so an answer is right only if a test has compared it with Spark's: see
+``tests/integration/test_ask.py``. Times are UTC: DuckDB holds them without a zone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from expectations.contract import Contract
+from pipelines.warehouse.tables import Warehouse
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from sqlglot.expressions import Expr
+
+TYPES = {
+    "string": "VARCHAR",
+    "byte": "TINYINT",
+    "short": "SMALLINT",
+    "integer": "INTEGER",
+    "int": "INTEGER",
+    "long": "BIGINT",
+    "bigint": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "binary": "BLOB",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "array<string>": "VARCHAR[]",
+}
+"""DuckDB's types by the names that Delta logs and contracts have for them."""
+
+_LIMITED = re.compile(r"decimal\(\d+,\d+\)")
+
+
+class Untranslatable(Exception):  # no error: Spark answers instead
+    """DuckDB cannot answer the statement, or cannot read a table as Spark does."""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """All rows of an answer, with the names and DuckDB's types of their columns."""
+
+    names: Sequence[str]
+    types: Sequence[Any]
+    rows: Sequence[Sequence[Any]]
+
+
+def parameters(text: str) -> set[str]:
+    """Return the names of the parameters in a statement.
+
+    Raises Untranslatable: it cannot be understood.
+    """
+    from sqlglot import exp
+
+    return {str(found.name) for found in _parsed(text).find_all(exp.Placeholder)}
+
+
+def _parsed(text: str) -> Expr:
+    from sqlglot import parse_one
+    from sqlglot.errors import SqlglotError
+
+    try:
+        return parse_one(text, read="spark")
+    except SqlglotError as error:
+        raise Untranslatable(str(error)) from None
+
+
+def translated(text: str) -> str:
+    """Return a statement of Spark SQL in DuckDB's SQL.
+
+    sqlglot does most. It knows nothing of these differences:
+
+    - ``collect_set`` and ``collect_list`` of nothing are an empty array in Spark, and null in DuckDB.
+    - ``CAST`` fails on what it cannot cast, and cuts off the fraction of a double. DuckDB rounds.
+    - ``count_if`` of nothing is 0 in Spark, and null in DuckDB.
+    - ``array_position`` of what is not in the array is 0 in Spark, and null in DuckDB.
+    - ``max_by`` can be null in Spark; DuckDB's skips rows whose value is null.
+    - ``round`` rounds the shortest decimal that stands for a double in Spark, and its binary value in DuckDB. The
+      result is a double here, so a question must round doubles only.
+    - A division by zero is an error in Spark, and null in DuckDB.
+    """
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    def equal(node: Expr) -> Expr:
+        if isinstance(node, exp.TryCast):
+            if node.to.this == exp.DType.INT:
+                return exp.Anonymous(this="spark_int", expressions=[node.this])
+            return exp.Cast(this=node.this, to=node.to)
+        if isinstance(node, exp.CountIf):
+            return exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))]))
+        if isinstance(node, exp.ArrayPosition):
+            return exp.Anonymous(this="spark_array_position", expressions=[node.this, node.expression])
+        if isinstance(node, exp.ArrayAgg | exp.ArrayUniqueAgg):
+            if isinstance(node.parent, exp.Filter | exp.Window):
+                raise Untranslatable("a collected array with FILTER or OVER")
+            return exp.Coalesce(this=node, expressions=[exp.Array()])
+        if isinstance(node, exp.ArgMax):
+            return exp.Anonymous(this="arg_max_null", expressions=[node.this, node.expression])
+        if isinstance(node, exp.Round):
+            return exp.Anonymous(this="spark_round", expressions=[node.this, node.args.get("decimals") or "0"])
+        if isinstance(node, exp.Div | exp.IntDiv):
+            return exp.Anonymous(
+                this="spark_div" if isinstance(node, exp.IntDiv) else "spark_divide",
+                expressions=[node.this, node.expression],
+            )
+        return node
+
+    try:
+        statement = _parsed(text).transform(equal)
+        return str(statement.sql("duckdb", identify=True, comments=False))
+    except SqlglotError as error:
+        raise Untranslatable(str(error)) from None
+
+
+def answer(
+    warehouse: Warehouse,
+    text: str,
+    values: Mapping[str, Any],
+    tables: Iterable[str],
+    given: Mapping[str, tuple[Contract, Sequence[Any]]],
+) -> Fetched:
+    """Return the rows of a statement over local tables, each ``:name`` bound to its value.
+
+    ``given`` maps names of tables that no file holds to their contracts and rows.
+
+    Raises Untranslatable: DuckDB cannot answer it. UsageError: a table does not exist.
+    """
+    import duckdb
+
+    bound = {name: _bound(values[name]) for name in parameters(text)}
+    statement = translated(text)
+    tables = sorted(set(tables))
+    for table in tables:
+        if table not in given and not warehouse.exists(table):
+            raise warehouse.absent(table)
+    with _connection(warehouse.root) as connection:
+        try:
+            for table in tables:
+                if table in given:
+                    _insert(connection, *given[table])
+                else:
+                    _view(connection, warehouse, table)
+            answered = connection.sql(statement, params=bound)
+            return Fetched(answered.columns, answered.types, answered.fetchall())
+        except duckdb.Error as error:
+            raise Untranslatable(str(error)) from None
+
+
+def _connection(directory: str) -> DuckDBPyConnection:
+    """Return a connection that reads files below a directory, and no others."""
+    import duckdb
+
+    nothing_more = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    connection = duckdb.connect(config={**nothing_more, "temp_directory": ""})
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(f"SET allowed_directories = [{_literal(directory)}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute(
+        "CREATE MACRO spark_int(value) AS "
+        "CASE WHEN typeof(value) = 'DOUBLE' THEN CAST(trunc(value) AS INT) ELSE CAST(value AS INT) END"
+    )
+    by_zero = "CASE WHEN divisor = 0 THEN error('division by zero') ELSE dividend {} divisor END"
+    connection.execute(f"CREATE MACRO spark_divide(dividend, divisor) AS {by_zero.format('/')}")
+    connection.execute(f"CREATE MACRO spark_div(dividend, divisor) AS {by_zero.format('//')}")
+    connection.execute(
+        "CREATE MACRO spark_array_position(list, item) AS "
+        "CASE WHEN list IS NOT NULL AND item IS NOT NULL THEN coalesce(list_position(list, item), 0) END"
+    )
+    connection.execute(
+        "CREATE MACRO spark_round(value, places) AS "
+        "CAST(round(CAST(CAST(value AS VARCHAR) AS DECIMAL(38, 20)), places) AS DOUBLE)"
+    )
+    return connection
+
+
+def _view(connection: DuckDBPyConnection, warehouse: Warehouse, table: str) -> None:
+    """Name a table's files; a column that the files lack is null."""
+    files = warehouse.local_files(table)
+    if files is None:
+        raise Untranslatable(f"only Delta can read {table}")
+    paths = ", ".join(_literal(f"{files.directory}/{path}") for path in files.paths())
+    read = f"FROM read_parquet([{paths}], union_by_name = true)"
+    stored = {name for name, *_ in connection.execute(f"DESCRIBE {read}").fetchall()} if paths else set()
+    columns = ", ".join(
+        f"CAST({_name(field['name']) if field['name'] in stored else 'NULL'} AS {_type(field['type'])}) "
+        f"AS {_name(field['name'])}"
+        for field in json.loads(files.schema)["fields"]
+    )
+    rows = f"SELECT {columns} {read}" if paths else f"SELECT {columns} WHERE false"
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {table.partition('.')[0]}")
+    connection.execute(f"CREATE VIEW {table} AS {rows}")
+
+
+def _insert(connection: DuckDBPyConnection, contract: Contract, rows: Sequence[Any]) -> None:
+    columns = [(_name(column.name), _type(column.type)) for column in contract.columns]
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {contract.table.partition('.')[0]}")
+    connection.execute(f"CREATE TABLE {contract.table} ({', '.join(map(' '.join, columns))})")
+    # A time with a zone, as text, becomes UTC by way of TIMESTAMPTZ.
+    marks = ("CAST(? AS TIMESTAMPTZ)" if kind == "TIMESTAMP" else "?" for _, kind in columns)
+    if rows:
+        connection.executemany(f"INSERT INTO {contract.table} VALUES ({', '.join(marks)})", rows)
+
+
+def _type(kind: Any) -> str:
+    """Return DuckDB's type for a type of a Delta log: text, or an object for a nested type.
+
+    Raises Untranslatable: there is none with the same values.
+    """
+    if isinstance(kind, dict) and kind["type"] == "array":
+        return f"{_type(kind['elementType'])}[]"
+    if isinstance(kind, dict) and kind["type"] == "struct":
+        return f"STRUCT({', '.join(_name(field['name']) + ' ' + _type(field['type']) for field in kind['fields'])})"
+    if isinstance(kind, str) and (known := TYPES.get(kind) or (_LIMITED.fullmatch(kind) and kind)):
+        return str(known)
+    raise Untranslatable(f"a column has the type {kind}")
+
+
+def _bound(value: str | int | bool | Decimal | date | datetime) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).replace(tzinfo=None)
+    return value
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,208 @@
+"""`afterlog ask`: DuckDB's answers are Spark's, line by line, on the demo's records and on hostile text."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local.demo import land as land_demo
+from pipelines.catalog import stages
+from pipelines.commands import ask, query
+from pipelines.commands import rows as printed
+from pipelines.commands.generate import generate
+from pipelines.run import runner
+from pipelines.settings import ROOT, Settings, load
+from pipelines.warehouse import lock
+from pipelines.warehouse.tables import Warehouse
+from tests.testing.builders import kip_1191, kip_1317, land, line, warehouse_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOSTILE = (
+    "o'brien\"; DROP TABLE silver.dlq_records; --",
+    "\u202egpj.exe\u2066",
+    'a,b\r\n"c"\t\x1b[31m\x7f',
+    "e\u0301 \U0001f4a3 \\u0041 \\",
+    "",
+    "\u2028\ufeff\ue000",
+    "NULL",
+)
+CAPTURED = datetime(2026, 11, 21, 3, tzinfo=UTC)
+MOMENTS = (
+    CAPTURED,
+    datetime(2026, 11, 21, 7, 29, 59, 999_999, tzinfo=timezone(timedelta(hours=5, minutes=30))),
+    datetime(2026, 11, 21, 2, 30, tzinfo=UTC),
+    datetime(1999, 12, 31, 23, tzinfo=UTC),  # an hour without rows
+)
+PLACES: tuple[dict[str, query.Parameter], ...] = (
+    {"topic": "orders", "partition": 0, "offset": 0},
+    {"topic": "host'ile", "partition": 0, "offset": 1},
+    {"topic": "' OR true --", "partition": 0, "offset": 0},
+    {"topic": "orders", "partition": -1, "offset": 2**63 - 1},
+)
+BY_SPARK: tuple[str, ...] = ()
+"""Questions whose answers DuckDB does not give, or gives differently."""
+
+
+@pytest.fixture(scope="module")
+def rich(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A warehouse in which each question has an answer at some time."""
+    directory = tmp_path_factory.mktemp("rich")
+    settings = warehouse_of(empty_warehouse, directory)
+    generate(3_000, 4, directory / "landing")
+    land_demo(settings)
+    letters = [
+        line(place, topic="dlq.hostile", headers=kip_1191("host'ile", place % 2, place // 4, text, 1, text))
+        for place, text in enumerate(HOSTILE * 3)
+    ]
+    letters += [
+        line(100 + place, topic="dlq.hostile", headers=kip_1317(disposition=None, original_topic=None))
+        for place in range(3)
+    ]
+    land(settings, {"hostile.jsonl": letters})
+    with lock.writer(settings, "test"):
+        runner.run(Warehouse(settings, spark), stages())
+    return settings
+
+
+def parameter_sets(question: ask.Question) -> list[dict[str, query.Parameter]]:
+    """What to ask a question with."""
+    if ":topic" in question.text:
+        return [{"now": CAPTURED, **place} for place in PLACES]
+    if ":now" in question.text:
+        return [{"now": moment} for moment in MOMENTS]
+    return [{"now": CAPTURED}]
+
+
+def lines_of(rows: printed.Rows, form: str) -> list[str]:
+    out = io.StringIO(newline="")
+    printed.write(rows, form, out)
+    return out.getvalue().split("\n")
+
+
+@pytest.mark.parametrize("name", ask.questions())
+def test_duckdb_answers_what_spark_answers(name: str, rich: Settings, spark: SparkSession) -> None:
+    question = ask.questions()[name]
+    assert question.by_duckdb == (name not in BY_SPARK)
+    if not question.by_duckdb:
+        return
+    warehouse = Warehouse(rich, spark)
+    answered = 0
+    for values in parameter_sets(question):
+        by_spark = query.rows_of(warehouse, question.text, values).persist()
+        by_duckdb = ask.rows_without_jvm(Warehouse(rich), question.text, values)
+        try:
+            for form in ("json", "csv", "table"):
+                expected = io.StringIO(newline="")
+                query.write(by_spark, form, expected)
+                assert lines_of(by_duckdb, form) == expected.getvalue().split("\n"), values
+        finally:
+            by_spark.unpersist()
+        answered += len(list(by_duckdb.texts()))
+    assert answered
+
+
+@pytest.mark.parametrize("name", ask.questions())
+def test_an_answer_without_rows_has_the_columns_of_spark(name: str, spark: SparkSession, empty_warehouse: Path) -> None:
+    question = ask.questions()[name]
+    settings = load(warehouse=str(empty_warehouse), landing=str(empty_warehouse / "none"))
+    values = {"now": CAPTURED, **PLACES[0]}
+    by_spark = query.rows_of(Warehouse(settings, spark), question.text, values)
+    by_duckdb = ask.rows_without_jvm(Warehouse(settings), question.text, values)
+    assert by_duckdb.names == by_spark.columns
+    if name != "blocked_tables":
+        assert list(by_duckdb.texts()) == []
+
+
+def afterlog(*words: str, given: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pipelines.start", *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
+        cwd=ROOT,
+        input=given,
+        stdin=subprocess.DEVNULL if given is None else None,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def places(rich: Settings) -> dict[str, str]:
+    return {"AFTERLOG_WAREHOUSE": rich.warehouse, "AFTERLOG_LANDING": rich.landing}
+
+
+def test_the_command_answers_without_a_jvm(places: dict[str, str]) -> None:
+    answered = afterlog(
+        "ask", "top_groups", "--param", "now=2026-11-21T03:00:00Z", "--format", "json", JAVA_HOME="/none", **places
+    )
+    assert answered.returncode == 0, answered.stderr
+    rows = [json.loads(one) for one in answered.stdout.splitlines()]
+    assert len(rows) == 20
+    assert rows[0]["record_count"] >= rows[-1]["record_count"]
+
+
+def test_a_question_that_is_asked_wrongly(places: dict[str, str]) -> None:
+    for words, said in (
+        (["top_grups"], "Did you mean 'top_groups'"),
+        (["source_record_history", "--param", "topic=a"], "needs a value for :"),
+        (["top_groups", "--param", "now=x"], "is no timestamp"),
+        (["--param", "a=1"], "needs a question"),
+    ):
+        answered = afterlog("ask", *words, **places)
+        assert (answered.returncode, answered.stdout) == (2, "")
+        assert said in answered.stderr
+        assert answered.stderr.count("\n") == 1
+
+
+def test_questions_are_listed_in_words() -> None:
+    listed = [json.loads(one) for one in afterlog("ask", "--format", "json").stdout.splitlines()]
+    assert [one["question"] for one in listed] == list(ask.questions())
+    assert all(one["asks"][-1] in "?." and one["asks"][0].isupper() and one["parameters"] for one in listed)
+    table = afterlog("ask").stdout
+    assert all(name in table for name in ask.questions())
+
+
+def test_remarks_are_those_of_sql(rich: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    question = ask.find("top_groups")
+    values = query.parameters_of([])
+    remarks = ask.answer_without_jvm(Warehouse(rich), question, values, "table")
+    assert remarks == query.remarks(Warehouse(rich), question.text, values, 0)
+    assert remarks
+    assert capsys.readouterr().err == "0 rows\n"
+
+
+def test_parameters_of_other_types_are_left_to_spark(rich: Settings) -> None:
+    question = ask.find("source_record_history")
+    for wrong in ({"partition": "0"}, {"partition": True}, {"topic": 7}):
+        assert ask.answer_without_jvm(Warehouse(rich), question, {"now": CAPTURED, **PLACES[0], **wrong}, "csv") is None
+
+
+def test_statements_of_standard_input_share_a_session(places: dict[str, str]) -> None:
+    told = afterlog(
+        "sql",
+        "--format",
+        "json",
+        given="select 1 as a; select ';' as b -- ;\n;\nselect nothing;\n"
+        "select count(*) > 0 as c\nfrom gold.dlq_summary",
+        **places,
+    )
+    assert [json.loads(one) for one in told.stdout.splitlines()] == [{"a": 1}, {"b": ";"}, {"c": True}]
+    assert told.returncode == 2
+    assert told.stderr.count("\n") == 1
+    assert "nothing" in told.stderr
+
+
+def test_nothing_on_standard_input_is_a_mistake(places: dict[str, str]) -> None:
+    told = afterlog("sql", given="-- nothing\n ; \n", **places)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert "Give one statement" in told.stderr

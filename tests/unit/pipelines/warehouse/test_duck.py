@@ -1,0 +1,160 @@
+"""The traps between Spark's SQL and DuckDB's: each statement has the same rows in both, or is left to Spark."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipelines.commands import query
+from pipelines.commands import rows as printed
+from pipelines.errors import UsageError
+from pipelines.settings import Settings
+from pipelines.warehouse import duck
+from pipelines.warehouse.tables import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW = datetime(2026, 11, 21, 8, 30, 0, 1, tzinfo=timezone(timedelta(hours=5, minutes=30)))
+VALUES = "(VALUES (1, 'b', 2.5D), (2, NULL, 0.285D), (NULL, 'a', NULL), (4, 'É', -2.5D), (5, '', 1e20D)) AS t(n, s, d)"
+NOTHING = f"(SELECT * FROM {VALUES} WHERE n > 99)"
+
+
+def answered(settings: Settings, text: str, tables: tuple[str, ...] = (), **values: Any) -> printed.FetchedRows:
+    fetched = duck.answer(Warehouse(settings), text, {"now": NOW, **values}, tables, {})
+    return printed.FetchedRows(fetched.names, fetched.types, fetched.rows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f"SELECT s FROM {VALUES} ORDER BY s", id="nulls are first"),
+        pytest.param(f"SELECT s FROM {VALUES} ORDER BY s DESC", id="nulls are last, descending"),
+        pytest.param(f"SELECT s FROM {VALUES} ORDER BY s NULLS LAST, n", id="nulls as they are asked for"),
+        pytest.param(f"SELECT n, lag(s) OVER (ORDER BY s) AS l FROM {VALUES} ORDER BY n", id="nulls of a window"),
+        pytest.param("SELECT 7 / 2 AS a, -7 DIV 2 AS b, 7 DIV -2 AS c, 7 % -2 AS d", id="division of whole numbers"),
+        pytest.param("SELECT unix_micros(:now) DIV 1000000 AS s", id="micros"),
+        pytest.param("SELECT :now AS t, :now - INTERVAL 25 HOURS AS h, :now - INTERVAL 7 DAYS AS d", id="intervals"),
+        pytest.param(f"SELECT max_by(s, n) AS m FROM {VALUES} WHERE n < 3 OR n IS NULL", id="max_by of null"),
+        pytest.param(f"SELECT max_by(s, n) AS m FROM {VALUES} WHERE n IS NULL", id="max_by without order"),
+        pytest.param(f"SELECT array_sort(collect_list(s)) AS l FROM {VALUES}", id="collect_list"),
+        pytest.param(
+            f"SELECT array_sort(collect_set(s)) AS l, size(collect_set(s)) AS c FROM {VALUES}", id="collect_set"
+        ),
+        pytest.param(f"SELECT collect_list(s) AS a, collect_set(s) AS b FROM {NOTHING}", id="collect nothing"),
+        pytest.param(
+            f"SELECT count(*) AS c, sum(n) AS s, max(s) AS m, count_if(n > 1) AS i FROM {NOTHING}", id="no rows"
+        ),
+        pytest.param("SELECT array_sort(array('b', NULL, 'a')) AS l", id="nulls of array_sort"),
+        pytest.param("SELECT slice(array(1, 2, 3), 1, 2) AS a, slice(array(1), 1, 20) AS b", id="slice"),
+        pytest.param(
+            "SELECT round(2.5D) AS a, round(-2.5D) AS b, round(0.285D, 2) AS c, round(1.005D, 2) AS d", id="round"
+        ),
+        pytest.param("SELECT CAST(2.7D AS INT) AS a, CAST(-2.7D AS INT) AS b", id="casts"),
+        pytest.param("SELECT 1e-5D AS a, 1e7D AS b, 123456789.125D AS c, 0D AS d, -0.5D AS e", id="doubles"),
+        pytest.param("SELECT double('NaN') AS a, double('Infinity') AS b", id="not a number"),
+        pytest.param("SELECT concat('a', NULL, 'b') AS a, concat(1, ':', 2) AS b", id="concat"),
+        pytest.param(f"SELECT count(DISTINCT n, s) AS c FROM {VALUES}", id="distinct pairs"),
+        pytest.param(f"SELECT greatest(n, 3) AS g, least(NULL, n) AS l FROM {VALUES} ORDER BY g, l", id="greatest"),
+        pytest.param(
+            "SELECT array_position(array('a', 'b'), 'c') AS a, array_position(array('a'), NULL) AS b", id="position"
+        ),
+        pytest.param("SELECT IF(NULL, 1, 2) AS a, NULL <=> NULL AS b, coalesce(NULL, 1) AS c", id="null"),
+        pytest.param("SELECT 'it\\'s' AS a, \"q\" AS b, 'a\\\\b' AS c", id="literals"),
+        pytest.param("SELECT explode(array(1, 2)) AS e", id="explode"),
+        pytest.param("SELECT median(n) AS m, count(*) AS c FROM (VALUES (1), (2), (NULL)) AS t(n)", id="median"),
+        pytest.param("SELECT array(named_struct('a', 1, 'b', CAST(NULL AS STRING))) AS l", id="nested"),
+        pytest.param("SELECT true AS b, CAST('x' AS BINARY) AS x, DATE '2026-11-21' AS d, 1.50BD AS n", id="types"),
+        pytest.param(
+            "SELECT sum(n) OVER () AS s, n / sum(n) OVER () AS p FROM (VALUES (1), (2)) AS t(n) ORDER BY n", id="shares"
+        ),
+        pytest.param("SELECT substring(hex(X'00000001'), 5, 4) AS h, hex(CAST(NULL AS BINARY)) AS n", id="hex"),
+    ],
+)
+def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: Settings) -> None:
+    by_spark = query.rows_of(Warehouse(settings, spark), text, {"now": NOW})
+    by_duckdb = answered(settings, text)
+    for form in ("json", "csv"):
+        expected, found = io.StringIO(newline=""), io.StringIO(newline="")
+        query.write(by_spark, form, expected)
+        printed.write(by_duckdb, form, found)
+        assert found.getvalue() == expected.getvalue()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("SELECT 1 / n AS q FROM (VALUES (0)) AS t(n)", id="division by zero"),
+        pytest.param("SELECT 1 DIV n AS q FROM (VALUES (0)) AS t(n)", id="whole division by zero"),
+        pytest.param("SELECT CAST('a' AS INT) AS n", id="a cast that fails"),
+        pytest.param("SELECT CAST(' 12 ' AS INT) AS n", id="a cast of text"),
+        pytest.param("SELECT collect_list(1) FILTER (WHERE true) AS l", id="collect_list of some rows"),
+        pytest.param("SELECT nothing", id="an unknown name"),
+        pytest.param("SELECT FROM WHERE", id="no SQL"),
+        pytest.param("SELECT no_function_of_duckdb(1) AS n", id="an unknown function"),
+    ],
+)
+def test_what_duckdb_would_answer_differently_is_left_to_spark(text: str, settings: Settings) -> None:
+    with pytest.raises(duck.Untranslatable):
+        answered(settings, text)
+
+
+def test_values_are_bound_and_never_part_of_the_text(settings: Settings) -> None:
+    hostile = "'; DROP TABLE t; -- $now :now"
+    rows = answered(settings, "SELECT :a AS a, :b AS b", a=hostile, b=7)
+    assert list(rows.texts()) == [[hostile, "7"]]
+
+
+def test_no_file_is_within_reach_of_a_statement(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    with pytest.raises(duck.Untranslatable):
+        answered(settings, f"SELECT * FROM read_csv('{tmp_path}/a.csv')")
+    with pytest.raises(duck.Untranslatable):
+        answered(settings, f"SELECT * FROM `{tmp_path}/a.csv`")
+
+
+def test_a_table_that_does_not_exist(settings: Settings) -> None:
+    with pytest.raises(UsageError, match="There is no table"):
+        answered(settings, "SELECT * FROM gold.a", ("gold.a",))
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        pytest.param("'delta.columnMapping.mode' = 'name'", id="column mapping"),
+        pytest.param("'delta.enableDeletionVectors' = 'true'", id="deletion vectors"),
+    ],
+)
+def test_tables_whose_rows_are_not_those_of_their_files_are_left_to_spark(
+    properties: str, spark: SparkSession, settings: Settings
+) -> None:
+    place = Warehouse(settings).location("gold.a")
+    spark.sql(f"CREATE TABLE delta.`{place}` (n INT) USING delta TBLPROPERTIES ({properties})")
+    with pytest.raises(duck.Untranslatable):
+        answered(settings, "SELECT * FROM gold.a", ("gold.a",))
+
+
+def test_a_column_that_older_files_lack_is_null(spark: SparkSession, settings: Settings) -> None:
+    place = Warehouse(settings).location("gold.a")
+    made = "SELECT 1 AS n, array(named_struct('a', 1)) AS l, TIMESTAMP '2026-11-21T02:00:00Z' AS t"
+    spark.sql(made).write.format("delta").save(place)
+    spark.sql(f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')")
+    rows = answered(settings, "SELECT * FROM gold.a", ("gold.a",))
+    assert list(rows.texts()) == [["1", '[{"a":1}]', "2026-11-21T02:00:00.000000Z"]]
+    spark.sql(f"ALTER TABLE delta.`{place}` ADD COLUMN (s STRING)")
+    rows = answered(settings, "SELECT n, s, t <= :now - INTERVAL 1 HOUR AS b FROM gold.a", ("gold.a",))
+    assert list(rows.texts()) == [["1", None, "true"]]
+
+
+def test_a_time_that_python_cannot_hold_is_left_to_spark(settings: Settings) -> None:
+    with pytest.raises((duck.Untranslatable, printed.Unprintable)):
+        answered(settings, "SELECT TIMESTAMP '294246-01-01T00:00:00' AS t")
+
+
+def test_now_is_utc_whatever_its_zone(settings: Settings) -> None:
+    assert list(answered(settings, "SELECT :now AS t").texts()) == [["2026-11-21T03:00:00.000001Z"]]
+    assert NOW.astimezone(UTC).hour == 3
