@@ -32,10 +32,10 @@ from local.broker import Broker
 from local.live import Happened
 from pipelines.catalog import LAYERS, stages
 from pipelines.commands import incidents
-from pipelines.commands.report import DATA_DOCS
 from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, UsageError
 from pipelines.jvm import jars, java
 from pipelines.settings import AIRFLOW_HOME, ROOT, Settings, load
+from pipelines.site.report import DATA_DOCS
 from pipelines.sources.segments import TOPIC_PROPERTIES
 from pipelines.stage import Land
 from pipelines.steps import held
