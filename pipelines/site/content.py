@@ -841,12 +841,13 @@ def _applications(tables: _Tables, cases: Sequence[Case]) -> tuple[Application, 
         revisions[row["group_id"]].append(row)
     pushes = {row["group_id"]: row for row in tables[HEALTH]}
     read, written = _edges(tables)
-    before: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    before: dict[str, dict[str, int]] = defaultdict(dict)
     for one in cases:
         for suspect in one.suspects if one.is_open else ():
             if suspect.kind in ("topology", "writer_topology", "new_group") and suspect.changed_at is not None:
                 seconds = int((one.first_at - suspect.changed_at).total_seconds())
-                before[suspect.name].append((one.incident_id, seconds))
+                of = before[suspect.name]
+                of[one.incident_id] = min(seconds, of.get(one.incident_id, seconds), key=abs)
     found = []
     for row in tables[CURRENT]:
         name = row["group_id"]
@@ -875,7 +876,7 @@ def _applications(tables: _Tables, cases: Sequence[Case]) -> tuple[Application, 
                     )
                     for one in sorted(revisions[name], key=lambda one: -one["revision"])
                 ),
-                tuple(sorted(before[name], key=lambda one: one[1])),
+                tuple(sorted(before[name].items(), key=lambda one: abs(one[1]))),
                 row["description"],
             )
         )

@@ -169,7 +169,7 @@ class _Site:
     def incidents(self) -> Finder:
         """Return the table of all incidents."""
         kinds = "link chip text text text text number time time text"
-        names = "Incident,Severity,State,Verdict,Group,Source topic,Records,Since,Last,Error"
+        names = "Incident,Severity,State,Verdict,Group,Source topic,Records,Since (UTC),Last (UTC),Error"
         return Finder(
             "incidents", "All incidents, the most urgent first", names.split(","), kinds.split(), self.incident_rows
         )
@@ -203,7 +203,7 @@ class _Site:
         groups, topics, applications = self.place_rows
         counts = ["link", "number", "number", "number"]
         names = ["Dead letters", "Open incidents", "Incidents"]
-        of = ["Application", "Health", "Revision", "Last seen", "In words"]
+        of = ["Application", "Health", "Revision", "Last seen (UTC)", "In words"]
         return [
             Finder("groups", "Consumer groups", ["Group", *names], counts, groups),
             Finder("topics", "Topics", ["Topic", *names], counts, topics),
@@ -325,9 +325,9 @@ def _span(seconds: float) -> str:
     return f"{lasting(timedelta(seconds=abs(seconds)))} {'before' if seconds >= 0 else 'after'}"
 
 
-def _days(begin: datetime) -> list[str]:
-    """Return the labels of the seven days of a chart."""
-    return [f"{begin + number * timedelta(days=1):%a %d %H:%M}" for number in range(7)]
+def _days(begin: datetime) -> list[tuple[str, str]]:
+    """Return the labels of the seven days of a chart: day and hour."""
+    return [(f"{at:%a %d}", f"{at:%H:%M}") for number in range(7) for at in [begin + number * timedelta(days=1)]]
 
 
 def _drawn(topology: Topology, title: str, link: Callable[[str], str | None], marked: str | None) -> Markup | None:

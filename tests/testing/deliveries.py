@@ -132,6 +132,7 @@ _ARROW = {
     "string": DataType.string(),
     "int": DataType.int32(),
     "bigint": DataType.int64(),
+    "double": DataType.float64(),
     "boolean": DataType.bool(),
     "double": DataType.float64(),
     "binary": DataType.binary(),

@@ -211,7 +211,7 @@ class Finder {
       } else if (kind === "time") {
         const time = document.createElement("time");
         time.dateTime = value;
-        time.textContent = `${value.slice(0, 10)} ${value.slice(11, 16)} UTC`;
+        time.textContent = `${value.slice(0, 10)} ${value.slice(11, 16)}`;
         cell.append(time);
       } else if (kind === "chip") {
         const chip = document.createElement("span");
