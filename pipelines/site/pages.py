@@ -62,7 +62,7 @@ def pages(content: Content) -> Iterator[Page]:
     yield site.page("places.html", "places.html.j2", site.place_rows, finders=site.places())
     begin = content.timeline.begin
     for case in content.incidents:
-        others = [one.incident_id for one in content.incidents if one.fingerprint == case.fingerprint][:50]
+        others = site.alike[case.fingerprint][:50]
         yield site.page(
             addresses.incident(case.incident_id), "incident.html.j2", [case, others], "../", case=case, others=others
         )
@@ -223,6 +223,14 @@ class _Site:
                 if name in known:
                     known[name].append(_brief(one))
         return known
+
+    @cached_property
+    def alike(self) -> Mapping[str, list[str]]:
+        """The incidents of each fingerprint."""
+        found: dict[str, list[str]] = {}
+        for one in self.content.incidents:
+            found.setdefault(one.fingerprint, []).append(one.incident_id)
+        return found
 
     def of(self, place: Place) -> list[Any]:
         """Return the incidents of a group or topic, in a few words."""

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-SECONDS = 60
 
 
 def found() -> str | None:
@@ -24,7 +23,11 @@ def found() -> str | None:
 
 @dataclass
 class Browser:
-    """A browser with one tab; ``errors`` has what pages logged as errors, ``requests`` the addresses they asked for."""
+    """A browser with one tab.
+
+    ``errors`` has what pages logged as errors, ``requests`` the addresses they asked for, ``failed`` why requests
+    failed, ``dialogs`` what pages asked the person.
+    """
 
     to: int
     back: int
@@ -34,7 +37,13 @@ class Browser:
     errors: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    dialogs: list[str] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
+
+    def forget(self) -> None:
+        """Forget what earlier pages did."""
+        for told in (self.errors, self.requests, self.failed, self.dialogs):
+            told.clear()
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a command of the DevTools protocol; return its result."""
@@ -89,6 +98,8 @@ class Browser:
                 self.errors.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
             case "Network.requestWillBeSent":
                 self.requests.append(params["request"]["url"])
+            case "Page.javascriptDialogOpening":
+                self.dialogs.append(params["message"])
             case "Network.loadingFailed":
                 self.failed.append(params.get("errorText", ""))
 

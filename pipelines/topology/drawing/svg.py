@@ -44,8 +44,8 @@ def svg(
     width = max(width, SMALLEST) + 2 * MARGIN
     height += HEADING + 2 * MARGIN
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="topology" role="img" width="{width:.0f}" height="{height:.0f}"'
-        f' viewBox="0 0 {width:.0f} {height:.0f}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="topology" role="{"img" if link is None else "group"}"'
+        f' width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">',
         f"<title>{_text(title)}</title>",
         f"<style>{''.join(_styles())}</style>",
         f'<rect class="paper" width="{width:.0f}" height="{height:.0f}"/>',
