@@ -455,7 +455,7 @@ def report(
 ) -> None:
     """Build the site that tells what is wrong, and Data Docs."""
     from pipelines.run.freshness import freshness
-    from pipelines.site import content
+    from pipelines.site import reading
     from pipelines.site import report as reports
 
     tables = Warehouse(_settings(warehouse, landing, lands=True))
@@ -464,7 +464,7 @@ def report(
         behind = freshness(tables)
         feeds = reports.feeds_of(tables)
         page = None if format == "json" else reports.current(tables, behind, feeds)
-        told = None if page else content.gather(tables, behind, feeds)
+        told = None if page else reading.gather(tables, behind, feeds)
         page = page or reports.build(tables, behind, feeds, told)
         for feed in feeds:
             _say(feed.in_words)

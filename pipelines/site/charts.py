@@ -18,6 +18,7 @@ WIDTH, HEIGHT = 1000.0, 100.0
 HALF_HOUR = timedelta(minutes=30)
 MOST_BARS = 336
 SPARKS = 40
+FEWEST = 24  # bars that fill the width
 
 
 def hours(timeline: Timeline) -> Markup:
@@ -90,7 +91,7 @@ def bars(case: Case) -> Markup:
         return Markup("")
     usual = case.usual_an_hour * (width / HOUR) if case.usual_an_hour else 0.0
     peak = max(*counts, usual, 1)
-    step = WIDTH / len(counts)
+    step = WIDTH / max(len(counts), FEWEST)
     path = "".join(
         f"M{place * step:.1f} {HEIGHT * (1 - count / peak):.2f}h{step * 0.86:.1f}V100H{place * step:.1f}z"
         for place, count in enumerate(counts)
@@ -101,10 +102,19 @@ def bars(case: Case) -> Markup:
         '<svg class="chart low" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{}">'
         '<path class="s0" d="{}"/><path class="zero" d="M0 100H1000"/>{}</svg>'
     ).format(
-        f"Records by time: at most {max(counts):,} in {counted(int(width / timedelta(minutes=1)), 'minute')}",
+        f"Records by time. {scale(case)}",
         path,
         Markup('<path class="usual" d="{}"/>').format(line) if usual else "",
     )
+
+
+def scale(case: Case) -> str:
+    """Return what a bar of an incident's chart stands for, in words."""
+    counts, width = buckets(case, MOST_BARS)
+    if not counts:
+        return "No time is known."
+    minutes = counted(width // timedelta(minutes=1), "minute")
+    return f"Each bar is {minutes}, with at most {counted(max(counts), 'record')}."
 
 
 def sparkline(case: Case) -> Markup:

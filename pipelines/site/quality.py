@@ -182,7 +182,10 @@ def feeds_of(warehouse: Warehouse) -> tuple[Feed, ...]:
 
 
 def gather(
-    warehouse: Warehouse, behind: Sequence[Freshness] | None = None, feeds: Sequence[Feed] | None = None
+    warehouse: Warehouse,
+    behind: Sequence[Freshness] | None = None,
+    feeds: Sequence[Feed] | None = None,
+    now: datetime | None = None,
 ) -> Pipeline:
     """Collect the state of the pipeline; the number of queries does not depend on the number of runs and rules."""
     runs = _runs(warehouse)
@@ -203,7 +206,7 @@ def gather(
     )
     gaps = _log_gaps(warehouse)
     feeds = feeds_of(warehouse) if feeds is None else feeds
-    made_at = datetime.now(UTC)
+    made_at = now or datetime.now(UTC)
     return Pipeline(
         warehouse.cluster, warehouse.root, made_at, tables, gaps, uncommitted(warehouse.settings), tuple(feeds)
     )

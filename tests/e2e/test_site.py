@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from pipelines.settings import Settings, load
-from pipelines.site import addresses, content, report
+from pipelines.site import addresses, reading, report
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import browser, sites
 from tests.testing.browser import Browser
@@ -57,7 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     place = tmp_path_factory.mktemp("site")
     settings = sites.filled(load(warehouse=str(place / "warehouse"), landing=str(place / "landing")))
     warehouse = Warehouse(settings)
-    front = report.build(warehouse, told=content.gather(warehouse, now=NOW))
+    front = report.build(warehouse, told=reading.gather(warehouse, now=NOW))
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
@@ -172,7 +172,7 @@ def test_ten_thousand_incidents_are_searched_sorted_and_paged_at_once(
         for number in range(10_000)
     ]
     store(settings, "gold.dlq_incidents", *many)
-    told = content.gather(Warehouse(settings), now=NOW)
+    told = reading.gather(Warehouse(settings), now=NOW)
     (tmp_path / "site").mkdir()
     report.write(
         tmp_path / "site", told, only=("incidents.html", "assets/site.js", "assets/site.css", "assets/icon.svg")

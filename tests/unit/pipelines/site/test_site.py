@@ -15,7 +15,7 @@ import pytest
 
 from pipelines.commands import incidents
 from pipelines.settings import Settings
-from pipelines.site import addresses, content, pages, report
+from pipelines.site import addresses, content, pages, reading, report
 from pipelines.site.content import Content
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -32,7 +32,7 @@ def settings(settings: Settings) -> Settings:
 
 
 def told(settings: Settings) -> Content:
-    return content.gather(Warehouse(settings), now=NOW)
+    return reading.gather(Warehouse(settings), now=NOW)
 
 
 def written(settings: Settings) -> Mapping[str, str]:
@@ -84,7 +84,7 @@ def dead_letters(settings: Settings, *ages: timedelta) -> None:
 
 def light(settings: Settings, **more: Any) -> content.Light:
     feeds = [replace(one, **more) if one.name == "dlq" else one for one in _feeds(settings)]
-    return content.gather(Warehouse(settings), feeds=feeds, now=NOW).light
+    return reading.gather(Warehouse(settings), feeds=feeds, now=NOW).light
 
 
 def _feeds(settings: Settings) -> list[Any]:
@@ -129,7 +129,7 @@ def test_a_muted_incident_is_not_loud(settings: Settings) -> None:
     store(settings, "gold.dlq_incidents", incident(0, severity="critical"))
     store(settings, "gold.dlq_summary", hour(NOW - HOUR))
     incidents.acted(Warehouse(settings), incident_id(0), mute_until="2999-01-01")
-    case = content.gather(Warehouse(settings)).incidents[0]
+    case = reading.gather(Warehouse(settings)).incidents[0]
     assert (case.is_open, case.is_loud) == (True, False)
 
 
@@ -186,7 +186,7 @@ def test_the_front_stands_in_the_order_of_questions(settings: Settings) -> None:
         f"changed 60 minutes before {incident_id(0)}",
         "3 messages of orders, partition 4, offsets 7 to 9",
         "afterlog readmit silver.dlq_records",
-        "totals-app: revision 2",
+        "totals-app , revision 2",
     ):
         assert part in words, part
 
@@ -249,7 +249,7 @@ def test_only_pages_that_changed_are_written_and_none_is_removed(settings: Setti
     site = tmp_path / "site"
     first = report.write(site, told(settings))
     assert {"index.html", "incidents.html", addresses.incident(incident_id(0)), "assets/site.js"} <= set(first)
-    again = content.gather(Warehouse(settings), now=NOW + timedelta(minutes=1))
+    again = reading.gather(Warehouse(settings), now=NOW + timedelta(minutes=1))
     assert report.write(site, again) == ["quality.html", "index.html"]  # these tell the time
     gone = replace(again, incidents=again.incidents[1:], groups=(), topics=())
     assert addresses.incident(again.incidents[0].incident_id) not in report.write(site, gone)
@@ -283,4 +283,4 @@ def test_json_carries_what_the_pages_say(settings: Settings) -> None:
     ],
 )
 def test_a_verdict_in_a_few_words(more: dict[str, Any], words: str) -> None:
-    assert content.chip(incident(0, **more)) == words
+    assert reading.chip(incident(0, **more)) == words
