@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from pipelines.commands.incidents import LANDED
 from pipelines.errors import EnvironmentLacking
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.runner import contracts
@@ -17,7 +18,7 @@ from pipelines.site import addresses, pages, reading
 from pipelines.site.content import Content, plain
 from pipelines.site.pages import DATA_DOCS, Page
 from pipelines.site.quality import Feed, feeds_of, uncommitted
-from pipelines.warehouse import actions, storage
+from pipelines.warehouse import actions, progress, storage
 from pipelines.warehouse.tables import Warehouse
 
 SHOWN, MADE = ".shown.json", ".made.json"
@@ -120,7 +121,8 @@ def _holds(target: Path, text: str) -> bool:
 def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed]) -> str:
     """Return all that the site depends on: versions of tables, what is unread and blocked, actions, how many runs.
 
-    The ages of feeds count in whole hours: the site is built again when one of them changes.
+    The ages of feeds count in whole hours, and until when topics were read in ten minutes: the site is built again when
+    one of them changes.
     """
     if not warehouse.is_local:
         return ""
@@ -128,7 +130,8 @@ def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Fe
     ages = [[feed.name, feed.state, feed.newest.used, _hours(feed.newest.age)] for feed in feeds]
     acted = sorted(file.name for file in (Path(warehouse.root) / actions.DIRECTORY).glob("*.json"))
     told: list[Any] = [pages.version(), versions, [asdict(entry) for entry in behind], warehouse.cluster]
-    told += [warehouse.settings.report.keep_runs, uncommitted(warehouse.settings), ages, acted]
+    read = {topic: at.timestamp() // 600 for topic, at in progress.read_until(warehouse, LANDED).items()}
+    told += [warehouse.settings.report.keep_runs, uncommitted(warehouse.settings), ages, acted, read]
     return json.dumps(told)
 
 

@@ -133,7 +133,6 @@ _ARROW = {
     "string": DataType.string(),
     "int": DataType.int32(),
     "bigint": DataType.int64(),
-    "double": DataType.float64(),
     "boolean": DataType.bool(),
     "double": DataType.float64(),
     "binary": DataType.binary(),
