@@ -241,7 +241,7 @@ def _markers(tables: _Tables, pipeline: Pipeline) -> list[Marker]:
         )
         for gap in pipeline.gaps
     ]
-    return sorted(found, key=lambda one: (one.at, one.kind, one.words))
+    return sorted(found, key=lambda one: (one.at, one.kind, one.application or "", one.words))
 
 
 # ---------------------------------------------------------------------------------------------------------- incidents

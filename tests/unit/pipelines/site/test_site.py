@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,6 +22,9 @@ from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
 from tests.testing.deliveries import store
 from tests.testing.sites import CANARY, HOSTILE, HOUR, NOW, hour, incident, incident_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -284,3 +287,22 @@ def test_json_carries_what_the_pages_say(settings: Settings) -> None:
 )
 def test_a_verdict_in_a_few_words(more: dict[str, Any], words: str) -> None:
     assert reading.chip(incident(0, **more)) == words
+
+
+def test_a_warehouse_at_a_uri_tells_the_same(spark: SparkSession, settings: Settings) -> None:
+    sites.filled(settings)
+    by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
+    local = told(settings).as_json()
+    remote = reading.gather(Warehouse(by_uri, spark), now=NOW).as_json()
+    for part in (
+        "light",
+        "timeline",
+        "incidents",
+        "findings",
+        "delivery",
+        "applications",
+        "replay",
+        "quarantine",
+        "groups",
+    ):
+        assert remote[part] == local[part], part
