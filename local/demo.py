@@ -32,10 +32,11 @@ from local.broker import Broker
 from local.live import Happened
 from pipelines.catalog import LAYERS, stages
 from pipelines.commands import incidents
-from pipelines.commands.report import DATA_DOCS
 from pipelines.errors import AfterlogError, ContractBroken, EnvironmentLacking, UsageError
 from pipelines.jvm import jars, java
 from pipelines.settings import AIRFLOW_HOME, ROOT, Settings, load
+from pipelines.site import reading
+from pipelines.site.report import DATA_DOCS
 from pipelines.sources.segments import TOPIC_PROPERTIES
 from pipelines.stage import Land
 from pipelines.steps import held
@@ -179,6 +180,7 @@ def demo(console: Console) -> None:
     if happened:
         _show_live(settings, happened, console)
     _show_ways_on(first["delivery"]["xcoms"]["reports"]["report"], airflow.log, console)
+    _show_the_page(settings, console)
     _show_an_incident(settings, console)
     console.print(f"[dim]The demo took {time.monotonic() - began:.0f} s.[/dim]")
 
@@ -466,7 +468,7 @@ def _show_ways_on(report: str, log: Path, console: Console) -> None:
     program = os.path.relpath(AFTERLOG)
     console.print()
     for title, texts in (
-        ("Report", [report]),
+        ("The page", [report]),
         ("Data Docs", [os.fspath(Path(report).with_name(DATA_DOCS) / "index.html")]),
         ("Airflow's log", [os.fspath(log)]),
         ("Ask more", [f"{program} {command}" for command in NEXT]),
@@ -475,6 +477,14 @@ def _show_ways_on(report: str, log: Path, console: Console) -> None:
         console.print(f"[bold]{title}[/bold]")
         for text in texts:
             console.print(f"  {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _show_the_page(settings: Settings, console: Console) -> None:
+    """Show what is on the front of the page."""
+    told = reading.gather(Warehouse(settings))
+    console.print(f"\n[bold]On the front of the page[/bold] ({told.light.colour})")
+    for line in (told.light.sentence, *(f"- {reason}" for reason in told.light.reasons)):
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _show_an_incident(settings: Settings, console: Console) -> None:

@@ -486,24 +486,34 @@ def rebuild(
 
 
 @app.command()
-def report(warehouse: WarehouseOption = None, landing: LandingOption = None, verbose: Verbose = False) -> None:
-    """Build the quality page and Data Docs."""
-    from pipelines.commands import report as reports
+def report(
+    format: Annotated[TableFormat, typer.Option(help="json: all that the pages say, as one object.")] = "table",
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
+    verbose: Verbose = False,
+) -> None:
+    """Build the site that tells what is wrong, and Data Docs."""
     from pipelines.run.freshness import freshness
+    from pipelines.site import reading
+    from pipelines.site import report as reports
 
     tables = Warehouse(_settings(warehouse, landing, lands=True))
-    if tables.is_local:
+
+    def built(tables: Warehouse) -> None:
         behind = freshness(tables)
         feeds = reports.feeds_of(tables)
-        page = reports.current(tables, behind, feeds) or reports.build(tables, behind, feeds)
+        page = None if format == "json" else reports.current(tables, behind, feeds)
+        told = None if page else reading.gather(tables, behind, feeds)
+        page = page or reports.build(tables, behind, feeds, told)
+        for feed in feeds:
+            _say(feed.in_words)
+        print(page if format != "json" or told is None else json.dumps({"page": str(page), **told.as_json()}))
+
+    if tables.is_local:
+        built(tables)
     else:
         with _starting() as watch, _session(tables.settings, watch, gates=True) as spark:
-            tables = Warehouse(tables.settings, spark)
-            feeds = reports.feeds_of(tables)
-            page = reports.build(tables, feeds=feeds)
-    for feed in feeds:
-        _say(feed.in_words)
-    print(page)
+            built(Warehouse(tables.settings, spark))
 
 
 @app.command()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -21,7 +21,7 @@ from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import ONGOING, REGRESSED, State, sparkline, state_of
 from pipelines.incidents.verdict import percent
 from pipelines.run import newest
-from pipelines.run.newest import lasting, moment
+from pipelines.run.newest import Newest, Silence, lasting, moment
 from pipelines.warehouse import actions, jvmless, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
@@ -124,7 +124,8 @@ class Incidents:
         """The rows of gold.dlq_summary until now."""
         if not self.warehouse.exists(SUMMARY):
             return []
-        columns = ["hour", "dlq_topic", "consumer_group", "original_topic", "record_count", "last_routed_at"]
+        columns = ["hour", "dlq_topic", "consumer_group", "original_topic", "disposition", "record_count"]
+        columns += ["without_payload_count", "last_routed_at"]
         rows = jvmless.rows(self.warehouse, SUMMARY, {"cluster": self.warehouse.cluster}, columns)
         return [row for row in rows if row["hour"] is not None and row["hour"] <= self.now]
 
@@ -165,18 +166,25 @@ class Incidents:
         """
         row = incident.row
         begin = row["first_at"].replace(minute=0, second=0, microsecond=0)
-        known = [one["hour"] for one in self.hours]
-        weeks = (begin - min(known)) // WEEK if known else 0
+        weeks = (begin - self.first_hour) // WEEK if self.first_hour else 0
         if weeks < 1:
             return None
         weeks = min(weeks, 8)
-        wanted = {begin - number * WEEK for number in range(1, weeks + 1)}
-        total = sum(
-            one["record_count"]
-            for one in self.hours
-            if one["hour"] in wanted and one["consumer_group"] == row["consumer_group"]
-        )
-        return float(total / weeks)
+        wanted = [begin - number * WEEK for number in range(1, weeks + 1)]
+        return float(sum(self.by_hour[hour, row["consumer_group"]] for hour in wanted) / weeks)
+
+    @cached_property
+    def first_hour(self) -> datetime | None:
+        """The first hour with a dead letter."""
+        return min((one["hour"] for one in self.hours), default=None)
+
+    @cached_property
+    def by_hour(self) -> Counter[tuple[datetime, str | None]]:
+        """The dead letters of each hour and group."""
+        counts: Counter[tuple[datetime, str | None]] = Counter()
+        for one in self.hours:
+            counts[one["hour"], one["consumer_group"]] += one["record_count"]
+        return counts
 
     def of(self, wanted: str) -> Incident:
         """Return the incident that an id, or its beginning, names.
@@ -272,9 +280,9 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
     now = now_of(at)
     found = Incidents(warehouse, now)
     opened = [one for one in found.known if one.state.is_open]
-    findings = _findings(warehouse)
     feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]
-    sentence = _front(opened, findings, feeds, now)
+    findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds])
+    sentence = front(opened, findings, feeds, now)
     if form == "json":
         return Answer(
             _json(
@@ -306,7 +314,7 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
     return Answer("\n".join(lines), exit_code=0)
 
 
-def _front(
+def front(
     opened: Sequence[Incident], findings: Sequence[Mapping[str, Any]], feeds: Sequence[Any], now: datetime
 ) -> str:
     """Return in one sentence whether anything is wrong."""
@@ -327,8 +335,8 @@ def _front(
     return f"{', '.join(parts)}; {data}."
 
 
-def _findings(warehouse: Warehouse) -> list[dict[str, Any]]:
-    """Return the findings about trust, the most severe first; held scopes and silent feeds are as of now."""
+def findings_of(warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | None]]) -> list[dict[str, Any]]:
+    """Return the findings about trust, the most severe first; held scopes and silent ``feeds`` are as of now."""
     found: list[dict[str, Any]] = []
     if warehouse.exists(FINDINGS):
         found = [
@@ -351,8 +359,7 @@ def _findings(warehouse: Warehouse) -> list[dict[str, Any]]:
                     "remedy": "afterlog doctor",
                 }
             )
-    for feed in newest.of_feeds(warehouse):
-        silence = newest.silence(warehouse, feed) if feed.used else None
+    for feed, silence in feeds:
         if silence is not None:
             found.append(
                 {
@@ -435,6 +442,38 @@ def _samples(warehouse: Warehouse, row: Mapping[str, Any]) -> list[dict[str, Any
     return found
 
 
+def evidence(found: Incidents, incident: Incident) -> list[str]:
+    """Return the figures behind an incident's verdict and severity, each a sentence."""
+    row = incident.row
+    sources = f"{counted(row['record_count'], 'record')} of {counted(row['source_record_count'], 'source record')}"
+    keys = (
+        f", {'' if row['is_key_count_exact'] else 'about '}{counted(row['key_count'], 'key')}"
+        if row["keyed_count"]
+        else ""
+    )
+    usual = found.usual_rate(incident)
+    against = f"; usually {usual:,.1f} at this hour of the week" if usual is not None else ""
+    lines = [
+        f"{sources}, {counted(len(row['partitions'] or ()), 'partition')}{keys}; {incident.rate:,.0f} an hour{against}."
+    ]
+    for name, words in (
+        ("offset_share", "of the offsets around them were dead-lettered"),
+        ("partition_share", f"of the source records are of partition {row['partition']}"),
+        ("key_share", "of the records have one of 3 keys"),
+        ("attribute_share", f"share one {row['attribute_kind']} {visible(row['attribute_name'] or '')}".rstrip()),
+    ):
+        if row[name] is not None:
+            lines.append(f"{percent(row[name])} {words}.")
+    payload = row["without_payload_count"]
+    return [
+        *lines,
+        row["would_change"],
+        f"Severity {row['severity']}: {visible('; '.join(row['severity_reasons']))}.",
+        f"{counted(row['replayable_count'], 'record')} could be replayed"
+        + (f"; {counted(payload, 'record')} without payload." if payload else "."),
+    ]
+
+
 def _story(
     found: Incidents, incident: Incident, suspects: Sequence[Mapping[str, Any]], blast: Blast | None
 ) -> list[str]:
@@ -446,38 +485,8 @@ def _story(
         f"({lasting(now - row['last_at'])} ago), for {lasting(row['last_at'] - row['first_at'])}.",
         f"  {sparkline(row['timeline'])}  records by time",
     ]
-    lines += _about_the_state(incident, found)
-    sources = f"{counted(row['record_count'], 'record')} of {counted(row['source_record_count'], 'source record')}"
-    keys = (
-        f", {'' if row['is_key_count_exact'] else 'about '}{counted(row['key_count'], 'key')}"
-        if row["keyed_count"]
-        else ""
-    )
-    usual = found.usual_rate(incident)
-    against = f"; usually {usual:,.1f} at this hour of the week" if usual is not None else ""
-    lines += [
-        "",
-        "Evidence",
-        f"  {sources}, {counted(len(row['partitions'] or ()), 'partition')}{keys}; {incident.rate:,.0f} an hour"
-        f"{against}.",
-    ]
-    for name, words in (
-        ("offset_share", "of the offsets around them were dead-lettered"),
-        ("partition_share", f"of the source records are of partition {row['partition']}"),
-        ("key_share", "of the records have one of 3 keys"),
-        ("attribute_share", f"share one {row['attribute_kind']} {visible(row['attribute_name'] or '')}".rstrip()),
-    ):
-        if row[name] is not None:
-            lines.append(f"  {percent(row[name])} {words}.")
-    lines += [
-        f"  {row['would_change']}",
-        f"  Severity {row['severity']}: {visible('; '.join(row['severity_reasons']))}.",
-    ]
-    payload = row["without_payload_count"]
-    lines.append(
-        f"  {counted(row['replayable_count'], 'record')} could be replayed"
-        + (f"; {counted(payload, 'record')} without payload." if payload else ".")
-    )
+    lines += [f"  {line}" for line in about_the_state(incident, found)]
+    lines += ["", "Evidence", *(f"  {line}" for line in evidence(found, incident))]
     lines += ["", "Error", f"  {visible(row['error_pattern'] or row['disposition'] or 'unknown')}"]
     for label, name in (("class", "exception_class"), ("cause", "exception_cause_class"), ("frame", "error_frame")):
         if row[name]:
@@ -499,10 +508,10 @@ def _story(
     lines += ["", "Next"]
     for one in samples:
         letter = f"{one['dlq_topic']}:{one['dlq_partition']}:{one['dlq_offset']}"
-        lines.append(f"  afterlog show {_quoted(letter)}")
+        lines.append(f"  afterlog show {quoted(letter)}")
     for one in samples[:1]:
         place = f"{row['original_topic']}:{one['original_partition']}:{one['original_offset']}"
-        lines.append(f"  afterlog trace {_quoted(place)}")
+        lines.append(f"  afterlog trace {quoted(place)}")
     for suspect in suspects[:3]:
         if suspect["kind"] in ("topology", "writer_topology"):
             lines += _diff(found.warehouse, suspect)
@@ -510,26 +519,27 @@ def _story(
     return lines
 
 
-def _about_the_state(incident: Incident, found: Incidents) -> list[str]:
+def about_the_state(incident: Incident, found: Incidents) -> list[str]:
+    """Return what is to be said of an incident's state, each a sentence."""
     row, state = incident.row, incident.state
     lines = []
     if state.name == REGRESSED and row["predecessor_id"]:
-        lines.append(f"  It came back: {row['predecessor_id']} was the same error before.")
+        lines.append(f"It came back: {row['predecessor_id']} was the same error before.")
     if state.resolved_by:
-        lines.append(f"  {visible(state.resolved_by)} resolved it.")
+        lines.append(f"{visible(state.resolved_by)} resolved it.")
     elif state.is_quiet and state.is_open:
         until = f"was read until {moment(state.read_until)}" if state.read_until else "was not read since"
         lines.append(
-            f"  No record came for longer than its pause, but its DLQ topic {until}: that does not prove an end."
+            f"No record came for longer than its pause, but its DLQ topic {until}: that does not prove an end."
         )
     if state.muted_until:
-        lines.append(f"  Muted until {moment(state.muted_until)}.")
+        lines.append(f"Muted until {moment(state.muted_until)}.")
     lines += [
-        f"  {moment(one.acted_at)} {visible(one.acted_by)}: {visible(one.note)}" for one in incident.actions if one.note
+        f"{moment(one.acted_at)} {visible(one.acted_by)}: {visible(one.note)}" for one in incident.actions if one.note
     ]
     merged = sorted(name for name, into in found.merged.items() if into == row["incident_id"])
     if merged:
-        lines.append(f"  A late record showed that {', '.join(merged)} is the same incident.")
+        lines.append(f"A late record showed that {', '.join(merged)} is the same incident.")
     return lines
 
 
@@ -554,11 +564,11 @@ def _diff(warehouse: Warehouse, suspect: Mapping[str, Any]) -> list[str]:
         if row["accepted_at"] is not None and row["accepted_at"] <= suspect["changed_at"]
     )
     if len(revisions) < 2:
-        return [f"  afterlog describe {_quoted(suspect['name'])}"]
-    return [f"  afterlog describe {_quoted(suspect['name'])} --diff {revisions[-2]} {revisions[-1]}"]
+        return [f"  afterlog describe {quoted(suspect['name'])}"]
+    return [f"  afterlog describe {quoted(suspect['name'])} --diff {revisions[-2]} {revisions[-1]}"]
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Return text as a word of a shell, safe for a terminal."""
     import shlex
 

@@ -101,16 +101,20 @@ class Blast:
 
     def drawn(self, form: str) -> str:
         """Return a picture, ``mermaid`` or ``svg``, of the nodes that are reached."""
+        topology = self.topology()
+        return drawing.mermaid(topology) if form == "mermaid" else drawing.svg(topology, f"What {self.topic} reaches")
+
+    def topology(self) -> Topology:
+        """Return the nodes that are reached as one topology; its parts are those of all applications."""
         parts: dict[tuple[str, str | None], dict[str, Node]] = defaultdict(dict)
         for one in self.reached:
             parts[one.group_id, one.subtopology_id].update({node.name: node for node in one.nodes})
-        topology = Topology(
+        return Topology(
             tuple(
                 Subtopology(f"{group} {part or 'global store'}", _within(nodes))
                 for (group, part), nodes in sorted(parts.items(), key=lambda item: (item[0][0], item[0][1] or ""))
             )
         )
-        return drawing.mermaid(topology) if form == "mermaid" else drawing.svg(topology, f"What {self.topic} reaches")
 
 
 def _within(nodes: Mapping[str, Node]) -> tuple[Node, ...]:

@@ -95,13 +95,14 @@ def write_text(warehouse: str, name: str, text: str) -> None:
         ) from None
 
 
-def replace_text(target: Path, text: str) -> None:
-    """Write a local file beside its target, flush it to the disk and rename it into place."""
+def replace_text(target: Path, text: str, durable: bool = True) -> None:
+    """Write a local file beside its target, flush it to the disk (if ``durable``) and rename it into place."""
     scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     with scratch.open("w", encoding="utf-8") as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     scratch.replace(target)
 
 

@@ -22,13 +22,15 @@ from local import live
 from local.broker import Broker
 from local.kafka_client import Message
 from pipelines.catalog import stages
-from pipelines.commands import doctor, report
+from pipelines.commands import doctor
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.kafka import records as kafka_records
 from pipelines.kafka.cluster import TopicSnapshot, connected
 from pipelines.kafka.offsets import OffsetRange, TopicProgress
 from pipelines.run import freshness, runner
 from pipelines.settings import ROOT, Settings
+from pipelines.site import quality
+from pipelines.site.pages import quality_page
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse
 from tests.integration.killed import killed_at
@@ -287,7 +289,7 @@ def test_what_was_removed_before_it_was_read_is_recorded_once_and_the_run_goes_o
     expected = ("dlq.removed", kafka.topic_id("dlq.removed"), 0, 20, 26)
     assert gaps(settings) == [expected]
     assert texts(settings) == [*numbers(2, 20), *numbers(26, 30)]
-    assert "6 offsets of topics were gone before they were read" in report.render(report.gather(Warehouse(settings)))
+    assert "6 offsets of topics were gone before they were read" in quality_page(quality.gather(Warehouse(settings)))
     (check,) = [check for check in doctor.diagnose(settings) if check.name == "gaps"]
     assert check.state == "warning"
     assert check.finding.startswith("6 offsets of 1 topic were gone before they were read")
@@ -343,7 +345,7 @@ def test_all_that_was_written_is_read_uncommitted_and_the_report_is_loud(
         transaction.abort()
     run(spark, settings, BRONZE)
     assert texts(settings) == numbers(0, 3)
-    assert "What aborted transactions wrote is read, too" in report.render(report.gather(Warehouse(settings)))
+    assert "What aborted transactions wrote is read, too" in quality_page(quality.gather(Warehouse(settings)))
     (check,) = [check for check in doctor.diagnose(settings) if check.name == "topics of dlq"]
     assert check.state == "warning"
 

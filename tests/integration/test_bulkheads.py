@@ -19,11 +19,12 @@ from expectations import suite
 from expectations.text import visible
 from pipelines import cli
 from pipelines.catalog import stages
-from pipelines.commands import doctor, query, report, trace
+from pipelines.commands import doctor, query, trace
 from pipelines.errors import UsageError
 from pipelines.run import freshness, runner
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Gate, Settings, load
+from pipelines.site import report
 from pipelines.steps import held
 from pipelines.steps.held import Acceptance
 from pipelines.steps.split import SplitBatch
@@ -158,7 +159,7 @@ def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSessio
     assert counts(done) == ("broken", 332, 300, 12, 0, 20)
     where = "many.jsonl 20 rows, lines 1, 2, 3 ..."
     assert f"20 lines cannot be read ({where})" in (done.message or "")
-    page = report.build(Warehouse(settings))
+    page = report.build(Warehouse(settings)).with_name("quality.html")
     docs = "".join(file.read_text() for file in (page.parent / report.DATA_DOCS).rglob("*.html"))
     assert f"<code>{where}</code>" in page.read_text()
     assert "Held: 20 rows of file:many.jsonl" in page.read_text()
@@ -473,7 +474,7 @@ def test_without_news_a_run_needs_no_session_and_ends_with_1(
     assert late.blocked_since is not None
     found = [check for check in doctor.diagnose(settings) if check.name == SILVER]
     assert [check.state for check in found] == ["error"]
-    page = report.build(Warehouse(settings)).read_text()
+    page = report.build(Warehouse(settings)).with_name("quality.html").read_text()
     assert f"{SILVER} holds rows since" in page
     assert '<dt>held</dt><dd class="warn">20</dd>' in page
     told = query.rows_of(

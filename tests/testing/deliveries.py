@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from typing import Any
 
 from arro3.core import Array, DataType, Field, Table, list_array, struct_array
@@ -146,7 +147,7 @@ def _column(values: Sequence[Any], kind: str) -> Array:
         return Array(micros, _ARROW["bigint"]).cast(_ARROW[kind])
     if kind.startswith("array<"):
         lists = [one or [] for one in values]
-        offsets = [sum(map(len, lists[:place])) for place in range(len(lists) + 1)]
+        offsets = [0, *accumulate(map(len, lists))]
         return list_array(Array(offsets, _ARROW["int"]), _column([one for many in lists for one in many], kind[6:-1]))
     if kind.startswith("struct<"):
         fields = dict(re.findall(r"(\w+): (\w+)", kind))

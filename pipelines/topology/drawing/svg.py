@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from xml.sax.saxutils import escape
 
 from expectations.text import visible
@@ -29,8 +29,13 @@ COLOURS: dict[ShapeKind, tuple[str, str, str, str]] = {
 }
 
 
-def svg(topology: Topology, title: str) -> str:
+def svg(
+    topology: Topology, title: str, link: Callable[[str], str | None] | None = None, marked: str | None = None
+) -> str:
     """Return a picture under a title; long names are elided in the middle, and tooltips show them whole.
+
+    ``link`` returns the address that a topic's box leads to, None if none; the topic ``marked`` has the class of that
+    name.
 
     Parts that are too much for one drawing (hundreds of layers or of shapes in a layer, or thousands of shapes) are
     drawn one by one, each with the topics that it uses. A part that is still too much flows in rows.
@@ -39,8 +44,8 @@ def svg(topology: Topology, title: str) -> str:
     width = max(width, SMALLEST) + 2 * MARGIN
     height += HEADING + 2 * MARGIN
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="topology" role="img" width="{width:.0f}" height="{height:.0f}"'
-        f' viewBox="0 0 {width:.0f} {height:.0f}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="topology" role="{"img" if link is None else "group"}"'
+        f' width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">',
         f"<title>{_text(title)}</title>",
         f"<style>{''.join(_styles())}</style>",
         f'<rect class="paper" width="{width:.0f}" height="{height:.0f}"/>',
@@ -49,7 +54,7 @@ def svg(topology: Topology, title: str) -> str:
     if not placed:
         lines.append(f'<text class="caption" x="{MARGIN:g}" y="{MARGIN + 40:g}">no sub-topologies</text>')
     for one in placed:
-        lines += _lines(one.moved(MARGIN, MARGIN + HEADING))
+        lines += _lines(one.moved(MARGIN, MARGIN + HEADING), link, marked)
     return "\n".join([*lines, "</svg>", ""])
 
 
@@ -70,7 +75,7 @@ def _size(shape: Shape) -> Size:
     return max(NARROWEST, wide + 2 * PADDING), HEIGHT + (LID if shape.kind == "store" else 0)
 
 
-def _lines(placed: Placed) -> Iterator[str]:
+def _lines(placed: Placed, link: Callable[[str], str | None] | None, marked: str | None) -> Iterator[str]:
     links = list(zip(placed.chart.links, placed.curves, strict=True))
     frames = list(zip(placed.chart.frames, placed.frames, strict=True))
     yield from (f'<rect class="frame" {_at(box)} rx="10"/>' for _, box in frames)
@@ -85,10 +90,12 @@ def _lines(placed: Placed) -> Iterator[str]:
             f'<text class="name" x="{box.x + 10:.1f}" y="{box.y + 16:.1f}">{frame.title}{name}</text></g>'
         )
     for shape, box in zip(placed.chart.shapes, placed.boxes, strict=True):
-        yield _shape(shape, box)
+        drawn = _shape(shape, box, " marked" if shape.kind == "topic" and shape.name == marked else "")
+        address = link(shape.name) if link is not None and shape.kind == "topic" else None
+        yield drawn if address is None else f'<a href="{_attribute(address)}">{drawn}</a>'
 
 
-def _shape(shape: Shape, box: Rectangle) -> str:
+def _shape(shape: Shape, box: Rectangle, mark: str = "") -> str:
     middle, top = box.x + box.width / 2, box.y + (LID + 1.5 if shape.kind == "store" else 0)
     if shape.kind == "empty":
         outline, names = "", f'<text class="caption" x="{middle:.1f}" y="{top + 24:.1f}">{shape.name}</text>'
@@ -98,9 +105,8 @@ def _shape(shape: Shape, box: Rectangle) -> str:
             f'<text class="caption" x="{middle:.1f}" y="{top + 14:.1f}">{shape.caption}</text>'
             f'<text x="{middle:.1f}" y="{top + 30:.1f}">{escape(elided(shape.name, LONGEST))}</text>'
         )
-    return (
-        f'<g class="{shape.kind}"><title>{_text(f"{shape.caption}: ")}{_text(shape.name)}</title>{outline}{names}</g>'
-    )
+    title = f"<title>{_text(f'{shape.caption}: ')}{_text(shape.name)}</title>"
+    return f'<g class="{shape.kind}{mark}">{title}{outline}{names}</g>'
 
 
 def _outline(kind: ShapeKind, box: Rectangle) -> str:
@@ -131,6 +137,10 @@ def _at(box: Rectangle) -> str:
 
 def _text(name: str) -> str:
     return escape(visible(name))
+
+
+def _attribute(text: str) -> str:
+    return escape(text, {'"': "&quot;"})
 
 
 def _elided(name: str, width: float, column: float) -> str:

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from pipelines import cli
-from pipelines.commands import doctor, report
+from pipelines.commands import doctor
 from pipelines.commands.doctor import Check
 from pipelines.run import newest
 from pipelines.settings import LANDING_DIRECTORIES, Settings, load
+from pipelines.site import report
 from pipelines.warehouse import progress
 from pipelines.warehouse.progress import Held, Progress
 from pipelines.warehouse.tables import Warehouse
@@ -290,7 +291,7 @@ def test_the_report_tells_how_old_each_feed_is(settings: Settings, afterlog: Com
 
     said = afterlog("report")
 
-    page = Path(said.out.strip()).read_text(encoding="utf-8")
+    page = Path(said.out.strip()).with_name("quality.html").read_text(encoding="utf-8")
     words = " ".join(re.sub(r"<[^>]*>", " ", page).split())
     at = newest.moment(NOW - 32 * HOUR)
     assert f"dlq silent the newest record is 32 hours old ({at}), it fell silent" in words

@@ -509,3 +509,17 @@ def test_the_layout_library_waits_for_a_picture() -> None:
     code = "import sys; from pipelines.topology.drawing import svg; from pipelines.topology.model import Topology; "
     code += "assert 'pygraphviz' not in sys.modules and 'pyspark' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_boxes_of_topics_lead_to_addresses_and_one_can_be_marked() -> None:
+    picture = svg(
+        captured("orders-app"), "", link=lambda topic: f'a"<&{topic}' if topic == "orders" else None, marked="orders"
+    )
+    root = ElementTree.fromstring(picture)
+    (link,) = root.iter(f"{SVG}a")
+    assert link.get("href") == 'a"<&orders'
+    assert [one.get("class") for one in root.iter(f"{SVG}g") if "marked" in (one.get("class") or "")] == [
+        "topic marked"
+    ]
+    assert root.get("role") == "group"
+    assert "<a " not in svg(captured("orders-app"), "")

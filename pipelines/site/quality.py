@@ -1,40 +1,29 @@
-"""quality.*, quarantine, progress -> one static page, and Data Docs beside it, for a team's browsers."""
+"""quality.*, quarantine, progress -> the state of the pipeline: tables, their runs and gates, feeds, gaps."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from expectations.contract import contract_of
 from expectations.quality import EXPECTATION_RESULTS, GAPS, STAGE_RUNS
 from expectations.rules import counted
-from expectations.text import visible
-from expectations.verdict import Outcome, share
+from expectations.verdict import Outcome
 from pipelines.catalog import CATALOG, stages_of_type
-from pipelines.errors import EnvironmentLacking
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.newest import Newest, Silence, lasting, moment, of_feeds, silence, source_of
-from pipelines.run.runner import contracts
 from pipelines.settings import Settings
 from pipelines.stage import Land, Stage
 from pipelines.steps.collapse import CONFLICT
 from pipelines.steps.held import contract_of_held
-from pipelines.text import files_of, size_of
-from pipelines.warehouse import jvmless, storage
+from pipelines.text import files_of
+from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
 MOST_RUNS = 60
-MOST_COORDINATES = 5
-DATA_DOCS = "data_docs"
-SHOWN = ".shown.json"
 NOT_A_RULE = {CONFLICT: "The table holds a row of the same grain with other content, which stands."}
 
 
@@ -75,7 +64,7 @@ class Quarantine:
 
 @dataclass(frozen=True)
 class Table:
-    """What the page says of one table; runs are in order of time, ``gate`` has the results of the last gate."""
+    """What the page says of one table: runs in order of time, results of the last gate, codes and meanings of rules."""
 
     name: str
     description: str
@@ -84,6 +73,7 @@ class Table:
     quarantine: Quarantine | None
     freshness: Freshness
     held: Quarantine | None = None
+    rules: tuple[tuple[str, str], ...] = ()
 
     @property
     def blocked_since(self) -> datetime | None:
@@ -148,8 +138,8 @@ class Feed:
 
 
 @dataclass(frozen=True)
-class Report:
-    """All that the page says."""
+class Pipeline:
+    """The state of the pipeline."""
 
     cluster: str
     warehouse: str
@@ -191,68 +181,13 @@ def feeds_of(warehouse: Warehouse) -> tuple[Feed, ...]:
     return tuple(Feed(newest, silence(warehouse, newest)) for newest in of_feeds(warehouse, now))
 
 
-def current(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed] | None = None) -> Path | None:
-    """Return the page if it shows the present state already; None if it must be built. This needs no session."""
-    page = warehouse.settings.reports() / "index.html"
-    if not warehouse.is_local or not page.exists():
-        return None
-    try:
-        shown = (warehouse.settings.reports() / SHOWN).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    return page if shown == _state(warehouse, behind, feeds_of(warehouse) if feeds is None else feeds) else None
-
-
-def build(warehouse: Warehouse, behind: Sequence[Freshness] | None = None, feeds: Sequence[Feed] | None = None) -> Path:
-    """Build the page and Data Docs in the reports' directory; return the page.
-
-    Only a warehouse that is not local needs a session. How far tables are ``behind``, and the state of ``feeds``, are
-    looked up if not given.
-
-    Raises EnvironmentLacking: the directory cannot be written.
-    """
-    from expectations import suite
-
-    directory = warehouse.settings.reports()
-    try:
-        behind = freshness(warehouse) if behind is None else behind
-        feeds = feeds_of(warehouse) if feeds is None else feeds
-        state = _state(warehouse, behind, feeds)
-        suite.build_docs(directory / "gx", directory / DATA_DOCS, warehouse.settings.report.keep_runs)
-        page = directory / "index.html"
-        storage.replace_text(page, render(gather(warehouse, behind, feeds)))
-        storage.replace_text(directory / SHOWN, state)
-    except OSError as error:
-        raise EnvironmentLacking(
-            f"The reports cannot be written to {directory} ({error.strerror}): "
-            f"free some space, fix its permissions or set [report] directory."
-        ) from None
-    return page
-
-
-def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed]) -> str:
-    """Return all that the page depends on: versions of tables, what is unread and blocked, how many runs are kept.
-
-    The ages of feeds count in whole hours: the page is built again when one of them changes.
-    """
-    if not warehouse.is_local:
-        return ""
-    versions = {contract.table: warehouse.local_version(contract.table) for contract in contracts()}
-    ages = [[feed.name, feed.state, feed.newest.used, _hours(feed.newest.age)] for feed in feeds]
-    kept = warehouse.settings.report.keep_runs
-    return json.dumps(
-        [versions, [asdict(entry) for entry in behind], warehouse.cluster, kept, uncommitted(warehouse.settings), ages]
-    )
-
-
-def _hours(age: timedelta | None) -> int | None:
-    return None if age is None else age // timedelta(hours=1)
-
-
 def gather(
-    warehouse: Warehouse, behind: Sequence[Freshness] | None = None, feeds: Sequence[Feed] | None = None
-) -> Report:
-    """Collect what the page says; the number of queries does not depend on the number of runs and rules."""
+    warehouse: Warehouse,
+    behind: Sequence[Freshness] | None = None,
+    feeds: Sequence[Feed] | None = None,
+    now: datetime | None = None,
+) -> Pipeline:
+    """Collect the state of the pipeline; the number of queries does not depend on the number of runs and rules."""
     runs = _runs(warehouse)
     gates = _gates(warehouse)
     fresh = {entry.table: entry for entry in (freshness(warehouse) if behind is None else behind)}
@@ -265,13 +200,14 @@ def gather(
             quarantine=_broken(warehouse, stage, stage.quarantine),
             held=_broken(warehouse, stage, held.table if (held := contract_of_held(stage)) else None),
             freshness=fresh[stage.table],
+            rules=tuple((rule.code, rule.meaning) for rule in contract_of(stage.table).rules),
         )
         for stage in CATALOG
     )
     gaps = _log_gaps(warehouse)
     feeds = feeds_of(warehouse) if feeds is None else feeds
-    made_at = datetime.now(UTC)
-    return Report(
+    made_at = now or datetime.now(UTC)
+    return Pipeline(
         warehouse.cluster, warehouse.root, made_at, tables, gaps, uncommitted(warehouse.settings), tuple(feeds)
     )
 
@@ -280,11 +216,6 @@ def uncommitted(settings: Settings) -> tuple[str, ...]:
     """Return the tables that also take records of aborted transactions: a setting that must not go unnoticed."""
     read = ((stage.table, settings.topics_of(stage.directory)) for stage in stages_of_type(Land))
     return tuple(table for table, topics in read if topics and topics.isolation_level == "read_uncommitted")
-
-
-def render(report: Report) -> str:
-    """Return the page as HTML that needs no script, no network and no other file."""
-    return _environment().get_template("report.html.j2").render(report=report, data_docs=f"{DATA_DOCS}/index.html")
 
 
 def bars(runs: tuple[Run, ...]) -> list[Bar]:
@@ -309,14 +240,6 @@ def bars(runs: tuple[Run, ...]) -> list[Bar]:
                     parts.append((part, round(top, 2), round(max(height, 1.5), 2)))
         chart.append(Bar(round(number * width, 3), round(width * 0.8, 3), tuple(parts), _in_words(run)))
     return chart
-
-
-def _shown(value: Any) -> Any:
-    """Return text with escapes for what cannot be seen, such as control and bidirectional characters.
-
-    Markup from a macro of the template stays unchanged: each value in it went through this function already.
-    """
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _in_words(run: Run) -> str:
@@ -415,21 +338,8 @@ def _answer(warehouse: Warehouse, table: str, text: str) -> list[dict[str, Any]]
     return jvmless.query(warehouse, table, text, {"cluster": warehouse.cluster})
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown,
-    )
-    environment.filters |= {"moment": moment, "lasting": lasting, "size": size_of, "share": share}
-    environment.globals |= {"bars": bars, "counted": counted, "most_coordinates": MOST_COORDINATES, "unread": _unread}
-    return environment
-
-
-def _unread(fresh: Freshness) -> str:
+def unread_of(fresh: Freshness) -> str:
+    """Return in words what a table has not read yet."""
     waiting = []
     if fresh.unread_files:
         waiting.append(files_of(fresh.unread_files, fresh.unread_bytes or 0))

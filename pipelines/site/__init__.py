@@ -1,0 +1,1 @@
+"""The static site that ``afterlog report`` writes: what a team opens first."""

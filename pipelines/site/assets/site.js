@@ -1,0 +1,237 @@
+// What pages gain from a script: local times, ages, copy buttons, pictures to zoom, tables to search, sort and page.
+// All of it is extra: without a script every page tells the same. Text from data is only ever set as text.
+"use strict";
+
+const MOST_ROWS = 50;
+
+function age(seconds) {
+  for (const [unit, length, least] of [["day", 86400, 3], ["hour", 3600, 2], ["minute", 60, 2]]) {
+    if (seconds >= least * length) {
+      const number = Math.floor(seconds / length);
+      return `${number} ${unit}${number === 1 ? "" : "s"}`;
+    }
+  }
+  return "moments";
+}
+
+function tellTimes(within) {
+  for (const time of within.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    if (!isNaN(at)) {
+      const seconds = (Date.now() - at) / 1000;
+      time.title = `${at.toLocaleString()} local time${seconds >= 0 ? `, ${age(seconds)} ago` : ""}`;
+    }
+  }
+}
+
+function tellAge() {
+  const made = document.getElementById("made");
+  const at = made && new Date(made.dateTime);
+  const said = document.getElementById("page-age");
+  if (at && said) {
+    const seconds = (Date.now() - at) / 1000;
+    said.textContent = seconds > 120 ? ` This page is ${age(seconds)} old: run afterlog report.` : "";
+  }
+}
+
+async function copy(text) {
+  if (navigator.clipboard && window.isSecureContext) {
+    return navigator.clipboard.writeText(text);
+  }
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
+function addCopying() {
+  for (const button of document.querySelectorAll("button.copy")) {
+    const code = button.parentElement.querySelector("code");
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const before = button.textContent;
+      try {
+        await copy(code.textContent);
+        button.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(code);
+        button.textContent = "Selected";
+      }
+      setTimeout(() => { button.textContent = before; }, 1500);
+    });
+  }
+}
+
+function addZoom() {
+  for (const picture of document.querySelectorAll(".picture")) {
+    const svg = picture.querySelector("svg");
+    const tools = picture.previousElementSibling;
+    if (!svg || !tools || !tools.classList.contains("zoom")) {
+      continue;
+    }
+    const width = Number(svg.getAttribute("width"));
+    const height = Number(svg.getAttribute("height"));
+    let scale = 1;
+    tools.hidden = false;
+    tools.addEventListener("click", (event) => {
+      const by = event.target.dataset && event.target.dataset.zoom;
+      if (by) {
+        scale = by === "fit" ? Math.min(1, picture.clientWidth / width) : Math.min(4, Math.max(0.1, scale * Number(by)));
+        svg.setAttribute("width", width * scale);
+        svg.setAttribute("height", height * scale);
+      }
+    });
+    let from = null;
+    picture.addEventListener("pointerdown", (event) => {
+      if (event.pointerType === "mouse" && !event.target.closest("a")) {
+        from = [event.clientX + picture.scrollLeft, event.clientY + picture.scrollTop];
+      }
+    });
+    picture.addEventListener("pointermove", (event) => {
+      if (from && event.buttons) {
+        picture.scrollTo(from[0] - event.clientX, from[1] - event.clientY);
+      } else {
+        from = null;
+      }
+    });
+  }
+}
+
+// A table whose rows are data: {"columns": [{"name", "kind"}], "rows": [[...]]}. The kinds of cells: text, number, time,
+// chip (the text is its class, too) and link, which is [text, address].
+class Finder {
+  constructor(root) {
+    const data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
+    this.root = root;
+    this.columns = data.columns;
+    this.rows = data.rows.map((cells, place) => ({ cells, place, text: this.textOf(cells) }));
+    this.chosen = this.rows;
+    this.page = 0;
+    this.by = null;
+    this.down = false;
+    this.search = root.querySelector("input[type='search']");
+    this.choices = [...root.querySelectorAll("select[data-column]")];
+    this.said = root.querySelector("[role='status']");
+    root.querySelector(".tools").hidden = false;
+    root.querySelector(".pager").hidden = false;
+    this.search.addEventListener("input", () => this.choose());
+    for (const select of this.choices) {
+      select.addEventListener("change", () => this.choose());
+    }
+    root.querySelectorAll("th").forEach((head, column) => {
+      const button = document.createElement("button");
+      button.className = "sort";
+      button.type = "button";
+      button.textContent = head.textContent;
+      button.addEventListener("click", () => this.sort(column, head));
+      head.replaceChildren(button);
+    });
+    this.before = root.querySelector("[data-page='before']");
+    this.after = root.querySelector("[data-page='after']");
+    this.before.addEventListener("click", () => this.turn(-1));
+    this.after.addEventListener("click", () => this.turn(1));
+    const asked = new URLSearchParams(location.hash.slice(1)).get("search");
+    if (asked) {
+      this.search.value = asked;
+    }
+    this.choose();
+  }
+
+  textOf(cells) {
+    return cells.map((cell) => (Array.isArray(cell) ? cell[0] : cell === null ? "" : String(cell))).join("\n").toLowerCase();
+  }
+
+  choose() {
+    const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const wanted = this.choices.filter((one) => one.value).map((one) => [Number(one.dataset.column), one.value.split(" ")]);
+    this.chosen = this.rows.filter((row) =>
+      words.every((word) => row.text.includes(word)) && wanted.every(([column, values]) => values.includes(row.cells[column])));
+    this.page = 0;
+    this.show();
+  }
+
+  sort(column, head) {
+    this.down = this.by === column ? !this.down : this.columns[column].kind === "number" || this.columns[column].kind === "time";
+    this.by = column;
+    const of = (row) => (Array.isArray(row.cells[column]) ? row.cells[column][0] : row.cells[column]);
+    const ranks = { critical: 0, high: 1, medium: 2, low: 3 };
+    this.rows.sort((one, other) => {
+      let a = of(one), b = of(other);
+      if (a in ranks && b in ranks) {
+        [a, b] = [ranks[a], ranks[b]];
+      }
+      if (a === null || b === null) {
+        return a === b ? one.place - other.place : a === null ? 1 : -1;
+      }
+      const order = a < b ? -1 : a > b ? 1 : 0;
+      return (this.down ? -order : order) || one.place - other.place;
+    });
+    for (const one of this.root.querySelectorAll("th")) {
+      one.removeAttribute("aria-sort");
+    }
+    head.setAttribute("aria-sort", this.down ? "descending" : "ascending");
+    this.choose();
+  }
+
+  turn(by) {
+    this.page += by;
+    this.show();
+    this.root.querySelector("table").scrollIntoView({ block: "start" });
+  }
+
+  show() {
+    const first = this.page * MOST_ROWS;
+    const shown = this.chosen.slice(first, first + MOST_ROWS);
+    this.root.querySelector("tbody").replaceChildren(...shown.map((row) => this.row(row.cells)));
+    const all = this.chosen.length;
+    this.said.textContent = all ? `${first + 1} to ${first + shown.length} of ${all}` : "Nothing matches.";
+    this.before.disabled = this.page === 0;
+    this.after.disabled = first + MOST_ROWS >= all;
+    tellTimes(this.root);
+  }
+
+  row(cells) {
+    const row = document.createElement("tr");
+    this.columns.forEach(({ name, kind }, place) => {
+      const value = cells[place];
+      const cell = document.createElement("td");
+      cell.dataset.label = name;
+      if (value === null) {
+        cell.textContent = "";
+      } else if (kind === "link") {
+        const link = document.createElement("a");
+        link.href = value[1];
+        link.textContent = value[0];
+        cell.append(link);
+      } else if (kind === "number") {
+        cell.className = "n";
+        cell.textContent = Number(value).toLocaleString("en");
+      } else if (kind === "time") {
+        const time = document.createElement("time");
+        time.dateTime = value;
+        time.textContent = `${value.slice(0, 10)} ${value.slice(11, 16)}`;
+        cell.append(time);
+      } else if (kind === "chip") {
+        const chip = document.createElement("span");
+        chip.className = `chip ${value.replace(/[^a-z]/g, "")}`;
+        chip.textContent = value;
+        cell.append(chip);
+      } else {
+        cell.textContent = value;
+      }
+      row.append(cell);
+    });
+    return row;
+  }
+}
+
+tellTimes(document);
+tellAge();
+setInterval(tellAge, 30000);
+addCopying();
+addZoom();
+for (const root of document.querySelectorAll(".finder")) {
+  new Finder(root);
+}

@@ -1,0 +1,155 @@
+"""Counts by time -> SVG that needs no script: a chart of stacked hours, bars of half hours, a sparkline.
+
+Charts stretch to the width of the page, so that text is not in them: pages write it beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from markupsafe import Markup, escape
+
+from expectations.rules import counted
+from pipelines.commands.incidents import HOUR
+from pipelines.site.content import Case, Series, Timeline
+
+WIDTH, HEIGHT = 1000.0, 100.0
+HALF_HOUR = timedelta(minutes=30)
+MOST_BARS = 336
+SPARKS = 40
+FEWEST = 24  # bars that fill the width
+
+
+def hours(timeline: Timeline) -> Markup:
+    """Return the chart of dead letters by hour, stacked by group, with a line for each marker."""
+    markers = [
+        (WIDTH * ((one.at - timeline.begin) / (timeline.end - timeline.begin)), one.kind, one.words)
+        for one in timeline.markers
+    ]
+    return _stacked(timeline.series, timeline.begin, "Dead letters by hour and group", "chart", markers)
+
+
+def history(series: Series, begin: datetime) -> Markup:
+    """Return the chart of one group's or topic's dead letters by hour."""
+    return _stacked((series,), begin, "Dead letters by hour", "chart low", ())
+
+
+def _stacked(
+    series: Sequence[Series],
+    begin: datetime,
+    label: str,
+    kind: str,
+    markers: Iterable[tuple[float, str, str]],
+) -> Markup:
+    columns = len(series[0].counts) if series else 1
+    totals = [sum(one.counts[place] for one in series) for place in range(columns)] if series else [0]
+    peak = max(max(totals), 1)
+    step = WIDTH / columns
+    base = [0] * columns
+    drawn = []
+    for number, one in enumerate(series):
+        path = []
+        for place, count in enumerate(one.counts):
+            if count:
+                top = HEIGHT * (1 - (base[place] + count) / peak)
+                tall = max(HEIGHT * count / peak, 0.7)
+                path.append(f"M{place * step:.1f} {top:.2f}h{step * 0.86:.1f}v{tall:.2f}h-{step * 0.86:.1f}z")
+                base[place] += count
+        drawn.append(Markup('<path class="s{}" d="{}"/>').format(number, Markup("".join(path))))
+    lines = [Markup('<path class="mark {}" d="M{:.1f} 0V100"/>').format(kind, at) for at, kind, _ in markers]
+    titles = [
+        Markup('<rect class="over" x="{:.1f}" y="0" width="{:.2f}" height="100"><title>{}</title></rect>').format(
+            place * step, step, _told(begin + place * HOUR, total, [(one.name, one.counts[place]) for one in series])
+        )
+        for place, total in enumerate(totals)
+        if total
+    ]
+    return Markup(
+        '<svg class="{}" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<path class="grid" d="M0 0H1000M0 50H1000"/>{}{}<path class="zero" d="M0 100H1000"/>{}</svg>'
+    ).format(
+        kind,
+        f"{label}: {sum(totals):,} in all, at most {max(totals):,} in an hour",
+        Markup("").join(drawn),
+        Markup("").join(lines),
+        Markup("").join(titles),
+    )
+
+
+def _told(at: datetime, total: int, parts: Sequence[tuple[str | None, int]]) -> str:
+    from expectations.text import visible
+
+    of = ", ".join(f"{visible(name) if name else 'no group'} {count:,}" for name, count in parts if count)
+    return f"{at:%Y-%m-%d %H:%M} UTC: {counted(total, 'dead letter')}" + (f" ({of})" if len(parts) > 1 else "")
+
+
+def bars(case: Case) -> Markup:
+    """Return an incident's records by half hour, or by longer times if it lasted, against the usual rate."""
+    counts, width = buckets(case, MOST_BARS)
+    if not counts:
+        return Markup("")
+    usual = case.usual_an_hour * (width / HOUR) if case.usual_an_hour else 0.0
+    peak = max(*counts, usual, 1)
+    step = WIDTH / max(len(counts), FEWEST)
+    path = "".join(
+        f"M{place * step:.1f} {HEIGHT * (1 - count / peak):.2f}h{step * 0.86:.1f}V100H{place * step:.1f}z"
+        for place, count in enumerate(counts)
+        if count
+    )
+    line = f"M0 {HEIGHT * (1 - usual / peak):.2f}H1000"
+    return Markup(
+        '<svg class="chart low" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<path class="s0" d="{}"/><path class="zero" d="M0 100H1000"/>{}</svg>'
+    ).format(
+        f"Records by time. {scale(case)}",
+        path,
+        Markup('<path class="usual" d="{}"/>').format(line) if usual else "",
+    )
+
+
+def scale(case: Case) -> str:
+    """Return what a bar of an incident's chart stands for, in words."""
+    counts, width = buckets(case, MOST_BARS)
+    if not counts:
+        return "No time is known."
+    minutes = counted(width // timedelta(minutes=1), "minute")
+    return f"Each bar is {minutes}, with at most {counted(max(counts), 'record')}."
+
+
+def sparkline(case: Case) -> Markup:
+    """Return an incident's records by time as small bars."""
+    counts, _ = buckets(case, SPARKS)
+    if not counts:
+        return Markup("")
+    peak, step = max(counts), 100 / max(len(counts), 12)
+    path = "".join(
+        f"M{place * step:.1f} {24 - max(24 * count / peak, 1.5):.1f}h{step * 0.8:.1f}V24H{place * step:.1f}z"
+        for place, count in enumerate(counts)
+        if count
+    )
+    return Markup(
+        '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<path d="{}"/></svg>'
+    ).format(f"{counted(case.records, 'record')} by time", path)
+
+
+def buckets(case: Case, most: int) -> tuple[list[int], timedelta]:
+    """Return the records of equal spans of time, at most ``most``, from the first to the last, and a span's length."""
+    if not case.timeline:
+        return [], HALF_HOUR
+    first, last = case.timeline[0][0], case.timeline[-1][0]
+    half_hours = (last - first) // HALF_HOUR + 1
+    each = -(-half_hours // most)
+    counts = [0] * -(-half_hours // each)
+    for at, count in case.timeline:
+        counts[(at - first) // HALF_HOUR // each] += count
+    return counts, each * HALF_HOUR
+
+
+def meter(share: float) -> Markup:
+    """Return a bar for a share from 0 to 1."""
+    return Markup(
+        '<svg class="meter" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect width="{}" height="6" rx="1"/></svg>'
+    ).format(escape(f"{max(1.0, 100 * share):.1f}"))

@@ -1,0 +1,350 @@
+"""All that the site says, as data: what the pages are rendered from, and ``afterlog report --format json``.
+
+Payloads, keys and header values are in no part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from expectations.text import visible
+from pipelines.commands.incidents import HOUR
+from pipelines.incidents.blast import Blast
+from pipelines.site.examples import Quarantined
+from pipelines.site.quality import Pipeline
+
+SETTLED = ("DELETED", "OK")  # health of topologies that need no look
+
+Colour = Literal["grey", "green", "amber", "red"]
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Light:
+    """Whether anything is wrong: a colour, a sentence, and why the colour is not green."""
+
+    colour: Colour
+    sentence: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Dead letters of one group for each hour of a timeline; ``name`` None: of no group."""
+
+    name: str | None
+    is_rest: bool
+    counts: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """How many there are in all."""
+        return sum(self.counts)
+
+
+@dataclass(frozen=True)
+class Marker:
+    """Something that happened beside the dead letters: a topology's revision, a gate that broke, a gap."""
+
+    at: datetime
+    kind: Literal["revision", "gate", "gap"]
+    words: str
+    application: str | None = None
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Dead letters by hour and group in the 7 days until ``end``, with what happened meanwhile.
+
+    ``is_past``: nothing newer is known, so that the days end with the newest dead letter. ``last_hour`` is the last
+    full hour; ``hour_before`` counts the same hour a week earlier, None if nothing is known of that time.
+    """
+
+    begin: datetime
+    end: datetime
+    is_past: bool
+    series: tuple[Series, ...]
+    markers: tuple[Marker, ...]
+    last_hour_at: datetime
+    last_hour: int
+    hour_before: int | None
+
+    @property
+    def last_place(self) -> int:
+        """Where the last full hour is among the hours."""
+        return (self.last_hour_at - self.begin) // HOUR
+
+    @property
+    def totals(self) -> tuple[int, ...]:
+        """The dead letters of each hour."""
+        return tuple(map(sum, zip(*(one.counts for one in self.series), strict=True))) if self.series else ()
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command to copy, and what it does."""
+
+    words: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The place of a dead letter and of its source record."""
+
+    dead_letter: str
+    source: str
+    times: int
+    routed_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What an incident touches of a partition of its source topic."""
+
+    partition: int | None
+    records: int
+    source_records: int
+    first_offset: int | None
+    last_offset: int | None
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """What may have caused an incident."""
+
+    kind: str
+    name: str
+    sentence: str
+    changed_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """An incident, whole."""
+
+    incident_id: str
+    severity: str
+    state: str
+    is_open: bool
+    muted_until: datetime | None
+    verdict: str
+    chip: str
+    sentence: str
+    about_the_state: tuple[str, ...]
+    evidence: tuple[str, ...]
+    group: str | None
+    topic: str | None
+    dlq_topics: tuple[str, ...]
+    records: int
+    source_records: int
+    an_hour: float
+    usual_an_hour: float | None
+    first_at: datetime
+    last_at: datetime
+    timeline: tuple[tuple[datetime, int], ...]
+    disposition: str | None
+    error: str | None
+    exception_class: str | None
+    cause_class: str | None
+    frame: str | None
+    fingerprint: str
+    predecessor: str | None
+    replayable: int
+    without_payload: int
+    partitions: tuple[Partition, ...]
+    samples: tuple[Sample, ...]
+    suspects: tuple[Suspect, ...]
+    blast: Blast | None
+    commands: tuple[Command, ...]
+
+    @property
+    def is_loud(self) -> bool:
+        """True if it is open and nobody muted it."""
+        return self.is_open and self.muted_until is None
+
+    @property
+    def place(self) -> str:
+        """Group and source topic, in words."""
+        return f"{visible(self.group) if self.group else 'no group'} on {visible(self.topic) if self.topic else '?'}"
+
+    @property
+    def downstream(self) -> tuple[str, ...]:
+        """The applications that its topic reaches."""
+        return tuple(dict.fromkeys(one.group_id for one in self.blast.of("downstream"))) if self.blast else ()
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """The sums of gold.reconciliation for a topic; None: of all topics."""
+
+    topic: str | None
+    acknowledged: int
+    failed: int
+    lost: int
+    absent: int
+    aborted: int
+    open: int
+    dead_lettered: int
+    failed_dlq_writes: int
+    unexplained_offsets: int
+
+    @property
+    def is_bad(self) -> bool:
+        """True if something is lost, failed, aborted or not explained."""
+        return bool(self.lost or self.failed_dlq_writes or self.aborted or self.unexplained_offsets or self.absent)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A producer's guarantee that is not in effect."""
+
+    verdict: str
+    client: str
+    topic: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Offsets of a partition that hold lost messages."""
+
+    topic: str
+    partition: int | None
+    messages: int
+    first_offset: int | None
+    last_offset: int | None
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What became of messages; ``topics`` with trouble come first."""
+
+    total: Delivered | None
+    topics: tuple[Delivered, ...]
+    lost: tuple[Lost, ...]
+    guarantees: tuple[Guarantee, ...]
+    guarantees_in_effect: int
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A topology that an application had, and how it differs from the one before."""
+
+    revision: int
+    accepted_at: datetime | None
+    replaced_at: datetime | None
+    epochs: tuple[int, ...]
+    changes: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Application:
+    """An application of Kafka Streams: its topology, its health, and when it changed."""
+
+    name: str
+    health: str
+    sentence: str
+    revision: int | None
+    nodes: int | None
+    last_seen_at: datetime | None
+    last_pushed_at: datetime | None
+    defects: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    pushes: Mapping[str, Any] | None
+    revisions: tuple[Revision, ...]
+    before_incidents: tuple[tuple[str, int], ...]
+    description: str | None = field(repr=False)
+
+    @property
+    def needs_a_look(self) -> bool:
+        """True if its health is not good, its description has defects, or an open incident followed a change."""
+        return self.health not in SETTLED or bool(self.defects) or bool(self.before_incidents)
+
+
+@dataclass(frozen=True)
+class Replayable:
+    """What the open incidents of a group and topic let replay."""
+
+    group: str | None
+    topic: str | None
+    records: int
+    without_payload: int
+    incidents: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A group or a topic: its dead letters and what is known of it."""
+
+    name: str | None
+    records: int
+    without_payload: int
+    hours: Series
+    by: tuple[tuple[str, tuple[tuple[str | None, int], ...]], ...]
+    incidents: tuple[str, ...]
+    findings: tuple[Row, ...]
+    readers: tuple[str, ...] = ()
+    writers: tuple[str, ...] = ()
+    delivered: Delivered | None = None
+    is_application: bool = False
+
+
+@dataclass(frozen=True)
+class Content:
+    """All that the site says."""
+
+    cluster: str
+    warehouse: str
+    made_at: datetime
+    light: Light
+    timeline: Timeline
+    incidents: tuple[Case, ...]
+    findings: tuple[Row, ...]
+    delivery: Delivery
+    applications: tuple[Application, ...]
+    replay: tuple[Replayable, ...]
+    quarantine: Quarantined
+    groups: tuple[Place, ...]
+    topics: tuple[Place, ...]
+    pipeline: Pipeline
+
+    @property
+    def open(self) -> tuple[Case, ...]:
+        """The incidents that are open, the most urgent first."""
+        return tuple(one for one in self.incidents if one.is_open)
+
+    @property
+    def topologies_to_look_at(self) -> tuple[Application, ...]:
+        """The applications whose topology needs a look, the worst first."""
+        return tuple(one for one in self.applications if one.needs_a_look)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        told: dict[str, Any] = plain(self)
+        return told
+
+
+_UNSHOWN = ("description",)  # of topologies: `afterlog describe --format json` tells them
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON knows it; times as ISO 8601."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Blast):
+        return value.as_json()
+    if is_dataclass(value):
+        names = [one.name for one in fields(value) if one.name not in _UNSHOWN]
+        return {name: plain(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    return [plain(one) for one in value]

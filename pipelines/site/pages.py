@@ -1,0 +1,346 @@
+"""Content -> pages: HTML that loads nothing from elsewhere, runs only our own script, and shows every name as text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from expectations.rules import counted, plural
+from expectations.text import visible
+from expectations.verdict import share
+from pipelines.commands.incidents import quoted
+from pipelines.incidents.blast import Blast
+from pipelines.run.newest import lasting, moment
+from pipelines.site import addresses, charts
+from pipelines.site.content import Application, Case, Content, Place
+from pipelines.site.quality import Pipeline, bars, unread_of
+from pipelines.text import elided, size_of
+from pipelines.topology import drawing
+from pipelines.topology.model import NoTopology, Topology
+
+ASSETS = Path(__file__).with_name("assets")
+TEMPLATES = Path(__file__).with_name("templates")
+DATA_DOCS = "data_docs"
+CSS, SCRIPT, ICON = "assets/site.css", "assets/site.js", "assets/icon.svg"
+MOST_ON_FRONT = 12  # incidents, applications and rows of other tables
+MOST_AT_FIRST = 50  # rows of a table that the script pages through
+MOST_COORDINATES = 5
+MOST_SHAPES = 400  # nodes of a topology that is drawn on a page
+
+_STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its path, what it depends on (None: on the moment, so that it is always made), and how it is made."""
+
+    path: str
+    about: Any
+    text: Callable[[], str]
+
+
+def pages(content: Content) -> Iterator[Page]:
+    """Return all pages of a site; each is made when its text is asked for."""
+    site = _Site(content)
+    yield Page(CSS, "", styles)
+    yield Page(ICON, "", lambda: (ASSETS / "icon.svg").read_text(encoding="utf-8"))
+    yield Page(SCRIPT, "", lambda: (ASSETS / "site.js").read_text(encoding="utf-8"))
+    yield site.page(addresses.FRONT, "front.html.j2", None, content=content, rows=site.incident_rows)
+    yield Page(addresses.QUALITY, None, lambda: quality_page(content.pipeline))
+    yield site.page(addresses.DELIVERY, "delivery.html.j2", [content.delivery, content.findings], content=content)
+    yield site.page(addresses.INCIDENTS, "incidents.html.j2", site.incident_rows, finder=site.incidents())
+    yield site.page("places.html", "places.html.j2", site.place_rows, finders=site.places())
+    begin = content.timeline.begin
+    for case in content.incidents:
+        others = site.alike[case.fingerprint][:50]
+        yield site.page(
+            addresses.incident(case.incident_id), "incident.html.j2", [case, others], "../", case=case, others=others
+        )
+    for group in content.groups:
+        path = addresses.group(group.name)
+        of = site.of(group)
+        yield site.page(path, "place.html.j2", [group, begin, of], "../", place=group, kind="group", of=of, begin=begin)
+    for topic in content.topics:
+        path = addresses.topic(topic.name)
+        of = site.of(topic)
+        yield site.page(path, "place.html.j2", [topic, begin, of], "../", place=topic, kind="topic", of=of, begin=begin)
+    for application in content.applications:
+        path, of = addresses.application(application.name), site.about[application.name]
+        about = [application, application.description, of]
+        yield site.page(path, "application.html.j2", about, "../", application=application, of=of)
+
+
+def quality_page(report: Pipeline) -> str:
+    """Return the page on data quality, which needs the state of the pipeline only."""
+    environment = _environment()
+    template = environment.get_template("quality.html.j2")
+    return template.render(root="", path=addresses.QUALITY, cluster=report.cluster, report=report)
+
+
+def styles() -> str:
+    """Return the style sheet, with the styles of pictures of topologies."""
+    found = _STYLE.search(drawing.svg(Topology(), ""))
+    return (ASSETS / "site.css").read_text(encoding="utf-8") + (found.group(1) if found else "") + "\n"
+
+
+@cache
+def version() -> str:
+    """Return a hash of what makes pages from content: a page of another version is made again."""
+    digest = hashlib.sha256()
+    for directory in (TEMPLATES, ASSETS, Path(__file__).parent):
+        for file in sorted(one for one in directory.iterdir() if one.is_file()):
+            digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+class _Site:
+    """What pages of one content share."""
+
+    def __init__(self, content: Content) -> None:
+        self.content = content
+        self.environment = _environment()
+        self.cases = {one.incident_id: one for one in content.incidents}
+        self.environment.globals |= {
+            "cluster": content.cluster,
+            "groups": frozenset(one.name for one in content.groups),
+            "topics": frozenset(one.name for one in content.topics),
+            "applications": frozenset(one.name for one in content.applications),
+            "known_incidents": frozenset(self.cases),
+            "picture": self.picture,
+            "reached": self.reached,
+        }
+
+    def page(self, path: str, template: str, about: Any, root: str = "", **values: Any) -> Page:
+        """Return a page that a template makes; ``root`` leads from the page to the front's directory."""
+
+        def text() -> str:
+            return self.environment.get_template(template).render(root=root, path=path, **values)
+
+        return Page(path, None if about is None else [self.content.cluster, about], text)
+
+    def picture(self, application: Application, root: str) -> Markup | None:
+        """Return the picture of an application's topology; None if there is none, or it is too large for a page."""
+        try:
+            topology = Topology.parsed(application.description or "")
+        except NoTopology:
+            return None
+        return _drawn(topology, f"Topology of {application.name}", self.link(root), None)
+
+    def reached(self, blast: Blast, root: str) -> Markup | None:
+        """Return the picture of what a topic reaches, with the topic marked; None if it reaches nothing."""
+        if not blast.reached:
+            return None
+        return _drawn(blast.topology(), f"What {blast.topic} reaches", self.link(root), blast.topic)
+
+    def link(self, root: str) -> Callable[[str], str | None]:
+        """Return a function that returns the address of a topic's page, None if it has none."""
+        topics: frozenset[str | None] = self.environment.globals["topics"]  # type: ignore[assignment]
+        return lambda topic: f"{root}{addresses.topic(topic)}" if topic in topics else None
+
+    @cached_property
+    def incident_rows(self) -> list[list[Any]]:
+        """The rows of the table of all incidents, the most urgent first."""
+        return [
+            [
+                [one.incident_id, addresses.incident(one.incident_id)],
+                one.severity,
+                one.state if one.muted_until is None else f"{one.state} (muted)",
+                one.chip,
+                visible(one.group) if one.group else "no group",
+                visible(one.topic) if one.topic else "unknown",
+                one.records,
+                _iso(one.first_at),
+                _iso(one.last_at),
+                elided(one.error or one.disposition or "unknown", 160),
+            ]
+            for one in self.content.incidents
+        ]
+
+    def incidents(self) -> Finder:
+        """Return the table of all incidents."""
+        kinds = "link chip text text text text number time time text"
+        names = "Incident,Severity,State,Verdict,Group,Source topic,Records,Since (UTC),Last (UTC),Error"
+        return Finder(
+            "incidents", "All incidents, the most urgent first", names.split(","), kinds.split(), self.incident_rows
+        )
+
+    @cached_property
+    def place_rows(self) -> list[list[list[Any]]]:
+        """The rows of the tables of groups, topics and applications."""
+        opened = {one.incident_id for one in self.content.open}
+
+        def row(one: Place, path: str, nameless: str) -> list[Any]:
+            name = visible(one.name) if one.name else nameless
+            return [[name, path], one.records, sum(name in opened for name in one.incidents), len(one.incidents)]
+
+        return [
+            [row(one, addresses.group(one.name), "no group") for one in self.content.groups],
+            [row(one, addresses.topic(one.name), "unknown topic") for one in self.content.topics],
+            [
+                [
+                    [visible(one.name), addresses.application(one.name)],
+                    one.health,
+                    one.revision,
+                    _iso(one.last_seen_at) if one.last_seen_at else None,
+                    visible(one.sentence),
+                ]
+                for one in self.content.applications
+            ],
+        ]
+
+    def places(self) -> list[Finder]:
+        """Return the tables of groups, topics and applications."""
+        groups, topics, applications = self.place_rows
+        counts = ["link", "number", "number", "number"]
+        names = ["Dead letters", "Open incidents", "Incidents"]
+        of = ["Application", "Health", "Revision", "Last seen (UTC)", "In words"]
+        return [
+            Finder("groups", "Consumer groups", ["Group", *names], counts, groups),
+            Finder("topics", "Topics", ["Topic", *names], counts, topics),
+            Finder("applications", "Applications", of, ["link", "text", "number", "time", "text"], applications),
+        ]
+
+    @cached_property
+    def about(self) -> Mapping[str, list[Any]]:
+        """For each application the incidents of its group, and of topics that it reads, in a few words."""
+        known: dict[str, list[Any]] = {one.name: [] for one in self.content.applications}
+        readers: dict[str, list[str]] = {}
+        for application in self.content.applications:
+            for topic in application.reads:
+                readers.setdefault(topic, []).append(application.name)
+        for one in self.content.incidents:
+            for name in dict.fromkeys((one.group or "", *readers.get(one.topic or "", ()))):
+                if name in known:
+                    known[name].append(_brief(one))
+        return known
+
+    @cached_property
+    def alike(self) -> Mapping[str, list[str]]:
+        """The incidents of each fingerprint."""
+        found: dict[str, list[str]] = {}
+        for one in self.content.incidents:
+            found.setdefault(one.fingerprint, []).append(one.incident_id)
+        return found
+
+    def of(self, place: Place) -> list[Any]:
+        """Return the incidents of a group or topic, in a few words."""
+        return [_brief(self.cases[name]) for name in place.incidents]
+
+
+@dataclass(frozen=True)
+class Finder:
+    """A table whose rows the script searches, sorts and pages through."""
+
+    name: str
+    caption: str
+    names: Sequence[str]
+    kinds: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+    @property
+    def data(self) -> Markup:
+        """The rows as JSON that stands within a script element."""
+        columns = [{"name": name, "kind": kind} for name, kind in zip(self.names, self.kinds, strict=True)]
+        text = json.dumps({"columns": columns, "rows": self.rows}, separators=(",", ":"))
+        return Markup(
+            text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+        )  # no end of the element is in it
+
+    @property
+    def first(self) -> Sequence[Sequence[Any]]:
+        """The rows that the page shows without the script."""
+        return self.rows[:MOST_AT_FIRST]
+
+
+def _brief(case: Case) -> dict[str, Any]:
+    return {
+        "incident_id": case.incident_id,
+        "severity": case.severity,
+        "state": case.state,
+        "chip": case.chip,
+        "place": case.place,
+        "records": case.records,
+        "first_at": case.first_at,
+    }
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    environment.filters |= {
+        "moment": moment,
+        "lasting": lasting,
+        "size": size_of,
+        "share": share,
+        "time": _time,
+        "span": _span,
+        "elided": elided,
+        "quoted": quoted,
+    }
+    nobody: frozenset[str] = frozenset()
+    environment.globals |= {
+        **dict.fromkeys(("groups", "topics", "applications", "known_incidents"), nobody),
+        "addresses": addresses,
+        "bars": bars,
+        "charts": charts,
+        "counted": counted,
+        "plural": plural,
+        "data_docs": f"{DATA_DOCS}/index.html",
+        "days": _days,
+        "most_coordinates": MOST_COORDINATES,
+        "most_on_front": MOST_ON_FRONT,
+        "unread": unread_of,
+        "version": version(),
+    }
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """Return text with escapes for what cannot be seen, such as control and bidirectional characters.
+
+    Markup from a macro of the template stays unchanged: each value in it went through this function already.
+    """
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _time(at: datetime) -> Markup:
+    """Return a time in UTC; the script adds the local time and the age as its title."""
+    return Markup('<time datetime="{}">{:%Y-%m-%d %H:%M} UTC</time>').format(_iso(at), at.astimezone(UTC))
+
+
+def _span(seconds: float) -> str:
+    """Return a span of seconds in words, with its direction before or after."""
+    return f"{lasting(timedelta(seconds=abs(seconds)))} {'before' if seconds >= 0 else 'after'}"
+
+
+def _days(begin: datetime) -> list[tuple[str, str]]:
+    """Return the labels of the seven days of a chart: day and hour."""
+    return [(f"{at:%a %d}", f"{at:%H:%M}") for number in range(7) for at in [begin + number * timedelta(days=1)]]
+
+
+def _drawn(topology: Topology, title: str, link: Callable[[str], str | None], marked: str | None) -> Markup | None:
+    """Return a picture whose styles are in the style sheet; None if it is too large for a page."""
+    if len(topology.nodes) > MOST_SHAPES:
+        return None
+    svg = drawing.svg(topology, title, link=link, marked=marked)
+    return Markup(_STYLE.sub("", svg, count=1))  # names in it are escaped

@@ -1,0 +1,701 @@
+"""Tables -> Content: each table is read once, and no column with a payload, key or header value."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from expectations.rules import counted
+from expectations.text import visible
+from pipelines.commands import incidents
+from pipelines.commands.incidents import (
+    FINDINGS,
+    HOUR,
+    INCIDENTS,
+    MOST_SAMPLES,
+    NODES,
+    RECORDS,
+    REVISIONS,
+    SUMMARY,
+    SUSPECTS,
+    WEEK,
+    Incident,
+    Incidents,
+    quoted,
+)
+from pipelines.incidents.blast import Blast, Graph, valid_at
+from pipelines.incidents.state import moment as moment_of
+from pipelines.incidents.verdict import POISON_PILL, percent
+from pipelines.run.freshness import Freshness
+from pipelines.run.newest import moment
+from pipelines.site import examples, quality
+from pipelines.site.content import (
+    SETTLED,
+    Application,
+    Case,
+    Command,
+    Content,
+    Delivered,
+    Delivery,
+    Guarantee,
+    Light,
+    Lost,
+    Marker,
+    Partition,
+    Place,
+    Replayable,
+    Revision,
+    Row,
+    Sample,
+    Series,
+    Suspect,
+    Timeline,
+)
+from pipelines.site.quality import Feed, Pipeline
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
+
+CURRENT, CHANGES, HEALTH, EDGES = (
+    f"gold.{name}" for name in ("topology_current", "topology_changes", "push_health", "topology_edges")
+)
+RECONCILIATION, GUARANTEES, LEDGER = "gold.reconciliation", "gold.delivery_guarantees", "gold.message_ledger"
+
+SHOWN_HOURS = 7 * 24
+MOST_GROUPS = 6  # that the timeline tells apart
+MOST_DIFFS = 2
+MOST_LOST = 50
+
+T = TypeVar("T")
+
+
+def gather(
+    warehouse: Warehouse,
+    behind: Sequence[Freshness] | None = None,
+    feeds: Sequence[Feed] | None = None,
+    now: datetime | None = None,
+) -> Content:
+    """Collect what the site says, as of ``now``."""
+    now = now or datetime.now(UTC)
+    feeds = quality.feeds_of(warehouse) if feeds is None else feeds
+    pipeline = quality.gather(warehouse, behind, feeds, now)
+    tables = _Tables(warehouse)
+    nothing: list[dict[str, Any]] = []
+    known = tables.guarded(INCIDENTS, lambda: Incidents(warehouse, now), None)
+    pairs = [(one.newest, one.silence) for one in feeds if one.newest.used]
+    findings = tables.guarded(FINDINGS, lambda: incidents.findings_of(warehouse, pairs), nothing, must_exist=False)
+    cases = _cases(warehouse, known, tables) if known else ()
+    applications = _applications(tables, cases)
+    delivery = _delivery(warehouse, tables)
+    hours = tables.guarded(SUMMARY, lambda: known.hours if known else nothing, nothing)
+    groups, topics = _places(hours, now, cases, findings, tables, delivery, applications)
+    opened = [one for one in known.known if one.state.is_open] if known else []
+    refused = tables.guarded(
+        "quarantine", lambda: examples.quarantined(warehouse, pipeline), examples.Quarantined(0, ()), must_exist=False
+    )
+    sentence = incidents.front(opened, findings, [one.newest for one in feeds if one.newest.used], now)
+    return Content(
+        warehouse.cluster,
+        warehouse.root,
+        now,
+        _light(sentence, cases, findings, pipeline, tables.unreadable),
+        _timeline(hours, tables, pipeline, now),
+        cases,
+        tuple(findings),
+        delivery,
+        applications,
+        _replayable(cases),
+        refused,
+        groups,
+        topics,
+        pipeline,
+    )
+
+
+class _Tables:
+    """The rows of small tables, each read once."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self.warehouse = warehouse
+        self.read: dict[str, list[dict[str, Any]]] = {}
+        self.unreadable: list[str] = []
+
+    def __getitem__(self, table: str) -> list[dict[str, Any]]:
+        """Return the cluster's rows of a table, none if it does not exist or cannot be read."""
+        if table not in self.read:
+            equal = {"cluster": self.warehouse.cluster}
+            none: list[dict[str, Any]] = []
+            self.read[table] = self.guarded(table, lambda: jvmless.rows(self.warehouse, table, equal), none)
+        return self.read[table]
+
+    def guarded(self, table: str, read: Callable[[], T], otherwise: T, must_exist: bool = True) -> T:
+        """Return what is read of a table, or something else if that fails: a damaged table must not end the page."""
+        try:
+            return read() if not must_exist or self.warehouse.exists(table) else otherwise
+        except Exception:  # the reader's libraries raise any kind; `afterlog doctor` tells what is wrong with a table
+            self.unreadable.append(table)
+            return otherwise
+
+
+# ---------------------------------------------------------------------------------------------------- the first lines
+
+
+def _light(
+    sentence: str, cases: Sequence[Case], findings: Sequence[Row], pipeline: Pipeline, unreadable: Sequence[str]
+) -> Light:
+    """Return red if data is stale, held or lost, or an incident is critical; never green if nothing is known."""
+    red = [f"{one} cannot be read, so that this page may lack what it tells: afterlog doctor" for one in unreadable]
+    red += [f"Nothing landed in {one.name} for longer than usual." for one in pipeline.feeds if one.silence]
+    for table in pipeline.tables:
+        if table.state == "blocked":
+            scopes = table.freshness.held_scopes
+            of = f" of {_listed(scopes)}" if scopes else ""
+            red.append(
+                f"{table.name} holds rows{of} since {moment(table.blocked_since)}." if table.blocked_since else ""
+            )
+        elif table.state == "failed":
+            red.append(f"The last run of {table.name} failed.")
+    red += [f"{visible(one['evidence'])}." for one in findings if one["severity"] == "critical"]
+    loud = [one for one in cases if one.is_loud]
+    if critical := sum(one.severity == "critical" for one in loud):
+        red.append(f"{counted(critical, 'critical incident')} {'is' if critical == 1 else 'are'} open.")
+    amber = []
+    if others := sum(one.severity != "critical" for one in loud):
+        amber.append(f"{counted(others, 'incident')} {'is' if others == 1 else 'are'} open.")
+    if high := sum(one["severity"] == "high" and one["kind"] not in ("HELD", "SILENT_FEED") for one in findings):
+        amber.append(f"{counted(high, 'finding')} {'needs' if high == 1 else 'need'} a look.")
+    if late := sum(one.state == "behind" and one.name not in pipeline.unused for one in pipeline.tables):
+        amber.append(f"{counted(late, 'table')} {'has' if late == 1 else 'have'} unread input: afterlog run")
+    red = [one for one in red if one]
+    if red:
+        return Light("red", sentence, (*red, *amber))
+    known = any(one.name == "dlq" and one.newest.at is not None for one in pipeline.feeds)
+    if not known and not loud:
+        how = [one.newest.in_words for one in pipeline.feeds if one.name == "dlq"]
+        return Light(
+            "grey", "Nothing is known yet: no dead letter has landed.", (*(f"dlq: {one}." for one in how), *amber)
+        )
+    return Light("amber" if amber else "green", sentence, tuple(amber))
+
+
+def _listed(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(map(visible, names[:most])) + more
+
+
+def _timeline(hours: Sequence[Row], tables: _Tables, pipeline: Pipeline, now: datetime) -> Timeline:
+    """Count the dead letters of the last 7 days, or of the 7 days until the newest if that is older."""
+    this_hour = _hour(now)
+    newest = max((one["hour"] for one in hours), default=None)
+    is_past = newest is not None and newest < this_hour - WEEK
+    end = (newest if newest is not None and is_past else this_hour) + HOUR
+    begin = end - SHOWN_HOURS * HOUR
+    last = end - 2 * HOUR if not is_past else end - HOUR
+    counts: dict[str | None, Counter[int]] = defaultdict(Counter)
+    last_hour = before = 0
+    for one in hours:
+        at, records = one["hour"], one["record_count"]
+        if begin <= at < end:
+            counts[one["consumer_group"]][(at - begin) // HOUR] += records
+        last_hour += records if at == last else 0
+        before += records if at == last - WEEK else 0
+    ranked = sorted(counts, key=lambda name: (-counts[name].total(), name or ""))
+    shown = [Series(name, False, _spread(counts[name])) for name in ranked[:MOST_GROUPS]]
+    if rest := ranked[MOST_GROUPS:]:
+        others: Counter[int] = sum((counts[name] for name in rest), Counter())
+        shown.append(
+            Series(f"{len(rest):,} other groups" if len(rest) > 1 else rest[0], len(rest) > 1, _spread(others))
+        )
+    first = min((one["hour"] for one in hours), default=None)
+    known = first is not None and first <= last - WEEK
+    markers = tuple(one for one in _markers(tables, pipeline) if begin <= one.at < end)
+    return Timeline(begin, end, is_past, tuple(shown), markers, last, last_hour, before if known else None)
+
+
+def _hour(at: datetime) -> datetime:
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+def _spread(counts: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(counts.get(place, 0) for place in range(SHOWN_HOURS))
+
+
+def _markers(tables: _Tables, pipeline: Pipeline) -> list[Marker]:
+    found = [
+        Marker(row["accepted_at"], "revision", f"revision {row['revision']}", row["group_id"])
+        for row in tables[REVISIONS]
+        if row["accepted_at"] is not None
+    ]
+    found += [
+        Marker(run.started_at, "gate", f"The gate of {table.name} broke")
+        for table in pipeline.tables
+        for run in table.runs
+        if run.status == "broken"
+    ]
+    found += [
+        Marker(
+            gap.found_at, "gap", f"{counted(gap.offsets, 'offset')} of {visible(gap.topic)} were gone before reading"
+        )
+        for gap in pipeline.gaps
+    ]
+    return sorted(found, key=lambda one: (one.at, one.kind, one.application or "", one.words))
+
+
+# ---------------------------------------------------------------------------------------------------------- incidents
+
+
+def _cases(warehouse: Warehouse, known: Incidents, tables: _Tables) -> tuple[Case, ...]:
+    suspects: dict[str, list[Row]] = defaultdict(list)
+    for row in tables[SUSPECTS]:
+        suspects[row["incident_id"]].append(row)
+    revisions: dict[str, list[Row]] = defaultdict(list)
+    for row in tables[REVISIONS]:
+        revisions[row["group_id"]].append(row)
+    no_letters: Letters = {}
+    letters = tables.guarded(RECORDS, lambda: _letters(warehouse, known.known), no_letters)
+    blasts = _Blasts(tables)
+    return tuple(
+        _case(
+            known,
+            one,
+            sorted(suspects[one.row["incident_id"]], key=lambda row: row["rank"]),
+            letters,
+            revisions,
+            blasts(one.row),
+        )
+        for one in known.known
+    )
+
+
+Letters = Mapping[tuple[Any, ...], Row]
+
+
+def _letters(warehouse: Warehouse, known: Sequence[Incident]) -> Letters:
+    """Return the first dead letter of each source record that incidents name, by topic, partition, offset and group."""
+    offsets = sorted(
+        {
+            one["original_offset"]
+            for incident in known
+            for one in (incident.row["top_records"] or ())[:MOST_SAMPLES]
+            if one["original_offset"] is not None
+        }
+    )
+    if not offsets:
+        return {}
+    named = "original_topic, original_partition, original_offset, consumer_group"
+    wanted = ", ".join(map(str, offsets))
+    rows = jvmless.query(
+        warehouse,
+        RECORDS,
+        f"SELECT {named}, dlq_topic, dlq_partition, dlq_offset, routed_at FROM rows "
+        f"WHERE original_offset IN ({wanted})",
+        {"cluster": warehouse.cluster},
+    )
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in sorted(rows, key=lambda one: (one["routed_at"] is None, one["routed_at"], one["dlq_offset"])):
+        found.setdefault(tuple(row[name] for name in named.split(", ")), row)
+    return found
+
+
+class _Blasts:
+    """What topics reach; a graph is built once for all incidents between two revisions."""
+
+    def __init__(self, tables: _Tables) -> None:
+        self.nodes, self.revisions = tables[NODES], tables[REVISIONS]
+        self.times = sorted(row["accepted_at"] for row in self.revisions if row["accepted_at"] is not None)
+        self.graphs: dict[int, Graph] = {}
+        self.known: dict[tuple[int, str, str | None], Blast] = {}
+
+    def __call__(self, row: Row) -> Blast | None:
+        """Return what an incident's source topic reaches; None if no topology has landed."""
+        topic, group = row["original_topic"], row["consumer_group"]
+        if topic is None or not self.nodes:
+            return None
+        place = bisect_right(self.times, row["first_at"])
+        if (place, topic, group) not in self.known:
+            if place not in self.graphs:
+                self.graphs[place] = Graph(self.nodes, valid_at(self.revisions, row["first_at"]))
+            self.known[place, topic, group] = self.graphs[place].blast(topic, group)
+        return self.known[place, topic, group]
+
+
+def _case(
+    known: Incidents,
+    incident: Incident,
+    suspects: Sequence[Row],
+    letters: Letters,
+    revisions: Mapping[str, Sequence[Row]],
+    blast: Blast | None,
+) -> Case:
+    row, state = incident.row, incident.state
+    samples = list(_samples(row, letters))
+    return Case(
+        row["incident_id"],
+        row["severity"],
+        state.name,
+        state.is_open,
+        state.muted_until,
+        row["verdict"],
+        chip(row),
+        row["sentence"],
+        tuple(incidents.about_the_state(incident, known)),
+        tuple(incidents.evidence(known, incident)),
+        row["consumer_group"],
+        row["original_topic"],
+        tuple(one["dlq_topic"] for one in row["dlq_topics"] or ()),
+        row["record_count"],
+        row["source_record_count"],
+        round(incident.rate, 3),
+        known.usual_rate(incident),
+        row["first_at"],
+        row["last_at"],
+        tuple(
+            (at, one["record_count"])
+            for one in sorted(row["timeline"] or (), key=lambda one: one["half_hour"])
+            if (at := moment_of(one["half_hour"])) is not None
+        ),
+        row["disposition"],
+        row["error_pattern"],
+        row["exception_class"],
+        row["exception_cause_class"],
+        row["error_frame"],
+        row["fingerprint"],
+        row["predecessor_id"],
+        row["replayable_count"],
+        row["without_payload_count"],
+        tuple(
+            Partition(
+                one["original_partition"],
+                one["record_count"],
+                one["source_record_count"],
+                one["first_offset"],
+                one["last_offset"],
+            )
+            for one in row["partitions"] or ()
+        ),
+        tuple(samples),
+        tuple(Suspect(one["kind"], one["name"], one["sentence"], one["changed_at"]) for one in suspects),
+        blast,
+        tuple(_commands(row, samples, suspects, revisions)),
+    )
+
+
+def chip(row: Row) -> str:
+    """Return the verdict in a few words, with the figure that speaks for it."""
+    words = row["verdict"].replace("_", " ").lower()
+    if row["verdict"] == POISON_PILL and row["top_records"]:
+        worst = row["top_records"][0]
+        where = f"{visible(row['original_topic'] or '?')}-{worst['original_partition']}@{worst['original_offset']}"
+        return f"{words} {where}, {counted(worst['record_count'], 'time')}"
+    figures = {
+        "KEY_LOCAL": (row["key_share"], "in 3 keys"),
+        "PARTITION_LOCAL": (row["partition_share"], f"in partition {row['partition']}"),
+        "PRODUCER_LOCAL": (row["attribute_share"], f"share one {row['attribute_kind']}"),
+    }
+    share, of = figures.get(row["verdict"], (row["offset_share"], "of offsets"))
+    return f"{words}, {percent(share)} {of}" if share is not None and round(share, 2) > 0 else words
+
+
+def _samples(row: Row, letters: Letters) -> Iterable[Sample]:
+    topic = row["original_topic"]
+    for one in (row["top_records"] or ())[:MOST_SAMPLES]:
+        partition, offset = one["original_partition"], one["original_offset"]
+        found = letters.get((topic, partition, offset, row["consumer_group"]))
+        if found is not None:
+            letter = f"{found['dlq_topic']}:{found['dlq_partition']}:{found['dlq_offset']}"
+            yield Sample(letter, f"{topic}:{partition}:{offset}", one["record_count"], found["routed_at"])
+
+
+def _commands(
+    row: Row, samples: Sequence[Sample], suspects: Sequence[Row], revisions: Mapping[str, Sequence[Row]]
+) -> Iterable[Command]:
+    name = row["incident_id"]
+    yield Command("all about it", f"afterlog incident {name}")
+    if samples:
+        first = samples[0]
+        yield Command("a dead letter, whole", f"afterlog show {quoted(first.dead_letter)}")
+        yield Command("what became of its source record", f"afterlog trace {quoted(first.source)}")
+        topic, partition, offset = first.source.rsplit(":", 2)
+        yield Command(
+            "the source record, from Kafka",
+            f'kcat -b "$BOOTSTRAP" -C -t {quoted(topic)} -p {partition} -o {offset} -c 1 -J',
+        )
+    if row["consumer_group"] is not None and row["original_topic"] is not None:
+        wanted = "consumer_group = :group AND original_topic = :topic AND routed_at >= :since"
+        names = {
+            "group": row["consumer_group"],
+            "topic": row["original_topic"],
+            "since": row["first_at"].isoformat(timespec="seconds").replace("+00:00", "Z"),
+        }
+        values = " ".join(f"--param {quoted(f'{name}={value}')}" for name, value in names.items())
+        yield Command("its dead letters", f'afterlog sql "SELECT * FROM silver.dlq_records WHERE {wanted}" {values}')
+    changed = [one for one in suspects if one["kind"] in ("topology", "writer_topology")]
+    for suspect in changed[:MOST_DIFFS]:
+        before = sorted(
+            one["revision"]
+            for one in revisions[suspect["name"]]
+            if one["accepted_at"] is not None and one["accepted_at"] <= suspect["changed_at"]
+        )
+        diff = f" --diff {before[-2]} {before[-1]}" if len(before) > 1 else ""
+        yield Command(
+            f"what changed in {visible(suspect['name'])}", f"afterlog describe {quoted(suspect['name'])}{diff}"
+        )
+    yield Command("close it", f"afterlog incident {name} --resolve")
+
+
+def _replayable(cases: Sequence[Case]) -> tuple[Replayable, ...]:
+    found: dict[tuple[str | None, str | None], list[Case]] = defaultdict(list)
+    for one in cases:
+        if one.is_open and (one.replayable or one.without_payload):
+            found[one.group, one.topic].append(one)
+    summed = [
+        Replayable(
+            group,
+            topic,
+            sum(one.replayable for one in of),
+            sum(one.without_payload for one in of),
+            tuple(one.incident_id for one in of),
+        )
+        for (group, topic), of in found.items()
+    ]
+    return tuple(sorted(summed, key=lambda one: (-one.records, one.topic or "", one.group or "")))
+
+
+# ------------------------------------------------------------------------------------------------------------ delivery
+
+_SUMS = {
+    "acknowledged": "acknowledged_count",
+    "failed": "failed_count",
+    "lost": "lost_count",
+    "absent": "absent_count",
+    "aborted": "aborted_count",
+    "open": "open_count",
+    "dead_lettered": "dead_lettered_count",
+    "failed_dlq_writes": "dlq_write_failure_count",
+    "unexplained_offsets": "dlq_gap_unexplained_count",
+}
+
+
+def _delivery(warehouse: Warehouse, tables: _Tables) -> Delivery:
+    by_topic: dict[str | None, Counter[str]] = defaultdict(Counter)
+    everything: Counter[str] = Counter()
+    for row in tables[RECONCILIATION]:
+        for name, column in _SUMS.items():
+            by_topic[row["topic"]][name] += row[column] or 0
+            everything[name] += row[column] or 0
+    topics = [Delivered(topic, **{name: counts[name] for name in _SUMS}) for topic, counts in by_topic.items()]
+    topics.sort(
+        key=lambda one: (
+            *(-count for count in (one.lost, one.failed_dlq_writes, one.aborted, one.unexplained_offsets, one.absent)),
+            -one.dead_lettered,
+            one.topic or "",
+        )
+    )
+    total = Delivered(None, **{name: everything[name] for name in _SUMS}) if by_topic else None
+    rows = tables[GUARANTEES]
+    broken = [
+        Guarantee(row["verdict"], row["client_id"] or "", row["topic"] or "", row["sentence"])
+        for row in rows
+        if row["verdict"] != "OK"
+    ]
+    order = ("WOULD_FAIL", "SILENTLY_OFF", "DUPLICATES_POSSIBLE")
+    broken.sort(
+        key=lambda one: (order.index(one.verdict) if one.verdict in order else len(order), one.client, one.topic)
+    )
+    return Delivery(total, tuple(topics), _lost(warehouse, everything["lost"]), tuple(broken), len(rows) - len(broken))
+
+
+def _lost(warehouse: Warehouse, messages: int) -> tuple[Lost, ...]:
+    if not messages:
+        return ()
+    text = f"""
+        SELECT topic, rows.partition, count(*) AS messages, min(rows.offset) AS first_offset,
+          max(rows.offset) AS last_offset
+        FROM rows
+        WHERE outcome = 'LOST'
+        GROUP BY topic, rows.partition
+        ORDER BY messages DESC, topic, rows.partition
+        LIMIT {MOST_LOST}
+    """
+    return tuple(
+        Lost(**{one.name: row[one.name] for one in fields(Lost)})
+        for row in jvmless.query(warehouse, LEDGER, text, {"cluster": warehouse.cluster})
+    )
+
+
+# --------------------------------------------------------------------------------------------------------- topologies
+
+_CHANGES = {
+    f"{thing}_{how}": f"{thing} {how}"
+    for thing, ways in (
+        ("nodes", ("added", "removed", "changed")),
+        ("edges", ("added", "removed")),
+        ("stores", ("added", "removed")),
+        ("topics", ("added", "removed")),
+    )
+    for how in ways
+}
+
+
+def _applications(tables: _Tables, cases: Sequence[Case]) -> tuple[Application, ...]:
+    """Return the applications, those whose topology needs a look first."""
+    changes = {(row["group_id"], row["revision"]): row for row in tables[CHANGES]}
+    revisions: dict[str, list[Row]] = defaultdict(list)
+    for row in tables[REVISIONS]:
+        revisions[row["group_id"]].append(row)
+    pushes = {row["group_id"]: row for row in tables[HEALTH]}
+    read, written = _edges(tables)
+    before: dict[str, dict[str, int]] = defaultdict(dict)
+    for one in cases:
+        for suspect in one.suspects if one.is_open else ():
+            if suspect.kind in ("topology", "writer_topology", "new_group") and suspect.changed_at is not None:
+                seconds = int((one.first_at - suspect.changed_at).total_seconds())
+                of = before[suspect.name]
+                of[one.incident_id] = min(seconds, of.get(one.incident_id, seconds), key=abs)
+    found = []
+    for row in tables[CURRENT]:
+        name = row["group_id"]
+        found.append(
+            Application(
+                name,
+                row["health"],
+                row["sentence"],
+                row["revision"],
+                row["node_count"],
+                row["last_seen_at"],
+                row["last_pushed_at"],
+                tuple(row["defects"] or ()),
+                tuple(sorted(read[name])),
+                tuple(sorted(written[name])),
+                {key: value for key, value in pushes[name].items() if key not in ("cluster", "group_id")}
+                if name in pushes
+                else None,
+                tuple(
+                    Revision(
+                        one["revision"],
+                        one["accepted_at"],
+                        one["replaced_at"],
+                        tuple(one["topology_epochs"] or ()),
+                        tuple(_changed(changes.get((name, one["revision"])))),
+                    )
+                    for one in sorted(revisions[name], key=lambda one: -one["revision"])
+                ),
+                tuple(sorted(before[name].items(), key=lambda one: abs(one[1]))),
+                row["description"],
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (not one.needs_a_look, one.health in SETTLED, one.health, one.name)))
+
+
+def _edges(tables: _Tables) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
+    read: dict[str, set[str]] = defaultdict(set)
+    written: dict[str, set[str]] = defaultdict(set)
+    for row in tables[EDGES]:
+        if row["is_current"] and row["topic"] is not None:
+            (read if row["direction"] == "read" else written)[row["group_id"]].add(row["topic"])
+    return read, written
+
+
+def _changed(row: Row | None) -> Iterable[tuple[str, tuple[str, ...]]]:
+    for column, words in _CHANGES.items():
+        if row is not None and row[column]:
+            names = [one if isinstance(one, str) else f"{one['from']} -> {one['to']}" for one in row[column]]
+            yield words, tuple(names)
+
+
+# ---------------------------------------------------------------------------------------------------- groups and topics
+
+
+def _places(
+    hours: Sequence[Row],
+    now: datetime,
+    cases: Sequence[Case],
+    findings: Sequence[Row],
+    tables: _Tables,
+    delivery: Delivery,
+    applications: Sequence[Application],
+) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+    """Return the groups and the topics that dead letters, incidents, findings, topologies or messages name."""
+    begin = _hour(now) + HOUR - SHOWN_HOURS * HOUR
+    newest = max((one["hour"] for one in hours), default=None)
+    if newest is not None and newest < begin:
+        begin = newest + HOUR - SHOWN_HOURS * HOUR
+    groups: dict[str | None, _Gathered] = defaultdict(_Gathered)
+    topics: dict[str | None, _Gathered] = defaultdict(_Gathered)
+    for row in hours:
+        group, topic, dlq = row["consumer_group"], row["original_topic"], row["dlq_topic"]
+        place = (row["hour"] - begin) // HOUR
+        groups[group].add(row, place, {"source topic": topic, "DLQ topic": dlq, "disposition": row["disposition"]})
+        for name, of in ((topic, {"group": group, "DLQ topic": dlq}), (dlq, {"group": group, "source topic": topic})):
+            if name is not None and not (name == dlq and topic == dlq and of.get("source topic")):
+                topics[name].add(row, place, {**of, "disposition": row["disposition"]})
+    for one in cases:
+        groups[one.group].incidents.append(one.incident_id)
+        for topic in dict.fromkeys((one.topic, *one.dlq_topics)):
+            if topic is not None:
+                topics[topic].incidents.append(one.incident_id)
+    named = {one.name for one in applications}
+    readers: dict[str | None, set[str]] = defaultdict(set)
+    writers: dict[str | None, set[str]] = defaultdict(set)
+    for application in applications:
+        for topic in application.reads:
+            readers[topic].add(application.name)
+        for topic in application.writes:
+            writers[topic].add(application.name)
+    delivered = {one.topic: one for one in delivery.topics}
+    for finding in findings:
+        if finding["topic"] is not None:
+            topics[finding["topic"]].findings.append(finding)
+        if finding["name"] in groups:
+            groups[finding["name"]].findings.append(finding)
+    for topic in (*readers, *writers, *(one for one in delivered if one is not None)):
+        _ = topics[topic]
+    return (
+        tuple(one.place(name, is_application=name in named) for name, one in _in_order(groups)),
+        tuple(
+            one.place(
+                name,
+                readers=tuple(sorted(readers[name])),
+                writers=tuple(sorted(writers[name])),
+                delivered=delivered.get(name),
+            )
+            for name, one in _in_order(topics)
+        ),
+    )
+
+
+def _in_order(found: Mapping[str | None, _Gathered]) -> list[tuple[str | None, _Gathered]]:
+    return sorted(found.items(), key=lambda item: (-item[1].records, item[0] or ""))
+
+
+class _Gathered:
+    """What is known of a group or topic so far."""
+
+    def __init__(self) -> None:
+        self.records = self.without_payload = 0
+        self.hours: Counter[int] = Counter()
+        self.by: dict[str, Counter[str | None]] = defaultdict(Counter)
+        self.incidents: list[str] = []
+        self.findings: list[Row] = []
+
+    def add(self, row: Row, place: int, by: Mapping[str, str | None]) -> None:
+        """Add an hour of dead letters, told apart by other names."""
+        self.records += row["record_count"]
+        self.without_payload += row["without_payload_count"] or 0
+        self.hours[place] += row["record_count"]
+        for what, name in by.items():
+            self.by[what][name] += row["record_count"]
+
+    def place(self, name: str | None, **more: Any) -> Place:
+        """Return it whole."""
+        by = tuple(
+            (what, tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))))
+            for what, counts in self.by.items()
+        )
+        hours = Series(name, False, _spread(self.hours))
+        return Place(
+            name, self.records, self.without_payload, hours, by, tuple(self.incidents), tuple(self.findings), **more
+        )

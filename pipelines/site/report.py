@@ -1,0 +1,142 @@
+"""Content -> a directory of static pages, and Data Docs beside them; what did not change is not written again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pipelines.commands.incidents import LANDED
+from pipelines.errors import EnvironmentLacking
+from pipelines.run.freshness import Freshness, freshness
+from pipelines.run.runner import contracts
+from pipelines.site import addresses, pages, reading
+from pipelines.site.content import Content, plain
+from pipelines.site.pages import DATA_DOCS, Page
+from pipelines.site.quality import Feed, feeds_of, uncommitted
+from pipelines.warehouse import actions, progress, storage
+from pipelines.warehouse.tables import Warehouse
+
+SHOWN, MADE = ".shown.json", ".made.json"
+
+
+def current(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed] | None = None) -> Path | None:
+    """Return the front if the site shows the present state already; None if it must be built. This needs no session."""
+    page = warehouse.settings.reports() / addresses.FRONT
+    if not warehouse.is_local or not page.exists():
+        return None
+    try:
+        shown = (warehouse.settings.reports() / SHOWN).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    return page if shown == _state(warehouse, behind, feeds_of(warehouse) if feeds is None else feeds) else None
+
+
+def build(
+    warehouse: Warehouse,
+    behind: Sequence[Freshness] | None = None,
+    feeds: Sequence[Feed] | None = None,
+    told: Content | None = None,
+) -> Path:
+    """Build the site and Data Docs in the reports' directory; return the front.
+
+    Only a warehouse that is not local needs a session. How far tables are ``behind``, the state of ``feeds`` and what
+    is ``told`` are looked up if not given.
+
+    Raises EnvironmentLacking: the directory cannot be written.
+    """
+    from expectations import suite
+
+    directory = warehouse.settings.reports()
+    try:
+        behind = freshness(warehouse) if behind is None else behind
+        feeds = feeds_of(warehouse) if feeds is None else feeds
+        state = _state(warehouse, behind, feeds)
+        suite.build_docs(directory / "gx", directory / DATA_DOCS, warehouse.settings.report.keep_runs)
+        write(directory, reading.gather(warehouse, behind, feeds) if told is None else told)
+        storage.replace_text(directory / SHOWN, state)
+    except OSError as error:
+        raise EnvironmentLacking(
+            f"The reports cannot be written to {directory} ({error.strerror}): "
+            f"free some space, fix its permissions or set [report] directory."
+        ) from None
+    return directory / addresses.FRONT
+
+
+def write(directory: Path, told: Content, only: Collection[str] | None = None) -> list[str]:
+    """Write the pages that changed, each in one step, the front last; return the paths of those written.
+
+    With ``only`` other pages are left as they are.
+
+    No page is ever removed: its address may be in a chat.
+    """
+    made = _made(directory)
+    written = []
+    for page in sorted(pages.pages(told), key=lambda one: one.path == addresses.FRONT):
+        if only is not None and page.path not in only:
+            continue
+        target = directory / page.path
+        digest = _digest(page)
+        if digest is not None and made.get(page.path) == digest and target.exists():
+            continue
+        text = page.text()
+        if not _holds(target, text):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            storage.replace_text(target, text, durable=page.path == addresses.FRONT)
+            written.append(page.path)
+        if digest is not None:
+            made[page.path] = digest
+    storage.replace_text(directory / MADE, json.dumps(made))
+    return written
+
+
+def _made(directory: Path) -> dict[str, str]:
+    """Return what the pages that are there were made from; nothing if that is not known."""
+    try:
+        made = json.loads((directory / MADE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return made if isinstance(made, dict) else {}
+
+
+def _digest(page: Page) -> str | None:
+    """Return a hash of all that a page depends on; None for a page that is always made."""
+    if page.about is None:
+        return None
+    text = json.dumps([pages.version(), plain(page.about)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _holds(target: Path, text: str) -> bool:
+    try:
+        return target.read_bytes() == text.encode()
+    except FileNotFoundError:
+        return False
+
+
+def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed]) -> str:
+    """Return all that the site depends on: versions of tables, what is unread and blocked, actions, how many runs.
+
+    The ages of feeds count in whole hours, and until when topics were read in ten minutes: the site is built again when
+    one of them changes.
+    """
+    if not warehouse.is_local:
+        return ""
+    versions = {contract.table: warehouse.local_version(contract.table) for contract in contracts()}
+    ages = [[feed.name, feed.state, feed.newest.used, _hours(feed.newest.age)] for feed in feeds]
+    acted = sorted(file.name for file in (Path(warehouse.root) / actions.DIRECTORY).glob("*.json"))
+    told: list[Any] = [pages.version(), versions, [asdict(entry) for entry in behind], warehouse.cluster]
+    read = {topic: at.timestamp() // 600 for topic, at in progress.read_until(warehouse, LANDED).items()}
+    told += [warehouse.settings.report.keep_runs, uncommitted(warehouse.settings), ages, acted, read]
+    return json.dumps(told)
+
+
+def _hours(age: timedelta | None) -> int | None:
+    return None if age is None else age // timedelta(hours=1)
+
+
+__all__ = ["DATA_DOCS", "build", "current", "feeds_of", "write"]

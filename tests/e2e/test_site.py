@@ -1,0 +1,236 @@
+"""The site in a real headless Chromium: no error, no outside request, names as text, search, sizes, accessibility."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import importlib.util
+import json
+import re
+import threading
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.settings import Settings, load
+from pipelines.site import addresses, reading, report
+from pipelines.warehouse.tables import Warehouse
+from tests.testing import browser, sites
+from tests.testing.browser import Browser
+from tests.testing.deliveries import store
+from tests.testing.sites import HOSTILE, NOW, incident, incident_id
+
+pytestmark = pytest.mark.skipif(browser.found() is None, reason="there is no Chromium: apt-get install chromium")
+
+FRONT, INCIDENT = "index.html", addresses.incident(incident_id(0))
+KINDS = {
+    "front": FRONT,
+    "incidents": "incidents.html",
+    "groups and topics": "places.html",
+    "delivery": "delivery.html",
+    "quality": "quality.html",
+    "incident": INCIDENT,
+    "incident with hostile names": addresses.incident(incident_id(2)),
+    "group": addresses.group("orders-workers"),
+    "group with a hostile name": addresses.group(HOSTILE[1]),
+    "topic": addresses.topic("orders"),
+    "application": addresses.application("totals-app"),
+    "application with a hostile name": addresses.application(HOSTILE[4]),
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A site that is built, and its address when it is served."""
+
+    directory: Path
+    address: str
+    settings: Settings
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    place = tmp_path_factory.mktemp("site")
+    settings = sites.filled(load(warehouse=str(place / "warehouse"), landing=str(place / "landing")))
+    warehouse = Warehouse(settings)
+    front = report.build(warehouse, told=reading.gather(warehouse, now=NOW))
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    handler = functools.partial(Quiet, directory=str(front.parent))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield Site(front.parent, f"http://127.0.0.1:{server.server_address[1]}", settings)
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser.browser(tmp_path_factory.mktemp("chromium")) as one:
+        yield one
+
+
+@pytest.fixture
+def tab(chromium: Browser) -> Browser:
+    chromium.forget()
+    return chromium
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("served", [False, True], ids=["file", "http"])
+def test_a_page_has_no_error_asks_for_nothing_outside_and_fits(
+    site: Site, tab: Browser, kind: str, served: bool
+) -> None:
+    root = site.address if served else site.directory.as_uri()
+    for width, dark in ((1400, False), (400, True)):
+        tab.open(f"{root}/{KINDS[kind]}", width=width, dark=dark)
+        assert tab.run("getComputedStyle(document.querySelector('.brand')).fontWeight") == "700"  # the sheet is loaded
+        assert tab.run("document.documentElement.scrollWidth") <= width
+        tab.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        assert tab.run("document.documentElement.scrollWidth") <= width
+        cut = tab.run(
+            "[...document.querySelectorAll('main *:not(svg *)')].filter((one) => one.getClientRects().length"
+            " && !one.closest('.picture, .days, thead') && one.getBoundingClientRect().right > innerWidth)"
+            ".map((one) => one.outerHTML.slice(0, 120))"
+        )
+        assert cut == []
+    assert (tab.errors, tab.failed, tab.dialogs) == ([], [], [])
+    assert tab.requests
+    assert all(one.startswith(root) for one in tab.requests)
+
+
+def test_every_link_of_the_pages_leads_somewhere(site: Site, tab: Browser) -> None:
+    found = set()
+    for path in KINDS.values():
+        tab.open(f"{site.address}/{path}")
+        found |= set(
+            tab.run(
+                "[...document.querySelectorAll('[href]')]"
+                ".map((one) => new URL(one.getAttribute('href'), location).href)"
+            )
+        )
+    assert len(found) > 40
+    for address in sorted({one.partition("#")[0] for one in found}):
+        assert address.startswith(site.address)
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            assert answer.status == 200
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_axe_finds_nothing_serious(site: Site, tab: Browser, kind: str, dark: bool) -> None:
+    known = importlib.util.find_spec("axe_core_python")
+    if known is None or known.origin is None:
+        pytest.skip("axe-core-python is not installed")
+    tab.open(f"{site.address}/{KINDS[kind]}", dark=dark)
+    tab.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    tab.run(Path(known.origin).with_name("axe.min.js").read_text(encoding="utf-8") + ";0")
+    violations = tab.run(
+        "axe.run().then((told) => told.violations"
+        ".map((one) => [one.impact, one.id, one.nodes.slice(0, 3).map((node) => node.html)]))"
+    )
+    assert [one for one in violations if one[0] in ("serious", "critical")] == []
+
+
+def test_hostile_names_are_text(site: Site, tab: Browser) -> None:
+    tab.open((site.directory / addresses.group(HOSTILE[0])).as_uri())
+    assert tab.run("document.querySelector('h1').textContent") == HOSTILE[0]
+    tab.open((site.directory / addresses.topic(HOSTILE[4])).as_uri())
+    assert tab.run("document.querySelector('h1').textContent") == HOSTILE[4]
+    tab.open((site.directory / "incidents.html").as_uri())
+    search(tab, "onerror=alert")
+    assert tab.run("document.querySelector('#incidents-rows tbody tr td:nth-child(5)').textContent") == HOSTILE[1]
+    assert tab.run("document.querySelectorAll('main script:not([type]), main img').length") == 0
+    assert (tab.errors, tab.dialogs) == ([], [])
+
+
+def search(tab: Browser, text: str) -> None:
+    tab.run(
+        "(() => { const field = document.querySelector('#incidents input');"
+        f" field.value = {json.dumps(text)}; field.dispatchEvent(new Event('input')); }})()"
+    )
+
+
+def rows(tab: Browser) -> list[str]:
+    found = tab.run("[...document.querySelectorAll('#incidents-rows tbody tr')].map((one) => one.cells[0].textContent)")
+    assert isinstance(found, list)
+    return found
+
+
+def test_ten_thousand_incidents_are_searched_sorted_and_paged_at_once(
+    settings: Settings, tmp_path: Path, tab: Browser
+) -> None:
+    Path(settings.landing).mkdir()
+    many = [
+        incident(number, record_count=number + 1, consumer_group=f"group-{number % 500}", severity="low")
+        for number in range(10_000)
+    ]
+    store(settings, "gold.dlq_incidents", *many)
+    told = reading.gather(Warehouse(settings), now=NOW)
+    (tmp_path / "site").mkdir()
+    report.write(
+        tmp_path / "site", told, only=("incidents.html", "assets/site.js", "assets/site.css", "assets/icon.svg")
+    )
+    tab.open((tmp_path / "site" / "incidents.html").as_uri())
+    assert len(rows(tab)) == 50
+    took = tab.run(
+        "(() => { const field = document.querySelector('#incidents input'); const before = performance.now();"
+        " field.value = 'group-123'; field.dispatchEvent(new Event('input')); return performance.now() - before; })()"
+    )
+    assert took < 1000
+    assert tab.run("document.querySelector('[role=status]').textContent") == "1 to 20 of 20"
+    search(tab, "")
+    assert tab.run("document.querySelector('[role=status]').textContent") == "1 to 50 of 10000"
+    tab.run("document.querySelectorAll('#incidents-rows th button')[6].click()")
+    assert rows(tab)[0] == incident_id(9_999)
+    assert tab.run("document.querySelectorAll('#incidents-rows th')[6].getAttribute('aria-sort')") == "descending"
+    tab.run("document.querySelector('[data-page=after]').click()")
+    assert rows(tab)[0] == incident_id(9_949)
+    assert tab.run("document.querySelector('[role=status]').textContent") == "51 to 100 of 10000"
+    search(tab, "nothing is named so")
+    assert tab.run("document.querySelector('[role=status]').textContent") == "Nothing matches."
+    assert (tab.errors, tab.failed) == ([], [])
+
+
+def test_times_are_told_in_local_time_commands_can_be_copied_and_pictures_zoom(site: Site, tab: Browser) -> None:
+    tab.open((site.directory / INCIDENT).as_uri())
+    assert re.search(r"local time, .+ ago$", tab.run("document.querySelector('main time').title"))
+    assert tab.run("document.querySelectorAll('button.copy:not([hidden])').length") >= 5
+    copied = (
+        "(async () => { const one = document.querySelector('button.copy'); one.click();"
+        " await new Promise((done) => setTimeout(done, 300)); return one.textContent; })()"
+    )
+    assert tab.run(copied) in ("Copied", "Selected")
+    width = "Number(document.querySelector('.picture svg').getAttribute('width'))"
+    before = tab.run(width)
+    tab.run("document.querySelector('[data-zoom=\"1.25\"]').click()")
+    assert tab.run(width) == pytest.approx(before * 1.25)
+    assert tab.run("document.querySelectorAll('.picture .marked').length") == 1
+    assert tab.run("document.querySelectorAll('.picture a').length") >= 1
+
+
+def test_the_keyboard_reaches_the_content_first(site: Site, tab: Browser) -> None:
+    tab.open((site.directory / FRONT).as_uri())
+    for _ in range(2):
+        key = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
+        if _:
+            key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
+        tab.send("Input.dispatchKeyEvent", type="keyDown", **key)
+        tab.send("Input.dispatchKeyEvent", type="keyUp", **key)
+    assert tab.run("location.hash") == "#main"
+
+
+def test_a_page_without_a_script_tells_the_same(site: Site, tab: Browser) -> None:
+    tab.send("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        tab.open((site.directory / "incidents.html").as_uri())
+    finally:
+        tab.send("Emulation.setScriptExecutionDisabled", value=False)
+    assert len(rows(tab)) == 2 + len(HOSTILE)
+    assert tab.run("document.querySelector('.tools').hidden") is True

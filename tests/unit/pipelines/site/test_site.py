@@ -1,0 +1,308 @@
+"""The site: what the front tells, its light, hostile names, canaries, stable pages, numbers that equal the tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipelines.commands import incidents
+from pipelines.settings import Settings
+from pipelines.site import addresses, content, pages, reading, report
+from pipelines.site.content import Content
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
+from tests.testing import sites
+from tests.testing.deliveries import store
+from tests.testing.sites import CANARY, HOSTILE, HOUR, NOW, hour, incident, incident_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    for place in (settings.warehouse, settings.landing):
+        Path(place).mkdir(exist_ok=True)
+    return settings
+
+
+def told(settings: Settings) -> Content:
+    return reading.gather(Warehouse(settings), now=NOW)
+
+
+def written(settings: Settings) -> Mapping[str, str]:
+    """All pages, by path."""
+    return {page.path: page.text() for page in pages.pages(told(settings))}
+
+
+class Page(HTMLParser):
+    """The links, attributes and elements of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.attributes: set[str] = set()
+        self.elements: list[str] = []
+        self.data: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_data(self, data: str) -> None:
+        self.data.append(data)
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.data).split())
+
+
+def test_an_empty_warehouse_is_grey_and_short(settings: Settings) -> None:
+    empty = told(settings)
+    assert (empty.light.colour, empty.light.sentence) == ("grey", "Nothing is known yet: no dead letter has landed.")
+    made = written(settings)
+    assert 'class="hero grey"' in made["index.html"]
+    assert "Not set up: dlq, streams-requests" in Page(made["index.html"]).words
+    assert not [path for path in made if "/" in path and not path.startswith("assets/")]
+
+
+def dead_letters(settings: Settings, *ages: timedelta) -> None:
+    times = [NOW - age for age in ages]
+    store(
+        settings, "bronze.dlq_records", *({"cluster": "default", "timestamp": at, "_ingested_at": at} for at in times)
+    )
+
+
+def light(settings: Settings, **more: Any) -> content.Light:
+    feeds = [replace(one, **more) if one.name == "dlq" else one for one in _feeds(settings)]
+    return reading.gather(Warehouse(settings), feeds=feeds, now=NOW).light
+
+
+def _feeds(settings: Settings) -> list[Any]:
+    from pipelines.run.newest import of_feeds, silence
+    from pipelines.site.quality import Feed
+
+    warehouse = Warehouse(settings)
+    return [Feed(one, silence(warehouse, one)) for one in of_feeds(warehouse, NOW)]
+
+
+def test_the_light_is_green_only_if_data_is_fresh_and_nothing_is_wrong(settings: Settings) -> None:
+    dead_letters(settings, *(timedelta(minutes=5 * place) for place in range(1, 200)))
+    store(settings, "gold.dlq_incidents", incident(0, last_at=NOW - 9 * HOUR))
+    store(settings, "gold.dlq_summary", hour(NOW - HOUR), hour(NOW - 9 * HOUR))
+    assert light(settings).colour == "green"
+    store(settings, "gold.dlq_incidents", incident(1))
+    assert light(settings).colour == "amber"
+    store(settings, "gold.dlq_incidents", incident(2, severity="critical"))
+    assert light(settings).colour == "red"
+
+
+def test_stale_data_is_red(settings: Settings) -> None:
+    dead_letters(settings, *(30 * HOUR + timedelta(minutes=5 * place) for place in range(1, 200)))
+    found = light(settings)
+    assert found.colour == "red"
+    assert "Nothing landed in dlq for longer than usual." in found.reasons
+    assert "newest dead letter 30 hours old" in found.sentence
+
+
+def test_a_damaged_table_is_red_and_ends_nothing(settings: Settings) -> None:
+    sites.filled(settings)
+    for log in (Path(settings.warehouse) / "gold" / "topology_current" / "_delta_log").glob("*.json"):
+        log.write_text("{")
+    found = told(settings)
+    assert found.light.colour == "red"
+    assert any(one.startswith("gold.topology_current cannot be read") for one in found.light.reasons)
+    assert found.incidents
+
+
+def test_a_muted_incident_is_not_loud(settings: Settings) -> None:
+    dead_letters(settings, *(timedelta(minutes=5 * place) for place in range(1, 200)))
+    store(settings, "gold.dlq_incidents", incident(0, severity="critical"))
+    store(settings, "gold.dlq_summary", hour(NOW - HOUR))
+    incidents.acted(Warehouse(settings), incident_id(0), mute_until="2999-01-01")
+    case = reading.gather(Warehouse(settings)).incidents[0]
+    assert (case.is_open, case.is_loud) == (True, False)
+
+
+def test_numbers_equal_the_rows_of_tables(settings: Settings) -> None:
+    sites.filled(settings)
+    found, warehouse, equal = told(settings), Warehouse(settings), {"cluster": "default"}
+    sums = jvmless.query(
+        warehouse,
+        "gold.reconciliation",
+        "SELECT sum(lost_count) AS lost, sum(acknowledged_count) AS acknowledged, sum(aborted_count) AS aborted, "
+        "sum(dlq_write_failure_count) AS failed_dlq_writes FROM rows",
+        equal,
+    )[0]
+    assert found.delivery.total is not None
+    assert {name: getattr(found.delivery.total, name) for name in sums} == sums
+    assert [(one.messages, one.first_offset, one.last_offset) for one in found.delivery.lost] == [(3, 7, 9)]
+    hours = jvmless.rows(warehouse, "gold.dlq_summary", equal)
+    week = [row for row in hours if row["hour"] > NOW - 168 * HOUR]
+    assert sum(found.timeline.totals) == sum(row["record_count"] for row in week)
+    assert found.timeline.last_hour == sum(row["record_count"] for row in hours if row["hour"].hour == 11) - sum(
+        row["record_count"] for row in hours if row["hour"].hour == 11 and row["hour"].day != 21
+    )
+    before = [row for row in hours if row["hour"] == found.timeline.last_hour_at - timedelta(days=7)]
+    assert found.timeline.hour_before == sum(row["record_count"] for row in before) > 0
+    rows = jvmless.rows(warehouse, "gold.dlq_incidents", equal)
+    assert {one.incident_id: one.records for one in found.incidents} == {
+        row["incident_id"]: row["record_count"] for row in rows
+    }
+    opened = {one.incident_id for one in found.open}
+    assert sum(one.records for one in found.replay) == sum(
+        row["replayable_count"] for row in rows if row["incident_id"] in opened
+    )
+    groups = {one.name: one.records for one in found.groups}
+    assert groups["orders-workers"] == sum(
+        row["record_count"] for row in hours if row["consumer_group"] == "orders-workers"
+    )
+    assert found.quarantine.rows == 1
+
+
+def test_the_front_stands_in_the_order_of_questions(settings: Settings) -> None:
+    sites.filled(settings)
+    words = Page(written(settings)["index.html"].partition("<main")[2]).words
+    order = ["incidents open", "Dead letters, the last 7 days", "Open incidents", "Delivery", "Topologies that need"]
+    order += ["What can be replayed", "In quarantine", "The pipeline"]
+    assert [words.index(one) for one in order] == sorted(words.index(one) for one in order)
+    for part in (
+        "poison pill orders-4@58, 12 times",
+        "dlq.orders:0:5",
+        "afterlog show dlq.orders:0:5",
+        "afterlog trace orders:4:58",
+        "kcat -b",
+        "afterlog describe totals-app --diff 1 2",
+        "orders is read by totals-app",
+        f"changed 60 minutes before {incident_id(0)}",
+        "3 messages of orders, partition 4, offsets 7 to 9",
+        "afterlog readmit silver.dlq_records",
+        "totals-app , revision 2",
+    ):
+        assert part in words, part
+
+
+def test_hostile_names_are_text_everywhere(settings: Settings) -> None:
+    sites.filled(settings)
+    made = written(settings)
+    known = (
+        "a article body b br button caption circle code dd details div dl dt footer g h1 h2 h3 head header html i input"
+    )
+    known += " label li link main meta nav noscript ol option p path rect script section select span style summary svg"
+    known += " table tbody td text th thead time title tr ul"
+    for path, text in made.items():
+        if path.endswith(".html"):
+            page = Page(text)
+            assert set(page.elements) <= set(known.split()), path
+            assert not [name for name in page.attributes if name.startswith("on") or name == "style"], path
+            assert all(one.isprintable() or one == "\n" for one in text), path
+            assert "49</b>" not in text
+            assert len(page.ids) == len(set(page.ids)), path
+    assert "<script>alert(1)</script>" in Page(made[addresses.group(HOSTILE[0])]).words
+    assert "evil\\u202etxt.exe\\u2066" in Page(made[addresses.topic(HOSTILE[3])]).words
+
+
+def test_files_have_safe_names_and_every_link_leads_to_one(settings: Settings) -> None:
+    sites.filled(settings)
+    made = written(settings)
+    assert len({path.lower() for path in made}) == len(made)
+    for path, text in made.items():
+        assert re.fullmatch(r"[A-Za-z0-9-]+(/[A-Za-z0-9-]+)?\.(html|css|js|svg)", path)
+        for link in Page(text).links if path.endswith(".html") else ():
+            target, _, anchor = link.partition("?")[0].partition("#")
+            place = "/".join(path.split("/")[:-1]) if target else path
+            whole = target.removeprefix("../") if target.startswith("../") or not place else f"{place}/{target}"
+            whole = whole if target else path
+            assert whole in made or whole == pages.DATA_DOCS + "/index.html", (path, link)
+            if anchor and whole in made:
+                assert anchor in Page(made[whole]).ids, (path, link)
+
+
+def test_no_payload_key_or_header_value_is_on_a_page(settings: Settings) -> None:
+    sites.filled(settings)
+    assert all(CANARY not in text for text in written(settings).values())
+    assert CANARY not in json.dumps(told(settings).as_json())
+
+
+def test_every_page_has_a_strict_policy_and_one_main_heading(settings: Settings) -> None:
+    sites.filled(settings)
+    for path, text in written(settings).items():
+        if path.endswith(".html"):
+            page = Page(text)
+            assert "default-src 'none'; style-src 'self'; script-src 'self'" in text
+            assert "unsafe" not in text.partition("<body>")[0]
+            assert page.elements.count("h1") == page.elements.count("main") == 1, path
+            assert page.elements.count("table") == page.elements.count("caption"), path
+
+
+def test_only_pages_that_changed_are_written_and_none_is_removed(settings: Settings, tmp_path: Path) -> None:
+    sites.filled(settings)
+    site = tmp_path / "site"
+    first = report.write(site, told(settings))
+    assert {"index.html", "incidents.html", addresses.incident(incident_id(0)), "assets/site.js"} <= set(first)
+    again = reading.gather(Warehouse(settings), now=NOW + timedelta(minutes=1))
+    assert report.write(site, again) == ["quality.html", "index.html"]  # these tell the time
+    gone = replace(again, incidents=again.incidents[1:], groups=(), topics=())
+    assert addresses.incident(again.incidents[0].incident_id) not in report.write(site, gone)
+    assert (site / addresses.incident(again.incidents[0].incident_id)).is_file()
+    (site / "delivery.html").unlink()
+    (site / "places.html").write_text("damaged")
+    (site / report.MADE).write_text("[")
+    assert {"delivery.html", "places.html"} <= set(report.write(site, gone))
+    assert not list(site.rglob("*.tmp"))
+
+
+def test_json_carries_what_the_pages_say(settings: Settings) -> None:
+    sites.filled(settings)
+    found = told(settings)
+    plain = json.loads(json.dumps(found.as_json()))
+    assert plain["light"]["sentence"] == found.light.sentence
+    assert [one["incident_id"] for one in plain["incidents"]] == [one.incident_id for one in found.incidents]
+    assert plain["incidents"][0]["blast"]["topic"] == found.incidents[0].topic
+    assert plain["made_at"] == "2026-11-21T12:30:00Z"
+    assert "description" not in plain["applications"][0]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        pytest.param({}, "poison pill orders-4@58, 12 times", id="poison pill"),
+        pytest.param({"verdict": "SYSTEMIC", "offset_share": 0.93}, "systemic, 93 % of offsets", id="systemic"),
+        pytest.param({"verdict": "PARTITION_LOCAL"}, "partition local, 100 % in partition 4", id="partition"),
+        pytest.param({"verdict": "FLOOD", "offset_share": 0.001}, "flood", id="a share that tells nothing"),
+        pytest.param({"verdict": "UNDETERMINED", "offset_share": None}, "undetermined", id="no share"),
+    ],
+)
+def test_a_verdict_in_a_few_words(more: dict[str, Any], words: str) -> None:
+    assert reading.chip(incident(0, **more)) == words
+
+
+def test_a_warehouse_at_a_uri_tells_the_same(spark: SparkSession, settings: Settings) -> None:
+    sites.filled(settings)
+    by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
+    local = told(settings).as_json()
+    remote = reading.gather(Warehouse(by_uri, spark), now=NOW).as_json()
+    for part in (
+        "light",
+        "timeline",
+        "incidents",
+        "findings",
+        "delivery",
+        "applications",
+        "replay",
+        "quarantine",
+        "groups",
+    ):
+        assert remote[part] == local[part], part
