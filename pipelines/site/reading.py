@@ -164,7 +164,9 @@ def _light(
         red.append(f"{counted(critical, 'critical incident')} {'is' if critical == 1 else 'are'} open.")
     amber = []
     if others := sum(one.severity != "critical" for one in loud):
-        amber.append(f"{counted(others, 'incident')} {'is' if others == 1 else 'are'} open.")
+        amber.append(
+            f"{counted(others, 'other incident' if critical else 'incident')} {'is' if others == 1 else 'are'} open."
+        )
     if high := sum(one["severity"] == "high" and one["kind"] not in ("HELD", "SILENT_FEED") for one in findings):
         amber.append(f"{counted(high, 'finding')} {'needs' if high == 1 else 'need'} a look.")
     if late := sum(one.state == "behind" and one.name not in pipeline.unused for one in pipeline.tables):
