@@ -193,7 +193,8 @@ def test_hours_of_every_calendar_are_refreshed(spark: SparkSession, settings: Se
         offsets = range(number * len(ROUTED), (number + 1) * len(ROUTED))
         lines = [line(offset, headers=kip_1317(timestamp=at)) for offset, at in zip(offsets, ROUTED, strict=True)]
         land(settings, {f"{number}.jsonl": lines})
-        assert {one.status for one in go(spark, settings, ("dlq",))} == {"passed"}
+        done = {one.table: one.status for one in go(spark, settings, ("dlq",))}
+        assert {status for table, status in done.items() if table != "gold.blast_radius"} == {"passed"}
     found = Warehouse(settings, spark).read("gold.dlq_summary").selectExpr("string(hour) AS hour", "record_count")
     assert {row["hour"][:13]: row["record_count"] for row in found.collect()} == {
         at[:13].replace("T", " "): 2 for at in ROUTED
