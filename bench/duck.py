@@ -1,8 +1,8 @@
 """Landed dead letters -> four Delta tables, by DuckDB: what a user would write without Spark.
 
 ``python bench/duck.py LANDING OUT`` reads ``LANDING/dlq/*.jsonl`` (capture form) and writes ``OUT/bronze``, ``silver``,
-``quarantine`` and ``gold``. It needs the packages of the group ``bench`` only. The last line that it prints is JSON:
-the seconds of the work, without the start of Python, and the number of rows.
+``quarantine`` and ``gold``. It needs duckdb and deltalake only. The last line that it prints is JSON: the
+seconds of the work, without the start of Python, and the number of rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``make bench-peers``: Afterlog beside what else a user would pick, on the same generated dead letters, in one run.
 
-Each peer runs in a process of its own, DuckDB and DQX also in an environment of their own below ``.cache/peers``. A
-``command`` is timed from the start of its process to its end. ``warm`` is the work alone: in a session that is warm, or
-after the imports. Ratios are to the fastest of the same kind. Prints a table and, without ``--only``, writes
+Each peer runs in a process of its own, DQX also in an environment of its own below ``.cache/peers``. A ``command`` is
+timed from the start of its process to its end. ``warm`` is the work alone: in a session that is warm, or after the
+imports. Ratios are to the fastest of the same kind. Prints a table and, without ``--only``, writes
 ``bench/results/peers.json``.
 Exit code: 0 done, 1 a peer's counts cannot be right, 2 wrong arguments, 3 a peer cannot be set up or run.
 """
@@ -150,9 +150,8 @@ def _warm(what: str) -> Callable[[Work], Callable[[Path], Sequence[str | Path]]]
 
 
 def _duck(work: Work) -> Callable[[Path], Sequence[str | Path]]:
-    python = environment("duckdb", ("sync", "--frozen", "--only-group", "bench"))
     limits = ("--threads", str(work.cores), "--memory", f"{MEMORY}GiB")
-    return lambda out: [python, ROOT / "bench" / "duck.py", work.landing, out, *limits]
+    return lambda out: [sys.executable, ROOT / "bench" / "duck.py", work.landing, out, *limits]
 
 
 def _dqx(work: Work) -> Callable[[Path], Sequence[str | Path]]:
@@ -197,7 +196,7 @@ def environment(name: str, install: Sequence[str | Path]) -> Path:
     Raises EnvironmentLacking: uv cannot install the packages.
     """
     place, uv = ENVIRONMENTS / name, Path(sys.executable).with_name("uv")
-    variables = environ() | {"UV_PROJECT_ENVIRONMENT": str(place), "VIRTUAL_ENV": str(place)}
+    variables = environ() | {"VIRTUAL_ENV": str(place)}
     create = ("venv", "--allow-existing", "--python", sys.executable, place)
     for arguments_of_uv in (create, install):
         done = _run([uv, *arguments_of_uv, "--quiet"], variables)

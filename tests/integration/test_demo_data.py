@@ -85,7 +85,8 @@ def test_request_logs_of_the_demo_fill_the_quarantine_and_show_what_pushes_suffe
 ) -> None:
     land(settings)
     done = {stage_run.table: stage_run for stage_run in run(Warehouse(settings, spark), stages("topology"))}
-    assert {stage_run.status for stage_run in done.values()} == {"passed"}
+    not_passed = {table: stage_run.status for table, stage_run in done.items() if stage_run.status != "passed"}
+    assert not_passed == {"gold.blast_radius": "idle"}  # without incidents
     bronze, pushes = done["bronze.streams_requests"], done["silver.topology_pushes"]
     assert (bronze.read, bronze.accepted, bronze.duplicates, bronze.skipped) == (277, 146, 0, 131)
     assert (pushes.read, pushes.accepted, pushes.quarantined, pushes.skipped) == (146, 53, 2, 91)

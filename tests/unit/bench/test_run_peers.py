@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
@@ -17,13 +16,12 @@ import pytest
 from arro3.core import Table
 from deltalake import DeltaTable, QueryBuilder
 
-from bench import run_peers
+from bench import duck, run_peers
 from bench.run_peers import COMMAND, WARM, Counts, Expected, Measured, Peer, Work, arguments, main, ratios
 from pipelines.columns import headers
 from pipelines.errors import EnvironmentLacking
 from pipelines.settings import ROOT
 
-DUCK = ROOT / "bench" / "duck.py"
 WRITES = """
 import json, sys
 from arro3.core import Array, DataType, Table
@@ -172,18 +170,9 @@ def test_a_peer_that_loses_rows_is_reported(
 def test_set_up_installs_no_peer() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     installed = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
-    assert any(one.startswith("duckdb") for one in project["dependency-groups"]["bench"])
-    assert not any(one.startswith(("duckdb", "databricks")) for one in installed)
+    assert not any(one.startswith("databricks") for one in installed)
+    assert "databricks-labs-dqx" in run_peers.REQUIREMENTS.read_text(encoding="utf-8")
     assert "default-groups" not in project["tool"]["uv"]
-
-
-def profiles_of_duck() -> dict[str, dict[str, str]]:
-    """The header names that the script knows; importing it would need DuckDB."""
-    for statement in ast.parse(DUCK.read_text(encoding="utf-8")).body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "PROFILES":
-            found: dict[str, dict[str, str]] = ast.literal_eval(statement.value)
-            return found
-    raise AssertionError("duck.py has no PROFILES")
 
 
 def test_the_duckdb_script_reads_the_headers_of_the_five_profiles() -> None:
@@ -192,14 +181,13 @@ def test_the_duckdb_script_reads_the_headers_of_the_five_profiles() -> None:
     fields |= {"deliveries": "delivery_count"}
     known = {one.name: {(header.field, header.name) for header in one.headers} for one in headers.PROFILES}
     found = {
-        name: {(fields.get(field, field), header) for field, header in of.items()}
-        for name, of in profiles_of_duck().items()
+        name: {(fields.get(field, field), header) for field, header in of.items()} for name, of in duck.PROFILES.items()
     }
     assert found.keys() == known.keys()
     assert all(found[name] <= known[name] for name in known)
 
 
-# --- the DuckDB script, in its own environment ------------------------------------------------------------------------
+# --- the DuckDB script ------------------------------------------------------------------------------------------------
 
 
 def text(content: bytes | None) -> str | None:
@@ -227,16 +215,8 @@ SPRING = original("kafka_dlt-original-", b"\0\0\0\3", b"\0\0\0\0\0\0\0\7")
 STREAMS = {**original("__streams.errors."), "__streams.errors.exception": b"java.lang.Error: no", "x": b"a user's"}
 
 
-@pytest.fixture(scope="module")
-def duck() -> Path:
-    try:
-        return run_peers.environment("duckdb", ("sync", "--frozen", "--only-group", "bench"))
-    except EnvironmentLacking as error:
-        pytest.skip(f"DuckDB is not in the development environment, and its own cannot be made: {error}")
-
-
-def run_duck(python: Path, landing: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([python, DUCK, landing, out], capture_output=True, text=True, check=False)
+def run_duck(landing: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, duck.__file__, landing, out], capture_output=True, text=True, check=False)
 
 
 def stored(table: Path) -> list[dict[str, Any]]:
@@ -246,7 +226,7 @@ def stored(table: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.thorough
-def test_the_duckdb_script_fills_four_tables(duck: Path, tmp_path: Path) -> None:
+def test_the_duckdb_script_fills_four_tables(tmp_path: Path) -> None:
     lines = [
         line(0, BROKER | {"__dlq.errors.message": b"Offset rejected by client."}),
         line(1, DRAFT),
@@ -268,7 +248,7 @@ def test_the_duckdb_script_fills_four_tables(duck: Path, tmp_path: Path) -> None
     landing, out = tmp_path / "landing", tmp_path / "out"
     (landing / "dlq").mkdir(parents=True)
     (landing / "dlq" / "a.jsonl").write_text("\n".join(lines) + "\n")
-    done = run_duck(duck, landing, out)
+    done = run_duck(landing, out)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert {name: said[name] for name in ("records", "accepted", "quarantined")} == {
@@ -311,10 +291,10 @@ def test_the_duckdb_script_fills_four_tables(duck: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.thorough
-def test_the_duckdb_script_refuses_wrong_places_in_one_sentence(duck: Path, tmp_path: Path) -> None:
-    nothing = run_duck(duck, tmp_path, tmp_path / "out")
+def test_the_duckdb_script_refuses_wrong_places_in_one_sentence(tmp_path: Path) -> None:
+    nothing = run_duck(tmp_path, tmp_path / "out")
     assert (nothing.returncode, nothing.stdout, nothing.stderr.count("\n")) == (2, "", 1)
     (tmp_path / "dlq").mkdir()
     (tmp_path / "dlq" / "a.jsonl").write_text("{}\n")
-    there = run_duck(duck, tmp_path, tmp_path)
+    there = run_duck(tmp_path, tmp_path)
     assert (there.returncode, there.stdout, there.stderr.count("\n")) == (2, "", 1)
