@@ -514,7 +514,8 @@ def _story(
         lines.append(f"  afterlog trace {quoted(place)}")
     for suspect in suspects[:3]:
         if suspect["kind"] in ("topology", "writer_topology"):
-            lines += _diff(found.warehouse, suspect)
+            equal: dict[str, str | int] = {"cluster": found.warehouse.cluster, "group_id": suspect["name"]}
+            lines.append(f"  {diff_of(suspect, _rows(found.warehouse, REVISIONS, equal))}")
     lines.append(f"  afterlog incident {row['incident_id']} --mute-until TIME | --resolve | --note TEXT")
     return lines
 
@@ -556,16 +557,15 @@ def _blast(warehouse: Warehouse, row: Mapping[str, Any]) -> Blast | None:
     return Graph(jvmless.rows(warehouse, NODES, equal, columns), valid).blast(topic, row["consumer_group"])
 
 
-def _diff(warehouse: Warehouse, suspect: Mapping[str, Any]) -> list[str]:
-    equal: dict[str, str | int] = {"cluster": warehouse.cluster, "group_id": suspect["name"]}
-    revisions = sorted(
+def diff_of(suspect: Mapping[str, Any], revisions: Iterable[Mapping[str, Any]]) -> str:
+    """Return the command that tells what changed in a suspected topology, given the group's revisions."""
+    accepted = sorted(
         row["revision"]
-        for row in _rows(warehouse, REVISIONS, equal)
+        for row in revisions
         if row["accepted_at"] is not None and row["accepted_at"] <= suspect["changed_at"]
     )
-    if len(revisions) < 2:
-        return [f"  afterlog describe {quoted(suspect['name'])}"]
-    return [f"  afterlog describe {quoted(suspect['name'])} --diff {revisions[-2]} {revisions[-1]}"]
+    diff = f" --diff {accepted[-2]} {accepted[-1]}" if len(accepted) > 1 else ""
+    return f"afterlog describe {quoted(suspect['name'])}{diff}"
 
 
 def quoted(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
@@ -120,14 +120,7 @@ class Blast:
 def _within(nodes: Mapping[str, Node]) -> tuple[Node, ...]:
     """Return nodes without edges to nodes that are not among them."""
     return tuple(
-        Node(
-            one.name,
-            one.node_type,
-            one.source_topics,
-            one.sink_topic,
-            one.stores,
-            tuple(name for name in one.successors if name in nodes),
-        )
+        replace(one, successors=tuple(name for name in one.successors if name in nodes))
         for _, one in sorted(nodes.items())
     )
 

@@ -25,9 +25,10 @@ from pipelines.commands.incidents import (
     WEEK,
     Incident,
     Incidents,
+    diff_of,
     quoted,
 )
-from pipelines.incidents.blast import Blast, Graph, valid_at
+from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.state import moment as moment_of
 from pipelines.incidents.verdict import POISON_PILL, percent
 from pipelines.run.freshness import Freshness
@@ -91,7 +92,8 @@ def gather(
     applications = _applications(tables, cases)
     delivery = _delivery(warehouse, tables)
     hours = tables.guarded(SUMMARY, lambda: known.hours if known else nothing, nothing)
-    groups, topics = _places(hours, now, cases, findings, tables, delivery, applications)
+    timeline = _timeline(hours, tables, pipeline, now)
+    groups, topics = _places(hours, timeline.begin, cases, findings, tables, delivery, applications)
     opened = [one for one in known.known if one.state.is_open] if known else []
     refused = tables.guarded(
         "quarantine", lambda: examples.quarantined(warehouse, pipeline), examples.Quarantined(0, ()), must_exist=False
@@ -102,7 +104,7 @@ def gather(
         warehouse.root,
         now,
         _light(sentence, cases, findings, pipeline, tables.unreadable),
-        _timeline(hours, tables, pipeline, now),
+        timeline,
         cases,
         tuple(findings),
         delivery,
@@ -192,7 +194,7 @@ def _timeline(hours: Sequence[Row], tables: _Tables, pipeline: Pipeline, now: da
     """Count the dead letters of the last 7 days, or of the 7 days until the newest if that is older."""
     this_hour = _hour(now)
     newest = max((one["hour"] for one in hours), default=None)
-    is_past = newest is not None and newest < this_hour - WEEK
+    is_past = newest is not None and newest <= this_hour - WEEK
     end = (newest if newest is not None and is_past else this_hour) + HOUR
     begin = end - SHOWN_HOURS * HOUR
     last = end - 2 * HOUR if not is_past else end - HOUR
@@ -303,24 +305,23 @@ def _letters(warehouse: Warehouse, known: Sequence[Incident]) -> Letters:
 
 
 class _Blasts:
-    """What topics reach; a graph is built once for all incidents between two revisions."""
+    """What topics reach; it is followed once for all incidents of a topic and group between two revisions."""
 
     def __init__(self, tables: _Tables) -> None:
-        self.nodes, self.revisions = tables[NODES], tables[REVISIONS]
-        self.times = sorted(row["accepted_at"] for row in self.revisions if row["accepted_at"] is not None)
-        self.graphs: dict[int, Graph] = {}
+        self.revisions = Revisions(tables[REVISIONS])
+        self.graph = Graph(tables[NODES], {}) if tables[NODES] else None
+        self.times = sorted(row["accepted_at"] for row in tables[REVISIONS] if row["accepted_at"] is not None)
         self.known: dict[tuple[int, str, str | None], Blast] = {}
 
     def __call__(self, row: Row) -> Blast | None:
         """Return what an incident's source topic reaches; None if no topology has landed."""
         topic, group = row["original_topic"], row["consumer_group"]
-        if topic is None or not self.nodes:
+        if topic is None or self.graph is None:
             return None
         place = bisect_right(self.times, row["first_at"])
         if (place, topic, group) not in self.known:
-            if place not in self.graphs:
-                self.graphs[place] = Graph(self.nodes, valid_at(self.revisions, row["first_at"]))
-            self.known[place, topic, group] = self.graphs[place].blast(topic, group)
+            self.graph.turn(self.revisions.at(row["first_at"]))
+            self.known[place, topic, group] = self.graph.blast(topic, group)
         return self.known[place, topic, group]
 
 
@@ -436,15 +437,7 @@ def _commands(
         yield Command("its dead letters", f'afterlog sql "SELECT * FROM silver.dlq_records WHERE {wanted}" {values}')
     changed = [one for one in suspects if one["kind"] in ("topology", "writer_topology")]
     for suspect in changed[:MOST_DIFFS]:
-        before = sorted(
-            one["revision"]
-            for one in revisions[suspect["name"]]
-            if one["accepted_at"] is not None and one["accepted_at"] <= suspect["changed_at"]
-        )
-        diff = f" --diff {before[-2]} {before[-1]}" if len(before) > 1 else ""
-        yield Command(
-            f"what changed in {visible(suspect['name'])}", f"afterlog describe {quoted(suspect['name'])}{diff}"
-        )
+        yield Command(f"what changed in {visible(suspect['name'])}", diff_of(suspect, revisions[suspect["name"]]))
     yield Command("close it", f"afterlog incident {name} --resolve")
 
 
@@ -613,18 +606,17 @@ def _changed(row: Row | None) -> Iterable[tuple[str, tuple[str, ...]]]:
 
 def _places(
     hours: Sequence[Row],
-    now: datetime,
+    begin: datetime,
     cases: Sequence[Case],
     findings: Sequence[Row],
     tables: _Tables,
     delivery: Delivery,
     applications: Sequence[Application],
 ) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
-    """Return the groups and the topics that dead letters, incidents, findings, topologies or messages name."""
-    begin = _hour(now) + HOUR - SHOWN_HOURS * HOUR
-    newest = max((one["hour"] for one in hours), default=None)
-    if newest is not None and newest < begin:
-        begin = newest + HOUR - SHOWN_HOURS * HOUR
+    """Return the groups and the topics that dead letters, incidents, findings, topologies or messages name.
+
+    Their hours are those of the timeline, which starts at ``begin``.
+    """
     groups: dict[str | None, _Gathered] = defaultdict(_Gathered)
     topics: dict[str | None, _Gathered] = defaultdict(_Gathered)
     for row in hours:

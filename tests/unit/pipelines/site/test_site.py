@@ -172,6 +172,16 @@ def test_numbers_equal_the_rows_of_tables(settings: Settings) -> None:
     assert found.quarantine.rows == 1
 
 
+@pytest.mark.parametrize("age", [0, 1, 166, 167, 168, 169, 400])
+def test_the_days_shown_hold_the_newest_dead_letter(settings: Settings, age: int) -> None:
+    store(settings, "gold.dlq_incidents", incident(0))
+    store(settings, "gold.dlq_summary", hour(NOW - age * HOUR, records=7), hour(NOW - (age + 1000) * HOUR))
+    found = reading.gather(Warehouse(settings), now=NOW)
+    assert sum(found.timeline.totals) == 7
+    for place in (*found.groups, *found.topics):  # their charts start where the timeline does
+        assert place.hours.counts == found.timeline.totals
+
+
 def test_the_front_stands_in_the_order_of_questions(settings: Settings) -> None:
     sites.filled(settings)
     words = Page(written(settings)["index.html"].partition("<main")[2]).words
