@@ -96,17 +96,16 @@ def answer_without_jvm(
         return None
     try:
         rows = rows_without_jvm(warehouse, question.text, values)
+        written = printed.write(rows, form, sys.stdout, tabular.terminal_width(sys.stdout))
     except (duck.Untranslatable, printed.Unprintable):
         return None
-    written = printed.write(rows, form, sys.stdout, tabular.terminal_width(sys.stdout))
     return query.told(warehouse, question.text, values, form, written)
 
 
 def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, query.Parameter]) -> printed.Rows:
     """Return the rows of DuckDB's answer to a statement of Spark SQL over a local warehouse.
 
-    Raises Untranslatable or Unprintable: only Spark can answer. UsageError: a parameter has no value, or a table does
-    not exist.
+    Raises Untranslatable: only Spark can answer. UsageError: a parameter has no value, or a table does not exist.
     """
     for name in sorted(duck.parameters(text)):
         if name not in values:

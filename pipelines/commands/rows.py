@@ -47,7 +47,7 @@ class Rows(Protocol):
 def write(rows: Rows, form: str, out: TextIO, width: int | None = None) -> int:
     """Write rows as they arrive; return how many. If the reader goes away (``| head``), writing ends quietly.
 
-    Raises UsageError: as JSON, two columns have the same name.
+    Raises UsageError: as JSON, two columns have the same name. Unprintable: nothing is written.
     """
     written = 0
     try:
@@ -75,8 +75,9 @@ def _csv(rows: Rows, width: int | None) -> Iterator[tuple[str, int]]:
             return ""
         return '"' + value.replace('"', '""') + '"' if not value or re.search('[",\r\n]', value) else value
 
+    texts = rows.texts()
     yield ",".join(map(field, rows.names)) + "\r\n", 0
-    for row in rows.texts():
+    for row in texts:
         yield ",".join(map(field, row)) + "\r\n", 1
 
 
@@ -112,22 +113,21 @@ class FetchedRows:
     """Rows in memory whose types are DuckDB's, printed as Spark prints them."""
 
     def __init__(self, names: Sequence[str], types: Sequence[Any], rows: Sequence[Sequence[Any]]) -> None:
-        """Print all values.
+        """Take the rows as they are."""
+        self.names = names
+        self.are_numbers = [kind.id in _NUMBERS for kind in types]
+        self._types, self._rows = types, rows
+
+    def texts(self) -> Iterable[Sequence[str | None]]:
+        """Return each row as texts.
 
         Raises Unprintable: Python cannot hold a value, such as a time after the year 9999.
         """
-        self.names = names
-        self.are_numbers = [kind.id in _NUMBERS for kind in types]
-        self._texts = [[_text(value, kind) for value, kind in zip(row, types, strict=True)] for row in rows]
-        self._objects = [_object(zip(names, row, types, strict=True)) for row in rows]
-
-    def texts(self) -> Iterable[Sequence[str | None]]:
-        """Return each row as texts."""
-        return self._texts
+        return [[_text(value, kind) for value, kind in zip(row, self._types, strict=True)] for row in self._rows]
 
     def objects(self) -> Iterable[str]:
-        """Return each row as a JSON object."""
-        return self._objects
+        """Return each row as a JSON object; raises as ``texts`` does."""
+        return [_object(zip(self.names, row, self._types, strict=True)) for row in self._rows]
 
 
 def _text(value: Any, kind: Any) -> str | None:
