@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -67,18 +67,14 @@ def build(
     return directory / addresses.FRONT
 
 
-def write(directory: Path, told: Content, only: Collection[str] | None = None) -> list[str]:
+def write(directory: Path, told: Content) -> list[str]:
     """Write the pages that changed, each in one step, the front last; return the paths of those written.
-
-    With ``only`` other pages are left as they are.
 
     No page is ever removed: its address may be in a chat.
     """
     made = _made(directory)
     written = []
     for page in sorted(pages.pages(told), key=lambda one: one.path == addresses.FRONT):
-        if only is not None and page.path not in only:
-            continue
         target = directory / page.path
         digest = _digest(page)
         if digest is not None and made.get(page.path) == digest and target.exists():
