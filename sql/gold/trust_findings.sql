@@ -4,6 +4,9 @@
 -- {dlq_summary}, {quarantined_dlq_records}, rows of these tables, complete for each cluster in them.
 -- Refresh: cluster
 -- Held scopes and feeds that fell silent depend on the present: `afterlog top` and `afterlog doctor` add them.
+-- A rule's usual share is that of all landed dead letters before the last day on which some broke a rule. A share that
+-- rose to three times of it is a finding, if at least 5 break the rule and at least 100 landed before. A time after the
+-- landing counts as the landing's time: a wrong clock does not move that day.
 WITH counted AS (
   SELECT
     cluster,
@@ -37,6 +40,66 @@ refused AS (
 ),
 accepted AS (
   SELECT cluster, dlq_topic AS topic, sum(record_count) AS amount FROM {dlq_summary} GROUP BY cluster, dlq_topic
+),
+broken AS (
+  SELECT
+    cluster,
+    dlq_topic AS topic,
+    array_distinct(violations) AS codes,
+    least(coalesce(routed_at, dlq_timestamp, _ingested_at), _ingested_at) AS at
+  FROM {quarantined_dlq_records}
+),
+days AS (
+  SELECT cluster, topic, date_trunc('hour', max(at)) - INTERVAL 23 HOURS AS begin
+  FROM broken
+  GROUP BY cluster, topic
+),
+accepted_by_day AS (
+  SELECT
+    days.cluster,
+    days.topic,
+    days.begin,
+    sum(IF(hour < begin, record_count, 0)) AS amount_before,
+    sum(IF(hour >= begin AND hour < begin + INTERVAL 24 HOURS, record_count, 0)) AS amount
+  FROM days
+  JOIN {dlq_summary} AS summary ON summary.cluster = days.cluster AND summary.dlq_topic <=> days.topic
+  GROUP BY days.cluster, days.topic, days.begin
+),
+refused_by_day AS (
+  SELECT
+    days.cluster,
+    days.topic,
+    count_if(at < begin) AS amount_before,
+    count_if(at >= begin) AS amount
+  FROM days
+  JOIN broken ON broken.cluster = days.cluster AND broken.topic <=> days.topic
+  GROUP BY days.cluster, days.topic
+),
+by_rule AS (
+  SELECT
+    days.cluster,
+    days.topic,
+    code,
+    min(at) FILTER (WHERE at >= begin) AS since,
+    max(at) AS last_at,
+    count_if(at < begin) AS amount_before,
+    count_if(at >= begin) AS amount
+  FROM days
+  JOIN (SELECT cluster, topic, at, explode(codes) AS code FROM broken) AS broken
+    ON broken.cluster = days.cluster AND broken.topic <=> days.topic
+  GROUP BY days.cluster, days.topic, code
+),
+shares AS (
+  SELECT
+    by_rule.*,
+    accepted_by_day.amount + refused_by_day.amount AS landed,
+    accepted_by_day.amount_before + refused_by_day.amount_before AS landed_before,
+    by_rule.amount / (accepted_by_day.amount + refused_by_day.amount) AS share,
+    try_divide(by_rule.amount_before, accepted_by_day.amount_before + refused_by_day.amount_before) AS share_before
+  FROM by_rule
+  JOIN accepted_by_day ON accepted_by_day.cluster = by_rule.cluster AND accepted_by_day.topic <=> by_rule.topic
+  JOIN refused_by_day ON refused_by_day.cluster = by_rule.cluster AND refused_by_day.topic <=> by_rule.topic
+  WHERE by_rule.amount > 0
 ),
 inferred AS (
   SELECT
@@ -145,6 +208,24 @@ SELECT
   'afterlog ask quarantine_reasons'
 FROM refused
 LEFT JOIN accepted ON accepted.cluster = refused.cluster AND accepted.topic <=> refused.topic
+UNION ALL
+SELECT
+  cluster,
+  'QUARANTINE_RISING',
+  topic,
+  code,
+  'high',
+  since,
+  last_at,
+  amount,
+  concat(
+    amount, ' of ', landed, ' dead letters of the last day with any break the rule ', code, ' (',
+    round(100 * share, 1), ' %), before it ', amount_before, ' of ', landed_before, ' (',
+    round(100 * share_before, 1), ' %)'
+  ),
+  'afterlog ask quarantine_reasons'
+FROM shares
+WHERE amount >= 5 AND landed_before >= 100 AND share >= 0.01 AND share >= 3 * share_before
 UNION ALL
 SELECT
   cluster,

@@ -1,0 +1,36 @@
+-- Purpose: which incidents had dead letters in the last day, how bad are they, what is the first suspect of each, and how
+--   many applications do they reach?
+-- Usage: afterlog ask incidents_of_the_day [--param now=2026-11-21T03:00:00Z]
+-- Parameters: :now timestamp, the end of the day; default the present.
+-- Feeds: dlq.
+-- Engine: duckdb
+WITH reached AS (
+  SELECT cluster, incident_id, count(DISTINCT group_id) AS application_count
+  FROM gold.blast_radius
+  WHERE direction = 'downstream'
+  GROUP BY cluster, incident_id
+)
+SELECT
+  incidents.cluster,
+  incidents.incident_id,
+  incidents.severity,
+  incidents.verdict,
+  incidents.consumer_group,
+  incidents.original_topic,
+  incidents.record_count,
+  incidents.source_record_count,
+  incidents.first_at,
+  incidents.last_at,
+  incidents.sentence,
+  suspects.sentence AS first_suspect,
+  coalesce(reached.application_count, 0) AS applications_reached
+FROM gold.dlq_incidents AS incidents
+LEFT JOIN gold.incident_suspects AS suspects
+  ON suspects.cluster = incidents.cluster AND suspects.incident_id = incidents.incident_id AND suspects.rank = 1
+LEFT JOIN reached ON reached.cluster = incidents.cluster AND reached.incident_id = incidents.incident_id
+WHERE incidents.record_count > 0 AND incidents.last_at > :now - INTERVAL 24 HOURS AND incidents.first_at <= :now
+ORDER BY
+  array_position(array('critical', 'high', 'medium', 'low'), incidents.severity),
+  incidents.first_at DESC,
+  incidents.cluster,
+  incidents.incident_id

@@ -1,0 +1,111 @@
+"""Incidents over random batches, late and repeated ones too, are those of all records at once; told ids stay."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.settings import Settings
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
+from tests.testing.builders import kip_1191, land, line, run, warehouse_of
+from tests.testing.deliveries import store
+
+INCIDENTS, SUSPECTS, BLAST = "gold.dlq_incidents", "gold.incident_suspects", "gold.blast_radius"
+DAY = int(datetime(2026, 11, 18, tzinfo=UTC).timestamp() * 1000)
+MINUTE = 60_000
+ERRORS = ("Offset rejected by client.", "Delivery count limit reached.")
+
+
+def letters(chance: random.Random, number: int) -> list[str]:
+    """Return dead letters of a few errors, in clusters of minutes with pauses of hours between."""
+    found = []
+    at = DAY
+    for offset in range(number):
+        at += chance.choice((1, 2, 5, 10, 15, 20, 300)) * MINUTE * chance.choice((0, 1, 1))
+        topic, group = chance.choice((("orders", "orders-workers"), ("paid", "paid-app")))
+        where = (chance.randrange(3), chance.choice((offset, 7, 8)))
+        headers = kip_1191(topic, *where, group, chance.randint(1, 3), chance.choice(ERRORS))
+        found.append(line(offset, timestamp=at, headers=headers, key=chance.choice((b"a", b"b", None))))
+    return found
+
+
+def topologies(settings: Settings) -> None:
+    """Store an application that reads one of the topics, with two revisions during the days."""
+    key = {"cluster": "default", "group_id": "paid-app"}
+    for number, hours in ((1, 3), (2, 40)):
+        accepted = datetime.fromtimestamp(DAY / 1000 + hours * 3600, UTC)
+        revision = {"revision": number, "topology_hash": f"hash-{number}", "accepted_at": accepted}
+        store(settings, "gold.topology_revisions", key | revision)
+        place = {"part": "subtopology", "part_place": 0, "subtopology_id": str(number), "occurrence": 1}
+        node = {"node": "in", "node_type": 1, "source_topics": ["paid"], "stores": [], "successors": []}
+        store(settings, "silver.topology_nodes", key | {"topology_hash": f"hash-{number}"} | place | node)
+
+
+def told(settings: Settings) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of incidents; an incident is named by its fingerprint and its first record."""
+    rows = {
+        table: jvmless.rows(Warehouse(settings), table, {"cluster": "default"})
+        for table in (INCIDENTS, SUSPECTS, BLAST)
+    }
+    names = {
+        one["incident_id"]: f"{one['fingerprint']} {one['first_at']}" for one in rows[INCIDENTS] if one["record_count"]
+    }
+    assert {one["incident_id"] for table in (SUSPECTS, BLAST) for one in rows[table]} <= names.keys()
+    found = {
+        table: [
+            {
+                **{name: value for name, value in row.items() if name not in ("anchor_at", "merged_into")},
+                **{name: names.get(row[name]) for name in ("incident_id", "predecessor_id") if name in row},
+            }
+            for row in of
+            if row["incident_id"] in names
+        ]
+        for table, of in rows.items()
+    }
+    return {table: sorted(map(without_the_run, of), key=repr) for table, of in found.items()}
+
+
+def without_the_run(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in ("_run_id", "_ingested_at")}
+
+
+def ids(settings: Settings) -> dict[str, str | None]:
+    rows = jvmless.rows(Warehouse(settings), INCIDENTS, {"cluster": "default"})
+    assert all(bool(row["record_count"]) is (row["merged_into"] is None) for row in rows)
+    return {row["incident_id"]: row["merged_into"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    "seed", [1, pytest.param(2, marks=pytest.mark.thorough), pytest.param(3, marks=pytest.mark.thorough)]
+)
+def test_batches_in_any_order_give_the_incidents_of_all_records(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    everything = letters(chance, 90)
+    shuffled = chance.sample(everything, len(everything))
+    batches = [shuffled[:45], [*shuffled[45:], *shuffled[:10]]]
+    piecewise = warehouse_of(empty_warehouse, tmp_path / "piecewise")
+    whole = warehouse_of(empty_warehouse, tmp_path / "whole")
+    for settings in (piecewise, whole):
+        topologies(settings)
+    known: dict[str, str | None] = {}
+    for number, batch in enumerate(batches):
+        land(piecewise, {f"{number}.jsonl": batch})
+        run(spark, piecewise)
+        now = ids(piecewise)
+        assert known.keys() <= now.keys()  # an id that was written never goes
+        known = now
+    assert any(known.values())  # late records merged incidents
+    land(whole, {"all.jsonl": everything})
+    run(spark, whole)
+    assert told(piecewise) == told(whole)
+    assert {one["group_id"] for one in told(whole)[BLAST]} == {None, "paid-app"}
+    assert all(into is None or known[into] is None for into in known.values())  # a chain of merges ends at once

@@ -1,0 +1,141 @@
+"""gold.trust_findings: which rows of its inputs are a finding, how severe it is, and what it says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.settings import Settings
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
+from tests.testing.builders import run, warehouse_of
+from tests.testing.deliveries import store
+
+TABLE, QUARANTINE, SUMMARY = "gold.trust_findings", "quarantine.dlq_records", "gold.dlq_summary"
+NEWEST = datetime(2026, 11, 21, 12, 40, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+DAY = 24 * HOUR
+OURS = {"cluster": "default"}
+
+
+def broken(at: datetime, *codes: str, topic: str = "dlq.orders", landed: datetime | None = None) -> dict[str, Any]:
+    return {**OURS, "dlq_topic": topic, "violations": codes, "routed_at": at, "_ingested_at": landed or at}
+
+
+def accepted(at: datetime, records: int, topic: str = "dlq.orders") -> dict[str, Any]:
+    return {**OURS, "dlq_topic": topic, "hour": at.replace(minute=0), "record_count": records}
+
+
+def findings(spark: SparkSession, settings: Settings) -> list[dict[str, Any]]:
+    assert run(spark, settings, TABLE)[TABLE].status == "passed"
+    rows = jvmless.rows(Warehouse(settings), TABLE, OURS)
+    return sorted(rows, key=lambda row: (row["kind"], row["topic"] or "", row["name"] or ""))
+
+
+@pytest.fixture
+def settings(empty_warehouse: Path, tmp_path: Path) -> Settings:
+    return warehouse_of(empty_warehouse, tmp_path)
+
+
+def test_a_rule_that_more_dead_letters_break_than_usual_is_a_finding(spark: SparkSession, settings: Settings) -> None:
+    store(settings, SUMMARY, accepted(NEWEST - 3 * DAY, 990), accepted(NEWEST - HOUR, 90))
+    store(settings, QUARANTINE, *(broken(NEWEST - 2 * DAY, "usual") for _ in range(10)))
+    store(settings, QUARANTINE, *(broken(NEWEST - place * HOUR, "risen", "usual") for place in range(10)))
+    # another topic has the same rule, and no usual share
+    store(settings, SUMMARY, accepted(NEWEST, 50, "dlq.new"))
+    store(settings, QUARANTINE, *(broken(NEWEST, "risen", topic="dlq.new") for _ in range(50)))
+    found = {
+        (row["topic"], row["name"]): row for row in findings(spark, settings) if row["kind"] == "QUARANTINE_RISING"
+    }
+    assert found.keys() == {("dlq.orders", "risen"), ("dlq.orders", "usual")}
+    risen = found["dlq.orders", "risen"]
+    assert (risen["severity"], risen["amount"]) == ("high", 10)
+    assert (risen["since"], risen["last_at"]) == (NEWEST - 9 * HOUR, NEWEST)
+    assert risen["evidence"] == (
+        "10 of 100 dead letters of the last day with any break the rule risen (10.0 %), before it 0 of 1000 (0.0 %)"
+    )
+    assert found["dlq.orders", "usual"]["evidence"].endswith("(10.0 %), before it 10 of 1000 (1.0 %)")
+
+
+@pytest.mark.parametrize(
+    ("before", "recent", "usually", "now"),
+    [
+        pytest.param(1_000, 1_000, 0, 4, id="too few"),
+        pytest.param(90, 100, 0, 10, id="too little landed before"),
+        pytest.param(1_000, 10_000, 0, 90, id="too small a share"),
+        pytest.param(1_000, 100, 50, 14, id="not three times the usual share"),
+    ],
+)
+def test_a_share_that_is_usual_or_proves_nothing_is_no_finding(
+    spark: SparkSession, settings: Settings, before: int, recent: int, usually: int, now: int
+) -> None:
+    store(settings, SUMMARY, accepted(NEWEST - 3 * DAY, before - usually), accepted(NEWEST, recent - now))
+    store(
+        settings,
+        QUARANTINE,
+        *(broken(NEWEST - 2 * DAY, "rule") for _ in range(usually)),
+        *[broken(NEWEST, "rule")] * now,
+    )
+    assert [row["kind"] for row in findings(spark, settings)] == ["QUARANTINED"]
+
+
+def test_a_time_in_the_future_does_not_move_the_last_day(spark: SparkSession, settings: Settings) -> None:
+    store(settings, SUMMARY, accepted(NEWEST - 3 * DAY, 1_000), accepted(NEWEST, 90), accepted(NEWEST + 900 * DAY, 1))
+    store(settings, QUARANTINE, *[broken(NEWEST, "rule")] * 9, broken(NEWEST + 900 * DAY, "rule", landed=NEWEST))
+    (risen,) = (row for row in findings(spark, settings) if row["kind"] == "QUARANTINE_RISING")
+    assert (risen["amount"], risen["last_at"]) == (10, NEWEST)
+
+
+def test_counts_of_hours_become_one_finding_per_topic(spark: SparkSession, settings: Settings) -> None:
+    at = NEWEST.replace(minute=0)
+    store(
+        settings,
+        "gold.reconciliation",
+        {**OURS, "hour": at - HOUR, "topic": "orders", "lost_count": 2},
+        {**OURS, "hour": at, "topic": "orders", "lost_count": 3, "absent_count": 0},
+        {**OURS, "hour": at, "topic": "paid", "dlq_write_failure_count": 2**63 - 1},
+        {**OURS, "hour": at + HOUR, "topic": "paid", "dlq_write_failure_count": 2**63 - 1},
+    )
+    failed, lost = findings(spark, settings)
+    assert (lost["kind"], lost["topic"], lost["severity"], lost["amount"]) == ("LOST_MESSAGES", "orders", "critical", 5)
+    assert (lost["since"], lost["last_at"], lost["remedy"]) == (at - HOUR, at, "afterlog ask lost_messages")
+    assert (failed["kind"], failed["severity"], failed["amount"]) == ("FAILED_DLQ_WRITES", "high", 2**63 - 1)
+
+
+def test_producers_topologies_and_inferred_dispositions_are_findings(spark: SparkSession, settings: Settings) -> None:
+    said = {**OURS, "topic": "orders", "stated_at": NEWEST, "statement_count": 3, "sentence": "It is off."}
+    store(
+        settings,
+        "gold.delivery_guarantees",
+        {**said, "client_id": "a", "verdict": "SILENTLY_OFF"},
+        {**said, "client_id": "b", "verdict": "DUPLICATES_POSSIBLE"},
+        {**said, "client_id": "c", "verdict": "OK"},
+    )
+    group = {**OURS, "sentence": "It is lost.", "last_seen_at": NEWEST}
+    states = ("OK", "DELETED", "LOST", "STALE")
+    store(settings, "gold.topology_current", *(group | {"group_id": one, "health": one} for one in states))
+    push = {**OURS, "push_count": 7, "first_pushed_at": NEWEST, "last_pushed_at": NEWEST}
+    store(
+        settings,
+        "gold.push_health",
+        push | {"group_id": "g", "refused_count": 2},
+        push | {"group_id": "h", "refused_count": 0},
+    )
+    known = {**OURS, "original_topic": "orders", "consumer_group": "g", "first_at": NEWEST, "last_at": NEWEST}
+    counted = {"inferred_count": 4, "record_count": 9, "incident_id": "A", "fingerprint": "f"}
+    store(settings, "gold.dlq_incidents", known | counted)
+    found = {(row["kind"], row["name"]): row for row in findings(spark, settings)}
+    assert {key: row["severity"] for key, row in found.items()} == {
+        ("SILENTLY_OFF", "a"): "high",
+        ("DUPLICATES_POSSIBLE", "b"): "low",
+        ("TOPOLOGY_LOST", "LOST"): "high",
+        ("TOPOLOGY_STALE", "STALE"): "medium",
+        ("REFUSED_PUSHES", "g"): "medium",
+        ("INFERRED_DISPOSITIONS", "g"): "low",
+    }
+    assert found["REFUSED_PUSHES", "g"]["evidence"] == "2 of 7 pushes of the topology were refused"
+    assert found["INFERRED_DISPOSITIONS", "g"]["amount"] == 4
