@@ -22,6 +22,7 @@ from pipelines.incidents.state import ONGOING, REGRESSED, State, sparkline, stat
 from pipelines.incidents.verdict import percent
 from pipelines.run import newest
 from pipelines.run.newest import Newest, Silence, lasting, moment
+from pipelines.settings.runs import Report
 from pipelines.warehouse import actions, jvmless, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
@@ -69,8 +70,8 @@ class Incident:
         group, topic = self.row["consumer_group"], self.row["original_topic"]
         return f"{visible(group) if group else 'no group'} on {visible(topic) if topic else 'an unknown topic'}"
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the row, the state and the actions."""
+    def as_json(self, report: Report) -> dict[str, Any]:
+        """Return the row, the state, the actions and, if ``report`` has a URL, the address of the incident's page."""
         shown = {name: value for name, value in self.row.items() if name not in UNSHOWN}
         shown["dlq_topics"] = [one["dlq_topic"] for one in self.row["dlq_topics"] or ()]
         return shown | {
@@ -80,6 +81,7 @@ class Incident:
             "muted_until": self.state.muted_until,
             "resolved_by": self.state.resolved_by,
             "records_an_hour": round(self.rate, 3),
+            "page": report.address_of(ids.page(self.row["incident_id"])),
             "actions": [
                 {
                     "action": one.action,
@@ -252,7 +254,7 @@ def listed(
         and topic in (None, one.row["original_topic"], *(each["dlq_topic"] for each in one.row["dlq_topics"]))
     ]
     if form == "json":
-        return Answer("\n".join(_json(one.as_json()) for one in chosen))
+        return Answer("\n".join(_json(one.as_json(warehouse.settings.report)) for one in chosen))
     if not chosen:
         return Answer("", (f"No incident matches; {counted(len(found.known), 'incident')} in all.",))
     return Answer("\n".join(_lines(chosen, found.now)))
@@ -289,7 +291,7 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
                 {
                     "sentence": sentence,
                     "now": now,
-                    "incidents": [one.as_json() for one in opened],
+                    "incidents": [one.as_json(warehouse.settings.report) for one in opened],
                     "findings": findings,
                     "feeds": [{"feed": one.feed, "newest_at": one.at, "sentence": one.in_words} for one in feeds],
                 }
@@ -399,7 +401,7 @@ def one(warehouse: Warehouse, wanted: str, form: str = "text", at: str | None = 
             return Answer("", (f"No landed topology reads or writes the source topic of {name}.",), exit_code=1)
         return Answer(blast.drawn(form))
     if form == "json":
-        told = incident.as_json() | {
+        told = incident.as_json(warehouse.settings.report) | {
             "usual_records_an_hour": found.usual_rate(incident),
             "suspects": [{k: v for k, v in row.items() if k not in ("cluster", "incident_id")} for row in suspects],
             "samples": _samples(warehouse, incident.row),
@@ -517,6 +519,8 @@ def _story(
             equal: dict[str, str | int] = {"cluster": found.warehouse.cluster, "group_id": suspect["name"]}
             lines.append(f"  {diff_of(suspect, _rows(found.warehouse, REVISIONS, equal))}")
     lines.append(f"  afterlog incident {row['incident_id']} --mute-until TIME | --resolve | --note TEXT")
+    if address := found.warehouse.settings.report.address_of(ids.page(row["incident_id"])):
+        lines += ["", f"Page  {address}"]
     return lines
 
 

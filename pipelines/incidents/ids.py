@@ -17,6 +17,11 @@ def incident_id(fingerprint: str, first_at: int) -> str:
     return f"{letters[:4]}-{letters[4:]}"
 
 
+def page(name: str) -> str:
+    """Return the path of an incident's page below the reports' directory; it never changes."""
+    return f"incidents/{name}.html"
+
+
 def read(text: str) -> str | None:
     """Return the beginning of an id that a person typed, in its written form; None if it cannot be one."""
     letters = re.sub(r"[\s-]", "", text).upper().translate(_HEARD)

@@ -91,11 +91,13 @@ class Follower:
         report: Callable[[StageRun], None],
         show: Callable[[Sequence[StageRun]], None],
         watch: Watch = NOBODY,
+        afterwards: Callable[[Cycle, Sequence[StageRun]], None] = lambda cycle, done: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take what to follow and callbacks: ``say`` a sentence, ``report`` a stage, ``show`` a cycle that read rows.
 
-        ``watch`` observes each step.
+        ``watch`` observes each step. ``afterwards`` gets each cycle that ended, also an idle or a failed one, with what
+        its stages did; this process does not hold the writer's lock then. What it raises is said, and changes nothing.
         """
         self.settings = settings
         self.warehouse = Warehouse(settings)  # without a session until there is work
@@ -108,6 +110,7 @@ class Follower:
         self.report = report
         self.watch = watch
         self.show = show
+        self.afterwards = afterwards
         self.clock = clock
         self.started_at = _text(now())
         self.blocked: dict[str, Blocked] = {}
@@ -186,6 +189,14 @@ class Follower:
         self.last = Cycle(_text(began_at), _text(now()), result, read, message)
         self.began_at = None
         self._write("waiting")
+        self._follow_up(self.last)
+
+    def _follow_up(self, cycle: Cycle) -> None:
+        """Pass a cycle on; a failure of what is done with it does not end following."""
+        try:
+            self.afterwards(cycle, self.done)
+        except Exception as error:
+            log.warning("afterlog: %s", readable(error))
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:

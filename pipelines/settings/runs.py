@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
@@ -43,7 +44,31 @@ class Lock(Section):
 
 
 class Report(Section):
-    """Where reports are written (default ``<warehouse>/_reports``) and how many runs Data Docs keep."""
+    """Where reports are written (default ``<warehouse>/_reports``) and how many runs Data Docs keep.
+
+    ``url`` is where people reach that directory, over HTTP: addresses of pages are below it.
+    """
 
     directory: str | None = None
+    url: str | None = None
     keep_runs: Annotated[int, Field(ge=1)] = 20
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        try:
+            parts = urlsplit(url)
+            is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            is_one = None
+        if not is_one or parts.query or parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
+            raise ValueError("write an address like https://afterlog.example.com/reports, without ? and #")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("an address that everybody sees must not have a user or a password")
+        return url.rstrip("/") + "/"
+
+    def address_of(self, page: str) -> str | None:
+        """Return the address of a page, given its path below the reports' directory; None if ``url`` is not set."""
+        return None if self.url is None else self.url + page

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 
+from pipelines.incidents import ids
+
 FRONT, INCIDENTS, DELIVERY, QUALITY = "index.html", "incidents.html", "delivery.html", "quality.html"
 _ID = re.compile(r"[0-9A-Z]{4}-[0-9A-Z]{4}")
 
 
 def incident(name: str) -> str:
     """Return the path of an incident's page: its id is the file's name."""
-    return f"incidents/{name if _ID.fullmatch(name) else _safe(name)}.html"
+    return ids.page(name if _ID.fullmatch(name) else _safe(name))
 
 
 def group(name: str | None) -> str:

@@ -160,6 +160,7 @@ class Case:
     suspects: tuple[Suspect, ...]
     blast: Blast | None
     commands: tuple[Command, ...]
+    page: str | None
 
     @property
     def is_loud(self) -> bool:

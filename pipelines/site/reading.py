@@ -33,7 +33,7 @@ from pipelines.incidents.state import moment as moment_of
 from pipelines.incidents.verdict import POISON_PILL, percent
 from pipelines.run.freshness import Freshness
 from pipelines.run.newest import moment
-from pipelines.site import examples, quality
+from pipelines.site import addresses, examples, quality
 from pipelines.site.content import (
     SETTLED,
     Application,
@@ -383,6 +383,7 @@ def _case(
         tuple(Suspect(one["kind"], one["name"], one["sentence"], one["changed_at"]) for one in suspects),
         blast,
         tuple(_commands(row, samples, suspects, revisions)),
+        known.warehouse.settings.report.address_of(addresses.incident(row["incident_id"])),
     )
 
 

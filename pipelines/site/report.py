@@ -127,7 +127,14 @@ def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Fe
     acted = sorted(file.name for file in (Path(warehouse.root) / actions.DIRECTORY).glob("*.json"))
     told: list[Any] = [pages.version(), versions, [asdict(entry) for entry in behind], warehouse.cluster]
     read = {topic: at.timestamp() // 600 for topic, at in progress.read_until(warehouse, LANDED).items()}
-    told += [warehouse.settings.report.keep_runs, uncommitted(warehouse.settings), ages, acted, read]
+    told += [
+        warehouse.settings.report.keep_runs,
+        warehouse.settings.report.url,
+        uncommitted(warehouse.settings),
+        ages,
+        acted,
+        read,
+    ]
     return json.dumps(told)
 
 

@@ -13,6 +13,7 @@ from pipelines.columns import headers
 from pipelines.commands import oversights
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT, Settings, load
+from pipelines.settings.runs import Report
 
 SECRET = "canary-5d41402abc4b"
 TOPIC = {"name": "x-topic", "field": "original_topic", "mandatory": True}
@@ -165,6 +166,17 @@ def test_topics_of_a_feed() -> None:
                 ("id", {"topic": "a", "file": "a.avsc", "id": -1}, "The setting schema.0.id cannot be used"),
             )
         ),
+        *(
+            pytest.param({"report": {"url": url}}, sentence, id=f"URL {url}")
+            for url, sentence in (
+                *(
+                    (wrong, "report.url cannot be used: write an address like https://")
+                    for wrong in ("", "reports", "ftp://a/", "javascript:alert(1)", "http://", "http://a:b/")
+                ),
+                *((f"http://a/{wrong}", "write an address") for wrong in ("?q", "#f", "a b", "\n", "ä", "\x1b[0m")),
+                ("https://me:secret@a/", "must not have a user or a password."),
+            )
+        ),
         pytest.param(
             {"dlq": {"max_records_per_batch": 0}},
             "The setting dlq.max_records_per_batch cannot be used",
@@ -280,3 +292,9 @@ def test_the_commented_example_can_be_used(monkeypatch: pytest.MonkeyPatch, tmp_
         "topic kafka-request-log",
         "topic acknowledgements",
     ]
+
+
+@pytest.mark.parametrize("url", ["https://a.example:8443/reports", "https://a.example:8443/reports//"])
+def test_addresses_of_pages_are_below_the_url(url: str) -> None:
+    assert Report(url=url).address_of("index.html") == "https://a.example:8443/reports/index.html"
+    assert Report().address_of("index.html") is None

@@ -14,6 +14,7 @@ from pipelines.commands import incidents
 from pipelines.errors import UsageError
 from pipelines.incidents.state import sparkline, state_of
 from pipelines.settings import Settings
+from pipelines.settings.runs import Report
 from pipelines.warehouse import actions, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
@@ -116,9 +117,20 @@ def test_an_incident_tells_its_place_samples_and_next_commands(filled: Settings)
         assert part in text
     told = json.loads(incidents.one(Warehouse(filled), pill["incident_id"], "json").result)
     assert (told["state"], len(told["samples"]), told["suspects"]) == ("ONGOING", 1, [])
+    assert (told["page"], "Page  " in text) == (None, False)
     for wrong in ("ZZZZ-ZZZZ", "not an id", ""):
         with pytest.raises(UsageError):
             incidents.one(Warehouse(filled), wrong)
+
+
+def test_an_incident_tells_the_address_of_its_page(filled: Settings) -> None:
+    name = known(filled)[0]["incident_id"]
+    with_url = Warehouse(filled.model_copy(update={"report": Report(url="https://a.example/x")}))
+    address = f"https://a.example/x/incidents/{name}.html"
+    assert incidents.one(with_url, name).result.endswith(f"Page  {address}")
+    assert json.loads(incidents.one(with_url, name, "json").result)["page"] == address
+    assert json.loads(incidents.listed(with_url, "json").result.splitlines()[0])["page"] == address
+    assert json.loads(incidents.top(with_url, "json").result)["incidents"][0]["page"] == address
 
 
 def test_top_says_in_one_line_whether_anything_is_wrong(filled: Settings) -> None:

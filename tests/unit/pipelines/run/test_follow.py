@@ -21,7 +21,7 @@ from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
 from pipelines.jvm import session
 from pipelines.kafka.errors import NoTopics
 from pipelines.run import follow, freshness, runner
-from pipelines.run.follow import Follower, health_file
+from pipelines.run.follow import Cycle, Follower, health_file
 from pipelines.settings import ROOT, Lock, Settings, load
 from pipelines.stage import Stage
 from pipelines.warehouse import lock, progress, storage
@@ -192,6 +192,23 @@ def test_what_fails_is_said_once_and_tried_again_with_longer_pauses(world: Calla
     assert [said for said in found.said if said.startswith("No broker")] == [again, again]
     assert found.said[1].startswith("It works again, after it failed since ")
     assert found.sessions == 0
+
+
+def test_each_cycle_is_passed_on_without_the_lock(
+    world: Callable[..., World], caplog: pytest.LogCaptureFixture
+) -> None:
+    found = world(None, [ran(BRONZE, read=3)], AWAY)
+    passed: list[tuple[str, int]] = []
+
+    def take(cycle: Cycle, done: Sequence[StageRun]) -> None:
+        assert not lock.holder(found.settings.warehouse)
+        passed.append((cycle.result, sum(one.read for one in done)))
+        raise OSError(28, "No space left on device")
+
+    found.follower.afterwards = take
+    assert found.follower.follow() == 0
+    assert passed == [("idle", 0), ("read", 3), ("failed", 0)]
+    assert [record.getMessage() for record in caplog.records if "space" in record.getMessage()]
 
 
 def test_a_cluster_that_is_away_at_first_is_waited_for(world: Callable[..., World]) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from pipelines.commands import incidents
 from pipelines.settings import Settings
+from pipelines.settings.runs import Report
 from pipelines.site import addresses, content, pages, reading, report
 from pipelines.site.content import Content
 from pipelines.warehouse import jvmless
@@ -272,6 +273,18 @@ def test_only_pages_that_changed_are_written_and_none_is_removed(settings: Setti
     (site / report.MADE).write_text("[")
     assert {"delivery.html", "places.html"} <= set(report.write(site, gone))
     assert not list(site.rglob("*.tmp"))
+
+
+def test_pages_of_incidents_tell_their_addresses(settings: Settings) -> None:
+    sites.filled(settings)
+    url = "https://a.example/reports/"
+    found = told(settings.model_copy(update={"report": Report(url=url)}))
+    made = {page.path: page.text() for page in pages.pages(found)}
+    for one in found.incidents:
+        assert one.page is not None
+        path = one.page.removeprefix(url)
+        assert (path in made, f"<code>{one.page}</code>" in made[path]) == (True, True)
+    assert {one.page for one in told(settings).incidents} == {None}
 
 
 def test_json_carries_what_the_pages_say(settings: Settings) -> None:
