@@ -496,6 +496,7 @@ def report(
     from pipelines.run.freshness import freshness
     from pipelines.site import reading
     from pipelines.site import report as reports
+    from pipelines.site.publish import publish
 
     tables = Warehouse(_settings(warehouse, landing, lands=True))
 
@@ -507,6 +508,8 @@ def report(
         page = page or reports.build(tables, behind, feeds, told)
         for feed in feeds:
             _say(feed.in_words)
+        if sent := publish(tables.settings):
+            _say(f"{counted(sent, 'file')} published to {tables.settings.report.publish}.")
         print(page if format != "json" or told is None else json.dumps({"page": str(page), **told.as_json()}))
 
     if tables.is_local:

@@ -43,15 +43,31 @@ class Lock(Section):
     wait_seconds: Annotated[float, Field(ge=0.0)] = 60.0
 
 
+PUBLISHED = ("file", "s3", "s3a", "gs", "az", "abfs", "abfss")
+"""Schemes of places where the pages can be published."""
+
+
 class Report(Section):
     """Where reports are written (default ``<warehouse>/_reports``) and how many runs Data Docs keep.
 
-    ``url`` is where people reach that directory, over HTTP: addresses of pages are below it.
+    The pages are also copied to ``publish``, a directory or a URI of an object store. ``url`` is where people reach
+    them over HTTP: addresses of pages are below it.
     """
 
     directory: str | None = None
+    publish: Annotated[str, Field(min_length=1)] | None = None
     url: str | None = None
     keep_runs: Annotated[int, Field(ge=1)] = 20
+
+    @field_validator("publish")
+    @classmethod
+    def _check_publish(cls, place: str | None) -> str | None:
+        scheme, mark, rest = (place or "").partition("://")
+        if mark and scheme not in PUBLISHED:
+            raise ValueError(f"write a directory, or a URI that begins with one of {', '.join(PUBLISHED)}")
+        if mark and ("?" in rest or "#" in rest or (scheme in ("s3", "s3a", "gs") and "@" in rest)):
+            raise ValueError("the URI must not have credentials or ? or #; credentials come from the environment")
+        return place
 
     @field_validator("url")
     @classmethod
