@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -488,6 +488,18 @@ def rebuild(
 @app.command()
 def report(
     format: Annotated[TableFormat, typer.Option(help="json: all that the pages say, as one object.")] = "table",
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Show it over HTTP until Ctrl-C, and build it again as data comes.")
+    ] = False,
+    host: Annotated[
+        str | None, typer.Option(help="Address to show it at, with --serve.", show_default="127.0.0.1")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port, with --serve; 0: any.", show_default="8765")
+    ] = None,
+    every: Annotated[
+        float | None, typer.Option(min=0.5, help="Seconds between looks at the data, with --serve.", show_default="10")
+    ] = None,
     warehouse: WarehouseOption = None,
     landing: LandingOption = None,
     verbose: Verbose = False,
@@ -498,25 +510,33 @@ def report(
     from pipelines.site import report as reports
     from pipelines.site.publish import publish
 
+    if not serve and (host is not None or port is not None or every is not None):
+        raise UsageError("--host, --port and --every need --serve.")
+    if serve and format == "json":
+        raise UsageError("--serve shows pages; --format json is for one report.")
     tables = Warehouse(_settings(warehouse, landing, lands=True))
 
-    def built(tables: Warehouse) -> None:
+    def built(tables: Warehouse, is_first: bool = True, is_due: bool = False) -> None:
         behind = freshness(tables)
         feeds = reports.feeds_of(tables)
-        page = None if format == "json" else reports.current(tables, behind, feeds)
+        page = None if format == "json" or is_due else reports.current(tables, behind, feeds)
         told = None if page else reading.gather(tables, behind, feeds)
         page = page or reports.build(tables, behind, feeds, told)
-        for feed in feeds:
-            _say(feed.in_words)
-        if sent := publish(tables.settings):
+        if is_first:
+            for feed in feeds:
+                _say(feed.in_words)
+        if (sent := publish(tables.settings)) and is_first:
             _say(f"{counted(sent, 'file')} published to {tables.settings.report.publish}.")
-        print(page if format != "json" or told is None else json.dumps({"page": str(page), **told.as_json()}))
+        if is_first and not serve:
+            print(page if format != "json" or told is None else json.dumps({"page": str(page), **told.as_json()}))
 
-    if tables.is_local:
+    with contextlib.ExitStack() as kept:
+        if not tables.is_local:
+            watch = kept.enter_context(_starting())
+            tables = Warehouse(tables.settings, kept.enter_context(_session(tables.settings, watch, gates=True)))
         built(tables)
-    else:
-        with _starting() as watch, _session(tables.settings, watch, gates=True) as spark:
-            built(Warehouse(tables.settings, spark))
+        if serve:
+            _serve(tables, host, port, every, lambda is_due: built(tables, is_first=False, is_due=is_due))
 
 
 @app.command()
@@ -702,6 +722,20 @@ def _follow(
             show=show,
             watch=watch,
         ).follow()
+
+
+def _serve(
+    tables: Warehouse, host: str | None, port: int | None, every_seconds: float | None, build: Callable[[bool], None]
+) -> None:
+    """Show the site over HTTP until a signal asks to end; a warehouse at a URI is read at most once a minute."""
+    from pipelines.run.stop import Stop
+    from pipelines.site import serve as site
+
+    every_seconds = every_seconds or (EVERY_SECONDS if tables.is_local else 60.0)
+    address = site.HOST if host is None else host
+    with Stop() as stop, site.served(tables.settings.reports(), address, site.PORT if port is None else port) as front:
+        print(front, flush=True)
+        site.refresh(build, every_seconds, stop, _say)
 
 
 def main() -> None:

@@ -6,7 +6,11 @@ import functools
 import http.server
 import importlib.util
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -16,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.settings import Settings, load
+from pipelines.settings import ROOT, Settings, load
 from pipelines.site import addresses, pages, reading, report
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import browser, sites
@@ -184,17 +188,17 @@ def test_ten_thousand_incidents_are_searched_sorted_and_paged_at_once(
         " field.value = 'group-123'; field.dispatchEvent(new Event('input')); return performance.now() - before; })()"
     )
     assert took < 1000
-    assert tab.run("document.querySelector('[role=status]').textContent") == "1 to 20 of 20"
+    assert tab.run("document.querySelector('.finder [role=status]').textContent") == "1 to 20 of 20"
     search(tab, "")
-    assert tab.run("document.querySelector('[role=status]').textContent") == "1 to 50 of 10000"
+    assert tab.run("document.querySelector('.finder [role=status]').textContent") == "1 to 50 of 10000"
     tab.run("document.querySelectorAll('#incidents-rows th button')[6].click()")
     assert rows(tab)[0] == incident_id(9_999)
     assert tab.run("document.querySelectorAll('#incidents-rows th')[6].getAttribute('aria-sort')") == "descending"
     tab.run("document.querySelector('[data-page=after]').click()")
     assert rows(tab)[0] == incident_id(9_949)
-    assert tab.run("document.querySelector('[role=status]').textContent") == "51 to 100 of 10000"
+    assert tab.run("document.querySelector('.finder [role=status]').textContent") == "51 to 100 of 10000"
     search(tab, "nothing is named so")
-    assert tab.run("document.querySelector('[role=status]').textContent") == "Nothing matches."
+    assert tab.run("document.querySelector('.finder [role=status]').textContent") == "Nothing matches."
     assert (tab.errors, tab.failed) == ([], [])
 
 
@@ -234,3 +238,36 @@ def test_a_page_without_a_script_tells_the_same(site: Site, tab: Browser) -> Non
         tab.send("Emulation.setScriptExecutionDisabled", value=False)
     assert len(rows(tab)) == 2 + len(HOSTILE)
     assert tab.run("document.querySelector('.tools').hidden") is True
+
+
+def test_a_served_site_follows_the_data(tmp_path: Path, tab: Browser) -> None:
+    settings = sites.filled(load(warehouse=str(tmp_path / "warehouse"), landing=str(tmp_path / "landing")))
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "report", "--serve", "--port", "0"]
+    command += ["--every", "0.5", "--warehouse", settings.warehouse, "--landing", settings.landing]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout
+        front = server.stdout.readline().strip()
+        assert front.startswith("http://127.0.0.1:")
+        tab.open(front)
+        opened, new = (
+            "document.querySelectorAll('#incidents details').length",
+            incident(7, original_topic="fresh-topic"),
+        )
+        before = tab.run(opened)
+        tab.run("window.stays = true")
+        store(settings, "gold.dlq_incidents", new)
+        assert tab.until("document.body.textContent.includes('fresh-topic')")  # the page loaded itself anew
+        assert not tab.run("Boolean(window.stays)")
+        assert tab.run(opened) >= before
+        tab.run("document.querySelector('details').open = true; window.stays = true")
+        store(settings, "gold.dlq_incidents", incident(8, original_topic="fresher-topic"))
+        assert tab.until("!document.getElementById('changed').hidden")  # somebody reads: it only says so
+        assert tab.run("window.stays")
+        tab.run("document.querySelector('#changed button').click()")
+        assert tab.until("document.body.textContent.includes('fresher-topic')")
+        assert (tab.errors, tab.dialogs) == ([], [])
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(15) == 0

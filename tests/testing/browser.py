@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -76,6 +77,18 @@ class Browser:
         if "exceptionDetails" in told:
             raise RuntimeError(json.dumps(told["exceptionDetails"])[:500])
         return told["result"].get("value")
+
+    def until(self, expression: str, seconds: float = 60) -> bool:
+        """Wait until a JavaScript expression is true, also if the page is loaded anew; tell whether it was."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                if self.run(expression):
+                    return True
+            except RuntimeError:  # the page is just being left
+                pass
+            time.sleep(0.2)
+        return False
 
     def picture(self, file: Path, whole: bool = True) -> None:
         """Write a picture of the page as PNG, from top to bottom if ``whole``."""

@@ -3,6 +3,7 @@
 "use strict";
 
 const MOST_ROWS = 50;
+const LOOK_EVERY = 5000; // milliseconds
 
 function age(seconds) {
   for (const [unit, length, least] of [["day", 86400, 3], ["hour", 3600, 2], ["minute", 60, 2]]) {
@@ -30,7 +31,8 @@ function tellAge() {
   const said = document.getElementById("page-age");
   if (at && said) {
     const seconds = (Date.now() - at) / 1000;
-    said.textContent = seconds > 120 ? ` This page is ${age(seconds)} old: run afterlog report.` : "";
+    const remedy = location.protocol === "file:" ? ": run afterlog report" : "";
+    said.textContent = seconds > 120 ? ` This page is ${age(seconds)} old${remedy}.` : "";
   }
 }
 
@@ -78,6 +80,7 @@ function addZoom() {
     tools.addEventListener("click", (event) => {
       const by = event.target.dataset && event.target.dataset.zoom;
       if (by) {
+        picture.dataset.zoomed = by;
         scale = by === "fit" ? Math.min(1, picture.clientWidth / width) : Math.min(4, Math.max(0.1, scale * Number(by)));
         svg.setAttribute("width", width * scale);
         svg.setAttribute("height", height * scale);
@@ -227,8 +230,47 @@ class Finder {
   }
 }
 
+// A page that a server shows looks whether it was built again. It loads itself anew unless somebody works with it.
+function isInUse() {
+  const field = document.querySelector("input[type='search']");
+  return Boolean(document.querySelector("details[open], [data-zoomed]") || (field && field.value) || String(getSelection()));
+}
+
+function followChanges() {
+  const told = document.getElementById("changed");
+  let known = null;
+  const look = async () => {
+    if (document.hidden) {
+      return;
+    }
+    try {
+      const answer = await fetch(location.pathname, { method: "HEAD", cache: "no-store" });
+      const at = answer.headers.get("Last-Modified");
+      const tag = answer.headers.get("ETag") || at;
+      if (!answer.ok || !at) {
+        return;
+      }
+      const isNew = known === null ? Date.parse(at) > Date.parse(document.lastModified) : tag !== known;
+      known = known === null ? tag : known;
+      if (isNew && !isInUse()) {
+        location.reload();
+      } else if (isNew) {
+        known = "";
+        told.hidden = false;
+      }
+    } catch {
+      // The server is away: the page stays as it is, and its age tells.
+    }
+  };
+  told.querySelector("button").addEventListener("click", () => location.reload());
+  setInterval(look, LOOK_EVERY);
+}
+
 tellTimes(document);
 tellAge();
+if (location.protocol.startsWith("http")) {
+  followChanges();
+}
 setInterval(tellAge, 30000);
 addCopying();
 addZoom();
