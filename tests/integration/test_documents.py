@@ -127,7 +127,8 @@ def test_settings_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_profiles, of_segments = shown("docs/feeds.md", "toml")
     (of_topics,) = shown("docs/kafka.md", "toml")
     of_schemas, of_masks = shown("docs/settings.md", "toml")
-    assert sum(text.count("```toml") for text in DOCUMENTS.values()) == 5
+    for_pages = [settings_of(block, tmp_path, monkeypatch).report for block in shown("docs/page.md", "toml")]
+    assert [(one.publish is None, one.url is None) for one in for_pages] == [(True, False), (False, True)]
     assert [one.is_avro for one in settings_of(of_schemas, tmp_path, monkeypatch).schemas] == [True, False]
     assert len(settings_of(of_masks, tmp_path, monkeypatch).privacy) == 4
     assert settings_of(of_segments, tmp_path, monkeypatch).segments.cleanup_policy[0].policy == "delete"
@@ -152,6 +153,12 @@ def test_settings_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         '[streams_requests]\nsource = "kafka"\ntopic = "b"',
     ):
         assert settings_of(f"{of_topics}\n{feed}", tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("name", [name for name, text in DOCUMENTS.items() if "```toml" in text])
+def test_all_settings_that_documents_show_load(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for block in shown(name, "toml"):
+        settings_of(block, tmp_path, monkeypatch)
 
 
 def test_every_setting_is_in_the_table_of_settings() -> None:

@@ -167,7 +167,7 @@ def test_hostile_names_are_shown_and_do_nothing() -> None:
     known = (
         "aria-current aria-hidden aria-label aria-labelledby charset class colspan content data-label defer height href"
     )
-    known += " http-equiv id lang name open preserveaspectratio rel role rx scope src type viewbox width x y"
+    known += " hidden http-equiv id lang name open preserveaspectratio rel role rx scope src type viewbox width x y"
     assert set(attributes) <= set(known.split())
     html.encode("utf-8")
 
