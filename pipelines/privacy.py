@@ -73,6 +73,37 @@ class Masks:
                 )
         return cls(settings.privacy, key, Reader(settings.schemas), settings.dlq.profile)
 
+    @classmethod
+    def hiding(cls, settings: Settings) -> Masks:
+        """Return the masks of the settings for what many records have in common; without a key, hashes are dropped."""
+        try:
+            return cls.of(settings)
+        except UsageError:
+            rules = tuple(
+                rule.model_copy(update={"do": "drop"}) if rule.do == "hash" else rule for rule in settings.privacy
+            )
+            return cls(rules, b"", Reader(), settings.dlq.profile)
+
+    @property
+    def are_by_topic(self) -> bool:
+        """Tell whether a mask is for some source topics only, so that earlier hops of a record decide, too."""
+        return any(rule.topic != "*" for rule in self.rules)
+
+    def error(self, topic: str | None, has_hops: bool, texts: Mapping[str, str | None]) -> dict[str, Any]:
+        """Return the texts of an error that records of a topic have in common, by column, masked.
+
+        If some of them had earlier hops, the masks of all topics apply. A text that a profile takes from a path in the
+        value is hidden if a mask hides the value or a path in it.
+        """
+        record: dict[str, Any] = {"original_topic": topic, **({} if has_hops else {"earlier_hops": []}), **texts}
+        seen = self.record(record)
+        if any(rule.value or rule.path is not None for rule in self._rules(record)):
+            for own in self.own:
+                for mapped in own.headers:
+                    if mapped.path and seen.get(mapped.field or "") is not None:
+                        seen[mapped.field or ""] = DROPPED
+        return {name: seen[name] for name in texts}
+
     def payload(self, record: Mapping[str, Any], part: Part) -> Payload:
         """Return the key or the value of a record, read and masked.
 

@@ -32,6 +32,14 @@ SUMMARY, RECORDS = "gold.dlq_summary", "silver.dlq_records"
 NODES, REVISIONS = "silver.topology_nodes", "gold.topology_revisions"
 LANDED = "bronze.dlq_records"
 ON_THE_WAY = (RECORDS, "silver.dlq_errors", "silver.dlq_episodes", INCIDENTS)
+ERROR_TEXTS = {
+    "error_message": "error_pattern",
+    "exception_stacktrace": "error_frame",
+    "exception_class": "exception_class",
+    "exception_cause_class": "exception_cause_class",
+}
+"""Columns of silver.dlq_records, and those of gold.dlq_incidents that are made from them."""
+WITH_HOPS = "SELECT DISTINCT original_topic FROM rows WHERE cardinality(earlier_hops) > 0"
 MOST_SAMPLES = 3
 MOST_SHOWN = 20
 HOUR = timedelta(hours=1)
@@ -106,7 +114,7 @@ class Incidents:
 
     def __post_init__(self) -> None:
         """Read them."""
-        rows = jvmless.rows(self.warehouse, INCIDENTS, {"cluster": self.warehouse.cluster})
+        rows = self._masked(jvmless.rows(self.warehouse, INCIDENTS, {"cluster": self.warehouse.cluster}))
         acted: dict[str, list[Action]] = defaultdict(list)
         for action in actions.actions(self.warehouse):
             acted[action.incident_id].append(action)
@@ -120,6 +128,25 @@ class Incidents:
             ),
             key=lambda one: one.urgency,
         )
+
+    def _masked(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the rows with the texts of their errors as ``[[privacy]]`` lets them be shown."""
+        if not self.warehouse.settings.privacy:
+            return rows
+        from pipelines.privacy import Masks  # imports libraries that read payloads
+
+        masks = Masks.hiding(self.warehouse.settings)
+        with_hops: set[str | None] = set()
+        if masks.are_by_topic and self.warehouse.exists(RECORDS):
+            found = jvmless.query(self.warehouse, RECORDS, WITH_HOPS, {"cluster": self.warehouse.cluster})
+            with_hops = {row["original_topic"] for row in found}
+        shown = []
+        for row in rows:
+            topic = row["original_topic"]
+            texts = {column: row[name] for column, name in ERROR_TEXTS.items()}
+            seen = masks.error(topic, topic in with_hops, texts)
+            shown.append(row | {name: seen[column] for column, name in ERROR_TEXTS.items()})
+        return shown
 
     @cached_property
     def hours(self) -> list[dict[str, Any]]:

@@ -51,12 +51,14 @@ class Report(Section):
     """Where reports are written (default ``<warehouse>/_reports``) and how many runs Data Docs keep.
 
     The pages are also copied to ``publish``, a directory or a URI of an object store. ``url`` is where people reach
-    them over HTTP: addresses of pages are below it.
+    them over HTTP: addresses of pages are below it. ``payloads`` shows sample records on pages of open incidents,
+    masked as ``[[privacy]]`` says.
     """
 
     directory: str | None = None
     publish: Annotated[str, Field(min_length=1)] | None = None
     url: str | None = None
+    payloads: bool = False
     keep_runs: Annotated[int, Field(ge=1)] = 20
 
     @field_validator("publish")

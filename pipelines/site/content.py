@@ -1,6 +1,6 @@
 """All that the site says, as data: what the pages are rendered from, and ``afterlog report --format json``.
 
-Payloads, keys and header values are in no part of it.
+Payloads, keys and header values are in no part of it, unless ``[report] payloads`` asks for samples.
 """
 
 from __future__ import annotations
@@ -93,12 +93,13 @@ class Command:
 
 @dataclass(frozen=True)
 class Sample:
-    """The place of a dead letter and of its source record."""
+    """The place of a dead letter and of its source record; ``shown`` is the dead letter as text, if asked for."""
 
     dead_letter: str
     source: str
     times: int
     routed_at: datetime | None
+    shown: str | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -33,7 +33,7 @@ from pipelines.incidents.state import moment as moment_of
 from pipelines.incidents.verdict import POISON_PILL, percent
 from pipelines.run.freshness import Freshness
 from pipelines.run.newest import moment
-from pipelines.site import addresses, examples, quality
+from pipelines.site import addresses, examples, payloads, quality
 from pipelines.site.content import (
     SETTLED,
     Application,
@@ -261,6 +261,7 @@ def _cases(warehouse: Warehouse, known: Incidents, tables: _Tables) -> tuple[Cas
     no_letters: Letters = {}
     letters = tables.guarded(RECORDS, lambda: _letters(warehouse, known.known), no_letters)
     blasts = _Blasts(tables)
+    show = payloads.shown(warehouse) if warehouse.settings.report.payloads else None
     return tuple(
         _case(
             known,
@@ -269,8 +270,9 @@ def _cases(warehouse: Warehouse, known: Incidents, tables: _Tables) -> tuple[Cas
             letters,
             revisions,
             blasts(one.row),
+            show if one.state.is_open and place < payloads.MOST_INCIDENTS else None,
         )
-        for one in known.known
+        for place, one in enumerate(known.known)
     )
 
 
@@ -332,9 +334,12 @@ def _case(
     letters: Letters,
     revisions: Mapping[str, Sequence[Row]],
     blast: Blast | None,
+    show: Callable[[str], str] | None,
 ) -> Case:
     row, state = incident.row, incident.state
     samples = list(_samples(row, letters))
+    if show is not None and samples:
+        samples[0] = replace(samples[0], shown=show(samples[0].dead_letter))
     return Case(
         row["incident_id"],
         row["severity"],

@@ -14,6 +14,7 @@ from pipelines.commands.incidents import LANDED
 from pipelines.errors import EnvironmentLacking
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.runner import contracts
+from pipelines.settings import Settings
 from pipelines.site import addresses, pages, reading
 from pipelines.site.content import Content, plain
 from pipelines.site.pages import DATA_DOCS, Page
@@ -127,15 +128,17 @@ def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Fe
     acted = sorted(file.name for file in (Path(warehouse.root) / actions.DIRECTORY).glob("*.json"))
     told: list[Any] = [pages.version(), versions, [asdict(entry) for entry in behind], warehouse.cluster]
     read = {topic: at.timestamp() // 600 for topic, at in progress.read_until(warehouse, LANDED).items()}
-    told += [
-        warehouse.settings.report.keep_runs,
-        warehouse.settings.report.url,
-        uncommitted(warehouse.settings),
-        ages,
-        acted,
-        read,
-    ]
+    settings = warehouse.settings
+    told += [settings.report.keep_runs, settings.report.url, _shown(settings), uncommitted(settings), ages, acted, read]
     return json.dumps(told)
+
+
+def _shown(settings: Settings) -> list[Any]:
+    """Return the settings that decide what pages show of dead letters."""
+    own = [one.model_dump(mode="json") for one in settings.dlq.profile] if settings.privacy else []
+    masks = [one.model_dump(mode="json") for one in settings.privacy]
+    schemas = [one.model_dump(mode="json") for one in settings.schemas] if settings.report.payloads else []
+    return [settings.report.payloads, masks, own, schemas, settings.privacy_key.hash_key_env]
 
 
 def _hours(age: timedelta | None) -> int | None:

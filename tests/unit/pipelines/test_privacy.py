@@ -165,6 +165,37 @@ def test_errors_are_masked_in_columns_and_headers() -> None:
     assert seen["exception_class"] == "a.B$C"
 
 
+TEXTS = {"error_message": "bad ada@example.org", "exception_stacktrace": "a.B.c", "exception_class": "a.B"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "topic", "has_hops", "hidden"),
+    [
+        ({"error": True}, "orders", False, {"error_message", "exception_stacktrace"}),
+        ({"error": True, "topic": "orders"}, "orders", False, {"error_message", "exception_stacktrace"}),
+        ({"error": True, "topic": "orders"}, "payments", False, set()),
+        ({"error": True, "topic": "orders"}, "payments", True, {"error_message", "exception_stacktrace"}),
+        ({"error": True, "topic": "orders"}, None, False, {"error_message", "exception_stacktrace"}),
+        ({"header": "x-error-text"}, "orders", False, {"error_message"}),
+        ({"path": "$.error"}, "orders", False, {"exception_stacktrace"}),
+        ({"value": True, "topic": "orders"}, "orders", False, {"exception_stacktrace"}),
+        ({"value": True, "topic": "orders"}, "payments", False, set()),
+        ({"key": True}, "orders", False, set()),
+    ],
+)
+def test_errors_that_records_have_in_common(
+    rule: dict[str, Any], topic: str | None, has_hops: bool, hidden: set[str]
+) -> None:
+    seen = masks({"do": "drop", **rule}, dlq={"profile": [OWN]}).error(topic, has_hops, TEXTS)
+    assert {name for name, text in TEXTS.items() if seen[name] != text} == hidden
+    assert seen.keys() == TEXTS.keys()
+
+
+def test_hashes_are_dropped_without_a_key_where_records_are_counted() -> None:
+    settings = load(privacy=[{"error": True, "do": "hash"}], privacy_key={"hash_key_env": "NOT_SET_ANYWHERE"})
+    assert Masks.hiding(settings).error("orders", False, TEXTS)["error_message"] == "<dropped>"
+
+
 def test_what_a_masked_header_or_path_fills_is_masked() -> None:
     its = record(value=b'{"error": {"text": "secret"}}', header_profile="own", exception_stacktrace="secret")
     its |= {"error_message": "secret", "consumer_group": "secret"}

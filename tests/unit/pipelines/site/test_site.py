@@ -15,6 +15,7 @@ import pytest
 
 from pipelines.commands import incidents
 from pipelines.settings import Settings
+from pipelines.settings.payloads import Mask
 from pipelines.settings.runs import Report
 from pipelines.site import addresses, content, pages, reading, report
 from pipelines.site.content import Content
@@ -245,6 +246,56 @@ def test_no_payload_key_or_header_value_is_on_a_page(settings: Settings) -> None
     sites.filled(settings)
     assert all(CANARY not in text for text in written(settings).values())
     assert CANARY not in json.dumps(told(settings).as_json())
+
+
+def with_masks(settings: Settings, *masks: dict[str, Any], payloads: bool = True) -> Settings:
+    more = {"report": Report(payloads=payloads), "privacy": tuple(Mask(**one) for one in masks)}
+    return settings.model_copy(update=more)
+
+
+def test_samples_are_on_pages_of_open_incidents_if_asked_masked(settings: Settings) -> None:
+    sites.filled(settings)
+    plain = written(with_masks(settings))
+    having = {path for path, text in plain.items() if CANARY in text}
+    assert having
+    for path in having:
+        assert path.startswith("incidents/")
+        assert "The sample on this page is masked" in plain[path]
+        assert "No payload, key or header value" not in plain[path]
+    hidden = [{"key": True, "do": "drop"}, {"value": True, "do": "drop"}, {"header": "x-*", "do": "drop"}]
+    masked = written(with_masks(settings, *hidden))
+    assert not [path for path, text in masked.items() if CANARY in text]
+    assert {path for path, text in masked.items() if "&lt;dropped&gt;" in text} == having
+    no_key = written(with_masks(settings, {"key": True, "do": "hash"}))
+    assert not [path for path, text in no_key.items() if CANARY in text]
+    assert {path for path, text in no_key.items() if "the environment variable" in text} == having
+
+
+def test_errors_on_pages_are_masked(settings: Settings) -> None:
+    sites.filled(settings)
+    secret = "Offset &lt;*&gt; rejected"
+    assert [path for path, text in written(settings).items() if secret in text]
+    for do in ("drop", "hash"):
+        found = with_masks(settings, {"error": True, "do": do}, payloads=False)
+        assert not [path for path, text in written(found).items() if secret in text or "Offset <" in text]
+    orders = with_masks(settings, {"error": True, "do": "drop", "topic": "orders"}, payloads=False)
+    assert {one.topic for one in told(orders).incidents if one.error == "<dropped>"} >= {"orders"}
+    assert {one.topic for one in told(orders).incidents if one.error != "<dropped>"} - {"orders", None}
+
+
+def test_masks_change_what_is_current(settings: Settings) -> None:
+    sites.filled(settings)
+    behind: list[Any] = []
+    states = {
+        report._state(Warehouse(one), behind, ())
+        for one in (
+            settings,
+            with_masks(settings),
+            with_masks(settings, {"error": True, "do": "drop"}),
+            with_masks(settings, {"error": True, "do": "drop"}, payloads=False),
+        )
+    }
+    assert len(states) == 4
 
 
 def test_every_page_has_a_strict_policy_and_one_main_heading(settings: Settings) -> None:
