@@ -14,6 +14,7 @@ from expectations.text import visible
 from pipelines.commands.incidents import HOUR
 from pipelines.incidents.blast import Blast
 from pipelines.site.examples import Quarantined
+from pipelines.site.news import News
 from pipelines.site.quality import Pipeline
 
 SETTLED = ("DELETED", "OK")  # health of topologies that need no look
@@ -314,6 +315,7 @@ class Content:
     groups: tuple[Place, ...]
     topics: tuple[Place, ...]
     pipeline: Pipeline
+    news: News | None
 
     @property
     def open(self) -> tuple[Case, ...]:

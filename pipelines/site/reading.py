@@ -33,7 +33,7 @@ from pipelines.incidents.state import moment as moment_of
 from pipelines.incidents.verdict import POISON_PILL, percent
 from pipelines.run.freshness import Freshness
 from pipelines.run.newest import moment
-from pipelines.site import addresses, examples, payloads, quality
+from pipelines.site import addresses, examples, news, payloads, quality
 from pipelines.site.content import (
     SETTLED,
     Application,
@@ -114,6 +114,7 @@ def gather(
         groups,
         topics,
         pipeline,
+        news.of_report(warehouse.settings.reports(), cases, findings),
     )
 
 

@@ -15,7 +15,7 @@ from pipelines.errors import EnvironmentLacking
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.runner import contracts
 from pipelines.settings import Settings
-from pipelines.site import addresses, pages, reading
+from pipelines.site import addresses, news, pages, reading
 from pipelines.site.content import Content, plain
 from pipelines.site.pages import DATA_DOCS, Page
 from pipelines.site.quality import Feed, feeds_of, uncommitted
@@ -58,7 +58,9 @@ def build(
         feeds = feeds_of(warehouse) if feeds is None else feeds
         state = _state(warehouse, behind, feeds)
         suite.build_docs(directory / "gx", directory / DATA_DOCS, warehouse.settings.report.keep_runs)
-        write(directory, reading.gather(warehouse, behind, feeds) if told is None else told)
+        told = reading.gather(warehouse, behind, feeds) if told is None else told
+        write(directory, told)
+        news.keep(directory, told.incidents, told.findings, told.news, told.made_at)
         storage.replace_text(directory / SHOWN, state)
     except OSError as error:
         raise EnvironmentLacking(

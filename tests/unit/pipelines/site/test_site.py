@@ -17,7 +17,7 @@ from pipelines.commands import incidents
 from pipelines.settings import Settings
 from pipelines.settings.payloads import Mask
 from pipelines.settings.runs import Report
-from pipelines.site import addresses, content, pages, reading, report
+from pipelines.site import addresses, content, news, pages, reading, report
 from pipelines.site.content import Content
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -336,6 +336,40 @@ def test_pages_of_incidents_tell_their_addresses(settings: Settings) -> None:
         path = one.page.removeprefix(url)
         assert (path in made, f"<code>{one.page}</code>" in made[path]) == (True, True)
     assert {one.page for one in told(settings).incidents} == {None}
+
+
+def test_the_front_tells_what_changed_against_the_report_before(settings: Settings) -> None:
+    sites.filled(settings)
+    directory = settings.reports()
+    directory.mkdir()
+
+    def built() -> Content:
+        """What a report tells; the next one compares with it."""
+        content = told(settings)
+        news.keep(directory, content.incidents, content.findings, content.news, content.made_at)
+        return content
+
+    first, second = built(), built()
+    assert (first.news, second.news) == (None, None)
+    assert 'id="news"' not in written(settings)["index.html"]
+    opened, ended = incident(70, original_topic="fresh"), incident(0, last_at=NOW - timedelta(days=9))
+    Path(settings.warehouse, "gold", "dlq_incidents").rename(directory / "gone")
+    store(settings, "gold.dlq_incidents", opened, incident(1, severity="critical"), incident(2, verdict="FLOOD"))
+    content = built()
+    assert content.news is not None
+    said = {change.incident_id: change for change in content.news.changes if change.incident_id}
+    assert said[incident_id(70)].words.startswith("opened: poison pill fresh-4@58")
+    assert content.news.since == second.made_at
+    assert said[incident_id(70)].is_bad
+    assert set(said) >= {incident_id(1)}
+    assert built().news == content.news  # until something else changes
+    words = Page(written(settings)["index.html"]).words
+    assert "What changed last" in words
+    assert "opened: poison pill fresh-4@58" in words
+    store(settings, "gold.dlq_incidents", ended)
+    assert built().news == content.news  # an old incident that is known only now is no news
+    (directory / news.FILE).write_text("[")
+    assert told(settings).news is None
 
 
 def test_json_carries_what_the_pages_say(settings: Settings) -> None:

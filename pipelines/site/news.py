@@ -1,0 +1,116 @@
+"""Two reports -> what changed between them: incidents that opened, came back, got worse, calmed or ended; findings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expectations.text import visible
+from pipelines.incidents.severity import LEVELS
+from pipelines.incidents.state import REGRESSED
+from pipelines.warehouse import storage
+
+if TYPE_CHECKING:
+    from pipelines.site.content import Case, Row
+
+FILE = ".told.json"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is new of an incident or a finding, in words; ``is_bad`` if somebody should look."""
+
+    words: str
+    is_bad: bool
+    incident_id: str | None = None
+
+
+@dataclass(frozen=True)
+class News:
+    """What changed last: after the report of ``since``."""
+
+    since: datetime
+    changes: tuple[Change, ...]
+
+
+def of_report(directory: Path, cases: Sequence[Case], findings: Sequence[Row]) -> News | None:
+    """Return what is new against the report that a directory holds, or else what was new in it.
+
+    None: there is no report to compare with, or nothing changed since the first one.
+    """
+    told = _told(directory)
+    if told is None:
+        return None
+    if changes := tuple(_changes(told["known"], cases, findings)):
+        return News(datetime.fromisoformat(told["at"]), changes)
+    earlier = told["news"]
+    return earlier and News(
+        datetime.fromisoformat(earlier["since"]), tuple(Change(**one) for one in earlier["changes"])
+    )
+
+
+def keep(directory: Path, cases: Sequence[Case], findings: Sequence[Row], news: News | None, now: datetime) -> None:
+    """Note in the directory what its report tells, for the next one."""
+    kept = news and {
+        "since": news.since.isoformat(),
+        "changes": [{"words": one.words, "is_bad": one.is_bad, "incident_id": one.incident_id} for one in news.changes],
+    }
+    told = {"version": VERSION, "at": now.isoformat(), "known": _known(cases, findings), "news": kept}
+    storage.replace_text(directory / FILE, json.dumps(told), durable=False)
+
+
+def _told(directory: Path) -> dict[str, Any] | None:
+    try:
+        told = json.loads((directory / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return told if isinstance(told, dict) and told.get("version") == VERSION else None
+
+
+def _known(cases: Iterable[Case], findings: Iterable[Row]) -> dict[str, Any]:
+    """Return what decides whether something is new."""
+    return {
+        "incidents": {one.incident_id: [one.is_open, one.severity, one.verdict] for one in cases},
+        "findings": {_key(one): one["severity"] for one in findings},
+    }
+
+
+def _key(finding: Row) -> str:
+    return json.dumps([finding["kind"], finding.get("topic"), finding.get("name")])
+
+
+def _changes(before: Mapping[str, Any], cases: Iterable[Case], findings: Sequence[Row]) -> Iterable[Change]:
+    """Yield what changed, in the order of the incidents, then of the findings."""
+    incidents: Mapping[str, Sequence[Any]] = before["incidents"]
+    for one in cases:
+        was_open, severity, verdict = incidents.get(one.incident_id) or (None, None, None)
+        if was_open is None or severity is None:
+            if one.is_open:
+                opened = "came back" if one.state == REGRESSED else "opened"
+                yield Change(f"{opened}: {one.chip}, {one.place}", True, one.incident_id)
+        elif was_open != one.is_open:
+            turned = "is open again" if one.is_open else "ended"
+            yield Change(f"{turned}: {one.chip}, {one.place}", one.is_open, one.incident_id)
+        elif severity != one.severity and one.is_open:
+            is_worse = LEVELS.index(one.severity) < LEVELS.index(severity)
+            words = f"is {'worse' if is_worse else 'less severe'}: {one.severity}, it was {severity}; {one.place}"
+            yield Change(words, is_worse, one.incident_id)
+        elif verdict != one.verdict and one.is_open:
+            yield Change(f"looks different: {one.chip}, {one.place}", True, one.incident_id)
+    known: Mapping[str, str] = before["findings"]
+    for finding in findings:
+        if _key(finding) not in known:
+            yield Change(f"{_named(finding)}: {visible(finding['evidence'])}", finding["severity"] in LEVELS[:2])
+    for key in sorted(known.keys() - {_key(one) for one in findings}):
+        kind, topic, name = json.loads(key)
+        yield Change(f"{_named({'kind': kind, 'topic': topic, 'name': name})} is over", False)
+
+
+def _named(finding: Row) -> str:
+    about = " ".join(visible(finding[name]) for name in ("topic", "name") if finding.get(name))
+    return f"{finding['kind'].replace('_', ' ').lower()}{f' {about}' if about else ''}"
