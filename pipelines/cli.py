@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from expectations.rules import counted
+from expectations.text import visible
 from pipelines.catalog import CATALOG, FEEDS, LAYERS, stages, stages_of_type
 from pipelines.commands import completion, oversights
-from pipelines.errors import AfterlogError, Unforeseen, UsageError, readable
+from pipelines.errors import AfterlogError, EnvironmentLacking, Unforeseen, UsageError, readable
 from pipelines.jvm import jvm_log
 from pipelines.run import interrupt
 from pipelines.settings import Settings, load
@@ -38,6 +39,7 @@ from pipelines.warehouse.tables import Warehouse
 if TYPE_CHECKING:
     from pipelines.commands.describe import Answer
     from pipelines.commands.display import Display
+    from pipelines.run.follow import Cycle
     from pipelines.steps.held import Acceptance
     from pipelines.steps.watch import Watch
 
@@ -45,6 +47,8 @@ app = typer.Typer(invoke_without_command=True, pretty_exceptions_enable=False)
 
 broker = typer.Typer(no_args_is_help=True, help="A Kafka broker on this machine, for the demo, tests and trying out.")
 app.add_typer(broker, name="broker", callback=interrupt.unwind)
+alerts = typer.Typer(help="What was told to whom: alerts that were sent, were suppressed or wait.")
+app.add_typer(alerts, name="alerts")
 
 
 def _verbose(is_wanted: bool) -> bool:
@@ -254,6 +258,7 @@ def run(
             _say(display.nothing_new(idle))
     else:
         display.stage_runs(done)
+    _alert(settings)
     if wrong is not None:
         raise wrong
     came_out = {stage_run.table: stage_run.status for stage_run in done}  # as a table's last batch did
@@ -539,6 +544,60 @@ def report(
             _serve(tables, host, port, every, lambda is_due: built(tables, is_first=False, is_due=is_due))
 
 
+@alerts.callback(invoke_without_command=True)
+def list_alerts(
+    context: typer.Context,
+    format: Annotated[TableFormat, typer.Option(help="json: one object an alert.")] = "table",
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
+) -> None:
+    """Tell which alerts were sent, were suppressed, wait or were given up."""
+    if context.invoked_subcommand is None:
+        from pipelines.alerts.listing import listed
+
+        if told := listed(_settings(warehouse, landing), format):
+            print(told)
+
+
+@alerts.command("send")
+def send_alerts(warehouse: WarehouseOption = None, landing: LandingOption = None) -> None:
+    """Look for news and send what is due, as each run does at its end."""
+    from pipelines.alerts import sender
+
+    settings = _settings(warehouse, landing)
+    if not settings.alerts.route:
+        raise UsageError("No route is set: see [[alerts.route]] in docs/alerts.md.")
+    done = sender.send(settings)
+    if not done.is_alone:
+        _say("Another process is sending; it sends what is due.")
+        return
+    print(f"{counted(done.sent, 'alert')} sent, {done.waiting:,} waiting.")
+    for sentence in done.problems:
+        _say(sentence)
+    if done.problems:
+        raise typer.Exit(1)
+
+
+@alerts.command("test")
+def try_route(
+    route: Annotated[str, typer.Argument(metavar="ROUTE", help="The name of a route.", show_default=False)],
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
+) -> None:
+    """Send one test alert to a route, and tell what the receiver answered."""
+    from pipelines.alerts import sender
+
+    settings = _settings(warehouse, landing)
+    routes = {one.name: one for one in settings.alerts.route}
+    if route not in routes:
+        known = f"routes: {', '.join(routes)}" if routes else "the settings have none"
+        raise UsageError(f"There is no route {visible(route[:64])!r}; {known}.{hint(route, list(routes))}")
+    outcome = sender.try_out(settings, routes[route])
+    if not outcome.is_taken:
+        raise EnvironmentLacking(f"Route {route} did not take the test: {outcome.words}.")
+    print(f"Route {route} took the test: {outcome.words}.")
+
+
 @app.command()
 def generate(
     records: Annotated[int, typer.Option(help="How many records.")],
@@ -721,7 +780,32 @@ def _follow(
             report=watch.ended,
             show=show,
             watch=watch,
+            afterwards=_courier(settings),
         ).follow()
+
+
+def _courier(settings: Settings) -> Callable[[Cycle, Sequence[StageRun]], None]:
+    """Return what sends alerts after each cycle; nothing is sent if the settings have no route."""
+    if not settings.alerts.route:
+        return lambda cycle, done: None
+    from pipelines.alerts.courier import Courier
+
+    return Courier(settings, _say)
+
+
+def _alert(settings: Settings) -> None:
+    """Send alerts about what is new, if the settings have routes; what fails is said, and waits for the next run."""
+    if not settings.alerts.route:
+        return
+    from pipelines.alerts import sender
+
+    try:
+        done = sender.send(settings)
+    except Exception as error:
+        _say(f"Alerts were not sent. {readable(error)}")
+        return
+    for sentence in done.problems:
+        _say(f"{sentence} The next run tries it again.")
 
 
 def _serve(

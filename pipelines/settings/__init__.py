@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from pipelines.errors import UsageError
+from pipelines.settings.alerts import Alerts
 from pipelines.settings.feeds import (
     LANDING_DIRECTORIES,
     Acknowledgements,
@@ -77,6 +78,7 @@ class Settings(Section):
     silence: Silence = Silence()
     lock: Lock = Lock()
     report: Report = Report()
+    alerts: Alerts = Alerts()
     schemas: Annotated[tuple[SchemaFile, ...], Field(alias="schema")] = ()
     privacy: tuple[Mask, ...] = ()
     privacy_key: PrivacyKey = PrivacyKey()

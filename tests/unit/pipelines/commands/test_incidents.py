@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import threading
+import time
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from pipelines.cli import app
 from pipelines.commands import incidents
 from pipelines.errors import UsageError
 from pipelines.incidents.state import sparkline, state_of
@@ -131,6 +137,35 @@ def test_an_incident_tells_the_address_of_its_page(filled: Settings) -> None:
     assert json.loads(incidents.one(with_url, name, "json").result)["page"] == address
     assert json.loads(incidents.listed(with_url, "json").result.splitlines()[0])["page"] == address
     assert json.loads(incidents.top(with_url, "json").result)["incidents"][0]["page"] == address
+
+
+def test_a_run_without_news_sends_what_is_due_and_its_exit_code_stays(filled: Settings) -> None:
+    got: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(503 if len(got) == 1 else 204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        routes = [{"name": "hook", "url": f"http://127.0.0.1:{server.server_address[1]}/x", "storm_from": 2}]
+        command = ["run", "--feed", "dlq", "--warehouse", filled.warehouse, "--landing", filled.landing]
+        environment = {"AFTERLOG_ALERTS": json.dumps({"route": routes})}
+        first = CliRunner().invoke(app, command, env=environment)
+        assert (first.exit_code, "Route hook did not take an alert: HTTP 503." in first.output) == (0, True)
+        time.sleep(11)
+        second = CliRunner().invoke(app, command, env=environment)
+        assert (second.exit_code, "Route" in second.output) == (0, False)
+        server.shutdown()
+    opened = {row["incident_id"] for row in known(filled) if row["state"] != "RESOLVED"}
+    assert [one["id"] for one in got] == [got[0]["id"]] * 2
+    assert {one["key"] for one in got[1]["alerts"] if one["kind"] in ("opened", "regressed")} == opened
+    shutil.rmtree(Path(filled.warehouse) / "_alerts")
 
 
 def test_top_says_in_one_line_whether_anything_is_wrong(filled: Settings) -> None:

@@ -1,0 +1,1 @@
+"""Alerts: news about incidents and findings goes to webhooks, each once, also over crashes."""

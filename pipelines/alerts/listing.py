@@ -1,0 +1,65 @@
+"""The outbox -> what was sent, what waits and why, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from expectations.text import visible
+from pipelines.alerts.messages import headline
+from pipelines.alerts.outbox import Outbox, place, quiet
+from pipelines.run.newest import moment
+from pipelines.settings import Settings
+from pipelines.warehouse.tables import Warehouse
+
+MOST_SHOWN = 30
+
+
+def listed(settings: Settings, form: str) -> str:
+    """Return the alerts that wait, then those that were sent, suppressed or given up, the latest first.
+
+    Raises UsageError: the warehouse is not local. EnvironmentLacking: the outbox cannot be read.
+    """
+    now = datetime.now(UTC)
+    box = Outbox.read(place(Warehouse(settings)))
+    routes = {route.name: route for route in settings.alerts.route}
+    waiting = []
+    for alert in box.pending:
+        route = routes.get(alert.route)
+        why = alert.answer or "to be sent by the next run"
+        if route is not None and not alert.attempts and quiet(route, alert.severity, now):
+            why = "quiet hours"
+        elif not alert.attempts and alert.not_before > now:
+            why = "suppressed: another alert about it was sent shortly before"
+        waiting.append(
+            {
+                "at": _iso(alert.made_at),
+                "status": "pending",
+                "route": alert.route,
+                "id": alert.id,
+                "severity": alert.severity,
+                "title": headline(alert),
+                "attempts": alert.attempts,
+                "not_before": _iso(alert.not_before),
+                "answer": why,
+            }
+        )
+    over = [one | {"at": _iso(one["at"])} for one in reversed(box.log)]
+    if form == "json":
+        return "\n".join(json.dumps(one) for one in (*waiting, *over))
+    if not routes:
+        return "No route is set: see [[alerts.route]] in docs/alerts.md."
+    if not waiting and not over:
+        return "Nothing was sent yet, and nothing waits."
+    lines = []
+    for one in (*waiting, *over)[:MOST_SHOWN]:
+        at = moment(datetime.fromisoformat(one["at"]))
+        said = f"{visible(str(one['title']))} ({visible(str(one['answer']))})"
+        lines.append(f"{at}  {one['status']:<10}  {one['route']}  {one['severity']}  {said}")
+    if (more := len(waiting) + len(over) - MOST_SHOWN) > 0:
+        lines.append(f"and {more:,} more: --format json")
+    return "\n".join(lines)
+
+
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

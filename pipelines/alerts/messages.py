@@ -1,0 +1,122 @@
+"""An alert -> the body that a receiver reads: our own JSON, Slack's blocks, PagerDuty's Events API v2."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+from expectations.text import visible
+from pipelines.alerts.news import News
+from pipelines.alerts.outbox import Alert
+from pipelines.incidents.severity import LEVELS
+from pipelines.settings.alerts import Route
+
+VERSION = 1
+MOST_LISTED = 20
+MOST_OF_TITLE, MOST_OF_TEXT, MOST_OF_SUMMARY = 150, 2_900, 1_024  # characters that Slack and PagerDuty take
+PAGERDUTY_SEVERITY = {"critical": "critical", "high": "error", "medium": "warning", "low": "info"}
+
+
+def body(alert: Alert, route: Route, cluster: str, front: str | None, now: datetime, key: str = "") -> dict[str, Any]:
+    """Return what is posted; ``front`` is the address of the report, ``key`` the routing key of PagerDuty."""
+    makers = {"json": _json, "slack": _slack}
+    if route.kind == "pagerduty":
+        return _pagerduty(alert, route, cluster, front, key)
+    return makers[route.kind](alert, route, cluster, front, now)
+
+
+def headline(alert: Alert) -> str:
+    """Return an alert in a line: its severity and what it is about."""
+    if len(alert.news) == 1:
+        one = alert.news[0]
+        words = {"worse": " got worse", "regressed": " came back"}.get(one.kind, "")
+        return f"[{'over' if one.is_over else one.severity}] {one.title}{words}"
+    counts = Counter("over" if one.is_over else one.severity for one in alert.news)
+    parts = [f"{counts[level]} {level}" for level in (*LEVELS, "over") if counts[level]]
+    return f"[{alert.severity}] {len(alert.news)} alerts at once: {', '.join(parts)}"
+
+
+def _json(alert: Alert, route: Route, cluster: str, front: str | None, now: datetime) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "id": alert.id,
+        "sent_at": now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "route": route.name,
+        "owner": route.owner,
+        "cluster": cluster,
+        "severity": alert.severity,
+        "title": headline(alert),
+        "report": front,
+        "is_grouped": len(alert.news) > 1,
+        "alerts": [one.as_json() for one in alert.news],
+    }
+
+
+def _slack(alert: Alert, route: Route, cluster: str, front: str | None, now: datetime) -> dict[str, Any]:
+    title = headline(alert)
+    blocks: list[dict[str, Any]] = [
+        {"type": "header", "text": {"type": "plain_text", "text": _cut(title, MOST_OF_TITLE), "emoji": False}}
+    ]
+    for one in alert.news[:MOST_LISTED]:
+        link = f" <{one.page}|Open it>" if one.page else ""
+        named = "" if len(alert.news) == 1 else f"[{_escaped(one.severity)}] {_escaped(_cut(one.title, 300))}: "
+        text = _cut(f"{named}{_escaped(_cut(one.text, 1_000))}", MOST_OF_TEXT - len(link))
+        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": text + link, "verbatim": True}})
+    if len(alert.news) > MOST_LISTED:
+        more = f"and {len(alert.news) - MOST_LISTED} more"
+        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": more}})
+    facts = [f"cluster {_escaped(_cut(cluster, 200))}", route.owner, f"<{front}|Report>" if front else None, alert.id]
+    context = " · ".join(fact for fact in facts if fact)
+    blocks.append({"type": "context", "elements": [{"type": "mrkdwn", "text": _cut(context, MOST_OF_TEXT)}]})
+    return {"text": _escaped(_cut(title, MOST_OF_TITLE)), "blocks": blocks}
+
+
+def _pagerduty(alert: Alert, route: Route, cluster: str, front: str | None, key: str) -> dict[str, Any]:
+    one, is_storm = alert.news[0], len(alert.news) > 1
+    event: dict[str, Any] = {
+        "routing_key": key,
+        "event_action": "resolve" if one.is_over and not is_storm else "trigger",
+        "dedup_key": f"afterlog-storm-{alert.id}" if is_storm else one.dedup_key,
+    }
+    if event["event_action"] == "resolve":
+        return event
+    details: dict[str, Any] = {"text": one.text, "alert_id": alert.id, "owner": route.owner, **one.about}
+    if is_storm:
+        details = {
+            "alerts": [f"[{each.severity}] {each.title}" for each in alert.news[:MOST_LISTED]],
+            "alert_count": len(alert.news),
+            "alert_id": alert.id,
+            "owner": route.owner,
+        }
+    address = front if is_storm else one.page or front
+    event["payload"] = {
+        "summary": _cut(headline(alert), MOST_OF_SUMMARY),
+        "source": cluster,
+        "severity": PAGERDUTY_SEVERITY[alert.severity],
+        "timestamp": one.at,
+        "component": visible(one.topic) if one.topic else None,
+        "group": visible(one.group) if one.group else None,
+        "class": one.verdict or one.kind,
+        "custom_details": details,
+    }
+    event["client"] = "Afterlog"
+    if address:
+        event |= {"client_url": address, "links": [{"href": address, "text": "The page of Afterlog"}]}
+    return event
+
+
+def news_of_a_test(now: datetime) -> News:
+    """Return the news of a test."""
+    at = now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    text = "This is a test: nothing is wrong, and nothing is to be done."
+    return News("test", "test", "low", "a test of this route", text, f"afterlog-test-{at}", at)
+
+
+def _escaped(text: str) -> str:
+    """Return text in which Slack finds no mention, link or command."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,213 @@
+"""Incidents and findings as they are, and what was told of them -> what is new."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from expectations.rules import counted
+from expectations.text import visible
+from pipelines.commands.incidents import INCIDENTS, Incident, Incidents, findings_of
+from pipelines.incidents import ids
+from pipelines.incidents.severity import LEVELS
+from pipelines.incidents.state import REGRESSED
+from pipelines.run import newest
+from pipelines.warehouse.tables import Warehouse
+
+OVER = ("resolved", "finding_over")
+TOLD = (
+    *("incident_id", "fingerprint", "consumer_group", "original_topic", "dlq_topics", "disposition", "verdict"),
+    *("sentence", "severity", "severity_reasons", "state", "first_at", "last_at", "record_count"),
+    *("source_record_count", "replayable_count", "without_payload_count", "records_an_hour", "predecessor_id"),
+)
+"""What an alert says of an incident: no text of an error, key, value or header."""
+
+
+@dataclass(frozen=True)
+class News:
+    """What is new of an incident or a finding; ``key`` is the same for all news about it."""
+
+    kind: str
+    key: str
+    severity: str
+    title: str
+    text: str
+    dedup_key: str
+    at: str
+    group: str | None = None
+    topic: str | None = None
+    verdict: str | None = None
+    page: str | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        """True if it tells an end."""
+        return self.kind in OVER
+
+    @property
+    def rank(self) -> int:
+        """0 for the worst severity."""
+        return LEVELS.index(self.severity)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An incident or finding as it is: its news if nothing was told yet, and how large it is."""
+
+    news: News
+    is_open: bool = True
+    is_muted: bool = False
+    magnitude: int = 0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that could be told now; ``merged`` leads from ids of incidents to the ones that took them in.
+
+    ``incidents`` is None if their table is not there, so that nothing is known about them.
+    """
+
+    incidents: Sequence[Seen] | None
+    findings: Sequence[Seen]
+    merged: Mapping[str, str] = field(default_factory=dict)
+
+
+Known = dict[str, Any]
+"""What was told: for ``incidents`` and ``findings``, by key, the worst severity, the magnitude and the news."""
+
+
+def snapshot(warehouse: Warehouse, now: datetime) -> Snapshot:
+    """Read incidents and findings of a local warehouse as of ``now``."""
+    seen: list[Seen] | None = None
+    merged: Mapping[str, str] = {}
+    if warehouse.exists(INCIDENTS):
+        found = Incidents(warehouse, now)
+        seen, merged = [_of_incident(warehouse, one, now) for one in found.known], found.merged
+    feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]
+    findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds])
+    return Snapshot(seen, [_of_finding(warehouse, one, now) for one in findings], merged)
+
+
+def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tuple[list[News], Known]:
+    """Return what is new against what was told, and what is told then; findings below the severity ``least`` are not.
+
+    An incident is told when it opens or comes back, when its severity or the order of magnitude of its records rises
+    above all that was told, and when it ends. A muted one is told only when it ends.
+    """
+    told: dict[str, dict[str, Any]] = dict(known.get("incidents", {}))
+    found: list[News] = []
+    if now_seen.incidents is not None:
+        here = {one.news.key: one for one in now_seen.incidents}
+        told = _merged(told, now_seen.merged)
+        found += _news(told, here, now)
+    findings = {one.news.key: one for one in now_seen.findings if one.news.rank <= LEVELS.index(least)}
+    told_findings: dict[str, dict[str, Any]] = dict(known.get("findings", {}))
+    found += _news(told_findings, findings, now)
+    return sorted(found, key=lambda one: (one.is_over, one.rank)), {"incidents": told, "findings": told_findings}
+
+
+def _news(told: dict[str, dict[str, Any]], here: Mapping[str, Seen], now: datetime) -> Iterable[News]:
+    """Yield what is new, and bring ``told`` up to date."""
+    for key, one in here.items():
+        before = told.get(key)
+        if before is not None and not one.is_open:
+            del told[key]
+            yield _ended(one.news, now)
+        elif not one.is_open or one.is_muted:
+            continue
+        elif before is None:
+            told[key] = _noted(one)
+            yield one.news
+        elif one.news.rank < before["rank"] or one.magnitude > before["magnitude"]:
+            worse = replace(one.news, kind="finding" if one.news.kind == "finding" else "worse")
+            told[key] = _noted(one, before)
+            yield worse
+    for key in [key for key in told if key not in here]:
+        yield _ended(News(**told.pop(key)["news"]), now)
+
+
+def _noted(one: Seen, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    rank, magnitude = one.news.rank, one.magnitude
+    if before is not None:
+        rank, magnitude = min(rank, before["rank"]), max(magnitude, before["magnitude"])
+    return {"rank": rank, "magnitude": magnitude, "news": one.news.as_json()}
+
+
+def _merged(told: dict[str, dict[str, Any]], into: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return what was told by the ids that stand: an incident that took in one that was told, was told with it."""
+    kept: dict[str, dict[str, Any]] = {}
+    for key, note in told.items():
+        end = key
+        while end in into:
+            end = into[end]
+        other = kept.get(end)
+        note = note if other is None else {**note, "rank": min(note["rank"], other["rank"])}
+        if other is not None:
+            note["magnitude"] = max(note["magnitude"], other["magnitude"])
+        kept[end] = note
+    return kept
+
+
+def _ended(news: News, now: datetime) -> News:
+    is_finding = news.kind in ("finding", "finding_over")
+    kind, words = ("finding_over", "is over") if is_finding else ("resolved", "is resolved")
+    title = news.title if news.is_over else f"{news.title} {words}"
+    return replace(news, kind=kind, title=title, at=_iso(now))
+
+
+def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
+    row, report = one.row, warehouse.settings.report
+    facts = one.as_json(report)
+    verdict = row["verdict"].replace("_", " ").lower()
+    since = f"{row['first_at']:%Y-%m-%d %H:%M} UTC"
+    records = f"{counted(row['record_count'], 'record')} since {since}, {one.rate:,.0f} an hour."
+    text = f"{visible(row['sentence'])} {records}"
+    news = News(
+        "regressed" if one.state.name == REGRESSED else "opened",
+        row["incident_id"],
+        row["severity"],
+        f"{row['incident_id']} {one.place}: {verdict}",
+        text,
+        row["fingerprint"],
+        _iso(now),
+        row["consumer_group"],
+        row["original_topic"],
+        row["verdict"],
+        report.address_of(ids.page(row["incident_id"])),
+        {name: _plain(facts[name]) for name in TOLD if name in facts},
+    )
+    return Seen(news, one.state.is_open, one.state.muted_until is not None, len(str(max(row["record_count"], 10))))
+
+
+def _of_finding(warehouse: Warehouse, row: Mapping[str, Any], now: datetime) -> Seen:
+    key = json.dumps([row["kind"], row.get("topic"), row.get("name")])
+    about = " ".join(visible(row[name]) for name in ("topic", "name") if row.get(name))
+    digest = hashlib.sha256(f"{warehouse.cluster}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    title = f"{row['kind'].replace('_', ' ').lower()}{f' {about}' if about else ''}"
+    text = f"{visible(row['evidence'])}. Next: {visible(row['remedy'])}"
+    facts = {name: _plain(row.get(name)) for name in ("kind", "topic", "name", "evidence", "remedy", "amount")}
+    page = warehouse.settings.report.address_of("index.html")
+    topic = row.get("topic")
+    at = _iso(now)
+    return Seen(News("finding", key, row["severity"], title, text, digest, at, None, topic, None, page, facts))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return _iso(value)
+    if isinstance(value, str):
+        return visible(value)
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

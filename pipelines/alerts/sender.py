@@ -1,0 +1,139 @@
+"""Finds news and sends what is due; one sender at a time, beside any writer."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pipelines.alerts import delivery, messages
+from pipelines.alerts.delivery import Outcome
+from pipelines.alerts.news import Snapshot, changes, snapshot
+from pipelines.alerts.outbox import Alert, Outbox, place, sole_sender
+from pipelines.errors import readable
+from pipelines.settings import Settings
+from pipelines.settings.alerts import Route
+from pipelines.warehouse.tables import Warehouse
+
+BUDGET_SECONDS = 20.0  # of a call, after which what waits waits for the next one
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=10), timedelta(minutes=15)
+MOST_REFUSALS = 5
+MOST_RETRY_AFTER = 3600.0
+
+Post = Callable[[str, Mapping[str, Any], str, float], Outcome]
+
+
+@dataclass
+class Done:
+    """What a call did: alerts sent, alerts that wait, and what went wrong, each a sentence."""
+
+    sent: int = 0
+    waiting: int = 0
+    is_alone: bool = True
+    problems: tuple[str, ...] = ()
+
+
+def send(
+    settings: Settings,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    post: Post = delivery.post,
+    look: Callable[[Warehouse, datetime], Snapshot] = snapshot,
+    clock: Callable[[], float] = time.monotonic,
+) -> Done:
+    """Find what is new, keep it, and send what is due to the routes of the settings.
+
+    Another process may be sending: then this one leaves all to it. If the tables cannot be read, what waits is sent
+    nevertheless.
+
+    Raises UsageError: the warehouse is not local. EnvironmentLacking: the outbox cannot be read or written.
+    """
+    warehouse = Warehouse(settings)
+    directory = place(warehouse)
+    routes = settings.alerts.route
+    with sole_sender(directory) as is_alone:
+        if not is_alone:
+            return Done(is_alone=False)
+        box = Outbox.read(directory)
+        problems = []
+        try:
+            seen = look(warehouse, now())
+        except Exception as error:  # a damaged table must not keep back what waits
+            problems.append(f"News cannot be looked for: {readable(error)}")
+        else:
+            news, known = changes(box.known, seen, settings.alerts.findings_from, now())
+            box.merge(seen.merged)
+            box.take(news, routes, now())
+            if news or known != box.known:
+                box.known = known
+                box.save(now())
+        _drop_routes_that_are_gone(box, routes, now())
+        done = _send_due(box, settings, now, post, clock)
+        return Done(done.sent, len(box.pending), True, (*problems, *done.problems))
+
+
+def try_out(settings: Settings, route: Route, post: Post = delivery.post) -> Outcome:
+    """Send one test alert to a route at once."""
+    at = datetime.now(UTC)
+    alert = Alert(f"test-{at:%Y%m%dT%H%M%S%f}", route.name, [messages.news_of_a_test(at)], at, at)
+    return _posted(alert, route, settings, at, post)
+
+
+def _send_due(
+    box: Outbox, settings: Settings, now: Callable[[], datetime], post: Post, clock: Callable[[], float]
+) -> Done:
+    done, problems = Done(), {}
+    end = clock() + BUDGET_SECONDS
+    for route in settings.alerts.route:
+        for alert in box.due(route, now()):
+            if clock() >= end:
+                break
+            alert.attempts += 1
+            box.save(now())
+            outcome = _posted(alert, route, settings, now(), post)
+            alert.answer = outcome.words
+            if outcome.is_taken:
+                box.settled(alert, now(), outcome.words)
+                done.sent += 1
+            else:
+                problems[route.name] = f"Route {route.name} did not take an alert: {outcome.words}."
+                _postpone(box, alert, outcome, settings, now())
+            box.save(now())
+            if not outcome.is_taken:
+                break  # the receiver is away: others for it wait, too
+    done.problems = tuple(problems.values())
+    return done
+
+
+def _posted(alert: Alert, route: Route, settings: Settings, now: datetime, post: Post) -> Outcome:
+    url, key = delivery.address(route)
+    if url is None:
+        return Outcome(False, key)
+    front = settings.report.address_of("index.html")
+    body = messages.body(alert, route, settings.cluster, front, now, key)
+    return post(url, body, alert.id, settings.alerts.timeout_seconds)
+
+
+def _postpone(box: Outbox, alert: Alert, outcome: Outcome, settings: Settings, now: datetime) -> None:
+    """Try it again after a longer pause, or give it up if it was refused or failed too often."""
+    is_late = now - alert.made_at > timedelta(hours=settings.alerts.retry_hours)
+    if is_late or (outcome.is_refused and alert.attempts >= MOST_REFUSALS):
+        box.pending.remove(alert)
+        box.note(alert, "failed", outcome.words, now)
+        return
+    pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(alert.attempts - 1, 10)) * random.uniform(0.5, 1.0)
+    if outcome.retry_after is not None:
+        pause = max(pause, timedelta(seconds=min(outcome.retry_after, MOST_RETRY_AFTER)))
+    alert.not_before = now + pause
+
+
+def _drop_routes_that_are_gone(box: Outbox, routes: tuple[Route, ...], now: datetime) -> None:
+    names = {route.name for route in routes}
+    gone = [alert for alert in box.pending if alert.route not in names]
+    for alert in gone:
+        box.pending.remove(alert)
+        box.note(alert, "failed", "the settings have no such route any more", now)
+    if gone:
+        box.save(now)

@@ -1,0 +1,106 @@
+"""Settings of alerts: which news goes to which webhook, when, and how."""
+
+from __future__ import annotations
+
+import re
+from datetime import time
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from pipelines.settings.payloads import Glob
+from pipelines.settings.section import Section
+
+Severity = Literal["critical", "high", "medium", "low"]
+NewsKind = Literal["opened", "regressed", "worse", "resolved", "finding", "finding_over"]
+Verdict = Literal[
+    "POISON_PILL", "KEY_LOCAL", "PARTITION_LOCAL", "PRODUCER_LOCAL", "SYSTEMIC", "REJECTION", "FLOOD", "UNDETERMINED"
+]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+_URL = re.compile(r"https?://[!-~]+")
+PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
+
+
+class QuietHours(Section):
+    """Hours of each day in which a route is silent: from ``begin`` to ``end``, in a timezone.
+
+    What comes meanwhile is told at their end in one message. News of ``except_severity`` or worse is told at once.
+    """
+
+    begin: time
+    end: time
+    timezone: str = "UTC"
+    except_severity: Severity | None = "critical"
+
+    @field_validator("timezone")
+    @classmethod
+    def _check_timezone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ValueError, OSError, LookupError):
+            raise ValueError("name a timezone such as Europe/Berlin") from None
+        return name
+
+
+class Route(Section):
+    """A webhook and the news that goes to it; a route without conditions gets all.
+
+    ``url`` or the environment variable ``url_env`` has the address. A route to PagerDuty needs ``routing_key_env``.
+    ``severity`` is the least that is told; ``group`` and ``topic`` are glob patterns for consumer group and source
+    topic. ``suppress_minutes`` is the least time between two alerts about one incident or finding, unless it got more
+    severe or ended.
+    From ``storm_from`` alerts at once on, one message tells all.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+    kind: Literal["json", "slack", "pagerduty"] = "json"
+    url: SecretStr | None = None
+    url_env: Variable | None = None
+    routing_key_env: Variable | None = None
+    severity: Severity = "low"
+    group: Glob = "*"
+    topic: Glob = "*"
+    verdicts: tuple[Verdict, ...] = ()
+    news: tuple[NewsKind, ...] = ()
+    owner: Annotated[str, Field(max_length=200)] | None = None
+    suppress_minutes: Annotated[float, Field(ge=0, le=10_080)] = 60.0
+    storm_from: Annotated[int, Field(ge=2)] = 5
+    quiet_hours: QuietHours | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not _URL.fullmatch(url.get_secret_value()):
+            raise ValueError("write an address that begins with https:// or http://")
+        return url
+
+    @model_validator(mode="after")
+    def _check_address(self) -> Route:
+        if self.url is not None and self.url_env is not None:
+            raise ValueError("give one of url, url_env")
+        if self.kind == "pagerduty" and self.routing_key_env is None:
+            raise ValueError("a route to PagerDuty needs routing_key_env")
+        if self.kind != "pagerduty" and self.url is None and self.url_env is None:
+            raise ValueError("give url or url_env")
+        return self
+
+
+class Alerts(Section):
+    """Where news goes: ``route`` by route. Findings about trust are told from the severity ``findings_from`` on.
+
+    ``timeout_seconds`` is for a whole request. An alert that no receiver took for ``retry_hours`` is given up.
+    """
+
+    route: tuple[Route, ...] = ()
+    findings_from: Severity = "high"
+    timeout_seconds: Annotated[float, Field(gt=0, le=60)] = 10.0
+    retry_hours: Annotated[float, Field(gt=0, le=720)] = 24.0
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Alerts:
+        names = [route.name for route in self.route]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"two routes have the name {twice}")
+        return self

@@ -1,0 +1,614 @@
+"""Alerts: what is told, when, once, in which form; receivers are real HTTP servers that answer, fail, hang and drip."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as effort
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from pipelines.alerts import delivery, messages, sender
+from pipelines.alerts.courier import Courier
+from pipelines.alerts.delivery import Outcome
+from pipelines.alerts.news import News, Seen, Snapshot, changes, snapshot
+from pipelines.alerts.outbox import Alert, Outbox, place, quiet, sole_sender
+from pipelines.cli import app
+from pipelines.errors import EnvironmentLacking
+from pipelines.incidents.severity import LEVELS
+from pipelines.run.follow import Cycle
+from pipelines.settings import ROOT, Settings, load
+from pipelines.settings.alerts import QuietHours, Route
+from pipelines.warehouse.tables import Warehouse
+from tests.testing import sites
+from tests.testing.deliveries import store
+from tests.testing.sites import CANARY, HOSTILE, incident, incident_id
+
+NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+TAKEN = Outcome(True, "HTTP 200")
+AWAY = Outcome(False, "no connection")
+
+
+def news(key: str = "A", severity: str = "high", **more: Any) -> News:
+    told = {"kind": "opened", "title": f"title of {key}", "text": "text.", "dedup_key": f"f-{key}", "at": "2026-11-24"}
+    return News(**{**told, "key": key, "severity": severity, "group": "g", "topic": "t", "verdict": "SYSTEMIC", **more})
+
+
+def seen(key: str = "A", severity: str = "high", is_open: bool = True, magnitude: int = 2, **more: Any) -> Seen:
+    return Seen(news(key, severity), is_open, magnitude=magnitude, **more)
+
+
+def route(name: str = "all", **more: Any) -> dict[str, Any]:
+    return {"name": name, "url": "http://127.0.0.1:9/secret-path", **more}
+
+
+def routed(directory: Path, *routes: dict[str, Any], **more: Any) -> Settings:
+    (directory / "warehouse").mkdir(parents=True, exist_ok=True)
+    given = {"route": list(routes) or [route()], **more}
+    return load(warehouse=str(directory / "warehouse"), landing=str(directory / "landing"), alerts=given)
+
+
+class World:
+    """A warehouse whose incidents, time and receiver the test decides."""
+
+    def __init__(self, directory: Path, *routes: dict[str, Any], **more: Any) -> None:
+        self.settings = routed(directory, *routes, **more)
+        self.now = NOW
+        self.here: Snapshot = Snapshot([], [])
+        self.answers: list[Outcome | BaseException] = []
+        self.got: list[dict[str, Any]] = []
+
+    def post(self, url: str, body: Mapping[str, Any], alert_id: str, timeout_seconds: float) -> Outcome:
+        answer = self.answers.pop(0) if self.answers else TAKEN
+        if not isinstance(answer, BaseException):
+            if answer.is_taken:
+                self.got.append(dict(body))
+            return answer
+        if answer.args == ("after",):
+            self.got.append(dict(body))
+        raise answer
+
+    def send(self, *incidents: Seen, findings: tuple[Seen, ...] = (), after: timedelta = MINUTE, **more: Any) -> Any:
+        self.now += after
+        self.here = Snapshot(incidents, findings, **more)
+        return sender.send(self.settings, lambda: self.now, self.post, lambda warehouse, now: self.here)
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        return [(one["kind"], one["key"]) for body in self.got for one in body["alerts"]]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Callable[..., World]:
+    return lambda *routes, **more: World(tmp_path, *routes, **more)
+
+
+# ------------------------------------------------------------------------------------------------------- what is told
+
+
+def test_each_turn_of_an_incident_is_told_once(world: Callable[..., World]) -> None:
+    found = world(route(suppress_minutes=0))
+    for state in (seen(), seen(), seen(severity="medium"), seen(severity="high"), seen(magnitude=3), seen(magnitude=2)):
+        found.send(state)
+    found.send(seen(severity="critical"))
+    found.send(seen(is_open=False))
+    found.send(seen(is_open=False))
+    assert [kind for kind, _ in found.told] == ["opened", "worse", "worse", "resolved"]
+
+
+def test_what_was_over_before_the_first_look_is_not_told(world: Callable[..., World]) -> None:
+    found = world()
+    found.send(*(seen(str(number), is_open=False) for number in range(9)))
+    assert found.got == []
+
+
+def test_a_muted_incident_is_told_only_when_it_ends(world: Callable[..., World]) -> None:
+    found = world(route(suppress_minutes=0))
+    found.send(seen("A", is_muted=True), seen("B"))
+    found.send(seen("A", is_muted=True), seen("B", "critical", is_muted=True))
+    found.send(seen("A", is_open=False), seen("B", is_open=False))
+    assert found.told == [("opened", "B"), ("resolved", "B")]
+
+
+def test_an_incident_that_took_in_another_is_not_told_again(world: Callable[..., World]) -> None:
+    found = world(route(suppress_minutes=0))
+    found.send(seen("A"))
+    found.send(seen("B"), merged={"A": "B"})
+    found.send(seen("B", is_open=False), merged={"A": "B"})
+    assert found.told == [("opened", "A"), ("resolved", "B")]
+
+
+def test_incidents_whose_records_are_gone_end_and_a_missing_table_ends_nothing(world: Callable[..., World]) -> None:
+    found = world()
+    found.send(seen())
+    found.here = Snapshot(None, [])
+    sender.send(found.settings, lambda: found.now, found.post, lambda *_: found.here)
+    assert found.told == [("opened", "A")]
+    found.send()
+    assert found.told[1:] == [("resolved", "A")]
+
+
+def test_findings_are_told_from_a_severity_on(world: Callable[..., World]) -> None:
+    found = world(route(suppress_minutes=0), findings_from="high")
+    low, high = (Seen(news(name, name, kind="finding", group=None)) for name in ("medium", "critical"))
+    found.send(findings=(low, high))
+    found.send(findings=(low,))
+    assert found.told == [("finding", "critical"), ("finding_over", "critical")]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "is_wanted"),
+    [
+        ({}, True),
+        ({"severity": "critical"}, False),
+        ({"severity": "high", "group": "g*", "topic": "t", "verdicts": ["FLOOD", "SYSTEMIC"]}, True),
+        ({"group": "other"}, False),
+        ({"topic": "t?"}, False),
+        ({"verdicts": ["FLOOD"]}, False),
+        ({"news": ["resolved"]}, False),
+    ],
+)
+def test_routes_choose(world: Callable[..., World], conditions: dict[str, Any], is_wanted: bool) -> None:
+    found = world(route(**conditions), route("second", severity="critical"))
+    found.send(seen())
+    found.send(seen(is_open=False))
+    assert [kind for kind, _ in found.told] == (["opened", "resolved"] if is_wanted else [])
+
+
+# --------------------------------------------------------------------------------------------------------------- when
+
+
+def test_alerts_about_one_thing_are_apart_unless_it_got_more_severe_or_ended(world: Callable[..., World]) -> None:
+    found = world(route(suppress_minutes=60))
+    found.send(seen())
+    found.send(seen(magnitude=3))
+    assert len(found.got) == 1
+    found.send(seen("A", "critical", magnitude=3))
+    assert len(found.got) == 2
+    found.send(seen("A", "critical", magnitude=4))
+    assert len(found.got) == 2
+    found.send(seen("A", "critical", magnitude=4), after=61 * MINUTE)
+    assert [kind for kind, _ in found.told] == ["opened", "worse", "worse"]
+    found.send(seen(is_open=False))
+    found.send(seen(), after=MINUTE)  # it came back within the hour, and goes again
+    found.send(seen(is_open=False), after=MINUTE)
+    found.send(after=100 * MINUTE)
+    assert [kind for kind, _ in found.told] == ["opened", "worse", "worse", "resolved"]
+    assert [one["status"] for one in Outbox.read(place(Warehouse(found.settings))).log].count("suppressed") == 1
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "zone", "at", "is_quiet"),
+    [
+        ("22:00", "07:00", "UTC", "2026-11-24T23:00:00+00:00", True),
+        ("22:00", "07:00", "UTC", "2026-11-24T06:59:59+00:00", True),
+        ("22:00", "07:00", "UTC", "2026-11-24T07:00:00+00:00", False),
+        ("12:00", "13:00", "UTC", "2026-11-24T12:00:00+00:00", True),
+        ("12:00", "13:00", "UTC", "2026-11-24T13:00:00+00:00", False),
+        ("12:00", "12:00", "UTC", "2026-11-24T12:00:00+00:00", False),
+        ("22:00", "07:00", "Europe/Berlin", "2026-03-28T21:30:00+00:00", True),  # before the clocks change
+        ("22:00", "07:00", "Europe/Berlin", "2026-03-29T05:30:00+00:00", False),  # after it
+        ("22:00", "07:00", "America/New_York", "2026-11-24T05:00:00+00:00", True),
+    ],
+)
+def test_quiet_hours(begin: str, end: str, zone: str, at: str, is_quiet: bool) -> None:
+    hours = QuietHours.model_validate({"begin": begin, "end": end, "timezone": zone})
+    its = Route.model_validate(route(quiet_hours=hours))
+    assert quiet(its, "high", datetime.fromisoformat(at)) == is_quiet
+    assert not quiet(its, "critical", datetime.fromisoformat(at))
+
+
+def test_after_quiet_hours_one_message_tells_all_that_is_still_true(world: Callable[..., World]) -> None:
+    found = world(route(quiet_hours={"begin": "10:00", "end": "18:00"}))
+    found.send(seen("A"), seen("B"), seen("C"), seen("D", "critical"))
+    assert found.told == [("opened", "D")]
+    found.send(seen("A"), seen("B", is_open=False), seen("C"), seen("D", "critical"), after=timedelta(hours=7))
+    assert len(found.got) == 2
+    assert found.got[1]["is_grouped"]
+    assert found.told[1:] == [("opened", "A"), ("opened", "C")]
+
+
+def test_a_storm_is_one_message_with_the_worst_first(world: Callable[..., World]) -> None:
+    found = world(route(storm_from=5), route("pager", kind="pagerduty", routing_key_env="HOME", storm_from=5))
+    many = [seen(str(number), "critical" if number == 7 else "low") for number in range(40)]
+    found.send(*many)
+    ours, pagers = found.got
+    assert (ours["is_grouped"], len(ours["alerts"]), ours["alerts"][0]["key"]) == (True, 40, "7")
+    assert ours["title"] == "[critical] 40 alerts at once: 1 critical, 39 low"
+    assert pagers["event_action"] == "trigger"
+    found.send(*many[:-1], seen("39", is_open=False))
+    found.send(*(seen(str(number), is_open=False) for number in range(39)))
+    ends = [body for body in found.got if body.get("event_action") == "resolve"]
+    assert [one["dedup_key"] for one in ends] == [pagers["dedup_key"]]
+
+
+# ------------------------------------------------------------------------------------------------- sure, and only once
+
+
+def test_a_receiver_that_is_away_gets_it_later_and_in_order(world: Callable[..., World]) -> None:
+    found = world(route(suppress_minutes=0))
+    found.answers = [AWAY] * 3
+    assert found.send(seen()).problems == ("Route all did not take an alert: no connection.",)
+    assert found.send(seen(), after=timedelta(seconds=1)).problems == ()  # it is too early to try again
+    found.send(seen(is_open=False))
+    found.send(seen(is_open=False))
+    assert found.got == []
+    found.send(seen(is_open=False), after=60 * MINUTE)
+    found.send(seen(is_open=False), after=60 * MINUTE)
+    assert found.told == [("opened", "A"), ("resolved", "A")]
+
+
+def test_an_alert_is_given_up_after_refusals_or_a_day(world: Callable[..., World]) -> None:
+    refused = Outcome(False, "HTTP 404", is_refused=True)
+    found = world()
+    found.answers = [refused] * 5
+    for _ in range(8):
+        found.send(seen(), after=60 * MINUTE)
+    assert (found.answers, found.got) == ([], [])
+    found.answers = [AWAY] * 100
+    for _ in range(30):
+        found.send(seen(), seen("B"), after=60 * MINUTE)
+    assert [one["answer"] for one in Outbox.read(place(Warehouse(found.settings))).log] == ["HTTP 404", "no connection"]
+
+
+def test_a_receiver_says_when(world: Callable[..., World]) -> None:
+    found = world()
+    found.answers = [Outcome(False, "HTTP 429", retry_after=600.0)]
+    found.send(seen())
+    found.send(seen(), after=9 * MINUTE)
+    assert found.got == []
+    found.send(seen(), after=2 * MINUTE)
+    assert found.told == [("opened", "A")]
+
+
+def test_tables_that_cannot_be_read_keep_nothing_back(world: Callable[..., World]) -> None:
+    found = world()
+    found.answers = [AWAY]
+    found.send(seen())
+
+    def broken(*_: Any) -> Snapshot:
+        raise EnvironmentLacking("The table is damaged.")
+
+    found.now += 60 * MINUTE
+    done = sender.send(found.settings, lambda: found.now, found.post, broken)
+    assert done.problems == ("News cannot be looked for: The table is damaged.",)
+    assert found.told == [("opened", "A")]
+
+
+def test_one_process_sends(world: Callable[..., World]) -> None:
+    found = world()
+    with sole_sender(place(Warehouse(found.settings))) as is_alone:
+        assert is_alone
+        assert not found.send(seen()).is_alone
+    assert found.got == []
+    found.send(seen())
+    assert found.told == [("opened", "A")]
+
+
+def test_a_damaged_outbox_is_said_in_a_sentence(world: Callable[..., World]) -> None:
+    found = world()
+    for text in ("", "{", "[]", '{"known": {}}'):
+        (place(Warehouse(found.settings)) / "outbox.json").write_text(text)
+        with pytest.raises(EnvironmentLacking, match="move the file away"):
+            found.send(seen())
+
+
+STATES = st.tuples(
+    st.sampled_from(["critical", "high", "low"]),
+    st.integers(2, 4),
+    st.booleans(),
+    st.sampled_from([False, False, True]),
+)
+STEPS = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from("ABC"), STATES),
+        st.lists(st.sampled_from(["taken", "taken", "away", "before", "after"]), max_size=3),
+        st.sampled_from([0, 1, 30, 90]),
+    ),
+    max_size=12,
+)
+
+
+@given(STEPS, st.sampled_from([0, 60]), st.sampled_from([2, 100]))
+@effort(max_examples=150, deadline=None)
+def test_nothing_is_lost_and_only_a_crash_repeats(steps: Any, suppress: float, storm_from: int) -> None:
+    """Whatever happens, in the end the receiver knows what is open and what is over."""
+    with tempfile.TemporaryDirectory() as directory:
+        found = World(Path(directory), route(suppress_minutes=suppress, storm_from=storm_from))
+        crashes = 0
+        last: list[Seen] = []
+        worst: dict[str, int] = {}
+        for states, answers, minutes in steps:
+            here = {key: seen(key, *state[:1], state[2], state[1], is_muted=state[3]) for key, state in states.items()}
+            last = list(here.values())
+            for key in "ABC":
+                one = here.get(key)
+                if one is None or not one.is_open:
+                    worst.pop(key, None)
+                elif not one.is_muted:
+                    worst[key] = min(worst.get(key, 9), one.news.rank)
+            as_they_come = {"taken": TAKEN, "away": AWAY, "before": KeyboardInterrupt("before")}
+            found.answers = [as_they_come.get(one) or KeyboardInterrupt("after") for one in answers]
+            crashes += answers.count("after")
+            try:
+                found.send(*last, after=minutes * MINUTE)
+            except KeyboardInterrupt:
+                continue
+        found.answers = []
+        for _ in range(12):
+            found.send(*last, after=61 * MINUTE)
+        assert Outbox.read(place(Warehouse(found.settings))).pending == []
+        repeats = Counter(body["id"] for body in found.got)
+        assert sum(repeats.values()) - len(repeats) <= crashes
+        once = {body["id"]: body for body in found.got}.values()
+        for key in "ABC":
+            about = [one for body in once for one in body["alerts"] if one["key"] == key]
+            ends = [one["kind"] == "resolved" for one in about]
+            assert not any(one and other for one, other in pairwise(ends))
+            assert not ends[:1] or not ends[0]
+            if key in worst:
+                assert about, key
+                assert not ends[-1]
+                begin = max((at for at, is_end in enumerate(ends) if is_end), default=-1) + 1
+                assert min(LEVELS.index(one["severity"]) for one in about[begin:]) <= worst[key]
+            elif about:
+                assert ends[-1]
+
+
+# --------------------------------------------------------------------------------------------------------- the receiver
+
+
+class Receiver(ThreadingHTTPServer):
+    """Answers as it is told, one behaviour for each request; the last one stays."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.behaviours = ["200"]
+        self.got: list[tuple[dict[str, str], dict[str, Any]]] = []
+        self.victim: subprocess.Popen[str] | None = None
+        self.ends = threading.Event()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/hook/secret-path"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.got.append((dict(self.headers), body))
+        behaviour = self.server.behaviours.pop(0) if len(self.server.behaviours) > 1 else self.server.behaviours[0]
+        if behaviour == "hang":
+            self.server.ends.wait(30)
+        elif behaviour == "close":
+            self.connection.close()
+        elif behaviour == "kill":
+            assert self.server.victim is not None
+            self.server.victim.send_signal(signal.SIGKILL)
+            self.server.victim.wait(10)
+        elif behaviour == "drip":
+            for byte in b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100:
+                if self.server.ends.wait(0.2):
+                    return
+                self.wfile.write(bytes([byte]))
+        else:
+            code, _, header = behaviour.partition(" ")
+            self.send_response(int(code))
+            if header:
+                name, _, value = header.partition(": ")
+                self.send_header(name, value)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    server = Receiver()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.ends.set()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "outcome"),
+    [
+        ("204", Outcome(True, "HTTP 204")),
+        ("500", Outcome(False, "HTTP 500")),
+        ("503 Retry-After: 7", Outcome(False, "HTTP 503", retry_after=7.0)),
+        ("429 Retry-After: Tue, 01 Jan 2019 00:00:00 GMT", Outcome(False, "HTTP 429", retry_after=0.0)),
+        ("429 Retry-After: soon", Outcome(False, "HTTP 429")),
+        ("404", Outcome(False, "HTTP 404", is_refused=True)),
+        ("302 Location: http://127.0.0.1:1/", Outcome(False, "HTTP 302", is_refused=True)),
+        ("hang", Outcome(False, "no answer within 0.7 s")),
+        ("drip", Outcome(False, "no answer within 0.7 s")),
+        ("close", Outcome(False, "no connection")),
+    ],
+)
+def test_what_receivers_do(receiver: Receiver, behaviour: str, outcome: Outcome) -> None:
+    receiver.behaviours = [behaviour]
+    began = time.monotonic()
+    assert delivery.post(receiver.address, {"a": 1}, "id-1", 0.7) == outcome
+    assert time.monotonic() - began < 3
+    assert receiver.got[0][0]["Idempotency-Key"] == "id-1"
+
+
+def test_no_word_names_the_address(receiver: Receiver) -> None:
+    port = receiver.server_address[1]
+    for wrong in ("http://127.0.0.1:1/secret-path", "http://no.such.host.invalid/secret-path", "http://[/secret-path"):
+        assert "secret" not in delivery.post(wrong, {}, "id", 5).words
+    assert "secret" not in delivery.post(f"https://127.0.0.1:{port}/secret-path", {}, "id", 5).words
+
+
+def test_a_killed_sender_repeats_with_the_same_id_and_a_whole_one_does_not(receiver: Receiver, tmp_path: Path) -> None:
+    settings = sites.filled(load(warehouse=str(tmp_path / "warehouse"), landing=str(tmp_path / "landing")))
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "alerts", "send"]
+    command += ["--warehouse", settings.warehouse, "--landing", settings.landing]
+    routes = json.dumps({"route": [{"name": "all", "url": receiver.address, "storm_from": 2}]})
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "AFTERLOG_ALERTS": routes}
+
+    def run() -> tuple[int, str]:
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        receiver.victim = process
+        said, _ = process.communicate(timeout=120)
+        return process.returncode, said
+
+    receiver.behaviours = ["kill", "200"]
+    assert run()[0] == -signal.SIGKILL
+    first, second, third = run(), run(), run()
+    assert (first[0], second[0], third[0]) == (0, 0, 0), (first, second)
+    ids = [body["id"] for _, body in receiver.got]
+    assert (len(ids), len(set(ids))) == (2, 1)
+    assert "secret-path" not in first[1]
+    text = json.dumps([body for _, body in receiver.got])
+    assert CANARY not in text
+    assert "Offset <*> rejected" not in text
+
+
+# ------------------------------------------------------------------------------------------------------------ the forms
+
+
+def test_news_of_real_tables_and_hostile_names(settings: Settings) -> None:
+    sites.filled(settings)
+    found = snapshot(Warehouse(settings), sites.NOW)
+    assert found.incidents is not None
+    told, known = changes({}, found, "critical", sites.NOW)
+    json.dumps(known)
+    assert {one.key for one in told if one.kind == "opened"} >= {incident_id(0), incident_id(2)}
+    assert any(one.kind == "finding" for one in told)
+    assert changes(known, found, "critical", sites.NOW)[0] == []
+    for one in told:
+        alert = Alert("id", "r", [one], NOW, NOW)
+        for kind in ("json", "slack", "pagerduty"):
+            its = Route.model_validate(route(kind=kind, routing_key_env="HOME", owner="team"))
+            body = messages.body(alert, its, "default", "https://a.example/index.html", NOW, "key")
+            text = json.dumps(body)
+            assert CANARY not in text
+            shown = json.dumps([one.title, one.text, one.about]) if kind == "json" else text  # names are exact in JSON
+            assert "\\u202e" not in shown
+            assert "\\u0000" not in shown
+            if kind == "slack":
+                marked = [one["text"]["text"] for one in body["blocks"] if one["type"] == "section"]
+                assert not [each for each in (*marked, body["text"]) if "<script" in each or "<img" in each]
+                assert len(body["blocks"]) <= 50
+                assert all(len(each["text"]["text"]) <= 3000 for each in body["blocks"] if "text" in each)
+                assert len(body["blocks"][0]["text"]["text"]) <= 150
+            if kind == "pagerduty" and not one.is_over:
+                assert len(body["payload"]["summary"]) <= 1024
+                assert body["dedup_key"] == one.dedup_key
+    assert all(any(name[:5] in one.title or "\\" in one.title for one in told) for name in HOSTILE[:2])
+
+
+def test_pagerduty_gets_the_fingerprint_and_the_page(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir(exist_ok=True)
+    store(settings, "gold.dlq_incidents", incident(3, severity="high"))
+    with_url = load(warehouse=settings.warehouse, landing=settings.landing, report={"url": "https://a.example/r"})
+    (one,) = (each.news for each in snapshot(Warehouse(with_url), sites.NOW).incidents or ())
+    its = Route.model_validate({"name": "p", "kind": "pagerduty", "routing_key_env": "KEY"})
+    body = messages.body(Alert("i", "p", [one], NOW, NOW), its, "default", None, NOW, "key")
+    assert (body["routing_key"], body["event_action"], body["dedup_key"]) == ("key", "trigger", f"{3:016x}")
+    assert (body["payload"]["severity"], body["payload"]["group"]) == ("error", "orders-workers")
+    assert body["client_url"] == f"https://a.example/r/incidents/{incident_id(3)}.html"
+    assert delivery.address(its, {}) == (None, "the environment variable KEY is not set")
+
+
+# ----------------------------------------------------------------------------------------------------- the command line
+
+
+def called(settings: Settings, *arguments: str, routes: list[dict[str, Any]] | None = None) -> Any:
+    environment = {"AFTERLOG_ALERTS": json.dumps({"route": routes or []})}
+    places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
+    return CliRunner().invoke(app, ["alerts", *arguments, *places], env=environment)
+
+
+def test_the_commands(settings: Settings, receiver: Receiver) -> None:
+    sites.filled(settings)
+    routes = [{"name": "hook", "url": receiver.address, "storm_from": 2}]
+    assert "No route is set" in called(settings).output
+    assert str(called(settings, "send").exception).startswith("No route is set")
+    assert called(settings, routes=routes).output == "Nothing was sent yet, and nothing waits.\n"
+    assert called(settings, "test", "hook", routes=routes).output == "Route hook took the test: HTTP 200.\n"
+    assert "There is no route 'hok'; routes: hook." in str(called(settings, "test", "hok", routes=routes).exception)
+    receiver.behaviours = ["500"]
+    assert (
+        str(called(settings, "test", "hook", routes=routes).exception) == "Route hook did not take the test: HTTP 500."
+    )
+    answer = called(settings, "send", routes=routes)
+    assert (answer.exit_code, "0 alerts sent, 1 waiting." in answer.output) == (1, True)
+    assert "pending" in called(settings, routes=routes).output
+    assert "HTTP 500" in called(settings, routes=routes).output
+    (line,) = called(settings, "--format", "json", routes=routes).output.splitlines()
+    assert (json.loads(line)["status"], json.loads(line)["attempts"]) == ("pending", 1)
+    assert "secret-path" not in called(settings, routes=routes).output
+
+
+def test_a_thread_sends_while_another_follows(settings: Settings, receiver: Receiver) -> None:
+    sites.filled(settings)
+    told = {"route": [{"name": "hook", "url": receiver.address, "storm_from": 2}]}
+    said: list[str] = []
+    receiver.behaviours = ["500", "200"]
+    courier = Courier(load(warehouse=settings.warehouse, landing=settings.landing, alerts=told), said.append)
+    idle = Cycle("", "", "idle", {}, None)
+    courier(idle, [])
+    end = time.monotonic() + 60
+    while not said and time.monotonic() < end:
+        time.sleep(0.05)
+    assert said == ["Route hook did not take an alert: HTTP 500. It is tried again."]
+    assert receiver.got[0][1]["route"] == "hook"
+    courier(idle, [])  # too early to look again
+    assert not courier.called.is_set()
+
+
+@pytest.mark.parametrize(
+    ("alerts", "sentence"),
+    [
+        ({"route": [{"name": "a"}]}, "alerts.route.0 cannot be used: give url or url_env."),
+        ({"route": [{"name": "a", "kind": "pagerduty"}]}, "a route to PagerDuty needs routing_key_env."),
+        ({"route": [route("a"), route("a")]}, "two routes have the name a."),
+        ({"route": [route("a", url_env="B")]}, "give one of url, url_env."),
+        ({"route": [{"name": "a", "url": "ftp://secret-path"}]}, "write an address that begins with https://"),
+        ({"route": [route("a b")]}, "alerts.route.0.name cannot be used"),
+        ({"route": [route(quiet_hours={"begin": "1:00", "end": "x"})]}, "alerts.route.0.quiet_hours"),
+        (
+            {"route": [route(quiet_hours={"begin": "10:00", "end": "11:00", "timezone": "Mars/Base"})]},
+            "name a timezone such as Europe/Berlin.",
+        ),
+        ({"route": [route(severity="urgent")]}, "alerts.route.0.severity cannot be used"),
+    ],
+)
+def test_settings_that_cannot_be_used(alerts: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(Exception, match=r"cannot be used") as caught:
+        load(alerts=alerts)
+    assert sentence in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_addresses_are_secret() -> None:
+    assert "secret" not in repr(load(alerts={"route": [route()]}))
