@@ -70,7 +70,7 @@ def test_the_documents_show_commands() -> None:
 def parsed(words: Sequence[str]) -> dict[str, Any]:
     """The parameters of a command line, or of its sub-command if the command has any."""
     command, rest = typer.main.get_command(app), list(words)
-    while isinstance(command, typer.core.TyperGroup):
+    while isinstance(command, typer.core.TyperGroup) and (rest or not command.invoke_without_command):
         command = command.commands[rest.pop(0)]
     return command.make_context(command.name, rest).params
 
