@@ -39,6 +39,7 @@ from pipelines.warehouse.tables import Warehouse
 if TYPE_CHECKING:
     from pipelines.commands.describe import Answer
     from pipelines.commands.display import Display
+    from pipelines.metrics.exposition import Meter
     from pipelines.run.follow import Cycle
     from pipelines.steps.held import Acceptance
     from pipelines.steps.watch import Watch
@@ -213,6 +214,13 @@ def run(
         Path | None,
         typer.Option(help="Health file, with --follow.", show_default="follow.json in the warehouse's _progress"),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Show metrics to Prometheus, with --follow; 0: any.", show_default=False),
+    ] = None,
+    metrics_host: Annotated[
+        str | None, typer.Option(help="Address of --metrics-port.", show_default="127.0.0.1")
+    ] = None,
     accept: Annotated[
         list[str] | None,
         typer.Option(
@@ -242,14 +250,19 @@ def run(
     if not chosen:
         raise UsageError("No stage is of the feed, the layer and the table that are asked for together.")
     accepted = Acceptance.of(accept or (), chosen)
+    if metrics_host is not None and metrics_port is None:
+        raise UsageError("--metrics-host needs --metrics-port.")
     if follow and accept:
         raise UsageError("--accept is for one run, not for --follow, which goes on with what another run accepted.")
     for remark in oversights.remarks(settings):
         _say(remark)
     if follow:
-        raise typer.Exit(_follow(settings, chosen, every or EVERY_SECONDS, health, format))
+        place = None if metrics_port is None else (metrics_host or "127.0.0.1", metrics_port)
+        raise typer.Exit(_follow(settings, chosen, every or EVERY_SECONDS, health, format, place))
     if every is not None or health is not None:
         raise UsageError("--every and --health need --follow.")
+    if metrics_port is not None:
+        raise UsageError("--metrics-port needs --follow; a single run writes the file of [metrics].")
     with display.Display("Looking for what is new.", quiet=True) as watch:
         done, wrong = _run_once(settings, chosen, accepted, watch)
     if format == "json":
@@ -258,6 +271,7 @@ def run(
             _say(display.nothing_new(idle))
     else:
         display.stage_runs(done)
+    _measure(settings)
     _alert(settings)
     if wrong is not None:
         raise wrong
@@ -752,8 +766,26 @@ def _settings(
     return settings
 
 
+def _meter(settings: Settings, place: tuple[str, int] | None, kept: contextlib.ExitStack) -> Meter | None:
+    """Return what reads metrics, shown at a host and port if asked; None if nobody wants metrics."""
+    if place is None and settings.metrics.file is None:
+        return None
+    from pipelines.metrics.exposition import Meter
+
+    meter = Meter(settings)
+    if place is not None:
+        port = kept.enter_context(meter.served(*place))
+        _say(f"Metrics are at http://{place[0]}:{port}/metrics.")
+    return meter
+
+
 def _follow(
-    settings: Settings, chosen: Sequence[Stage], every_seconds: float, health: Path | None, format: TableFormat
+    settings: Settings,
+    chosen: Sequence[Stage],
+    every_seconds: float,
+    health: Path | None,
+    format: TableFormat,
+    metrics: tuple[str, int] | None,
 ) -> int:
     """Follow what is new; with ``--format json`` each cycle that read something is a line of standard output."""
     from pipelines.commands import display
@@ -768,7 +800,10 @@ def _follow(
     # JSON on the terminal would be written amid the line.
     live = False if format == "json" and sys.stdout.isatty() else None
     gates = any(not isinstance(stage, Land) for stage in chosen)
-    with Stop() as stop, display.Display("Looking for what is new.", quiet=True, log=True, live=live) as watch:
+    with contextlib.ExitStack() as kept:
+        meter = _meter(settings, metrics, kept)
+        stop = kept.enter_context(Stop())
+        watch = kept.enter_context(display.Display("Looking for what is new.", quiet=True, log=True, live=live))
         return Follower(
             settings,
             chosen,
@@ -780,17 +815,41 @@ def _follow(
             report=watch.ended,
             show=show,
             watch=watch,
-            afterwards=_courier(settings),
+            afterwards=_beside(settings, meter),
         ).follow()
 
 
-def _courier(settings: Settings) -> Callable[[Cycle, Sequence[StageRun]], None]:
-    """Return what sends alerts after each cycle; nothing is sent if the settings have no route."""
-    if not settings.alerts.route:
-        return lambda cycle, done: None
-    from pipelines.alerts.courier import Courier
+def _beside(settings: Settings, meter: Meter | None) -> Callable[[Cycle, Sequence[StageRun]], None]:
+    """Return what is done after each cycle of following: metrics are read, alerts are sent, if the settings ask."""
+    from pipelines.run.beside import Beside
 
-    return Courier(settings, _say)
+    after: list[Callable[[Cycle, Sequence[StageRun]], None]] = []
+    if meter is not None:
+        after += [meter.count, Beside(meter.refresh, _say)]
+    if settings.alerts.route:
+        from pipelines.alerts import sender
+
+        after.append(Beside(lambda: sender.send(settings).problems, _say))
+
+    def call(cycle: Cycle, done: Sequence[StageRun]) -> None:
+        for one in after:
+            one(cycle, done)
+
+    return call
+
+
+def _measure(settings: Settings) -> None:
+    """Write the metrics' file, if the settings name one; what fails is said."""
+    if settings.metrics.file is None:
+        return
+    from pipelines.metrics.exposition import Meter
+
+    try:
+        problems = Meter(settings).refresh()
+    except Exception as error:
+        problems = (f"Metrics were not written. {readable(error)}",)
+    for sentence in problems:
+        _say(sentence)
 
 
 def _alert(settings: Settings) -> None:

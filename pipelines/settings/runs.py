@@ -43,6 +43,13 @@ class Lock(Section):
     wait_seconds: Annotated[float, Field(ge=0.0)] = 60.0
 
 
+class Metrics(Section):
+    """Where metrics are written after each run, in Prometheus' text format: ``file``, such as one that the node exporter's
+    textfile collector reads."""
+
+    file: Annotated[str, Field(pattern=r"\.prom$")] | None = None
+
+
 PUBLISHED = ("file", "s3", "s3a", "gs", "az", "abfs", "abfss")
 """Schemes of places where the pages can be published."""
 

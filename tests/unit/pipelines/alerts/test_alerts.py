@@ -25,13 +25,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from pipelines.alerts import delivery, messages, sender
-from pipelines.alerts.courier import Courier
 from pipelines.alerts.delivery import Outcome
 from pipelines.alerts.news import News, Seen, Snapshot, changes, snapshot
 from pipelines.alerts.outbox import Alert, Outbox, place, quiet, sole_sender
 from pipelines.cli import app
 from pipelines.errors import EnvironmentLacking
 from pipelines.incidents.severity import LEVELS
+from pipelines.run.beside import Beside
 from pipelines.run.follow import Cycle
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings.alerts import QuietHours, Route
@@ -584,7 +584,8 @@ def test_a_thread_sends_while_another_follows(settings: Settings, receiver: Rece
     told = {"route": [{"name": "hook", "url": receiver.address, "storm_from": 2}]}
     said: list[str] = []
     receiver.behaviours = ["500", "200"]
-    courier = Courier(load(warehouse=settings.warehouse, landing=settings.landing, alerts=told), said.append)
+    asked = load(warehouse=settings.warehouse, landing=settings.landing, alerts=told)
+    courier = Beside(lambda: sender.send(asked).problems, said.append)
     idle = Cycle("", "", "idle", {}, None)
     courier(idle, [])
     end = time.monotonic() + 60

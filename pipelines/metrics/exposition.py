@@ -1,0 +1,115 @@
+"""Families of metrics -> a file for the node exporter's textfile collector, and a port that Prometheus scrapes."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from expectations.text import visible
+from pipelines.errors import EnvironmentLacking, UsageError
+from pipelines.metrics.families import families
+from pipelines.run.follow import Cycle
+from pipelines.settings import Settings, located
+from pipelines.warehouse import storage
+from pipelines.warehouse.quality import StageRun
+from pipelines.warehouse.tables import Warehouse
+
+
+class Meter(Collector):
+    """The metrics as they were when they were last read, so that a scrape waits for nothing, and counts of cycles."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Take the settings.
+
+        Raises UsageError: the warehouse is not local.
+        """
+        self.warehouse = Warehouse(settings)
+        if not self.warehouse.is_local:
+            raise UsageError("Metrics of a warehouse at a URI cannot be read from here yet.")
+        self.settings = settings
+        self.read: list[Metric] = []
+        self.cycles: Counter[str] = Counter()
+        self.ended_at: float | None = None
+        self.lock = threading.Lock()
+
+    def count(self, cycle: Cycle, done: Sequence[StageRun]) -> None:
+        """Count a cycle that ended."""
+        with self.lock:
+            self.cycles[cycle.result] += 1
+            self.ended_at = time.time()
+
+    def refresh(self) -> Sequence[str]:
+        """Read the metrics anew, and write the file if the settings name one; return what went wrong."""
+        self.read = families(self.warehouse)
+        if self.settings.metrics.file is None:
+            return ()
+        try:
+            self.write()
+        except EnvironmentLacking as error:
+            return (str(error),)
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the families, for the library's registry."""
+        yield from self.read
+        with self.lock:
+            cycles, ended_at = dict(self.cycles), self.ended_at
+        if ended_at is not None:
+            total = CounterMetricFamily("afterlog_cycles", "Cycles since this process began.", labels=["result"])
+            for result, count in sorted(cycles.items()):
+                total.add_metric([result], count)
+            yield total
+            at = GaugeMetricFamily("afterlog_cycle_ended_timestamp_seconds", "When the last cycle ended.")
+            at.add_metric([], ended_at)
+            yield at
+
+    def text(self) -> str:
+        """Return the metrics in Prometheus' text format."""
+        return generate_latest(self._registry()).decode()
+
+    def write(self) -> None:
+        """Replace the settings' file in one step.
+
+        Raises EnvironmentLacking: it cannot be written.
+        """
+        file = located(self.settings.metrics.file or "")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            storage.replace_text(file, self.text(), durable=False)
+        except OSError as error:
+            raise EnvironmentLacking(
+                f"The metrics cannot be written to {visible(str(file))} ({error.strerror}): see [metrics] file."
+            ) from None
+
+    @contextlib.contextmanager
+    def served(self, host: str, port: int) -> Iterator[int]:
+        """Answer scrapes while the context lasts; yield the port.
+
+        Raises EnvironmentLacking: the port is taken, or the host is none of this machine.
+        """
+        try:
+            server, thread = start_http_server(port, host, self._registry())
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise EnvironmentLacking(
+                f"Metrics cannot be shown at {visible(host)}:{port} ({reason}): "
+                "name another with --metrics-host and --metrics-port."
+            ) from None
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join(5)
+
+    def _registry(self) -> CollectorRegistry:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        return registry

@@ -1,0 +1,159 @@
+"""A local warehouse -> families of metrics; their labels are bounded, and none of them holds data of records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from pipelines.commands.incidents import INCIDENTS, Incidents, findings_of
+from pipelines.incidents.severity import LEVELS
+from pipelines.site import quality
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
+
+MOST_SERIES = 100  # of a family whose labels come from data; the rest is in one series
+OTHER = "other"
+OUTCOMES = ("accepted", "quarantined", "duplicates", "skipped")
+STAGE_RUNS, RECONCILIATION = "quality.stage_runs", "gold.reconciliation"
+
+Values = Iterable[tuple[tuple[str, ...], float]]
+
+
+def families(warehouse: Warehouse, now: datetime | None = None) -> list[Metric]:
+    """Return all families; ``afterlog_collected`` is 0 for a part that could not be read.
+
+    Numbers are those of the tables as of ``now``. Only a local warehouse can be read without a session.
+    """
+    now = now or datetime.now(UTC)
+    parts: dict[str, Callable[[Warehouse, datetime], Iterator[Metric]]] = {
+        "pipeline": _pipeline,
+        "rows": _rows,
+        "incidents": _incidents,
+        "delivery": _delivery,
+    }
+    found = [_gauge("build_info", "1; the version is a label.", ("version",), [((version("afterlog"),), 1)])]
+    collected = []
+    for name, part in parts.items():
+        try:
+            found += list(part(warehouse, now))
+            collected.append(((name,), 1.0))
+        except Exception:  # a damaged table must not hide the other metrics; `afterlog doctor` names it
+            collected.append(((name,), 0.0))
+    return [*found, _gauge("collected", "1 if this part of the metrics could be read.", ("part",), collected)]
+
+
+def bounded(counts: Counter[tuple[str, ...]]) -> Values:
+    """Return the series with the most, and the sum of all others as one series."""
+    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    yield from ((labels, float(count)) for labels, count in ranked[:MOST_SERIES])
+    if rest := ranked[MOST_SERIES:]:
+        yield tuple(OTHER for _ in rest[0][0]), float(sum(count for _, count in rest))
+
+
+def _pipeline(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
+    state = quality.gather(warehouse, now=now)
+    newest = [((feed.name,), feed.newest.at.timestamp()) for feed in state.feeds if feed.newest.at is not None]
+    yield _gauge("newest_record_timestamp_seconds", "Time of the newest record of a feed.", ("feed",), newest)
+    silent = [((feed.name,), float(feed.silence is not None)) for feed in state.feeds if feed.newest.used]
+    yield _gauge("feed_silent", "1 if nothing came for longer than usual.", ("feed",), silent)
+    held = [((one.name,), float(len(one.freshness.held_scopes))) for one in state.tables]
+    yield _gauge("held_scopes", "Scopes, such as topics, whose rows wait as they broke the contract.", ("table",), held)
+    behind = [((one.name,), float(one.state == "behind")) for one in state.tables]
+    yield _gauge("table_behind", "1 if a table has unread input.", ("table",), behind)
+    last = [(one.name, one.runs[-1]) for one in state.tables if one.runs]
+    yield _gauge(
+        "stage_seconds", "Time that the last run of a stage took.", ("table",), [((n,), r.seconds) for n, r in last]
+    )
+    ended = [((name,), run.started_at.timestamp() + run.seconds) for name, run in last]
+    yield _gauge("stage_ended_timestamp_seconds", "When the last run of a stage ended.", ("table",), ended)
+    failed = [((name,), float(run.status != "passed")) for name, run in last]
+    yield _gauge("stage_failed", "1 if the last run of a stage failed or broke its gate.", ("table",), failed)
+    rules = Counter(
+        {
+            (one.name, violation.code): violation.rows
+            for one in state.tables
+            if one.quarantine
+            for violation in one.quarantine.violations
+        }
+    )
+    yield _gauge(
+        "quarantined_rows", "Rows in quarantine by rule; a row can break several.", ("table", "rule"), bounded(rules)
+    )
+    gaps: Counter[tuple[str, ...]] = Counter()
+    for gap in state.gaps:
+        gaps[gap.topic,] += gap.offsets
+    yield _gauge("gap_offsets", "Offsets of topics that were gone before they were read.", ("topic",), bounded(gaps))
+
+
+def _rows(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
+    rows: list[tuple[tuple[str, str], float]] = []
+    runs: list[tuple[tuple[str, str], float]] = []
+    if warehouse.exists(STAGE_RUNS):
+        sums = ", ".join(f"sum({name}) AS {name}" for name in OUTCOMES)
+        text = f'SELECT "table" AS name, status, count(*) AS runs, {sums} FROM rows GROUP BY "table", status'
+        totals: Counter[tuple[str, str]] = Counter()
+        for one in jvmless.query(warehouse, STAGE_RUNS, text, {"cluster": warehouse.cluster}):
+            runs.append(((one["name"], one["status"]), float(one["runs"])))
+            for outcome in OUTCOMES:
+                totals[one["name"], outcome] += one[outcome] or 0
+        rows = [(labels, float(count)) for labels, count in sorted(totals.items())]
+    yield _counter("rows", "Rows that stages took, by what became of them.", ("table", "outcome"), rows)
+    yield _counter("stage_runs", "Runs of stages that did something.", ("table", "status"), sorted(runs))
+
+
+def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
+    opened: Counter[str] = Counter()
+    muted = 0
+    letters: Counter[tuple[str, ...]] = Counter()
+    if warehouse.exists(INCIDENTS):
+        found = Incidents(warehouse, now)
+        for one in found.known:
+            if one.state.is_open and one.state.muted_until is None:
+                opened[one.row["severity"]] += 1
+            muted += one.state.is_open and one.state.muted_until is not None
+        for row in found.hours:
+            letters[row["consumer_group"] or "", row["disposition"] or ""] += row["record_count"]
+    severities = [((level,), float(opened[level])) for level in LEVELS]
+    yield _gauge("open_incidents", "Open incidents that nobody muted.", ("severity",), severities)
+    yield _gauge("muted_incidents", "Open incidents that are muted.", (), [((), float(muted))])
+    names = ("consumer_group", "disposition")
+    yield _gauge("dead_letters", "Dead letters that are known, of all time.", names, bounded(letters))
+    feeds = [(one.newest, one.silence) for one in quality.feeds_of(warehouse) if one.newest.used]
+    kinds = Counter((one["kind"], one["severity"]) for one in findings_of(warehouse, feeds))
+    values = [(labels, float(count)) for labels, count in sorted(kinds.items())]
+    yield _gauge("findings", "Findings about trust.", ("kind", "severity"), values)
+
+
+def _delivery(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
+    lost = 0
+    if warehouse.exists(RECONCILIATION):
+        (row,) = jvmless.query(
+            warehouse, RECONCILIATION, "SELECT sum(lost_count) AS lost FROM rows", {"cluster": warehouse.cluster}
+        )
+        lost = row["lost"] or 0
+    yield _gauge("lost_messages", "Messages that were acknowledged and are not in the log.", (), [((), float(lost))])
+
+
+def _gauge(name: str, words: str, labels: tuple[str, ...], values: Values) -> Metric:
+    return _filled(GaugeMetricFamily(f"afterlog_{name}", words, labels=labels), values)
+
+
+def _counter(name: str, words: str, labels: tuple[str, ...], values: Values) -> Metric:
+    return _filled(CounterMetricFamily(f"afterlog_{name}", words, labels=labels), values)
+
+
+def _filled(family: Any, values: Values) -> Metric:
+    for labels, value in values:
+        family.add_metric([_utf8(label) for label in labels], value)
+    filled: Metric = family
+    return filled
+
+
+def _utf8(label: str) -> str:
+    """Return a label that Prometheus can read; a lone surrogate becomes a question mark."""
+    return label.encode("utf-8", "replace").decode()
