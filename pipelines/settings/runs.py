@@ -44,8 +44,10 @@ class Lock(Section):
 
 
 class Metrics(Section):
-    """Where metrics are written after each run, in Prometheus' text format: ``file``, such as one that the node exporter's
-    textfile collector reads."""
+    """Where metrics are written after each run, in Prometheus' text format: a ``file``, whose name ends with ``.prom``.
+
+    The textfile collector of the node exporter reads such files.
+    """
 
     file: Annotated[str, Field(pattern=r"\.prom$")] | None = None
 

@@ -143,7 +143,7 @@ def test_options_that_do_not_fit_are_refused(arguments: list[str], sentence: str
 
 
 def test_the_file_is_one_that_the_collector_reads() -> None:
-    with pytest.raises(Exception, match="metrics.file"):
+    with pytest.raises(Exception, match=r"metrics\.file"):
         load(metrics={"file": "a.txt"})
 
 

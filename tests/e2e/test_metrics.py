@@ -1,0 +1,105 @@
+"""A real Prometheus scrapes a process that follows, and its rules see an incident."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.settings import ROOT, load
+from tests.testing.builders import kip_1191, land, line
+from tests.testing.following import Following
+
+EXAMPLES = ROOT / "examples" / "prometheus"
+RULES = "afterlog.rules.yml"
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("prometheus") is None or shutil.which("promtool") is None,
+    reason="there is no Prometheus: apt-get install prometheus",
+)
+
+
+@pytest.fixture
+def following(tmp_path: Path) -> Iterator[Following]:
+    settings = load(warehouse=str(tmp_path / "warehouse"), landing=str(tmp_path / "landing"))
+    file = tmp_path / "afterlog.prom"
+    process = Following(settings, tmp_path / "log", "--metrics-port", "0", AFTERLOG_METRICS__FILE=str(file))
+    yield process
+    process.process.kill()
+    process.process.wait(30)
+
+
+def until(holds: Callable[[], Any], what: Callable[[], Any], seconds: float = 180) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < end, what()
+        time.sleep(0.5)
+    return found
+
+
+def test_prometheus_scrapes_a_process_that_follows_and_its_rules_see_an_incident(
+    following: Following, tmp_path: Path
+) -> None:
+    def log() -> str:
+        return following.log.read_text()
+
+    found = until(lambda: re.search(r"Metrics are at http://127\.0\.0\.1:(\d+)/metrics", log()), log)
+    subprocess.run(["promtool", "check", "rules", str(EXAMPLES / RULES)], check=True, capture_output=True)
+    shutil.copy(EXAMPLES / RULES, tmp_path)
+    scraping = (EXAMPLES / "prometheus.yml").read_text()
+    scraping = scraping.replace("127.0.0.1:9464", f"127.0.0.1:{found[1]}").replace("15s", "1s")
+    (tmp_path / "prometheus.yml").write_text(f"global: {{evaluation_interval: 1s}}\n{scraping}")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = ["prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
+    with (
+        (tmp_path / "prometheus.log").open("wb") as told,
+        subprocess.Popen([*command, f"--web.listen-address={address}"], stdout=told, stderr=told) as prometheus,
+    ):
+
+        def ask(path: str) -> Any:
+            try:
+                with urllib.request.urlopen(f"http://{address}/api/v1/{path}", timeout=10) as answer:
+                    return json.load(answer)["data"]
+            except (urllib.error.URLError, ConnectionError):
+                return None
+
+        def states() -> dict[str, str]:
+            groups = (ask("rules") or {}).get("groups") or []
+            return {rule["name"]: rule["state"] for group in groups for rule in group["rules"]}
+
+        def is_up() -> bool:
+            return [one["health"] for one in (ask("targets") or {}).get("activeTargets", ())] == ["up"]
+
+        def both() -> tuple[str, str]:
+            return (tmp_path / "prometheus.log").read_text()[-3000:], log()
+
+        try:
+            until(is_up, both)
+            until(lambda: states().get("AfterlogIncident") == "inactive", both)
+            wide = [line(number, headers=kip_1191(offset=str(number))) for number in range(100, 160)]
+            land(following.settings, {"a.jsonl": wide})
+            until(lambda: states().get("AfterlogIncident") in ("pending", "firing"), both)
+            (opened,) = ask("query?query=sum(afterlog_open_incidents)")["result"]
+            assert opened["value"][1] == "1"
+            (letters,) = ask("query?query=sum(afterlog_dead_letters)")["result"]
+            assert letters["value"][1] == "60"
+            assert states()["AfterlogLostMessages"] == "inactive"
+        finally:
+            prometheus.terminate()
+            prometheus.wait(30)
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=(tmp_path / "afterlog.prom").read_bytes(), capture_output=True
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert following.stop()[0] == 0
