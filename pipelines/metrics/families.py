@@ -73,7 +73,7 @@ def _pipeline(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
     yield _gauge("stage_ended_timestamp_seconds", "When the last run of a stage ended.", ("table",), ended)
     failed = [((name,), float(run.status != "passed")) for name, run in last]
     yield _gauge("stage_failed", "1 if the last run of a stage failed or broke its gate.", ("table",), failed)
-    rules = Counter(
+    rules: Counter[tuple[str, ...]] = Counter(
         {
             (one.name, violation.code): violation.rows
             for one in state.tables
