@@ -104,6 +104,10 @@ class Blast:
         topology = self.topology()
         return drawing.mermaid(topology) if form == "mermaid" else drawing.svg(topology, f"What {self.topic} reaches")
 
+    def part_name(self, one: Reached) -> str:
+        """Return the id of what is reached in the topology of `topology`."""
+        return _part_name(one.group_id, one.subtopology_id)
+
     def topology(self) -> Topology:
         """Return the nodes that are reached as one topology; its parts are those of all applications."""
         parts: dict[tuple[str, str | None], dict[str, Node]] = defaultdict(dict)
@@ -111,10 +115,14 @@ class Blast:
             parts[one.group_id, one.subtopology_id].update({node.name: node for node in one.nodes})
         return Topology(
             tuple(
-                Subtopology(f"{group} {part or 'global store'}", _within(nodes))
+                Subtopology(_part_name(group, part), _within(nodes))
                 for (group, part), nodes in sorted(parts.items(), key=lambda item: (item[0][0], item[0][1] or ""))
             )
         )
+
+
+def _part_name(group: str, part: str | None) -> str:
+    return f"{group} {part or 'global store'}"
 
 
 def _within(nodes: Mapping[str, Node]) -> tuple[Node, ...]:

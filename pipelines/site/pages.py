@@ -140,7 +140,13 @@ class _Site:
         """Return the picture of what a topic reaches, with the topic marked; None if it reaches nothing."""
         if not blast.reached:
             return None
-        return _drawn(blast.topology(), f"What {blast.topic} reaches", self.link(root), blast.topic)
+        applications: frozenset[str] = self.environment.globals["applications"]  # type: ignore[assignment]
+        parts = {
+            blast.part_name(one): f"{root}{addresses.application(one.group_id)}"
+            for one in blast.reached
+            if one.group_id in applications
+        }
+        return _drawn(blast.topology(), f"What {blast.topic} reaches", self.link(root), blast.topic, parts.get)
 
     def link(self, root: str) -> Callable[[str], str | None]:
         """Return a function that returns the address of a topic's page, None if it has none."""
@@ -338,9 +344,15 @@ def _days(begin: datetime) -> list[tuple[str, str]]:
     return [(f"{at:%a %d}", f"{at:%H:%M}") for number in range(7) for at in [begin + number * timedelta(days=1)]]
 
 
-def _drawn(topology: Topology, title: str, link: Callable[[str], str | None], marked: str | None) -> Markup | None:
+def _drawn(
+    topology: Topology,
+    title: str,
+    link: Callable[[str], str | None],
+    marked: str | None,
+    part_link: Callable[[str], str | None] | None = None,
+) -> Markup | None:
     """Return a picture whose styles are in the style sheet; None if it is too large for a page."""
     if len(topology.nodes) > MOST_SHAPES:
         return None
-    svg = drawing.svg(topology, title, link=link, marked=marked)
+    svg = drawing.svg(topology, title, link=link, marked=marked, part_link=part_link)
     return Markup(_STYLE.sub("", svg, count=1))  # names in it are escaped

@@ -29,13 +29,21 @@ COLOURS: dict[ShapeKind, tuple[str, str, str, str]] = {
 }
 
 
+Address = Callable[[str], str | None]
+"""A name -> the address that it leads to, None if none."""
+
+
 def svg(
-    topology: Topology, title: str, link: Callable[[str], str | None] | None = None, marked: str | None = None
+    topology: Topology,
+    title: str,
+    link: Address | None = None,
+    marked: str | None = None,
+    part_link: Address | None = None,
 ) -> str:
     """Return a picture under a title; long names are elided in the middle, and tooltips show them whole.
 
-    ``link`` returns the address that a topic's box leads to, None if none; the topic ``marked`` has the class of that
-    name.
+    ``link`` returns the address that a topic's box leads to, None if none, and ``part_link`` that of a part's frame, given
+    the part's id; the topic ``marked`` has the class of that name.
 
     Parts that are too much for one drawing (hundreds of layers or of shapes in a layer, or thousands of shapes) are
     drawn one by one, each with the topics that it uses. A part that is still too much flows in rows.
@@ -54,7 +62,7 @@ def svg(
     if not placed:
         lines.append(f'<text class="caption" x="{MARGIN:g}" y="{MARGIN + 40:g}">no sub-topologies</text>')
     for one in placed:
-        lines += _lines(one.moved(MARGIN, MARGIN + HEADING), link, marked)
+        lines += _lines(one.moved(MARGIN, MARGIN + HEADING), link, marked, part_link)
     return "\n".join([*lines, "</svg>", ""])
 
 
@@ -75,7 +83,7 @@ def _size(shape: Shape) -> Size:
     return max(NARROWEST, wide + 2 * PADDING), HEIGHT + (LID if shape.kind == "store" else 0)
 
 
-def _lines(placed: Placed, link: Callable[[str], str | None] | None, marked: str | None) -> Iterator[str]:
+def _lines(placed: Placed, link: Address | None, marked: str | None, part_link: Address | None) -> Iterator[str]:
     links = list(zip(placed.chart.links, placed.curves, strict=True))
     frames = list(zip(placed.chart.frames, placed.frames, strict=True))
     yield from (f'<rect class="frame" {_at(box)} rx="10"/>' for _, box in frames)
@@ -85,14 +93,18 @@ def _lines(placed: Placed, link: Callable[[str], str | None] | None, marked: str
             yield f'<path class="arrow" d="{"".join(map(_arrow, curves))}"/>'
     for frame, box in frames:
         name = _elided(frame.name, box.width - 20 - len(frame.title) * COLUMN, COLUMN) if frame.name else ""
-        yield (
+        yield _linked(
             f"<g><title>{frame.title}{_text(frame.name)}</title>"
-            f'<text class="name" x="{box.x + 10:.1f}" y="{box.y + 16:.1f}">{frame.title}{name}</text></g>'
+            f'<text class="name" x="{box.x + 10:.1f}" y="{box.y + 16:.1f}">{frame.title}{name}</text></g>',
+            part_link(frame.name) if part_link is not None else None,
         )
     for shape, box in zip(placed.chart.shapes, placed.boxes, strict=True):
         drawn = _shape(shape, box, " marked" if shape.kind == "topic" and shape.name == marked else "")
-        address = link(shape.name) if link is not None and shape.kind == "topic" else None
-        yield drawn if address is None else f'<a href="{_attribute(address)}">{drawn}</a>'
+        yield _linked(drawn, link(shape.name) if link is not None and shape.kind == "topic" else None)
+
+
+def _linked(drawn: str, address: str | None) -> str:
+    return drawn if address is None else f'<a href="{_attribute(address)}">{drawn}</a>'
 
 
 def _shape(shape: Shape, box: Rectangle, mark: str = "") -> str:

@@ -206,6 +206,15 @@ def test_the_front_stands_in_the_order_of_questions(settings: Settings) -> None:
         assert part in words, part
 
 
+def test_boxes_of_pictures_lead_to_pages(settings: Settings) -> None:
+    sites.filled(settings)
+    made = written(settings)
+    picture = made[addresses.incident(incident_id(0))].partition('class="topology"')[2].partition("</svg>")[0]
+    links = re.findall(r'<a href="\.\./([^"]+)">', picture)
+    assert {addresses.topic("orders"), addresses.application("totals-app")} <= set(links)
+    assert set(links) <= made.keys()
+
+
 def test_hostile_names_are_text_everywhere(settings: Settings) -> None:
     sites.filled(settings)
     made = written(settings)
