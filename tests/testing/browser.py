@@ -114,7 +114,8 @@ class Browser:
             case "Page.javascriptDialogOpening":
                 self.dialogs.append(params["message"])
             case "Network.loadingFailed":
-                self.failed.append(params.get("errorText", ""))
+                if not params.get("canceled"):  # by leaving the page
+                    self.failed.append(params.get("errorText", ""))
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self.rest:

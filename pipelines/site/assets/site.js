@@ -263,6 +263,7 @@ function followChanges() {
     }
   };
   told.querySelector("button").addEventListener("click", () => location.reload());
+  look();
   setInterval(look, LOOK_EVERY);
 }
 

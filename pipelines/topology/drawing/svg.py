@@ -42,8 +42,8 @@ def svg(
 ) -> str:
     """Return a picture under a title; long names are elided in the middle, and tooltips show them whole.
 
-    ``link`` returns the address that a topic's box leads to, None if none, and ``part_link`` that of a part's frame, given
-    the part's id; the topic ``marked`` has the class of that name.
+    ``link`` returns the address that a topic's box leads to, None if none, and ``part_link`` that of a part's frame,
+    given the part's id; the topic ``marked`` has the class of that name.
 
     Parts that are too much for one drawing (hundreds of layers or of shapes in a layer, or thousands of shapes) are
     drawn one by one, each with the topics that it uses. A part that is still too much flows in rows.
