@@ -263,8 +263,12 @@ def run(
         raise UsageError("--every and --health need --follow.")
     if metrics_port is not None:
         raise UsageError("--metrics-port needs --follow; a single run writes the file of [metrics].")
-    with display.Display("Looking for what is new.", quiet=True) as watch:
-        done, wrong = _run_once(settings, chosen, accepted, watch)
+    try:
+        with display.Display("Looking for what is new.", quiet=True) as watch:
+            done, wrong = _run_once(settings, chosen, accepted, watch)
+    except Exception:
+        _alert(settings)  # while runs fail, feeds fall silent
+        raise
     if format == "json":
         print(json.dumps({"run_id": done[0].run_id, "tables": [stage_run.as_json() for stage_run in done]}))
         if not watch.live and (idle := [one.table for one in done if one.status == "idle"]):
@@ -815,21 +819,30 @@ def _follow(
             report=watch.ended,
             show=show,
             watch=watch,
-            afterwards=_beside(settings, meter),
+            afterwards=_beside(settings, meter, kept),
         ).follow()
 
 
-def _beside(settings: Settings, meter: Meter | None) -> Callable[[Cycle, Sequence[StageRun]], None]:
-    """Return what is done after each cycle of following: metrics are read, alerts are sent, if the settings ask."""
+def _beside(
+    settings: Settings, meter: Meter | None, kept: contextlib.ExitStack
+) -> Callable[[Cycle, Sequence[StageRun]], None]:
+    """Return what is done after each cycle of following: metrics are read, alerts are sent, if the settings ask.
+
+    It ends with ``kept``.
+    """
     from pipelines.run.beside import Beside
 
     after: list[Callable[[Cycle, Sequence[StageRun]], None]] = []
     if meter is not None:
-        after += [meter.count, Beside(meter.refresh, _say)]
+        metering = Beside(meter.refresh, _say)
+        kept.callback(metering.close)
+        after += [meter.count, metering]
     if settings.alerts.route:
         from pipelines.alerts import sender
 
-        after.append(Beside(lambda: sender.send(settings).problems, _say))
+        sending = Beside(lambda: sender.send(settings, stopping=sending.left.is_set).problems, _say)
+        kept.callback(sending.close)
+        after.append(sending)
 
     def call(cycle: Cycle, done: Sequence[StageRun]) -> None:
         for one in after:
@@ -854,7 +867,7 @@ def _measure(settings: Settings) -> None:
 
 def _alert(settings: Settings) -> None:
     """Send alerts about what is new, if the settings have routes; what fails is said, and waits for the next run."""
-    if not settings.alerts.route:
+    if not settings.alerts.route or not (Path(settings.warehouse).is_dir() or "://" in settings.warehouse):
         return
     from pipelines.alerts import sender
 

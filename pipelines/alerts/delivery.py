@@ -25,13 +25,15 @@ class Outcome:
 
 def address(route: Route, environment: Mapping[str, str] = os.environ) -> tuple[str | None, str]:
     """Return the address of a route and PagerDuty's routing key; None and the reason if one is not known."""
+    values = {}
     for name in (route.url_env, route.routing_key_env):
-        if name is not None and not environment.get(name):
+        values[name] = environment.get(name or "", "").strip()  # files of secrets often end with a line end
+        if name is not None and not values[name]:
             return None, f"the environment variable {name} is not set"
-    key = environment.get(route.routing_key_env or "", "")
+    key = values[route.routing_key_env] if route.routing_key_env else ""
     if route.url is not None:
         return route.url.get_secret_value(), key
-    return (environment[route.url_env] if route.url_env else PAGERDUTY), key
+    return (values[route.url_env] if route.url_env else PAGERDUTY), key
 
 
 def post(url: str, body: Mapping[str, Any], alert_id: str, timeout_seconds: float) -> Outcome:
@@ -48,6 +50,7 @@ def post(url: str, body: Mapping[str, Any], alert_id: str, timeout_seconds: floa
 
 def _posted(url: str, body: Mapping[str, Any], alert_id: str, timeout_seconds: float) -> Outcome:
     import requests
+    from urllib3.exceptions import LocationValueError
 
     headers = {"Idempotency-Key": alert_id, "User-Agent": "Afterlog"}
     try:
@@ -60,11 +63,11 @@ def _posted(url: str, body: Mapping[str, Any], alert_id: str, timeout_seconds: f
         return Outcome(False, "its certificate is not trusted")
     except requests.Timeout:
         return Outcome(False, f"no answer within {timeout_seconds:g} s")
-    except requests.exceptions.InvalidURL:
-        return Outcome(False, "its address is none", is_refused=True)
-    except requests.ConnectionError:
+    except (requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodingError):
         return Outcome(False, "no connection")
-    except (requests.RequestException, ValueError, OSError) as error:
+    except (ValueError, LocationValueError):  # those of requests about addresses are ValueErrors, too
+        return Outcome(False, "its address cannot be used")
+    except Exception as error:  # whatever it is: its text could name the address
         return Outcome(False, type(error).__name__)
     if 200 <= code < 300:
         return Outcome(True, f"HTTP {code}")

@@ -27,7 +27,11 @@ def listed(settings: Settings, form: str) -> str:
     for alert in box.pending:
         route = routes.get(alert.route)
         why = alert.answer or "to be sent by the next run"
-        if route is not None and not alert.attempts and quiet(route, alert.severity, now):
+        if route is None:
+            why = "the settings have no such route"
+        elif box.is_muted(alert):
+            why = "its incident is muted"
+        elif not alert.attempts and quiet(route, alert.severity, now):
             why = "quiet hours"
         elif not alert.attempts and alert.not_before > now:
             why = "suppressed: another alert about it was sent shortly before"

@@ -13,7 +13,7 @@ from pipelines.incidents.severity import LEVELS
 from pipelines.settings.alerts import Route
 
 VERSION = 1
-MOST_LISTED = 20
+MOST_LISTED, MOST_IN_JSON = 20, 500
 MOST_OF_TITLE, MOST_OF_TEXT, MOST_OF_SUMMARY = 150, 2_900, 1_024  # characters that Slack and PagerDuty take
 PAGERDUTY_SEVERITY = {"critical": "critical", "high": "error", "medium": "warning", "low": "info"}
 
@@ -49,7 +49,8 @@ def _json(alert: Alert, route: Route, cluster: str, front: str | None, now: date
         "title": headline(alert),
         "report": front,
         "is_grouped": len(alert.news) > 1,
-        "alerts": [one.as_json() for one in alert.news],
+        "alert_count": len(alert.news),
+        "alerts": [one.as_json() for one in alert.news[:MOST_IN_JSON]],
     }
 
 
@@ -77,7 +78,7 @@ def _pagerduty(alert: Alert, route: Route, cluster: str, front: str | None, key:
     event: dict[str, Any] = {
         "routing_key": key,
         "event_action": "resolve" if one.is_over and not is_storm else "trigger",
-        "dedup_key": f"afterlog-storm-{alert.id}" if is_storm else one.dedup_key,
+        "dedup_key": alert.dedup_key,
     }
     if event["event_action"] == "resolve":
         return event

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from expectations.rules import counted
@@ -18,7 +18,12 @@ from pipelines.incidents.state import REGRESSED
 from pipelines.run import newest
 from pipelines.warehouse.tables import Warehouse
 
-OVER = ("resolved", "finding_over")
+OVER = ("resolved", "finding_over", "passed")
+SIZES = ("magnitude", "breadth")
+RECENT = timedelta(days=7)
+"""How old the last record of an incident can be that is told though it had ended when it was first seen."""
+BREADTH = {"KEY_LOCAL": 1, "PRODUCER_LOCAL": 1, "PARTITION_LOCAL": 2, "SYSTEMIC": 3, "FLOOD": 3}
+"""How much a verdict concerns; the others concern single records."""
 TOLD = (
     *("incident_id", "fingerprint", "consumer_group", "original_topic", "dlq_topics", "disposition", "verdict"),
     *("sentence", "severity", "severity_reasons", "state", "first_at", "last_at", "record_count"),
@@ -54,6 +59,11 @@ class News:
         """0 for the worst severity."""
         return LEVELS.index(self.severity)
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topic that it is about, and the DLQ topics of an incident."""
+        return tuple(one for one in (self.topic, *self.about.get("dlq_topics", ())) if one is not None)
+
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return asdict(self)
@@ -61,12 +71,21 @@ class News:
 
 @dataclass(frozen=True)
 class Seen:
-    """An incident or finding as it is: its news if nothing was told yet, and how large it is."""
+    """An incident or finding as it is: its news if nothing was told yet, and how large it is.
+
+    ``magnitude`` is the number of digits of its count, ``last_at`` the time of an incident's last record.
+    """
 
     news: News
     is_open: bool = True
     is_muted: bool = False
     magnitude: int = 0
+    last_at: datetime | None = None
+
+    @property
+    def breadth(self) -> int:
+        """How much its verdict concerns: 0 for single records."""
+        return BREADTH.get(self.news.verdict or "", 0)
 
 
 @dataclass(frozen=True)
@@ -80,9 +99,17 @@ class Snapshot:
     findings: Sequence[Seen]
     merged: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def muted(self) -> list[str]:
+        """The keys of open incidents that somebody muted."""
+        return sorted(one.news.key for one in self.incidents or () if one.is_open and one.is_muted)
+
 
 Known = dict[str, Any]
-"""What was told: for ``incidents`` and ``findings``, by key, the worst severity, the magnitude and the news."""
+"""What was told: for ``incidents`` and ``findings``, by key, the worst severity, the magnitude and the news.
+
+``past`` has the keys of incidents that are not told if they end: those that ended lately, and muted ones.
+"""
 
 
 def snapshot(warehouse: Warehouse, now: datetime) -> Snapshot:
@@ -100,19 +127,36 @@ def snapshot(warehouse: Warehouse, now: datetime) -> Snapshot:
 def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tuple[list[News], Known]:
     """Return what is new against what was told, and what is told then; findings below the severity ``least`` are not.
 
-    An incident is told when it opens or comes back, when its severity or the order of magnitude of its records rises
-    above all that was told, and when it ends. A muted one is told only when it ends.
+    An incident is told when it opens or comes back, when its severity, the breadth of its verdict or the order of
+    magnitude of its records rises above all that was told, and when it ends. A muted one is told only when it ends. One
+    that began and ended between two looks is told once; the first look tells none.
     """
     told: dict[str, dict[str, Any]] = dict(known.get("incidents", {}))
+    past: list[str] | None = known.get("past")
     found: list[News] = []
     if now_seen.incidents is not None:
         here = {one.news.key: one for one in now_seen.incidents}
         told = _merged(told, now_seen.merged)
+        ended = {key: one for key, one in here.items() if key not in told and not one.is_open and _is_recent(one, now)}
+        if past is not None:
+            silent = {standing(key, now_seen.merged) for key in past}
+            found += [_passed(one.news) for key, one in ended.items() if key not in silent and not one.is_muted]
+        ending = [key for key in told if key in here and not here[key].is_open and _is_recent(here[key], now)]
         found += _news(told, here, now)
+        past = sorted({*ended, *ending, *now_seen.muted})
     findings = {one.news.key: one for one in now_seen.findings if one.news.rank <= LEVELS.index(least)}
     told_findings: dict[str, dict[str, Any]] = dict(known.get("findings", {}))
     found += _news(told_findings, findings, now)
-    return sorted(found, key=lambda one: (one.is_over, one.rank)), {"incidents": told, "findings": told_findings}
+    after: Known = {"incidents": told, "findings": told_findings} | ({} if past is None else {"past": past})
+    return sorted(found, key=lambda one: (one.is_over, one.rank)), after
+
+
+def _is_recent(one: Seen, now: datetime) -> bool:
+    return one.last_at is not None and now - one.last_at <= RECENT
+
+
+def _passed(news: News) -> News:
+    return replace(news, kind="passed", title=f"{news.title} began and ended")
 
 
 def _news(told: dict[str, dict[str, Any]], here: Mapping[str, Seen], now: datetime) -> Iterable[News]:
@@ -127,7 +171,7 @@ def _news(told: dict[str, dict[str, Any]], here: Mapping[str, Seen], now: dateti
         elif before is None:
             told[key] = _noted(one)
             yield one.news
-        elif one.news.rank < before["rank"] or one.magnitude > before["magnitude"]:
+        elif one.news.rank < before["rank"] or any(getattr(one, name) > before.get(name, 0) for name in SIZES):
             worse = replace(one.news, kind="finding" if one.news.kind == "finding" else "worse")
             told[key] = _noted(one, before)
             yield worse
@@ -136,25 +180,28 @@ def _news(told: dict[str, dict[str, Any]], here: Mapping[str, Seen], now: dateti
 
 
 def _noted(one: Seen, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    rank, magnitude = one.news.rank, one.magnitude
-    if before is not None:
-        rank, magnitude = min(rank, before["rank"]), max(magnitude, before["magnitude"])
-    return {"rank": rank, "magnitude": magnitude, "news": one.news.as_json()}
+    sizes = {name: max(getattr(one, name), before.get(name, 0) if before else 0) for name in SIZES}
+    rank = min(one.news.rank, before["rank"]) if before else one.news.rank
+    return {"rank": rank, **sizes, "news": one.news.as_json()}
 
 
 def _merged(told: dict[str, dict[str, Any]], into: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return what was told by the ids that stand: an incident that took in one that was told, was told with it."""
     kept: dict[str, dict[str, Any]] = {}
     for key, note in told.items():
-        end = key
-        while end in into:
-            end = into[end]
-        other = kept.get(end)
-        note = note if other is None else {**note, "rank": min(note["rank"], other["rank"])}
-        if other is not None:
-            note["magnitude"] = max(note["magnitude"], other["magnitude"])
+        end = standing(key, into)
+        if other := kept.get(end):
+            sizes = {name: max(note.get(name, 0), other.get(name, 0)) for name in SIZES}
+            note = {**note, "rank": min(note["rank"], other["rank"]), **sizes}
         kept[end] = note
     return kept
+
+
+def standing(key: str, into: Mapping[str, str]) -> str:
+    """Return the id of the incident that took in another one, directly or not; its own id if none did."""
+    while key in into:
+        key = into[key]
+    return key
 
 
 def _ended(news: News, now: datetime) -> News:
@@ -185,7 +232,7 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
         report.address_of(ids.page(row["incident_id"])),
         {name: _plain(facts[name]) for name in TOLD if name in facts},
     )
-    return Seen(news, one.state.is_open, one.state.muted_until is not None, len(str(max(row["record_count"], 10))))
+    return Seen(news, one.state.is_open, one.state.muted_until is not None, _digits(row["record_count"]), row["last_at"])
 
 
 def _of_finding(warehouse: Warehouse, row: Mapping[str, Any], now: datetime) -> Seen:
@@ -197,8 +244,13 @@ def _of_finding(warehouse: Warehouse, row: Mapping[str, Any], now: datetime) -> 
     facts = {name: _plain(row.get(name)) for name in ("kind", "topic", "name", "evidence", "remedy", "amount")}
     page = warehouse.settings.report.address_of("index.html")
     topic = row.get("topic")
-    at = _iso(now)
-    return Seen(News("finding", key, row["severity"], title, text, digest, at, None, topic, None, page, facts))
+    news = News("finding", key, row["severity"], title, text, digest, _iso(now), None, topic, None, page, facts)
+    return Seen(news, magnitude=_digits(row["amount"]))
+
+
+def _digits(count: int) -> int:
+    """Return how many digits a count has; those below 10 are alike."""
+    return len(str(max(count, 10)))
 
 
 def _plain(value: Any) -> Any:

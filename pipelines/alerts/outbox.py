@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipelines.alerts.news import Known, News
+from pipelines.alerts.news import Known, News, standing
 from pipelines.columns import globs
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.incidents.severity import LEVELS
@@ -26,7 +28,7 @@ from pipelines.settings.alerts import Route
 from pipelines.warehouse import storage
 from pipelines.warehouse.tables import Warehouse
 
-DIRECTORY, FILE, LOCK = "_alerts", "outbox.json", ".lock"
+DIRECTORY, FILE, LOCK, ASKED = "_alerts", "outbox.json", ".lock", ".asked"
 VERSION = 1
 MOST_LOGGED = 500
 REMEMBERED = timedelta(days=30)
@@ -51,6 +53,11 @@ class Alert:
         return LEVELS[min(one.rank for one in self.news)]
 
     @property
+    def dedup_key(self) -> str:
+        """What PagerDuty knows it by."""
+        return self.news[0].dedup_key if len(self.news) == 1 else f"afterlog-storm-{self.id}"
+
+    @property
     def title(self) -> str:
         """What it is about, in a line."""
         return self.news[0].title if len(self.news) == 1 else f"{len(self.news)} alerts: {self.news[0].title}, ..."
@@ -58,7 +65,7 @@ class Alert:
 
 @dataclass
 class Sent:
-    """The last alert about an incident or finding that a route got; ``dedup_key`` if that was one for a storm."""
+    """The last alert about an incident or finding that a route got, and the ``dedup_key`` that it had there."""
 
     at: datetime
     rank: int
@@ -68,13 +75,14 @@ class Sent:
 
 @dataclass
 class Outbox:
-    """The state of alerts of a warehouse."""
+    """The state of alerts about one cluster of a warehouse; ``muted`` has the keys of muted incidents."""
 
     directory: Path
     known: Known = field(default_factory=dict)
     pending: list[Alert] = field(default_factory=list)
     sent: dict[str, dict[str, Sent]] = field(default_factory=dict)
     log: list[dict[str, Any]] = field(default_factory=list)
+    muted: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, directory: Path) -> Outbox:
@@ -85,7 +93,7 @@ class Outbox:
         file = directory / FILE
         try:
             told = json.loads(file.read_text(encoding="utf-8"), object_hook=_timed)
-            box = cls(directory, told["known"], log=told["log"])
+            box = cls(directory, told["known"], log=told["log"], muted=told.get("muted", []))
             for one in told["pending"]:
                 box.pending.append(Alert(**one | {"news": [News(**each) for each in one["news"]]}))
             box.sent = {
@@ -101,7 +109,10 @@ class Outbox:
         return box
 
     def save(self, now: datetime) -> None:
-        """Write it in one step, without what is too old."""
+        """Write it in one step, without what is too old.
+
+        Raises EnvironmentLacking: it cannot be written.
+        """
         self.log = self.log[-MOST_LOGGED:]
         for route, by_key in self.sent.items():
             self.sent[route] = {key: one for key, one in by_key.items() if not one.is_over or now - one.at < REMEMBERED}
@@ -111,25 +122,32 @@ class Outbox:
             "pending": [asdict(one) for one in self.pending],
             "sent": {route: {key: asdict(one) for key, one in by_key.items()} for route, by_key in self.sent.items()},
             "log": self.log,
+            "muted": self.muted,
         }
-        storage.replace_text(self.directory / FILE, json.dumps(told, default=_plain))
+        try:
+            storage.replace_text(self.directory / FILE, json.dumps(told, default=_plain))
+        except OSError as error:
+            raise _unwritable(self.directory, error) from None
 
     def take(self, news: Sequence[News], routes: Sequence[Route], now: datetime) -> None:
         """Make alerts of news for the routes that want it."""
         for one in news:
             for route in routes:
-                if one.is_over or wants(route, one):
+                if one.kind == "passed":  # nobody is called for it, so that PagerDuty does not get it
+                    if route.kind != "pagerduty" and wants(route, one):
+                        self.pending.append(Alert(_new_id(), route.name, [one], now, now))
+                elif one.is_over or wants(route, one):
                     self._take(one, route, now)
 
     def merge(self, into: Mapping[str, str]) -> None:
         """Let what was sent and what waits about an incident be about the one that took it in."""
         for by_key in self.sent.values():
             for key in [key for key in by_key if key in into]:
-                one, end = by_key.pop(key), _end(key, into)
+                one, end = by_key.pop(key), standing(key, into)
                 if end not in by_key or by_key[end].is_over:
                     by_key[end] = one
         for alert in self.pending:
-            alert.news = [replace(one, key=_end(one.key, into)) for one in alert.news]
+            alert.news = [replace(one, key=standing(one.key, into)) for one in alert.news]
 
     def _take(self, one: News, route: Route, now: datetime) -> None:
         waiting = [alert for alert in self.pending if alert.route == route.name and _is_about(alert, one.key)]
@@ -145,27 +163,32 @@ class Outbox:
             if route.news and one.kind not in route.news and route.kind != "pagerduty":
                 self._forget(route, one)
                 return
-            ended = self._out_of_storm(one, route, now)
+            ended = self._end_of(one, route)
             if ended is not None:
                 self.pending.append(Alert(_new_id(), route.name, [ended], now, now))
             return
         at = now
         if last is not None and one.rank >= last.rank:
             at = max(now, last.at + timedelta(minutes=route.suppress_minutes))
-        if untried:
-            untried[0].news, untried[0].not_before = [one], min(untried[0].not_before, at)
+        if waits := [alert for alert in untried if not alert.news[0].is_over]:
+            first = waits[0].news[0].kind  # what the route was not told yet does not get worse
+            waits[0].news, waits[0].not_before = [replace(one, kind=first)], min(waits[0].not_before, at)
             return
         self.pending.append(Alert(_new_id(), route.name, [one], now, at))
 
-    def _out_of_storm(self, one: News, route: Route, now: datetime) -> News | None:
-        """Return the end to tell; None while others of the storm, which PagerDuty knows as one, go on."""
-        last = self.sent.get(route.name, {}).get(one.key)
-        if route.kind != "pagerduty" or last is None or last.dedup_key is None:
+    def _end_of(self, one: News, route: Route) -> News | None:
+        """Return the end to tell; None while others go on that PagerDuty knows as the same: a storm, one fingerprint."""
+        if route.kind != "pagerduty":
             return one
+        by_key = self.sent.get(route.name, {})
+        last = by_key.get(one.key)
+        dedup_key = (last.dedup_key if last else None) or one.dedup_key
         self._forget(route, one)
-        if any(other.dedup_key == last.dedup_key and not other.is_over for other in self.sent[route.name].values()):
-            return None
-        return replace(one, dedup_key=last.dedup_key)
+        others = [(other.dedup_key, other.is_over) for key, other in by_key.items() if key != one.key]
+        for alert in self.pending:
+            if alert.route == route.name:
+                others += [(each.dedup_key, each.is_over) for each in alert.news if each.key != one.key]
+        return None if (dedup_key, False) in others else replace(one, dedup_key=dedup_key)
 
     def _forget(self, route: Route, one: News) -> None:
         last = self.sent.get(route.name, {}).get(one.key)
@@ -175,15 +198,17 @@ class Outbox:
     def due(self, route: Route, now: datetime) -> list[Alert]:
         """Return the alerts to send to a route now; a storm becomes one alert, to be saved before it is sent.
 
-        An alert waits while an earlier one about the same thing waits.
+        An alert waits while an earlier one about the same thing waits, and while its incident is muted. An end wakes
+        nobody, so that PagerDuty gets it in quiet hours, too.
         """
         found: list[Alert] = []
         seen: set[str] = set()
         for alert in [one for one in self.pending if one.route == route.name]:
-            keys = {one.key for one in alert.news}
-            is_quiet = not alert.attempts and quiet(route, alert.severity, now)
+            keys = {each for one in alert.news for each in (one.key, one.dedup_key)}
+            is_end = route.kind == "pagerduty" and all(one.is_over for one in alert.news)
+            is_quiet = not alert.attempts and not is_end and quiet(route, alert.severity, now)
             alert.was_quiet = alert.was_quiet or is_quiet
-            if not is_quiet and alert.not_before <= now and not keys & seen:
+            if not is_quiet and alert.not_before <= now and not keys & seen and not self.is_muted(alert):
                 found.append(alert)
             seen |= keys
         single = [
@@ -201,13 +226,17 @@ class Outbox:
         self.pending.insert(min(place, len(self.pending)), storm)
         return [storm, *(one for one in found if one not in single)]
 
+    def is_muted(self, alert: Alert) -> bool:
+        """Tell whether an alert that was not tried yet waits because its incident is muted."""
+        one = alert.news[0]
+        return not alert.attempts and len(alert.news) == 1 and not one.is_over and one.key in self.muted
+
     def settled(self, alert: Alert, now: datetime, answer: str) -> None:
         """Note that a receiver took an alert."""
         self.pending.remove(alert)
         by_key = self.sent.setdefault(alert.route, {})
-        storm = f"afterlog-storm-{alert.id}" if len(alert.news) > 1 else None
         for one in alert.news:
-            by_key[one.key] = Sent(now, one.rank, one.is_over, storm)
+            by_key[one.key] = Sent(now, one.rank, one.is_over, alert.dedup_key)
         self.note(alert, "sent", answer, now)
 
     def note(self, alert: Alert, status: str, answer: str, now: datetime) -> None:
@@ -227,24 +256,30 @@ class Outbox:
 
 
 def place(warehouse: Warehouse) -> Path:
-    """Return the directory of a warehouse's outbox.
+    """Return the directory of the outbox of a warehouse's cluster; a warehouse can hold several clusters.
 
-    Raises UsageError: the warehouse is not local. EnvironmentLacking: the directory cannot be made.
+    Raises UsageError: the warehouse is not local.
     """
     if not warehouse.is_local:
         raise UsageError("Alerts about a warehouse at a URI cannot be sent from here yet.")
-    directory = Path(warehouse.root) / DIRECTORY
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise EnvironmentLacking(f"Alerts cannot be kept in {directory} ({error.strerror}).") from None
-    return directory
+    name = warehouse.cluster
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_]{0,63}", name):  # others could be no file's name, or one that differs in case
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        name = f"{re.sub(r'[^a-z0-9_]+', '-', name.lower())[:40]}-{digest}"
+    return Path(warehouse.root) / DIRECTORY / name
 
 
 @contextlib.contextmanager
 def sole_sender(directory: Path) -> Iterator[bool]:
-    """Tell whether this process is the only sender, for as long as the context lasts; the kernel frees the lock."""
-    descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Tell whether this process is the only sender, for as long as the context lasts; the kernel frees the lock.
+
+    Raises EnvironmentLacking: the directory cannot be made or written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise _unwritable(directory, error) from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -256,12 +291,40 @@ def sole_sender(directory: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
+def ask(directory: Path) -> None:
+    """Ask whoever sends now to look again when done, as it may have looked before this process had news.
+
+    Raises EnvironmentLacking: the directory cannot be made or written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / ASKED).touch()
+    except OSError as error:
+        raise _unwritable(directory, error) from None
+
+
+def is_asked(directory: Path) -> bool:
+    """Tell whether somebody asked to look again."""
+    return (directory / ASKED).exists()
+
+
+def heed(directory: Path) -> None:
+    """Take over what was asked, before looking."""
+    (directory / ASKED).unlink(missing_ok=True)
+
+
+def _unwritable(directory: Path, error: OSError) -> EnvironmentLacking:
+    return EnvironmentLacking(
+        f"Alerts cannot be kept in {directory} ({error.strerror}): free some space or fix its permissions."
+    )
+
+
 def wants(route: Route, one: News) -> bool:
     """Tell whether a route gets news of this kind."""
     return (
         one.rank <= LEVELS.index(route.severity)
         and (route.group == "*" or (one.group is not None and globs.matches(route.group, one.group)))
-        and (route.topic == "*" or (one.topic is not None and globs.matches(route.topic, one.topic)))
+        and (route.topic == "*" or any(globs.matches(route.topic, topic) for topic in one.topics))
         and (not route.verdicts or one.verdict in route.verdicts)
         and (not route.news or one.kind in route.news)
     )
@@ -278,12 +341,6 @@ def quiet(route: Route, severity: str, now: datetime) -> bool:
     if hours.begin < hours.end:
         return hours.begin <= at < hours.end
     return at >= hours.begin or at < hours.end
-
-
-def _end(key: str, into: Mapping[str, str]) -> str:
-    while key in into:
-        key = into[key]
-    return key
 
 
 def _is_about(alert: Alert, key: str) -> bool:

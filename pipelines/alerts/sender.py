@@ -12,7 +12,7 @@ from typing import Any
 from pipelines.alerts import delivery, messages
 from pipelines.alerts.delivery import Outcome
 from pipelines.alerts.news import Snapshot, changes, snapshot
-from pipelines.alerts.outbox import Alert, Outbox, place, sole_sender
+from pipelines.alerts.outbox import Alert, Outbox, ask, heed, is_asked, place, sole_sender
 from pipelines.errors import readable
 from pipelines.settings import Settings
 from pipelines.settings.alerts import Route
@@ -42,36 +42,51 @@ def send(
     post: Post = delivery.post,
     look: Callable[[Warehouse, datetime], Snapshot] = snapshot,
     clock: Callable[[], float] = time.monotonic,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> Done:
-    """Find what is new, keep it, and send what is due to the routes of the settings.
+    """Find what is new, keep it, and send what is due to the routes of the settings, until ``stopping``.
 
-    Another process may be sending: then this one leaves all to it. If the tables cannot be read, what waits is sent
-    nevertheless.
+    Another process may be sending: then this one leaves all to it. That one looks again when it is done, as it may have
+    looked too early. If the tables cannot be read, what waits is sent nevertheless.
 
     Raises UsageError: the warehouse is not local. EnvironmentLacking: the outbox cannot be read or written.
     """
     warehouse = Warehouse(settings)
     directory = place(warehouse)
-    routes = settings.alerts.route
-    with sole_sender(directory) as is_alone:
-        if not is_alone:
-            return Done(is_alone=False)
-        box = Outbox.read(directory)
-        problems = []
-        try:
-            seen = look(warehouse, now())
-        except Exception as error:  # a damaged table must not keep back what waits
-            problems.append(f"News cannot be looked for: {readable(error)}")
-        else:
-            news, known = changes(box.known, seen, settings.alerts.findings_from, now())
-            box.merge(seen.merged)
-            box.take(news, routes, now())
-            if news or known != box.known:
-                box.known = known
-                box.save(now())
-        _drop_routes_that_are_gone(box, routes, now())
-        done = _send_due(box, settings, now, post, clock)
-        return Done(done.sent, len(box.pending), True, (*problems, *done.problems))
+    end = clock() + BUDGET_SECONDS
+    done = Done(is_alone=False)
+    ask(directory)
+    while is_asked(directory) and not stopping():
+        with sole_sender(directory) as is_alone:
+            if not is_alone:
+                break
+            heed(directory)
+            box = Outbox.read(directory)
+            unread = _look(box, warehouse, now(), look)
+            _drop_routes_that_are_gone(box, settings, now())
+            sent, problems = _send_due(box, settings, now, post, lambda: 0.0 if stopping() else end - clock())
+            told = dict.fromkeys((*done.problems, *unread, *problems))
+            done = Done(done.sent + sent, len(box.pending), True, tuple(told))
+    return done
+
+
+def _look(
+    box: Outbox, warehouse: Warehouse, now: datetime, look: Callable[[Warehouse, datetime], Snapshot]
+) -> list[str]:
+    """Take what is new into the outbox and save it; return why nothing can be read, if so."""
+    settings = warehouse.settings.alerts
+    try:
+        seen = look(warehouse, now)
+    except Exception as error:  # a damaged table must not keep back what waits
+        return [f"News cannot be looked for: {readable(error)}"]
+    news, known = changes(box.known, seen, settings.findings_from, now)
+    box.merge(seen.merged)
+    box.take(news, settings.route, now)
+    muted = box.muted if seen.incidents is None else seen.muted
+    if news or (known, muted) != (box.known, box.muted):
+        box.known, box.muted = known, muted
+        box.save(now)
+    return []
 
 
 def try_out(settings: Settings, route: Route, post: Post = delivery.post) -> Outcome:
@@ -82,38 +97,44 @@ def try_out(settings: Settings, route: Route, post: Post = delivery.post) -> Out
 
 
 def _send_due(
-    box: Outbox, settings: Settings, now: Callable[[], datetime], post: Post, clock: Callable[[], float]
-) -> Done:
-    done, problems = Done(), {}
-    end = clock() + BUDGET_SECONDS
-    for route in settings.alerts.route:
+    box: Outbox, settings: Settings, now: Callable[[], datetime], post: Post, left: Callable[[], float]
+) -> tuple[int, list[str]]:
+    """Send what is due while seconds are ``left``; return how many alerts were sent, and what went wrong.
+
+    Receivers that did not answer before come last, so that they keep no time from the others.
+    """
+    sent, problems = 0, []
+    failing = {alert.route for alert in box.pending if alert.attempts}
+    for route in sorted(settings.alerts.route, key=lambda one: one.name in failing):
         for alert in box.due(route, now()):
-            if clock() >= end:
+            seconds = min(settings.alerts.timeout_seconds, left())
+            if seconds <= 0:
                 break
             alert.attempts += 1
             box.save(now())
-            outcome = _posted(alert, route, settings, now(), post)
+            outcome = _posted(alert, route, settings, now(), post, seconds)
             alert.answer = outcome.words
             if outcome.is_taken:
                 box.settled(alert, now(), outcome.words)
-                done.sent += 1
+                sent += 1
             else:
-                problems[route.name] = f"Route {route.name} did not take an alert: {outcome.words}."
+                problems.append(f"Route {route.name} did not take an alert: {outcome.words}.")
                 _postpone(box, alert, outcome, settings, now())
             box.save(now())
             if not outcome.is_taken:
                 break  # the receiver is away: others for it wait, too
-    done.problems = tuple(problems.values())
-    return done
+    return sent, problems
 
 
-def _posted(alert: Alert, route: Route, settings: Settings, now: datetime, post: Post) -> Outcome:
+def _posted(
+    alert: Alert, route: Route, settings: Settings, now: datetime, post: Post, seconds: float | None = None
+) -> Outcome:
     url, key = delivery.address(route)
     if url is None:
         return Outcome(False, key)
     front = settings.report.address_of("index.html")
     body = messages.body(alert, route, settings.cluster, front, now, key)
-    return post(url, body, alert.id, settings.alerts.timeout_seconds)
+    return post(url, body, alert.id, settings.alerts.timeout_seconds if seconds is None else seconds)
 
 
 def _postpone(box: Outbox, alert: Alert, outcome: Outcome, settings: Settings, now: datetime) -> None:
@@ -129,9 +150,11 @@ def _postpone(box: Outbox, alert: Alert, outcome: Outcome, settings: Settings, n
     alert.not_before = now + pause
 
 
-def _drop_routes_that_are_gone(box: Outbox, routes: tuple[Route, ...], now: datetime) -> None:
-    names = {route.name for route in routes}
-    gone = [alert for alert in box.pending if alert.route not in names]
+def _drop_routes_that_are_gone(box: Outbox, settings: Settings, now: datetime) -> None:
+    """Give up alerts for routes that the settings have not had for a while; other settings may be in use for once."""
+    names = {route.name for route in settings.alerts.route}
+    oldest = now - timedelta(hours=settings.alerts.retry_hours)
+    gone = [alert for alert in box.pending if alert.route not in names and alert.made_at < oldest]
     for alert in gone:
         box.pending.remove(alert)
         box.note(alert, "failed", "the settings have no such route any more", now)

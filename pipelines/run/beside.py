@@ -10,6 +10,7 @@ from pipelines.errors import readable
 from pipelines.run.follow import Cycle
 from pipelines.warehouse.quality import StageRun
 
+LEAVE_SECONDS = 3.0  # that the end waits for work that has begun
 IDLE_SECONDS = 30.0  # from call to call while nothing is read: time alone makes news, too
 
 
@@ -22,8 +23,10 @@ class Beside:
         self.say = say
         self.said: Sequence[str] = ()
         self.called = threading.Event()
+        self.left = threading.Event()
         self.called_at = float("-inf")
-        threading.Thread(target=self._go_on, daemon=True).start()
+        self.thread = threading.Thread(target=self._go_on, daemon=True)
+        self.thread.start()
 
     def __call__(self, cycle: Cycle, done: Sequence[StageRun]) -> None:
         """Take note of a cycle that ended."""
@@ -31,10 +34,18 @@ class Beside:
             self.called_at = time.monotonic()
             self.called.set()
 
+    def close(self) -> None:
+        """Begin no more work, and wait a moment for work that has begun."""
+        self.left.set()
+        self.called.set()
+        self.thread.join(LEAVE_SECONDS)
+
     def _go_on(self) -> None:
         while True:
             self.called.wait()
             self.called.clear()
+            if self.left.is_set():
+                return
             try:
                 problems = self.work()
             except Exception as error:

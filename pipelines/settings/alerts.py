@@ -13,7 +13,7 @@ from pipelines.settings.payloads import Glob
 from pipelines.settings.section import Section
 
 Severity = Literal["critical", "high", "medium", "low"]
-NewsKind = Literal["opened", "regressed", "worse", "resolved", "finding", "finding_over"]
+NewsKind = Literal["opened", "regressed", "worse", "resolved", "passed", "finding", "finding_over"]
 Verdict = Literal[
     "POISON_PILL", "KEY_LOCAL", "PARTITION_LOCAL", "PRODUCER_LOCAL", "SYSTEMIC", "REJECTION", "FLOOD", "UNDETERMINED"
 ]
@@ -48,8 +48,8 @@ class Route(Section):
     """A webhook and the news that goes to it; a route without conditions gets all.
 
     ``url`` or the environment variable ``url_env`` has the address. A route to PagerDuty needs ``routing_key_env``.
-    ``severity`` is the least that is told; ``group`` and ``topic`` are glob patterns for consumer group and source
-    topic. ``suppress_minutes`` is the least time between two alerts about one incident or finding, unless it got more
+    ``severity`` is the least that is told; ``group`` and ``topic`` are glob patterns for consumer group and
+    topic, an incident's source topic or DLQ topic. ``suppress_minutes`` is the least time between two alerts about one incident or finding, unless it got more
     severe or ended.
     From ``storm_from`` alerts at once on, one message tells all.
     """

@@ -304,6 +304,7 @@ def test_one_process_sends(world: Callable[..., World]) -> None:
 
 def test_a_damaged_outbox_is_said_in_a_sentence(world: Callable[..., World]) -> None:
     found = world()
+    found.send()
     for text in ("", "{", "[]", '{"known": {}}'):
         (place(Warehouse(found.settings)) / "outbox.json").write_text(text)
         with pytest.raises(EnvironmentLacking, match="move the file away"):
@@ -354,7 +355,8 @@ def test_nothing_is_lost_and_only_a_crash_repeats(steps: Any, suppress: float, s
         found.answers = []
         for _ in range(12):
             found.send(*last, after=61 * MINUTE)
-        assert Outbox.read(place(Warehouse(found.settings))).pending == []
+        box = Outbox.read(place(Warehouse(found.settings)))
+        assert [alert for alert in box.pending if not box.is_muted(alert)] == []
         repeats = Counter(body["id"] for body in found.got)
         assert sum(repeats.values()) - len(repeats) <= crashes
         once = {body["id"]: body for body in found.got}.values()
