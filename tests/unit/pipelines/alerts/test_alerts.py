@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -52,7 +53,8 @@ def news(key: str = "A", severity: str = "high", **more: Any) -> News:
 
 
 def seen(key: str = "A", severity: str = "high", is_open: bool = True, magnitude: int = 2, **more: Any) -> Seen:
-    return Seen(news(key, severity), is_open, magnitude=magnitude, **more)
+    told = {name: more.pop(name) for name in ("dedup_key", "verdict", "about") if name in more}
+    return Seen(news(key, severity, **told), is_open, magnitude=magnitude, **more)
 
 
 def route(name: str = "all", **more: Any) -> dict[str, Any]:
@@ -74,9 +76,16 @@ class World:
         self.here: Snapshot = Snapshot([], [])
         self.answers: list[Outcome | BaseException] = []
         self.got: list[dict[str, Any]] = []
+        self.meanwhile: list[Callable[[], Any]] = []
+
+    @property
+    def box(self) -> Outbox:
+        return Outbox.read(place(Warehouse(self.settings)))
 
     def post(self, url: str, body: Mapping[str, Any], alert_id: str, timeout_seconds: float) -> Outcome:
         answer = self.answers.pop(0) if self.answers else TAKEN
+        for act in [self.meanwhile.pop() for _ in self.meanwhile]:
+            act()
         if not isinstance(answer, BaseException):
             if answer.is_taken:
                 self.got.append(dict(body))
@@ -93,6 +102,15 @@ class World:
     @property
     def told(self) -> list[tuple[str, str]]:
         return [(one["kind"], one["key"]) for body in self.got for one in body["alerts"]]
+
+    @property
+    def events(self) -> list[tuple[str, str]]:
+        """What PagerDuty got."""
+        return [(body["event_action"], body["dedup_key"]) for body in self.got]
+
+
+def pager(**more: Any) -> dict[str, Any]:
+    return route("pager", kind="pagerduty", routing_key_env="HOME", **more)
 
 
 @pytest.fixture
@@ -145,6 +163,64 @@ def test_incidents_whose_records_are_gone_end_and_a_missing_table_ends_nothing(w
     assert found.told[1:] == [("resolved", "A")]
 
 
+def test_a_verdict_that_concerns_more_is_worse(world: Callable[..., World]) -> None:
+    found = world(route(suppress_minutes=0))
+    verdicts = ("UNDETERMINED", "POISON_PILL", "KEY_LOCAL", "PRODUCER_LOCAL", "PARTITION_LOCAL", "SYSTEMIC", "KEY_LOCAL")
+    for verdict in (*verdicts, "FLOOD"):
+        found.send(seen(verdict=verdict))
+    assert [(one["kind"], one["verdict"]) for body in found.got for one in body["alerts"]] == [
+        ("opened", "UNDETERMINED"),
+        ("worse", "KEY_LOCAL"),
+        ("worse", "PARTITION_LOCAL"),
+        ("worse", "SYSTEMIC"),
+    ]
+
+
+def test_what_began_and_ended_between_two_looks_is_told_once_and_calls_nobody(world: Callable[..., World]) -> None:
+    found = world(route(), pager())
+    before = seen("0", is_open=False, last_at=NOW)
+    found.send(before)
+    passed = seen("A", is_open=False, last_at=NOW)
+    old = seen("B", is_open=False, last_at=NOW - timedelta(days=8))
+    muted = seen("C", is_muted=True, last_at=NOW)
+    for _ in range(3):
+        found.send(before, passed, old, muted)
+    found.send(before, passed, old, seen("C", is_open=False, last_at=NOW), merged={})
+    found.send(seen("D", is_open=False, last_at=NOW), merged={"A": "D"})  # it took in what was told
+    assert found.told == [("passed", "A")]
+    assert len(found.got) == 1
+    found.send(seen("A"), after=timedelta(days=1))
+    found.send(seen("A", is_open=False, last_at=NOW), after=timedelta(days=1))
+    found.send(seen("A", is_open=False, last_at=NOW), after=timedelta(days=1))
+    ours = [one["kind"] for body in found.got for one in body.get("alerts", ())]
+    assert ours == ["passed", "opened", "resolved"]
+
+
+def test_each_cluster_of_a_warehouse_has_its_own_news(world: Callable[..., World]) -> None:
+    found = world(route(suppress_minutes=0))
+    ours = found.settings
+    hostile = ["../../b", "B", "b", "a/b", "\x00", ""]
+    found.send(seen("A"))
+    for name in hostile:
+        found.settings = ours.model_copy(update={"cluster": name})
+        found.send(seen("B"))
+    found.settings = ours
+    found.send(seen("A"))
+    assert found.told == [("opened", "A"), *[("opened", "B")] * len(hostile)]
+    kept = {path.name.lower() for path in (Path(ours.warehouse) / "_alerts").iterdir()}
+    assert len(kept) == 1 + len(hostile)
+
+
+def test_a_finding_whose_count_grows_tenfold_is_told_again(settings: Settings) -> None:
+    sites.filled(settings)
+    found = snapshot(Warehouse(settings), sites.NOW).findings
+    known: dict[str, Any] = {}
+    for magnitude, number in ((2, 1), (2, 0), (3, 1)):
+        one = replace(next(each for each in found if "LOST" in each.news.key), magnitude=magnitude)
+        told, known = changes(known, Snapshot(None, [one]), "high", NOW)
+        assert [each.kind for each in told] == ["finding"] * number
+
+
 def test_findings_are_told_from_a_severity_on(world: Callable[..., World]) -> None:
     found = world(route(suppress_minutes=0), findings_from="high")
     low, high = (Seen(news(name, name, kind="finding", group=None)) for name in ("medium", "critical"))
@@ -161,13 +237,14 @@ def test_findings_are_told_from_a_severity_on(world: Callable[..., World]) -> No
         ({"severity": "high", "group": "g*", "topic": "t", "verdicts": ["FLOOD", "SYSTEMIC"]}, True),
         ({"group": "other"}, False),
         ({"topic": "t?"}, False),
+        ({"topic": "dlq.*"}, True),
         ({"verdicts": ["FLOOD"]}, False),
         ({"news": ["resolved"]}, False),
     ],
 )
 def test_routes_choose(world: Callable[..., World], conditions: dict[str, Any], is_wanted: bool) -> None:
     found = world(route(**conditions), route("second", severity="critical"))
-    found.send(seen())
+    found.send(seen(about={"dlq_topics": ["dlq.t"]}))
     found.send(seen(is_open=False))
     assert [kind for kind, _ in found.told] == (["opened", "resolved"] if is_wanted else [])
 
@@ -223,6 +300,54 @@ def test_after_quiet_hours_one_message_tells_all_that_is_still_true(world: Calla
     assert len(found.got) == 2
     assert found.got[1]["is_grouped"]
     assert found.told[1:] == [("opened", "A"), ("opened", "C")]
+
+
+def test_what_is_muted_before_it_was_sent_waits_until_it_is_not(world: Callable[..., World]) -> None:
+    found = world(route(quiet_hours={"begin": "10:00", "end": "18:00"}))
+    found.send(seen("A"), seen("B"), seen("C"))
+    found.send(seen("A", is_muted=True), seen("B", is_muted=True), seen("C"), after=timedelta(hours=8))
+    assert found.told == [("opened", "C")]
+    found.send(seen("A"), seen("B", is_muted=True), seen("C"))
+    assert found.told == [("opened", "C"), ("opened", "A")]
+    found.send(seen("A"), seen("B", is_open=False), seen("C"))
+    assert found.told == [("opened", "C"), ("opened", "A")]
+    assert found.box.pending == []
+
+
+def test_what_was_not_told_yet_does_not_get_worse(world: Callable[..., World]) -> None:
+    found = world(route(quiet_hours={"begin": "10:00", "end": "18:00"}))
+    found.send(seen("A"))
+    found.send(seen("A", magnitude=5))
+    found.send(seen("A", magnitude=5), after=timedelta(hours=8))
+    assert found.told == [("opened", "A")]
+
+
+def test_pagerduty_learns_of_an_end_in_quiet_hours(world: Callable[..., World]) -> None:
+    found = world(pager(quiet_hours={"begin": "13:00", "end": "18:00"}))
+    found.send(seen("A"))
+    found.send(seen("A", is_open=False), after=timedelta(hours=2))
+    assert found.events == [("trigger", "f-A"), ("resolve", "f-A")]
+
+
+def test_pagerduty_ends_what_has_one_fingerprint_with_the_last_of_it(world: Callable[..., World]) -> None:
+    found = world(pager(suppress_minutes=0))
+    found.send(seen("A"), seen("B", dedup_key="f-A"))
+    found.send(seen("A", is_open=False), seen("B", dedup_key="f-A"))
+    assert [action for action, _ in found.events] == ["trigger", "trigger"]
+    found.send(seen("A", is_open=False), seen("B", is_open=False, dedup_key="f-A"))
+    assert found.events[2:] == [("resolve", "f-A")]
+
+
+def test_pagerduty_gets_the_end_of_one_before_the_begin_of_another_of_its_fingerprint(
+    world: Callable[..., World],
+) -> None:
+    found = world(pager(suppress_minutes=0))
+    found.send(seen("A"))
+    found.answers = [AWAY]
+    found.send(seen("A", is_open=False))
+    for minutes in (0, 60, 60):
+        found.send(seen("A", is_open=False), seen("B", dedup_key="f-A"), after=minutes * MINUTE)
+    assert [action for action, _ in found.events] == ["trigger", "resolve", "trigger"]
 
 
 def test_a_storm_is_one_message_with_the_worst_first(world: Callable[..., World]) -> None:
@@ -309,6 +434,65 @@ def test_a_damaged_outbox_is_said_in_a_sentence(world: Callable[..., World]) -> 
         (place(Warehouse(found.settings)) / "outbox.json").write_text(text)
         with pytest.raises(EnvironmentLacking, match="move the file away"):
             found.send(seen())
+
+
+def test_who_sends_looks_again_if_another_process_came_meanwhile(world: Callable[..., World]) -> None:
+    found = world()
+    others: list[bool] = []
+
+    def another_process() -> None:
+        found.here = Snapshot([seen("A"), seen("B")], [])
+        others.append(sender.send(found.settings, lambda: found.now, found.post).is_alone)
+
+    found.meanwhile = [another_process]
+    assert found.send(seen("A")).sent == 2
+    assert others == [False]
+    assert found.told == [("opened", "A"), ("opened", "B")]
+
+
+def test_receivers_that_hang_keep_no_time_from_others(world: Callable[..., World]) -> None:
+    found = world(route("a"), route("b"), route("c"))
+    clock, asked, seconds = [0.0], [], []
+
+    def post(url: str, body: Mapping[str, Any], alert_id: str, timeout_seconds: float) -> Outcome:
+        asked.append(body["route"])
+        seconds.append(timeout_seconds)
+        if body["route"] == "c":
+            return TAKEN
+        clock[0] += timeout_seconds
+        return AWAY
+
+    found.settings = found.settings.model_copy(
+        update={"alerts": found.settings.alerts.model_copy(update={"timeout_seconds": 15.0})}
+    )
+    for _ in range(2):
+        found.now += timedelta(hours=1)
+        sender.send(found.settings, lambda: found.now, post, lambda *_: Snapshot([seen()], []), lambda: clock[0])
+    assert asked == ["a", "b", "c", "a", "b"]
+    assert seconds[:2] == [15.0, 5.0]  # no call takes longer than its budget
+
+
+def test_routes_that_other_settings_lack_keep_their_alerts_for_a_while(world: Callable[..., World]) -> None:
+    found = world(route("a"), route("b"))
+    found.answers = [AWAY, AWAY]
+    found.send(seen())
+    both = found.settings
+    found.settings = both.model_copy(
+        update={"alerts": both.alerts.model_copy(update={"route": both.alerts.route[:1]})}
+    )
+    found.send(seen(), after=MINUTE)
+    assert [alert.route for alert in found.box.pending] == ["b"]
+    assert [alert.attempts for alert in found.box.pending] == [1]
+    found.send(seen(), after=timedelta(hours=25))
+    assert found.box.pending == []
+    assert found.box.log[-1]["status"] == "failed"
+
+
+def test_a_place_that_cannot_be_written_is_said_in_a_sentence(world: Callable[..., World]) -> None:
+    found = world()
+    (Path(found.settings.warehouse) / "_alerts").write_text("no directory")
+    with pytest.raises(EnvironmentLacking, match="Alerts cannot be kept"):
+        found.send(seen())
 
 
 STATES = st.tuples(
@@ -462,10 +646,16 @@ def test_what_receivers_do(receiver: Receiver, behaviour: str, outcome: Outcome)
     assert receiver.got[0][0]["Idempotency-Key"] == "id-1"
 
 
-def test_no_word_names_the_address(receiver: Receiver) -> None:
+@pytest.mark.filterwarnings("error")  # a thread that fails would print its traceback
+def test_no_word_names_the_address(receiver: Receiver, capfd: pytest.CaptureFixture[str]) -> None:
     port = receiver.server_address[1]
-    for wrong in ("http://127.0.0.1:1/secret-path", "http://no.such.host.invalid/secret-path", "http://[/secret-path"):
-        assert "secret" not in delivery.post(wrong, {}, "id", 5).words
+    none = ("http://127.0.0.1:1/secret-path", "http://no.such.host.invalid/secret-path")
+    wrong = ("http://[/secret-path", f"http://{'a' * 80}.secret/", "http://a..secret/", "http://.secret", "secret-path")
+    for address in none:
+        assert delivery.post(address, {}, "id", 5) == Outcome(False, "no connection")
+    for address in (*wrong, "http://127.0.0.1:99999/secret-path"):
+        assert delivery.post(address, {}, "id", 5) == Outcome(False, "its address cannot be used")
+    assert "secret" not in "".join(capfd.readouterr())
     assert "secret" not in delivery.post(f"https://127.0.0.1:{port}/secret-path", {}, "id", 5).words
 
 
@@ -551,6 +741,19 @@ def test_pagerduty_gets_the_fingerprint_and_the_page(settings: Settings) -> None
     assert (body["payload"]["severity"], body["payload"]["group"]) == ("error", "orders-workers")
     assert body["client_url"] == f"https://a.example/r/incidents/{incident_id(3)}.html"
     assert delivery.address(its, {}) == (None, "the environment variable KEY is not set")
+    assert delivery.address(its, {"KEY": "\n"}) == (None, "the environment variable KEY is not set")
+    assert delivery.address(its, {"KEY": "k-1\n"})[1] == "k-1"
+
+
+def test_a_great_storm_is_no_great_message() -> None:
+    many = [news(str(number)) for number in range(3_000)]
+    for kind in ("json", "slack", "pagerduty"):
+        its = Route.model_validate(route(kind=kind, routing_key_env="HOME"))
+        body = messages.body(Alert("i", "r", many, NOW, NOW), its, "default", None, NOW, "key")
+        assert len(json.dumps(body)) < 300_000
+        assert "3000 alerts at once" in json.dumps(body)
+    ours = messages.body(Alert("i", "r", many, NOW, NOW), Route.model_validate(route()), "default", None, NOW)
+    assert (ours["alert_count"], len(ours["alerts"])) == (3_000, 500)
 
 
 # ----------------------------------------------------------------------------------------------------- the command line
@@ -599,6 +802,11 @@ def test_a_thread_sends_while_another_follows(settings: Settings, receiver: Rece
     assert receiver.got[0][1]["route"] == "hook"
     courier(idle, [])  # too early to look again
     assert not courier.called.is_set()
+    courier.close()
+    assert not courier.thread.is_alive()
+    courier(Cycle("", "", "read", {}, None), [])
+    time.sleep(0.2)
+    assert len(receiver.got) == 1
 
 
 @pytest.mark.parametrize(
