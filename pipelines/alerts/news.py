@@ -232,7 +232,9 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
         report.address_of(ids.page(row["incident_id"])),
         {name: _plain(facts[name]) for name in TOLD if name in facts},
     )
-    return Seen(news, one.state.is_open, one.state.muted_until is not None, _digits(row["record_count"]), row["last_at"])
+    return Seen(
+        news, one.state.is_open, one.state.muted_until is not None, _digits(row["record_count"]), row["last_at"]
+    )
 
 
 def _of_finding(warehouse: Warehouse, row: Mapping[str, Any], now: datetime) -> Seen:

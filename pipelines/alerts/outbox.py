@@ -177,7 +177,7 @@ class Outbox:
         self.pending.append(Alert(_new_id(), route.name, [one], now, at))
 
     def _end_of(self, one: News, route: Route) -> News | None:
-        """Return the end to tell; None while others go on that PagerDuty knows as the same: a storm, one fingerprint."""
+        """Return the end to tell; None while others go on that PagerDuty knows as one: a storm, or one fingerprint."""
         if route.kind != "pagerduty":
             return one
         by_key = self.sent.get(route.name, {})
@@ -263,7 +263,9 @@ def place(warehouse: Warehouse) -> Path:
     if not warehouse.is_local:
         raise UsageError("Alerts about a warehouse at a URI cannot be sent from here yet.")
     name = warehouse.cluster
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_]{0,63}", name):  # others could be no file's name, or one that differs in case
+    if not re.fullmatch(
+        r"[a-z0-9][a-z0-9_]{0,63}", name
+    ):  # others could be no file's name, or one that differs in case
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         name = f"{re.sub(r'[^a-z0-9_]+', '-', name.lower())[:40]}-{digest}"
     return Path(warehouse.root) / DIRECTORY / name

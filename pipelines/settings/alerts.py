@@ -48,10 +48,10 @@ class Route(Section):
     """A webhook and the news that goes to it; a route without conditions gets all.
 
     ``url`` or the environment variable ``url_env`` has the address. A route to PagerDuty needs ``routing_key_env``.
-    ``severity`` is the least that is told; ``group`` and ``topic`` are glob patterns for consumer group and
-    topic, an incident's source topic or DLQ topic. ``suppress_minutes`` is the least time between two alerts about one incident or finding, unless it got more
-    severe or ended.
-    From ``storm_from`` alerts at once on, one message tells all.
+    ``severity`` is the least that is told. ``group`` and ``topic`` are glob patterns for consumer group and topic, of an
+    incident its source topic or a DLQ topic. ``suppress_minutes`` is the least time between two alerts about one
+    incident or finding, unless it got more severe or ended. From ``storm_from`` alerts at once on, one message tells
+    all.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]

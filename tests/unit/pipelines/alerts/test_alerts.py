@@ -12,7 +12,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -165,7 +164,15 @@ def test_incidents_whose_records_are_gone_end_and_a_missing_table_ends_nothing(w
 
 def test_a_verdict_that_concerns_more_is_worse(world: Callable[..., World]) -> None:
     found = world(route(suppress_minutes=0))
-    verdicts = ("UNDETERMINED", "POISON_PILL", "KEY_LOCAL", "PRODUCER_LOCAL", "PARTITION_LOCAL", "SYSTEMIC", "KEY_LOCAL")
+    verdicts = (
+        "UNDETERMINED",
+        "POISON_PILL",
+        "KEY_LOCAL",
+        "PRODUCER_LOCAL",
+        "PARTITION_LOCAL",
+        "SYSTEMIC",
+        "KEY_LOCAL",
+    )
     for verdict in (*verdicts, "FLOOD"):
         found.send(seen(verdict=verdict))
     assert [(one["kind"], one["verdict"]) for body in found.got for one in body["alerts"]] == [
@@ -211,14 +218,14 @@ def test_each_cluster_of_a_warehouse_has_its_own_news(world: Callable[..., World
     assert len(kept) == 1 + len(hostile)
 
 
-def test_a_finding_whose_count_grows_tenfold_is_told_again(settings: Settings) -> None:
-    sites.filled(settings)
-    found = snapshot(Warehouse(settings), sites.NOW).findings
+def test_a_finding_whose_count_grows_tenfold_is_told_again(tmp_path: Path) -> None:
     known: dict[str, Any] = {}
-    for magnitude, number in ((2, 1), (2, 0), (3, 1)):
-        one = replace(next(each for each in found if "LOST" in each.news.key), magnitude=magnitude)
-        told, known = changes(known, Snapshot(None, [one]), "high", NOW)
-        assert [each.kind for each in told] == ["finding"] * number
+    for number, (amount, is_told) in enumerate(((10, True), (99, False), (100, True), (20, False))):
+        its = load(warehouse=str(tmp_path / str(number)), landing=str(tmp_path))
+        finding = {"cluster": "default", "kind": "LOST_MESSAGES", "topic": "orders", "severity": "critical"}
+        store(its, "gold.trust_findings", finding | {"amount": amount, "evidence": "lost", "remedy": "afterlog sql"})
+        told, known = changes(known, snapshot(Warehouse(its), NOW), "high", NOW)
+        assert [each.kind for each in told] == ["finding"] * is_told
 
 
 def test_findings_are_told_from_a_severity_on(world: Callable[..., World]) -> None:
@@ -477,9 +484,7 @@ def test_routes_that_other_settings_lack_keep_their_alerts_for_a_while(world: Ca
     found.answers = [AWAY, AWAY]
     found.send(seen())
     both = found.settings
-    found.settings = both.model_copy(
-        update={"alerts": both.alerts.model_copy(update={"route": both.alerts.route[:1]})}
-    )
+    found.settings = both.model_copy(update={"alerts": both.alerts.model_copy(update={"route": both.alerts.route[:1]})})
     found.send(seen(), after=MINUTE)
     assert [alert.route for alert in found.box.pending] == ["b"]
     assert [alert.attempts for alert in found.box.pending] == [1]
