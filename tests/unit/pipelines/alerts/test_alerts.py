@@ -8,12 +8,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -38,6 +36,7 @@ from pipelines.settings.alerts import QuietHours, Route
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
 from tests.testing.deliveries import store
+from tests.testing.receiver import Receiver, receiving
 from tests.testing.sites import CANARY, HOSTILE, incident, incident_id
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
@@ -568,64 +567,10 @@ def test_nothing_is_lost_and_only_a_crash_repeats(steps: Any, suppress: float, s
 # --------------------------------------------------------------------------------------------------------- the receiver
 
 
-class Receiver(ThreadingHTTPServer):
-    """Answers as it is told, one behaviour for each request; the last one stays."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.behaviours = ["200"]
-        self.got: list[tuple[dict[str, str], dict[str, Any]]] = []
-        self.victim: subprocess.Popen[str] | None = None
-        self.ends = threading.Event()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/hook/secret-path"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Receiver
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.got.append((dict(self.headers), body))
-        behaviour = self.server.behaviours.pop(0) if len(self.server.behaviours) > 1 else self.server.behaviours[0]
-        if behaviour == "hang":
-            self.server.ends.wait(30)
-        elif behaviour == "close":
-            self.connection.close()
-        elif behaviour == "kill":
-            assert self.server.victim is not None
-            self.server.victim.send_signal(signal.SIGKILL)
-            self.server.victim.wait(10)
-        elif behaviour == "drip":
-            for byte in b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100:
-                if self.server.ends.wait(0.2):
-                    return
-                self.wfile.write(bytes([byte]))
-        else:
-            code, _, header = behaviour.partition(" ")
-            self.send_response(int(code))
-            if header:
-                name, _, value = header.partition(": ")
-                self.send_header(name, value)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    server = Receiver()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.ends.set()
-    server.shutdown()
-    server.server_close()
+    with receiving() as server:
+        yield server
 
 
 @pytest.mark.parametrize(
