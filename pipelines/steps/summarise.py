@@ -74,11 +74,10 @@ class Summary:
                 touched = [_collected(row["_group"], kind) for row in found]
                 read = sum(row["_rows"] for row in found)
         chains = {table: group for table, group in refresh.groups.items() if isinstance(group, Along)}
-        for table, group in chains.items():
+        for table, chain in chains.items():
             if touched is not None:
-                touched = _reached(
-                    warehouse, table, batch[table].end, touched, group.following, group.group, group.times
-                )
+                end = batch[table].end
+                touched = _reached(warehouse, table, end, touched, chain.following, chain.group, chain.times)
         if touched is None:
             read = changed.where("_is_first").count()
             if not read and not warehouse.state(stage.table)[1]:
@@ -90,10 +89,11 @@ class Summary:
             if touched is not None and not isinstance(group, OwnRows):
                 among: list[Any] | None = touched
                 if isinstance(group, Along):
-                    among = _reached(warehouse, table, versions.end, touched, group.group, group.following, group.times)
-                    group = group.group
+                    end = versions.end
+                    among = _reached(warehouse, table, end, touched, group.group, group.following, group.times)
                 if among is not None:
-                    rows = _among(warehouse, table, versions.end, rows, group, among, refresh.span)
+                    place = group.group if isinstance(group, Along) else group
+                    rows = _among(warehouse, table, versions.end, rows, place, among, refresh.span)
             inputs[name_of(table)] = rows
         fresh = _selected(warehouse.spark, select_of(stage.table), inputs, _parameters(warehouse.settings))
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
