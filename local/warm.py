@@ -3,7 +3,8 @@
 ``serve`` is that process. ``AFTERLOG_COMMAND`` names this module as the program of the tasks: it passes its arguments,
 its environment, its directory, its standard output and its standard error to the process, and ends with the exit code
 of the command. If the process is not there, the command runs by itself. If the caller ends first, the process ends too,
-with its JVM, as a command that is killed does; commands that come later run by themselves.
+with its JVM, as a command that is killed does; commands that come later run by themselves. It also ends if the
+process that started it does.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def process(log: Path, variables: Mapping[str, str]) -> Iterator[str]:
                 [sys.executable, "-m", "local.warm", "serve", str(listening.fileno())],
                 cwd=ROOT,
                 env={**os.environ, **variables},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # it closes with this process, however that ends
                 stdout=out,
                 stderr=out,
                 pass_fds=[listening.fileno()],
@@ -59,6 +60,8 @@ def process(log: Path, variables: Mapping[str, str]) -> Iterator[str]:
             yield shlex.join([sys.executable, "-m", "local.warm", "run", address])
         finally:
             stop([started], seconds=1.0)
+            assert started.stdin is not None
+            started.stdin.close()
 
 
 def run(address: str, arguments: list[str]) -> int:
@@ -144,11 +147,28 @@ def _end_with(asked: socket.socket, done: threading.Event) -> None:
         if asked.recv(1):
             return  # a caller says nothing more
     if not done.is_set():
-        with contextlib.suppress(Exception):
-            sys.modules["pipelines.jvm.session"].cut_off()
-        with contextlib.suppress(Exception):
-            sys.modules["pipelines.jvm.session"].clear_scratch()
-        os.killpg(0, signal.SIGKILL)
+        _end()
+
+
+def _end_with_starter() -> None:
+    """End this process and its JVM if the process that started it ends; commands read nothing from it."""
+    starter = os.dup(0)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+
+    def watch() -> None:
+        os.read(starter, 1)  # nothing is written: this returns when the other end closes
+        _end()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _end() -> None:
+    with contextlib.suppress(Exception):
+        sys.modules["pipelines.jvm.session"].cut_off()
+    with contextlib.suppress(Exception):
+        sys.modules["pipelines.jvm.session"].clear_scratch()
+    os.killpg(0, signal.SIGKILL)
 
 
 def _received(asked: socket.socket, length: int) -> bytes:
@@ -178,6 +198,7 @@ def main(arguments: list[str]) -> int:
     what, place, *more = arguments
     if what == "run":
         return run(place, more)
+    _end_with_starter()
     from pipelines.cli import main as command
 
     serve(socket.socket(fileno=int(place)), command, _warm_up)

@@ -130,3 +130,26 @@ def test_the_process_ends_with_its_context_and_only_its_user_can_reach_it(tmp_pa
         (server,) = [child for child in psutil.Process().children() if "local.warm" in child.cmdline()]
     assert not server.is_running()
     assert not address.exists()
+
+
+def test_the_process_ends_if_the_demo_is_killed(tmp_path: Path) -> None:
+    program = """
+import sys, time
+from pathlib import Path
+from local import warm
+
+with warm.process(Path(sys.argv[1]), {}) as command:
+    print(command, flush=True)
+    time.sleep(600)
+"""
+    argv = [sys.executable, "-c", program, os.fspath(tmp_path / "commands.log")]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}) as demo:
+        assert demo.stdout is not None
+        demo.stdout.readline()
+        (server,) = psutil.Process(demo.pid).children()
+        demo.kill()
+    try:
+        assert psutil.wait_procs([server], timeout=60)[0]
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            server.kill()
