@@ -92,7 +92,8 @@ def serve(listening: socket.socket, command: Callable[[], object], prepare: Call
 
 
 def _served(asked: socket.socket, command: Callable[[], object]) -> None:
-    head, descriptors, _, _ = socket.recv_fds(asked, _LENGTH, 2, socket.MSG_WAITALL | socket.MSG_CMSG_CLOEXEC)
+    flags = socket.MSG_WAITALL | getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # only Linux has the second one
+    head, descriptors, _, _ = socket.recv_fds(asked, _LENGTH, 2, flags)
     files = [os.fdopen(one, "w", 1, encoding="utf-8", errors="backslashreplace") for one in descriptors]
     try:
         length = int.from_bytes(head, "big")
