@@ -4,7 +4,7 @@
 its environment, its directory, its standard output and its standard error to the process, and ends with the exit code
 of the command. If the process is not there, the command runs by itself. If the caller ends first, the process ends too,
 with its JVM, as a command that is killed does; commands that come later run by themselves. It also ends if the
-process that started it does.
+process that started it or its JVM does.
 """
 
 from __future__ import annotations
@@ -89,6 +89,9 @@ def serve(listening: socket.socket, command: Callable[[], object], prepare: Call
     while True:
         with listening.accept()[0] as asked, contextlib.suppress(OSError, ValueError, EOFError):
             _served(asked, command)
+        session = sys.modules.get("pipelines.jvm.session")
+        if session is not None and session.jvm_ended():
+            _end()  # PySpark would ask the dead JVM for ever: later commands run by themselves
 
 
 def _served(asked: socket.socket, command: Callable[[], object]) -> None:

@@ -37,6 +37,13 @@ def command():
         raise ValueError("fails")
     elif what == "hang":
         time.sleep(600)
+    elif what == "lose":
+        import pyspark, subprocess, types
+        from pipelines.jvm import session
+        java = subprocess.Popen(["true"])
+        java.wait()
+        pyspark.SparkContext._gateway = types.SimpleNamespace(proc=java)
+        sys.exit(1)
 
 def prepare():
     raise OSError("no Java")
@@ -153,3 +160,12 @@ with warm.process(Path(sys.argv[1]), {}) as command:
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):
             server.kill()
+
+
+def test_commands_run_by_themselves_after_java_ended(
+    served: tuple[subprocess.Popen[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, program = served
+    assert ran(monkeypatch, program, "lose")[0] == 1
+    assert process.wait(60) == -signal.SIGKILL
+    assert ran(monkeypatch, program, "--version")[0] == 0
