@@ -142,7 +142,9 @@ def _place(place: str) -> tuple[str, str]:
     if "://" not in place or parts.scheme == "file":
         return "file", parts.path if "://" in place else place
     scheme = "s3" if parts.scheme == "s3a" else parts.scheme
-    return f"{scheme}://{parts.netloc.rpartition('@')[2]}", parts.path.strip("/")
+    # Azure names the container before the @; for other stores, credentials may stand there.
+    host = parts.netloc if scheme in ("abfs", "abfss", "wasb", "wasbs") else parts.netloc.rpartition("@")[2]
+    return f"{scheme}://{host}", parts.path.strip("/")
 
 
 def _named(found: Settings, table: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def results(filled: dict[str, Any]) -> dict[str, bool]:
     [
         ("/data/warehouse", ("file", "/data/warehouse/silver/dlq_records")),
         ("s3a://key@bucket/lake/dlq/", ("s3://bucket", "lake/dlq/silver/dlq_records")),
-        ("abfss://lake@account.example/x", ("abfss://account.example", "x/silver/dlq_records")),
+        ("abfss://lake@account.example/x", ("abfss://lake@account.example", "x/silver/dlq_records")),
         ("file:///data/warehouse", ("file", "/data/warehouse/silver/dlq_records")),
     ],
 )

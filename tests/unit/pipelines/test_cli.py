@@ -73,3 +73,31 @@ def test_what_spark_logs_can_be_asked_for_before_and_behind_the_command(
     monkeypatch.setattr(jvm_log, "_to_terminal", False)
     told(monkeypatch, capsys, *words)
     assert jvm_log.is_shown()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        pytest.param(["alerts"], "Alerts about a warehouse at a URI cannot be sent from here yet.", id="alerts"),
+        pytest.param(["alerts", "send"], "Alerts about a warehouse at a URI cannot be sent from here yet.", id="send"),
+        pytest.param(
+            ["run", "--follow", "--metrics-port", "0"],
+            "Metrics of a warehouse at a URI cannot be read from here yet.",
+            id="metrics",
+        ),
+    ],
+)
+def test_alerts_and_metrics_refuse_a_warehouse_at_a_uri(
+    words: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('[[alerts.route]]\nname = "on-call"\nurl = "http://127.0.0.1:9/"\n')
+    monkeypatch.setenv("AFTERLOG_SETTINGS", f"{file}")
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    places = ["--warehouse", "s3a://bucket/warehouse", "--landing", f"{landing}"]
+    assert told(monkeypatch, capsys, *words, *places) == (2, "", f"afterlog: {sentence}\n")
