@@ -1,7 +1,7 @@
 # Set-up and the daily commands. Needs make and Python 3.11; set-up also a network.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-all lint bench bench-peers equal-tables clean
+.PHONY: help setup demo up screenshots test test-all lint bench bench-peers equal-tables clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := $(shell for python in python3.11 python3 python; do \
@@ -19,6 +19,9 @@ demo: setup ## run the pipeline with Airflow over bundled dead-letter records, t
 
 up: setup ## start Airflow with its web interface; Ctrl-C ends it
 	@.venv/bin/python -m local.airflow_home up
+
+screenshots: setup ## take the pictures of README from the demo's pages; needs Chromium
+	@.venv/bin/python -m local.screenshots
 
 test: setup ## run the tests, two files at a time; ARGS="-k headers" chooses some
 	@.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -9,7 +9,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -18,6 +18,9 @@ from dags import connections, failures
 from dags.command import Command, Ended, printable
 from pipelines import settings
 from pipelines.errors import UsageError
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 PLACES = ("landing", "warehouse")
 COUNTS = ("read", "accepted", "quarantined", "duplicates", "skipped", "held", "written")
@@ -71,6 +74,8 @@ class _CommandOperator(BaseOperator):
     def __init__(self, *, arguments: Sequence[str], **options: Any) -> None:
         super().__init__(**options)
         self.arguments = list(arguments)
+        self.places: dict[str, Any] = {}
+        self.cluster: dict[str, str] | None = None
         self._command: Command | None = None
 
     def on_kill(self) -> None:
@@ -106,9 +111,11 @@ class _CommandOperator(BaseOperator):
 
         Raises as `check`, and CannotRun if the command does not exist.
         """
-        places = [f"--{name}={context['params'][name]}" for name in PLACES if context["params"].get(name) is not None]
+        self.places = {name: context["params"].get(name) for name in PLACES}
+        self.cluster = self._cluster(context)
+        places = [f"--{name}={place}" for name, place in self.places.items() if place is not None]
         arguments = [*self.arguments, *places, *self.more_arguments(context)]
-        self._command = Command(arguments, self._cluster(context), _tolerance(context))
+        self._command = Command(arguments, self.cluster, _tolerance(context))
         self.log.info("Running %s", shlex.join(self._command.argv))
         try:
             ended = self._command.run(lambda line: self.log.info("%s", line))
@@ -138,6 +145,13 @@ class FillLayer(_CommandOperator):
         """Take a feed and a layer of the catalog, and the feed's tables in this layer."""
         super().__init__(arguments=["run", "--feed", feed, "--layer", layer, "--format", "json"], **options)
         self.tables = list(tables)
+        self.filled: dict[str, Any] = {}
+
+    def get_openlineage_facets_on_complete(self, _ti: object) -> OperatorLineage[Any, Any]:
+        """Return what the task read, filled and judged; Airflow's provider asks when the task ended, also in error."""
+        from dags import lineage
+
+        return lineage.of_layer(self.tables, self.places, self.cluster, self.filled)
 
     def more_arguments(self, context: Context) -> list[str]:
         """Return the `--accept` arguments for the tables that this layer fills."""
@@ -154,6 +168,7 @@ class FillLayer(_CommandOperator):
         """
         ended = self._run(context)
         filled, broke = self._filled(ended)
+        self.filled = filled["tables"]
         for table, counts in filled["tables"].items():
             self.log.info("%s", _sentence(table, counts))
         if broke:

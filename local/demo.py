@@ -26,7 +26,7 @@ from rich.text import Text
 
 from expectations.rules import counted, plural
 from expectations.text import visible
-from local import live
+from local import live, warm
 from local.airflow_home import environment, stop
 from local.broker import Broker
 from local.live import Happened
@@ -162,8 +162,11 @@ def demo(console: Console) -> None:
     home = AIRFLOW_HOME / "demo"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
-    with _live_broker(settings, console) as happened:
-        variables = NO_TOPICS | (happened.variables if happened else {})
+    with (
+        warm.process(home / "commands.log", NO_TOPICS) as command,
+        _live_broker(settings, console) as happened,
+    ):
+        variables = NO_TOPICS | (happened.variables if happened else {}) | {"AFTERLOG_COMMAND": command}
         airflow = Airflow(home, home / "demo.log", console, variables)
         try:
             parameters = {"landing": settings.landing, "warehouse": settings.warehouse}

@@ -161,7 +161,8 @@ def _light(
             )
         elif table.state == "failed":
             red.append(f"The last run of {table.name} failed.")
-    red += [f"{visible(one['evidence'])}." for one in findings if one["severity"] == "critical"]
+    critical_findings = (visible(one["evidence"]) for one in findings if one["severity"] == "critical")
+    red += [f"{evidence[:1].upper()}{evidence[1:]}." for evidence in critical_findings]
     loud = [one for one in cases if one.is_loud]
     if critical := sum(one.severity == "critical" for one in loud):
         red.append(f"{counted(critical, 'critical incident')} {'is' if critical == 1 else 'are'} open.")

@@ -15,6 +15,10 @@ one, has none. Write it rather than an array of columns: the statistics of the c
 ``when a, b change`` says that only changes of these columns of an input count: ``incident_id when first_at, topic
 change``. The table must not depend on others.
 
+``slice along <expression> at most 8 times`` is for rows that form chains: the expression is the group that a row's next
+row is in, and a row of the table depends on so many next rows. News also touches the groups that lead to it, and the
+SELECT also gets the rows that the touched groups lead to.
+
 ``own rows`` finds the groups in the table itself: it takes the groups of the table's rows that meet the condition and
 have the same value in the column as a changed row of the input. Use it for an input of few rows that each touch many
 groups; the SELECT gets all rows of that input. If a group is a range of an input's column, the head says so:
@@ -36,6 +40,7 @@ _INPUT = re.compile(r"--   (?P<input>[a-z]+\.[a-z_]+): (?P<group>.+)")
 _CONTINUED = re.compile(r"--     (?P<more>\S.*)")
 _EACH = re.compile(r"each of (?P<groups>.+?)(?: where (?P<condition>.+))?")
 _WHEN = re.compile(r"(?P<group>.+?) when (?P<columns>\w+(?:, \w+)*) change")
+_ALONG = re.compile(r"(?P<group>.+?) along (?P<following>.+) at most (?P<times>\d+) times")
 _OWN = re.compile(r"own rows by (?P<column>\w+) where (?P<condition>.+)")
 
 
@@ -51,6 +56,18 @@ class EachOf:
         """The SQL expression of an array of the groups."""
         groups = f"array_distinct(array_compact(array({', '.join(self.groups)})))"
         return f"IF({self.condition}, {groups}, array())" if self.condition else groups
+
+
+@dataclass(frozen=True)
+class Along:
+    """The group of an input's rows, and the group that holds the next row of a row's chain; null ends the chain.
+
+    A row of the table depends on at most ``times`` next rows.
+    """
+
+    group: str
+    following: str
+    times: int
 
 
 @dataclass(frozen=True)
@@ -77,7 +94,7 @@ class Refresh:
     """
 
     column: str
-    groups: Mapping[str, str | EachOf | OwnRows]
+    groups: Mapping[str, str | EachOf | Along | OwnRows]
     span: Span | None = None
     counted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -125,9 +142,11 @@ def parsed(text: str, stage: Summarise) -> Refresh:
     return Refresh(head["column"], groups, span, counted)
 
 
-def _group(text: str) -> str | EachOf | OwnRows:
+def _group(text: str) -> str | EachOf | Along | OwnRows:
     if own := _OWN.fullmatch(text):
         return OwnRows(own["column"], own["condition"])
+    if along := _ALONG.fullmatch(text):
+        return Along(along["group"], along["following"], int(along["times"]))
     if each := _EACH.fullmatch(text):
         return EachOf(tuple(each["groups"].split(" and ")), each["condition"] or "")
     return text

@@ -17,7 +17,7 @@ from pipelines.columns import slices
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Ask, Derive, Summarise
 from pipelines.steps.derive import derived, shares
-from pipelines.steps.refresh import EachOf, OwnRows, Refresh, Span, refresh_of, select_of
+from pipelines.steps.refresh import Along, EachOf, OwnRows, Refresh, Span, refresh_of, select_of
 from pipelines.warehouse import change_feed
 from pipelines.warehouse.change_feed import Changes
 from pipelines.warehouse.groups import MOST_GROUPS, predicate, runs
@@ -73,6 +73,11 @@ class Summary:
                 kind = counts.schema["_group"].dataType
                 touched = [_collected(row["_group"], kind) for row in found]
                 read = sum(row["_rows"] for row in found)
+        chains = {table: group for table, group in refresh.groups.items() if isinstance(group, Along)}
+        for table, chain in chains.items():
+            if touched is not None:
+                end = batch[table].end
+                touched = _reached(warehouse, table, end, touched, chain.following, chain.group, chain.times)
         if touched is None:
             read = changed.where("_is_first").count()
             if not read and not warehouse.state(stage.table)[1]:
@@ -82,7 +87,13 @@ class Summary:
             rows = warehouse.read(table, versions.end)
             group = refresh.groups[table]
             if touched is not None and not isinstance(group, OwnRows):
-                rows = _among(warehouse, table, versions.end, rows, group, touched, refresh.span)
+                among: list[Any] | None = touched
+                if isinstance(group, Along):
+                    end = versions.end
+                    among = _reached(warehouse, table, end, touched, group.group, group.following, group.times)
+                if among is not None:
+                    place = group.group if isinstance(group, Along) else group
+                    rows = _among(warehouse, table, versions.end, rows, place, among, refresh.span)
             inputs[name_of(table)] = rows
         fresh = _selected(warehouse.spark, select_of(stage.table), inputs, _parameters(warehouse.settings))
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
@@ -215,6 +226,8 @@ def _touched(stage: Summarise, refresh: Refresh, feed: Changes) -> DataFrame:
     if columns and isinstance(group, str) and group in feed.rows.columns:
         columns = (group, *columns)
     changed = _changed(feed, columns)
+    if isinstance(group, Along):
+        return _grouped(changed, group.group)
     if not isinstance(group, OwnRows):
         return _grouped(changed, group)
     named = [row[0] for row in changed.select(group.column).distinct().limit(MOST_GROUPS + 1).collect()]
@@ -291,6 +304,28 @@ def _among(
     if ranges := _ranges(rows.columns, group, touched, span):
         rows = warehouse.read(table, version, ranges)
     return rows.where(_is_one_of(F.expr(group), touched))
+
+
+def _reached(
+    warehouse: Warehouse, table: str, version: int, groups: list[Any], place: str, leads_to: str, times: int
+) -> list[Any] | None:
+    """Return groups and those that an input's rows lead to from them, in so many steps; None for more than the most.
+
+    ``place`` and ``leads_to`` are the expressions of the group that a row is in, and of the one that it leads to.
+    """
+    from pyspark.sql import functions as F
+
+    reached, last = set(groups), list(groups)
+    for _ in range(times):
+        rows = _among(warehouse, table, version, warehouse.read(table, version), place, last, None)
+        led = rows.select(F.expr(leads_to).alias("_group")).where("_group IS NOT NULL").distinct()
+        last = [row["_group"] for row in led.limit(MOST_GROUPS + 1).collect() if row["_group"] not in reached]
+        reached.update(last)
+        if len(reached) > MOST_GROUPS:
+            return None
+        if not last:
+            break
+    return list(reached)
 
 
 def _ranges(columns: Sequence[str], group: str, touched: list[Any], span: Span | None) -> list[Range]:

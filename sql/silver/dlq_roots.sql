@@ -1,7 +1,9 @@
 -- Purpose: the source record behind each DLQ record that was itself dead-lettered, hop by hop.
 -- Grain: cluster, topic, partition, offset: the place in a DLQ topic that a later dead letter names as its origin.
--- Parameters: {dlq_hops}, all rows of silver.dlq_hops of a cluster.
--- Refresh: cluster
+-- Parameters: {dlq_hops}, rows of silver.dlq_hops, complete for each slice in them, with the next eight hops of each.
+-- Refresh: slice
+--   silver.dlq_hops: slice along
+--     concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic) at most 8 times
 -- Each step doubles the number of hops that it follows. If more than eight hops lead to the root, the root stays null:
 -- a group whose DLQ is its own input makes an endless chain.
 WITH one AS (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -11,17 +12,20 @@ import sys
 import time
 import urllib.request
 from base64 import b64encode
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from rich.console import Console
 
 from local.demo import Airflow, delta_log
 from pipelines.catalog import FEEDS, stages
 from pipelines.errors import UsageError
 from pipelines.settings import ROOT
 from tests.e2e.runs import counts, tables, told_by_assets
+from tests.testing.receiver import Receiver, receiving
 
 SECRET = "canary-5d41402abc4b"
 TABLES = [stage.table for stage in stages("dlq")]
@@ -52,6 +56,24 @@ def landed(directory: Path, records: list[str]) -> dict[str, str]:
     feed.mkdir(parents=True)
     (feed / "records.jsonl").write_text("\n".join(records) + "\n")
     return {"landing": str(directory / "landing"), "warehouse": str(directory / "warehouse")}
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    """What takes the lineage events of all runs of this module."""
+    with receiving() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Airflow]:
+    home = tmp_path_factory.mktemp("airflow")
+    base, _, endpoint = receiver.address.rpartition("/hook/")
+    transport = {"type": "http", "url": base, "endpoint": f"hook/{endpoint}", "timeout": 5, "retry": {"total": 1}}
+    variables = {"AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport)}
+    started = Airflow(home, home / "airflow.log", Console(file=io.StringIO()), variables)
+    yield started
+    started.close()
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +123,14 @@ def test_the_report_is_built(first: dict[str, Any]) -> None:
     assert Path(first["xcoms"]["reports"]["report"]).is_file()
 
 
-def test_a_second_run_changes_nothing(airflow: Airflow, first: dict[str, Any], good: dict[str, str]) -> None:
-    before = delta_log(Path(good["warehouse"]))
+def test_a_second_run_changes_nothing_and_a_receiver_of_lineage_that_fails_does_not_matter(
+    airflow: Airflow, first: dict[str, Any], good: dict[str, str], receiver: Receiver
+) -> None:
+    before, asked = delta_log(Path(good["warehouse"])), len(receiver.got)
+    receiver.behaviours = ["500"]
     run = airflow.run("dlq", good)
+    receiver.behaviours = ["200"]
+    assert len(receiver.got) > asked
     assert run["state"] == "success"
     assert [counts(run, table) for table in TABLES] == [[0, 0, 0, 0, 0]] * len(TABLES)
     assert {table: found["status"] for table, found in tables(run).items()} == dict.fromkeys(TABLES, "idle")
@@ -154,10 +181,50 @@ def test_a_broken_gate_is_said_in_one_sentence(broken: dict[str, Any]) -> None:
     assert [one.count('  File "') for one in frames] == [1]
 
 
-def test_no_value_of_a_record_is_in_log_xcom_or_asset(
-    broken: dict[str, Any], airflow: Airflow, first: dict[str, Any]
+def ended(receiver: Receiver, run: dict[str, Any], task: str) -> dict[str, Any]:
+    """Return the lineage event about the end of a run's task."""
+    (event,) = [
+        body
+        for _, body in receiver.got
+        if body["eventType"] in ("COMPLETE", "FAIL")
+        and body["job"]["name"] == f"dlq.{task}"
+        and body["run"]["facets"]["airflow"]["dagRun"]["run_id"] == run["run"]
+    ]
+    return event
+
+
+def test_lineage_has_what_a_task_read_and_filled_and_the_rows_that_it_wrote(
+    first: dict[str, Any], good: dict[str, str], receiver: Receiver
 ) -> None:
-    everything = json.dumps([broken, first]) + airflow.log.read_text(encoding="utf-8")
+    bronze, silver = ended(receiver, first, "bronze"), ended(receiver, first, "silver")
+    warehouse = good["warehouse"]
+    assert bronze["eventType"] == silver["eventType"] == "COMPLETE"
+    assert [(one["namespace"], one["name"]) for one in bronze["inputs"]] == [("file", f"{good['landing']}/dlq")]
+    (table,) = bronze["outputs"]
+    assert (table["namespace"], table["name"]) == ("file", f"{warehouse}/bronze/dlq_records")
+    assert table["facets"]["symlinks"]["identifiers"][0]["name"] == "bronze.dlq_records"
+    assert table["outputFacets"]["outputStatistics"]["rowCount"] == 59
+    assert f"{warehouse}/bronze/dlq_records" in [one["name"] for one in silver["inputs"]]
+    written = {one["name"]: one["outputFacets"]["outputStatistics"]["rowCount"] for one in silver["outputs"]}
+    assert written[f"{warehouse}/silver/dlq_records"] == tables(first)["silver.dlq_records"]["written"] > 0
+    assert {test["status"] for test in silver["run"]["facets"]["test"]["tests"]} == {"pass"}
+
+
+def test_lineage_has_the_results_of_a_gate_by_rule(broken: dict[str, Any], receiver: Receiver) -> None:
+    event = ended(receiver, broken, "silver")
+    assert event["eventType"] == "FAIL"
+    found = {one["facets"]["symlinks"]["identifiers"][0]["name"]: one["facets"] for one in event["outputs"]}
+    rules = {one["name"]: one for one in found["silver.dlq_records"]["dataQualityAssertions"]["assertions"]}
+    failed = rules["original_offset.decimal_int64"]
+    assert (failed["success"], failed["column"], failed["actual"]) == (False, "original_offset", "30 rows failed")
+    assert rules["dlq_topic.not_null"]["success"]
+
+
+def test_no_value_of_a_record_is_in_log_xcom_asset_or_lineage(
+    broken: dict[str, Any], airflow: Airflow, first: dict[str, Any], receiver: Receiver
+) -> None:
+    assert receiver.got
+    everything = json.dumps([broken, first, receiver.got]) + airflow.log.read_text(encoding="utf-8")
     assert SECRET not in everything
     assert base64(SECRET) not in everything
 

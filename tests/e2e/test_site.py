@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from local import screenshots
 from pipelines.settings import ROOT, Settings, load
 from pipelines.site import addresses, pages, reading, report
 from pipelines.warehouse.tables import Warehouse
@@ -271,3 +273,20 @@ def test_a_served_site_follows_the_data(tmp_path: Path, tab: Browser) -> None:
         assert (tab.errors, tab.dialogs) == ([], [])
         server.send_signal(signal.SIGTERM)
         assert server.wait(15) == 0
+
+
+def test_a_picture_shows_the_upper_part_of_a_page(site: Site, tmp_path: Path) -> None:
+    picture = tmp_path / "pictures" / "front.png"
+    screenshots.take(site.directory / "index.html", picture)
+    content = picture.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert struct.unpack(">II", content[16:24]) == (1200, 1500)
+    assert len(content) > 20_000  # a page, not an empty window
+
+
+def test_without_a_page_no_picture_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AFTERLOG_WAREHOUSE", str(tmp_path))
+    assert screenshots.main() == 2
+    assert "run `make demo` first" in capsys.readouterr().err

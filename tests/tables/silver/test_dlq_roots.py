@@ -6,14 +6,19 @@ import random
 from datetime import datetime, timedelta
 from typing import Any
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from expectations.contract import contract_of
 from pipelines.catalog import stages
 from pipelines.columns.slices import OFFSETS, name
+from pipelines.settings import Settings
 from pipelines.stage import Summarise
 from pipelines.steps.refresh import EachOf, refresh_of, select_of
 from pipelines.steps.summarise import _selected
+from pipelines.warehouse.tables import Warehouse
+from tests.testing.builders import run
 
 LETTERS = (
     "cluster string, dlq_topic string, dlq_partition int, dlq_offset bigint, original_topic string, "
@@ -23,6 +28,7 @@ LETTERS = (
 MOST_HOPS = 8
 OFFSETS_OF_LOGS = [*range(4), *range(OFFSETS - 2, OFFSETS + 3)]
 CASES = 150
+COLUMNS_OF_ROOTS = [column.name for column in contract_of("silver.dlq_roots").columns]
 Place = tuple[str, int, int]
 
 
@@ -91,6 +97,41 @@ def test_roots_of_random_chains_are_those_of_a_model(spark: SparkSession) -> Non
     found = [root for case in expected.values() for root in case.values()]
     assert {root[1] for root in found if root} >= {1, 2, 3}
     assert None in found
+
+
+def test_chains_that_change_bit_by_bit_have_the_roots_of_a_whole_computation(
+    spark: SparkSession, settings: Settings
+) -> None:
+    """A hop that comes, goes or changes touches the rows that lead to it; rows that it cannot touch are not written."""
+    chance = random.Random(11)
+    warehouse = Warehouse(settings, spark)
+    warehouse.ensure_all([contract_of("silver.dlq_hops")])
+    contract = contract_of("silver.dlq_hops")
+    schema = ", ".join(f"`{column.name}` {column.type}" for column in contract.stored)
+    offsets = [slice_ * OFFSETS + offset for slice_ in range(14) for offset in (0, 1)]
+    places = [("dlq.a", 0, offset) for offset in offsets]
+    hops = {place: ("dlq.a", 0, place[2] + OFFSETS) for place in places}  # the last one leads to no other hop
+    hops |= {("dlq.far", 3, offset): ("orders", 0, offset) for offset in offsets}
+    for changes in range(7):
+        rows = [("kafka", *place, *origin, name(*place)) for place, origin in hops.items()]
+        warehouse.replace_groups("silver.dlq_hops", spark.createDataFrame(rows, schema), None, contract)
+        done = run(spark, settings, "silver.dlq_roots", feed="delivery")["silver.dlq_roots"]
+        assert done.status == "passed"
+
+        roots = warehouse.read("silver.dlq_roots").select(COLUMNS_OF_ROOTS)
+        whole = _selected(
+            spark, select_of("silver.dlq_roots"), {"dlq_hops": warehouse.read("silver.dlq_hops")}, {}
+        ).select(COLUMNS_OF_ROOTS)
+        assert sorted(map(tuple, roots.collect()), key=repr) == sorted(map(tuple, whole.collect()), key=repr)
+        if changes:
+            last = DeltaTable(warehouse.location("silver.dlq_roots")).history(1)[0]["operationParameters"]["predicate"]
+            assert "dlq" in last
+            assert "far" not in last
+        for place in chance.sample(places, 1 + changes % 3):
+            if chance.random() < 0.4:
+                hops.pop(place, None)
+            else:
+                hops[place] = chance.choice([("orders", 0, place[2]), *places])
 
 
 def test_news_touches_every_slice_whose_hops_change_and_its_inputs_are_enough(spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ import pytest
 from expectations.contract import contract_of
 from pipelines.catalog import stages_of_type
 from pipelines.stage import Summarise
-from pipelines.steps.refresh import EachOf, OwnRows, Refresh, Span, parsed, refresh_of
+from pipelines.steps.refresh import Along, EachOf, OwnRows, Refresh, Span, parsed, refresh_of
 
 TABLE = Summarise("gold.made", feed="f", inputs=("silver.a", "silver.b"))
 
@@ -40,6 +40,17 @@ SELECT 1"""
     assert each.expression == "IF(counts AND z, array_distinct(array_compact(array(concat(x, ':', y), z))), array())"
     groups = {"silver.a": each, "silver.b": OwnRows("topic", "NOT in_log")}
     assert parsed(text, TABLE) == Refresh("hour", groups, Span("routed_at", timedelta(hours=2)))
+
+
+def test_rows_of_an_input_may_form_chains() -> None:
+    text = """\
+-- Refresh: part
+--   silver.a: part along
+--     concat(x, ':', y) at most 8 times
+--   silver.b: part
+SELECT 1"""
+    chains = Along("part", "concat(x, ':', y)", 8)
+    assert parsed(text, TABLE) == Refresh("part", {"silver.a": chains, "silver.b": "part"})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,153 @@
+"""A layer's task -> OpenLineage: what it read and filled, how many rows it wrote, and what the gates decided.
+
+Airflow's provider of OpenLineage asks an operator for this when its task ends, and only if Airflow's settings name a
+transport. An event has names, counts and rules, and no value of a record.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pipelines import settings
+from pipelines.catalog import CATALOG
+from pipelines.settings import Settings
+from pipelines.stage import Land, Stage
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from openlineage.client.event_v2 import InputDataset, OutputDataset
+
+STAGES = {stage.table: stage for stage in CATALOG}
+
+
+def of_layer(
+    tables: Sequence[str], places: Mapping[str, Any], cluster: Mapping[str, str] | None, filled: Mapping[str, Any]
+) -> OperatorLineage[Any, Any]:
+    """Return the datasets and results of a task that fills tables.
+
+    ``places`` are the flags ``landing`` and ``warehouse``, null if they are not given; ``cluster`` has the variables of
+    the Airflow connection that names the cluster. ``filled`` is what the command told: counts and verdict by table; it
+    is empty if the command died. Raises UsageError: the settings cannot be loaded.
+    """
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from openlineage.client.facet_v2 import test_run
+
+    servers = (cluster or {}).get("AFTERLOG_KAFKA__BOOTSTRAP_SERVERS")
+    found = settings.load(**places, kafka={"bootstrap_servers": servers} if servers else None)
+    own = set(tables)
+    stages = [STAGES[table] for table in tables]
+    read = dict.fromkeys(table for stage in stages for table in stage.inputs if table not in own)
+    inputs = [_table(found, table) for table in read]
+    for stage in stages:
+        if isinstance(stage, Land):
+            inputs += _landed(found, stage)
+    tests = [
+        test_run.TestExecution(
+            name=f"{table}: {one['rule']}" + (f" ({one['scope']})" if one["scope"] else ""),
+            status="pass" if one["success"] else "fail",
+            severity="error",
+            type=one["rule"].rpartition(".")[2],
+            actual=one["actual"],
+        )
+        for table in tables
+        for one in _judged(table, filled.get(table))
+    ]
+    return OperatorLineage(
+        inputs=inputs,
+        outputs=[_filled(found, stage, filled.get(stage.table)) for stage in stages],
+        run_facets={"test": test_run.TestRunFacet(tests=tests)} if tests else {},
+    )
+
+
+def _table(found: Settings, table: str) -> InputDataset:
+    from openlineage.client.event_v2 import InputDataset
+
+    return InputDataset(*_place_of(found, table), facets=_named(found, table))
+
+
+def _filled(found: Settings, stage: Stage, told: Mapping[str, Any] | None) -> OutputDataset:
+    """Return a table with the rows that were written, and each rule of its gate as an assertion."""
+    from openlineage.client.event_v2 import OutputDataset
+    from openlineage.client.facet_v2 import data_quality_assertions_dataset as quality
+    from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
+
+    facets: dict[str, Any] = _named(found, stage.table)
+    if judged := _judged(stage.table, told):
+        facets["dataQualityAssertions"] = quality.DataQualityAssertionsDatasetFacet(
+            assertions=[
+                quality.Assertion(
+                    assertion=one["rule"].rpartition(".")[2],
+                    success=one["success"],
+                    column=one["rule"].rpartition(".")[0],
+                    severity="error",
+                    name=one["rule"],
+                    actual=one["actual"],
+                    params={"scope": one["scope"]} if one["scope"] else {},
+                )
+                for one in judged
+            ]
+        )
+    namespace, name = _place_of(found, stage.table)
+    rows = None if told is None else statistics.OutputStatisticsOutputDatasetFacet(rowCount=told["written"])
+    return OutputDataset(namespace, name, facets=facets, outputFacets={"outputStatistics": rows} if rows else {})
+
+
+def _judged(table: str, told: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Return the rules that the gate judged, by scope where they failed; none if it judged nothing.
+
+    A verdict lists what failed, up to a most. If it lists as many, rules that it does not list may have failed, too,
+    and only those that it lists are returned.
+    """
+    from expectations.contract import contract_of
+    from expectations.verdict import MOST_LISTED
+
+    verdict = (told or {}).get("verdict")
+    if not verdict:
+        return []
+    failed = [
+        {"rule": one["rule"], "scope": one["scope"], "success": False, "actual": f"{one['failing']} rows failed"}
+        for one in verdict["failed"]
+    ]
+    known = {one["rule"] for one in failed}
+    rules = [] if len(failed) >= MOST_LISTED else [rule.code for rule in contract_of(table).rules]
+    held = [
+        {"rule": code, "scope": None, "success": True, "actual": None}
+        for code in dict.fromkeys(rules)
+        if code not in known
+    ]
+    return failed + held
+
+
+def _landed(found: Settings, stage: Land) -> list[InputDataset]:
+    """Return the landing directory of a table, and its topic; a pattern stands for the topics that match it."""
+    from openlineage.client.event_v2 import InputDataset
+
+    inputs = [InputDataset(*_place(os.fspath(found.landing_of(stage.directory))))]
+    if topics := found.topics_of(stage.directory):
+        server = found.kafka.bootstrap_servers.partition(",")[0]
+        inputs.append(InputDataset(f"kafka://{server}", getattr(topics, "topic", None) or topics.pattern))
+    return inputs
+
+
+def _place_of(found: Settings, table: str) -> tuple[str, str]:
+    return _place(f"{found.warehouse.rstrip('/')}/{table.replace('.', '/')}")
+
+
+def _place(place: str) -> tuple[str, str]:
+    """Return namespace and name of a directory, as OpenLineage's naming of datasets has them."""
+    parts = urlsplit(place)
+    if "://" not in place or parts.scheme == "file":
+        return "file", parts.path if "://" in place else place
+    scheme = "s3" if parts.scheme == "s3a" else parts.scheme
+    return f"{scheme}://{parts.netloc.rpartition('@')[2]}", parts.path.strip("/")
+
+
+def _named(found: Settings, table: str) -> dict[str, Any]:
+    """Return the facet with the name that SQL knows a table by."""
+    from openlineage.client.facet_v2 import symlinks_dataset
+
+    named = symlinks_dataset.Identifier(namespace=f"afterlog://{found.cluster}", name=table, type="TABLE")
+    return {"symlinks": symlinks_dataset.SymlinksDatasetFacet(identifiers=[named])}

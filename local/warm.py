@@ -1,0 +1,189 @@
+"""Commands of the demo's tasks -> one process that runs them one after the other, so that Java starts once.
+
+``serve`` is that process. ``AFTERLOG_COMMAND`` names this module as the program of the tasks: it passes its arguments,
+its environment, its directory, its standard output and its standard error to the process, and ends with the exit code
+of the command. If the process is not there, the command runs by itself. If the caller ends first, the process ends too,
+with its JVM, as a command that is killed does; commands that come later run by themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = Path(sys.executable).with_name("afterlog")
+NAME = "warm.sock"
+_LENGTH = 8  # bytes of a request's length, and of the exit code
+_MOST_BYTES = 16 << 20  # of a request
+
+
+@contextlib.contextmanager
+def process(log: Path, variables: Mapping[str, str]) -> Iterator[str]:
+    """Start the process and yield the text of ``AFTERLOG_COMMAND`` that uses it; it ends with the context.
+
+    ``log`` takes what its JVM prints; ``variables`` are added to its environment while no command runs.
+    """
+    from local.airflow_home import stop
+
+    # A path of a Unix socket has 107 bytes at most. Only this user can enter the directory.
+    with tempfile.TemporaryDirectory(prefix="afterlog-") as directory, log.open("wb") as out:
+        address = os.path.join(directory, NAME)
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(address)
+            listening.listen()
+            started = subprocess.Popen(
+                [sys.executable, "-m", "local.warm", "serve", str(listening.fileno())],
+                cwd=ROOT,
+                env={**os.environ, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                pass_fds=[listening.fileno()],
+                start_new_session=True,
+            )
+        try:
+            yield shlex.join([sys.executable, "-m", "local.warm", "run", address])
+        finally:
+            stop([started], seconds=1.0)
+
+
+def run(address: str, arguments: list[str]) -> int:
+    """Let the process run a command; return its exit code. Without the process, become the command."""
+    with socket.socket(socket.AF_UNIX) as asked:
+        try:
+            asked.connect(address)
+        except OSError:
+            os.execv(PROGRAM, [os.fspath(PROGRAM), *arguments])
+        request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
+        text = json.dumps(request).encode()  # characters of names that are no UTF-8 are escaped
+        try:
+            socket.send_fds(asked, [len(text).to_bytes(_LENGTH, "big")], [1, 2])
+            asked.sendall(text)
+            return int.from_bytes(_received(asked, _LENGTH), "big")
+        except (OSError, EOFError):
+            print("afterlog: The process that ran this command ended; run the command again.", file=sys.stderr)
+            return 1
+
+
+def serve(listening: socket.socket, command: Callable[[], object], prepare: Callable[[], object]) -> None:
+    """Run the command of each connection, one after the other, after what ``prepare`` does."""
+    with contextlib.suppress(Exception):  # a command meets the same error, and says it
+        prepare()
+    while True:
+        with listening.accept()[0] as asked, contextlib.suppress(OSError, ValueError, EOFError):
+            _served(asked, command)
+
+
+def _served(asked: socket.socket, command: Callable[[], object]) -> None:
+    flags = socket.MSG_WAITALL | getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # only Linux has the second one
+    head, descriptors, _, _ = socket.recv_fds(asked, _LENGTH, 2, flags)
+    files = [os.fdopen(one, "w", 1, encoding="utf-8", errors="backslashreplace") for one in descriptors]
+    try:
+        length = int.from_bytes(head, "big")
+        if len(head) < _LENGTH or len(files) != 2 or length > _MOST_BYTES:
+            return
+        request = json.loads(_received(asked, length))
+        done = threading.Event()
+        threading.Thread(target=_end_with, args=(asked, done), daemon=True).start()
+        code = _code(request, command, *files)
+        done.set()
+    finally:
+        for file in files:
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                file.close()
+    asked.sendall(code.to_bytes(_LENGTH, "big"))
+    asked.shutdown(socket.SHUT_RDWR)
+
+
+def _code(request: dict[str, Any], command: Callable[[], object], out: Any, err: Any) -> int:
+    """Run a command as if it were alone in the process; return its exit code."""
+    kept = (dict(os.environ), os.getcwd(), sys.argv, sys.stdout, sys.stderr)
+    _enter(request["environment"])
+    sys.argv = [os.fspath(PROGRAM), *request["arguments"]]
+    sys.stdout, sys.stderr = out, err
+    try:
+        os.chdir(request["directory"])
+        command()
+        return 0
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return (end.code or 0) % 256
+        print(end.code, file=err)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        environment, directory, sys.argv, sys.stdout, sys.stderr = kept
+        _enter(environment)
+        os.chdir(directory)
+
+
+def _enter(environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+
+
+def _end_with(asked: socket.socket, done: threading.Event) -> None:
+    """End this process and its JVM if the caller ends while its command runs."""
+    with contextlib.suppress(OSError):
+        if asked.recv(1):
+            return  # a caller says nothing more
+    if not done.is_set():
+        with contextlib.suppress(Exception):
+            sys.modules["pipelines.jvm.session"].cut_off()
+        with contextlib.suppress(Exception):
+            sys.modules["pipelines.jvm.session"].clear_scratch()
+        os.killpg(0, signal.SIGKILL)
+
+
+def _received(asked: socket.socket, length: int) -> bytes:
+    """Return bytes of a length; raises EOFError if the connection ends before."""
+    parts = bytearray()
+    while len(parts) < length:
+        if not (part := asked.recv(length - len(parts))):
+            raise EOFError
+        parts += part
+    return bytes(parts)
+
+
+def _warm_up() -> None:
+    """Start Java, and import what every run of a stage needs."""
+    from pipelines.jvm.session import spark_session
+    from pipelines.settings import load
+
+    with spark_session(load(), short_lived=True):
+        import expectations.suite
+        import pipelines.cli  # noqa: F401
+
+        assert expectations.suite
+
+
+def main(arguments: list[str]) -> int:
+    """Run ``serve DESCRIPTOR`` or ``run ADDRESS ARGUMENT...``."""
+    what, place, *more = arguments
+    if what == "run":
+        return run(place, more)
+    from pipelines.cli import main as command
+
+    serve(socket.socket(fileno=int(place)), command, _warm_up)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""Lineage events: names of datasets, rows and results of gates."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dags import lineage
+from expectations.contract import contract_of
+from expectations.verdict import MOST_LISTED
+from pipelines.settings import ROOT
+
+LETTERS = "silver.dlq_records"
+DLQ_FROM_KAFKA = {"AFTERLOG_DLQ__SOURCE": "kafka", "AFTERLOG_STREAMS_REQUESTS__SOURCE": "kafka"}
+
+
+def told(failed: list[str], written: int = 7) -> dict[str, Any]:
+    rules = [{"rule": code, "scope": "dlq.a<b>", "failing": 3, "candidates": 9} for code in failed]
+    return {"written": written, "verdict": {"passed": not failed, "failed": rules}}
+
+
+def results(filled: dict[str, Any]) -> dict[str, bool]:
+    """Return by rule whether it held, as the facet of silver.dlq_records says."""
+    found = lineage.of_layer([LETTERS], {}, None, filled)
+    (table,) = found.outputs
+    facet = table.facets.get("dataQualityAssertions")
+    of_facet = {one.name: one.success for one in facet.assertions} if facet else {}
+    tests = found.run_facets["test"].tests if found.run_facets else []
+    of_run = {one.name.removeprefix(f"{LETTERS}: ").partition(" ")[0]: one.status == "pass" for one in tests}
+    assert of_run == of_facet
+    return of_facet
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "place"),
+    [
+        ("/data/warehouse", ("file", "/data/warehouse/silver/dlq_records")),
+        ("s3a://key@bucket/lake/dlq/", ("s3://bucket", "lake/dlq/silver/dlq_records")),
+        ("abfss://lake@account.example/x", ("abfss://account.example", "x/silver/dlq_records")),
+        ("file:///data/warehouse", ("file", "/data/warehouse/silver/dlq_records")),
+    ],
+)
+def test_a_table_is_named_by_its_place(warehouse: str, place: tuple[str, str]) -> None:
+    found = lineage.of_layer([LETTERS], {"warehouse": warehouse}, None, {LETTERS: told([])})
+    (table,) = found.outputs
+    assert (table.namespace, table.name) == place
+    assert table.outputFacets["outputStatistics"].rowCount == 7
+    assert [one.name.rpartition("/")[2] for one in found.inputs] == ["dlq_records"]
+
+
+def test_topics_are_inputs_also_those_of_an_airflow_connection(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in DLQ_FROM_KAFKA.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AFTERLOG_STREAMS_REQUESTS__TOPIC", "logs.requests")
+    cluster = {"AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": "kafka-1:9092,kafka-2:9092"}
+    tables = ["bronze.dlq_records", "bronze.streams_requests"]
+    found = lineage.of_layer(tables, {"landing": str(tmp_path)}, cluster, {})
+    assert [(one.namespace, one.name) for one in found.inputs] == [
+        ("file", f"{tmp_path}/dlq"),
+        ("kafka://kafka-1:9092", r"dlq\..*"),
+        ("file", f"{tmp_path}/streams-requests"),
+        ("kafka://kafka-1:9092", "logs.requests"),
+    ]
+    assert all(not one.outputFacets for one in found.outputs)  # the command told no counts
+
+
+def test_each_rule_of_a_gate_is_a_result_where_the_verdict_tells_all_that_failed() -> None:
+    codes = [rule.code for rule in contract_of(LETTERS).rules]
+    assert results({LETTERS: told([])}) == dict.fromkeys(codes, True)
+    assert results({LETTERS: told(codes[3:5])}) == {code: code not in codes[3:5] for code in codes}
+    assert results({LETTERS: told(codes[:1] * MOST_LISTED)}) == {codes[0]: False}
+    assert results({LETTERS: {"written": 0, "verdict": None}}) == {}
+
+
+def test_parsing_a_dag_imports_no_client_of_openlineage(tmp_path: Path) -> None:
+    names = "[name for name in sys.modules if name.startswith('openlineage') or name == 'dags.lineage']"
+    text = f"import sys, dags.dlq; print({names})"
+    environment = {"AIRFLOW_HOME": str(tmp_path), "PATH": "", "PYTHONPATH": str(ROOT)}
+    parsed = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, timeout=120)
+    assert parsed.stdout.splitlines()[-1] == "[]"
