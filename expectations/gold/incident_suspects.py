@@ -8,6 +8,7 @@ KINDS = (
     "topology",
     "writer_topology",
     "new_group",
+    "new_client",
     "producer",
     "dlq_write_failure",
     "header",

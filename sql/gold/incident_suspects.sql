@@ -63,7 +63,7 @@ of_producers AS (
   SELECT
     incidents.cluster,
     incident_id,
-    'producer' AS kind,
+    IF(before IS NULL, 'new_client', 'producer') AS kind,
     client_id AS name,
     stated_at AS changed_at,
     first_at,
