@@ -36,7 +36,8 @@ _MOST_BYTES = 16 << 20  # of a request
 def process(log: Path, variables: Mapping[str, str]) -> Iterator[str]:
     """Start the process and yield the text of ``AFTERLOG_COMMAND`` that uses it; it ends with the context.
 
-    ``log`` takes what its JVM prints; ``variables`` are added to its environment while no command runs.
+    ``log`` takes a line for each command, and what the JVM prints; ``variables`` are added to its environment while no
+    command runs.
     """
     from local.airflow_home import stop
 
@@ -105,8 +106,11 @@ def _served(asked: socket.socket, command: Callable[[], object]) -> None:
         request = json.loads(_received(asked, length))
         done = threading.Event()
         threading.Thread(target=_end_with, args=(asked, done), daemon=True).start()
+        began = time.monotonic()
         code = _code(request, command, *files)
         done.set()
+        told = json.dumps(request["arguments"])
+        print(f"{told}: exit code {code}, {time.monotonic() - began:.1f} s", flush=True)
     finally:
         for file in files:
             with contextlib.suppress(OSError):  # nobody reads it any more

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from local import warm
 from local.demo import Airflow
 from pipelines.settings import ROOT, Settings
 from pipelines.warehouse import actions, jvmless, lock
@@ -119,16 +120,21 @@ def test_a_receiver_that_hangs_delays_no_cycle(empty_warehouse: Path, tmp_path: 
     assert PATH not in (tmp_path / "log").read_text()
 
 
-def test_a_run_of_a_dag_tells_what_is_new(tmp_path: Path, receiver: Receiver) -> None:
+def test_a_run_of_a_dag_tells_what_is_new_also_with_its_commands_in_one_process(
+    tmp_path: Path, receiver: Receiver
+) -> None:
     feed = tmp_path / "landing" / "dlq"
     feed.mkdir(parents=True)
     (feed / "a.jsonl").write_text("\n".join(letters(0, 30, "fraud-workers")) + "\n")
-    airflow = Airflow(tmp_path, tmp_path / "airflow.log", Console(file=io.StringIO()), routes(receiver))
-    try:
-        done = airflow.run("dlq", {name: str(tmp_path / name) for name in ("landing", "warehouse")})
-    finally:
-        airflow.close()
+    with warm.process(tmp_path / "commands.log", {}) as command:
+        variables = routes(receiver) | {"AFTERLOG_COMMAND": command}
+        airflow = Airflow(tmp_path, tmp_path / "airflow.log", Console(file=io.StringIO()), variables)
+        try:
+            done = airflow.run("dlq", {name: str(tmp_path / name) for name in ("landing", "warehouse")})
+        finally:
+            airflow.close()
     assert done["state"] == "success"
+    assert (tmp_path / "commands.log").read_text().count(": exit code 0, ") == 4  # three layers and the reports
     assert told(receiver) == [("opened", "fraud-workers")]
     kept = "".join(path.read_text(errors="replace") for path in tmp_path.rglob("*.log"))
     assert PATH not in kept
