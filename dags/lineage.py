@@ -24,18 +24,17 @@ STAGES = {stage.table: stage for stage in CATALOG}
 
 
 def of_layer(
-    tables: Sequence[str], places: Mapping[str, Any], cluster: Mapping[str, str] | None, filled: Mapping[str, Any]
+    tables: Sequence[str], places: Mapping[str, Any], servers: str | None, filled: Mapping[str, Any]
 ) -> OperatorLineage[Any, Any]:
     """Return the datasets and results of a task that fills tables.
 
-    ``places`` are the flags ``landing`` and ``warehouse``, null if they are not given; ``cluster`` has the variables of
-    the Airflow connection that names the cluster. ``filled`` is what the command told: counts and verdict by table; it
-    is empty if the command died. Raises UsageError: the settings cannot be loaded.
+    ``places`` are the flags ``landing`` and ``warehouse``, null if they are not given. ``servers`` are the bootstrap
+    servers of the Airflow connection that names the cluster, if one does. ``filled`` is what the command told: counts
+    and verdict by table; it is empty if the command died. Raises UsageError: the settings cannot be loaded.
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.facet_v2 import test_run
 
-    servers = (cluster or {}).get("AFTERLOG_KAFKA__BOOTSTRAP_SERVERS")
     found = settings.load(**places, kafka={"bootstrap_servers": servers} if servers else None)
     own = set(tables)
     stages = [STAGES[table] for table in tables]
@@ -81,7 +80,7 @@ def _filled(found: Settings, stage: Stage, told: Mapping[str, Any] | None) -> Ou
                 quality.Assertion(
                     assertion=one["rule"].rpartition(".")[2],
                     success=one["success"],
-                    column=one["rule"].rpartition(".")[0],
+                    column=one["column"],
                     severity="error",
                     name=one["rule"],
                     actual=one["actual"],
@@ -96,29 +95,43 @@ def _filled(found: Settings, stage: Stage, told: Mapping[str, Any] | None) -> Ou
 
 
 def _judged(table: str, told: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Return the rules that the gate judged, by scope where they failed; none if it judged nothing.
+    """Return the rules of the contract that the gate judged, and facts that failed; none if it judged nothing.
 
-    A verdict lists what failed, up to a most. If it lists as many, rules that it does not list may have failed, too,
-    and only those that it lists are returned.
+    A verdict lists what failed, up to a most. If it lists as many, or does not pass and lists nothing, other rules may
+    have failed, too, and only those that it lists are returned.
     """
     from expectations.contract import contract_of
+    from expectations.rules import counted
     from expectations.verdict import MOST_LISTED
 
     verdict = (told or {}).get("verdict")
     if not verdict:
         return []
-    failed = [
-        {"rule": one["rule"], "scope": one["scope"], "success": False, "actual": f"{one['failing']} rows failed"}
-        for one in verdict["failed"]
-    ]
+    failed: list[dict[str, Any]] = verdict["failed"]
+    is_told_whole = verdict["passed"] or 0 < len(failed) < MOST_LISTED
+    contract = contract_of(table)
     known = {one["rule"] for one in failed}
-    rules = [] if len(failed) >= MOST_LISTED else [rule.code for rule in contract_of(table).rules]
-    held = [
-        {"rule": code, "scope": None, "success": True, "actual": None}
-        for code in dict.fromkeys(rules)
-        if code not in known
+    held = [rule.code for rule in contract.rules if is_told_whole and rule.code not in known]
+    columns = {column.name for column in contract.columns}
+
+    def result(rule: str, scope: str | None, success: bool, actual: str | None) -> dict[str, Any]:
+        column = rule.rpartition(".")[0]
+        known_column = column if column in columns else None
+        return {"rule": rule, "scope": scope, "success": success, "actual": actual, "column": known_column}
+
+    return [
+        *(
+            result(
+                one["rule"],
+                one["scope"],
+                False,
+                # A fact has no candidates: it is a number that must be 0.
+                f"{counted(one['failing'], 'row')} failed" if one["candidates"] else f"{one['failing']}, not 0",
+            )
+            for one in failed
+        ),
+        *(result(code, None, True, None) for code in held),
     ]
-    return failed + held
 
 
 def _landed(found: Settings, stage: Land) -> list[InputDataset]:

@@ -75,7 +75,7 @@ class _CommandOperator(BaseOperator):
         super().__init__(**options)
         self.arguments = list(arguments)
         self.places: dict[str, Any] = {}
-        self.cluster: dict[str, str] | None = None
+        self.servers: str | None = None  # of the cluster; its secrets stay out of attributes, which events can hold
         self._command: Command | None = None
 
     def on_kill(self) -> None:
@@ -112,10 +112,12 @@ class _CommandOperator(BaseOperator):
         Raises as `check`, and CannotRun if the command does not exist.
         """
         self.places = {name: context["params"].get(name) for name in PLACES}
-        self.cluster = self._cluster(context)
+        cluster = self._cluster(context)
+        self.servers = cluster.kafka.bootstrap_servers if cluster else None
+        variables = cluster.environment() if cluster else None
         places = [f"--{name}={place}" for name, place in self.places.items() if place is not None]
         arguments = [*self.arguments, *places, *self.more_arguments(context)]
-        self._command = Command(arguments, self.cluster, _tolerance(context))
+        self._command = Command(arguments, variables, _tolerance(context))
         self.log.info("Running %s", shlex.join(self._command.argv))
         try:
             ended = self._command.run(lambda line: self.log.info("%s", line))
@@ -124,8 +126,8 @@ class _CommandOperator(BaseOperator):
         check(ended)
         return ended
 
-    def _cluster(self, context: Context) -> dict[str, str] | None:
-        """Return the variables of the cluster, secrets included, or None if no connection is named for it."""
+    def _cluster(self, context: Context) -> connections.Cluster | None:
+        """Return the cluster, secrets included, or None if no connection is named for it."""
         try:
             wanted = context["params"].get("kafka_connection") or settings.kafka_connection()
             if not wanted:
@@ -135,7 +137,7 @@ class _CommandOperator(BaseOperator):
             raise CannotRun(str(error)) from None
         left_out = f"; left out of it: {', '.join(cluster.left_out)}" if cluster.left_out else ""
         self.log.info("The cluster is that of the connection %s%s", wanted, printable(left_out))
-        return cluster.environment()
+        return cluster
 
 
 class FillLayer(_CommandOperator):
@@ -151,7 +153,7 @@ class FillLayer(_CommandOperator):
         """Return what the task read, filled and judged; Airflow's provider asks when the task ended, also in error."""
         from dags import lineage
 
-        return lineage.of_layer(self.tables, self.places, self.cluster, self.filled)
+        return lineage.of_layer(self.tables, self.places, self.servers, self.filled)
 
     def more_arguments(self, context: Context) -> list[str]:
         """Return the `--accept` arguments for the tables that this layer fills."""

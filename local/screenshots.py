@@ -26,33 +26,34 @@ _SECONDS = 120
 def take(page: Path, picture: Path) -> None:
     """Write a PNG of the upper part of a page, in UTC.
 
-    Raises EnvironmentLacking: there is no Chromium, or it makes no picture.
+    Raises EnvironmentLacking: there is no Chromium, or it makes no picture. Raises UsageError: there is no page.
     """
+    if not page.is_file():
+        raise UsageError(f"There is no page {page}; run `make demo` first, or `afterlog report`.")
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
         raise EnvironmentLacking("There is no Chromium here; install it, then run `make screenshots` again.")
     picture.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="afterlog-") as profile:
+        made = Path(profile, "picture.png")
         command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
-        command += [f"--user-data-dir={profile}", f"--window-size={_WIDTH},{_HEIGHT}", f"--screenshot={picture}"]
+        command += [f"--user-data-dir={profile}", f"--window-size={_WIDTH},{_HEIGHT}", f"--screenshot={made}"]
         try:
             ended = subprocess.run(
                 [*command, page.as_uri()], env={**os.environ, "TZ": "UTC"}, capture_output=True, timeout=_SECONDS
             )
         except subprocess.TimeoutExpired:
             raise EnvironmentLacking(f"{browser} made no picture of {page} in {_SECONDS} seconds.") from None
-    if ended.returncode or not picture.is_file():
-        raise EnvironmentLacking(f"{browser} made no picture of {page}; it ended with {ended.returncode}.")
+        if ended.returncode or not made.is_file():
+            raise EnvironmentLacking(f"{browser} made no picture of {page}; it ended with {ended.returncode}.")
+        shutil.move(made, picture)
 
 
 def main() -> int:
     """Write the pictures that README shows, from the default warehouse; return the exit code."""
     try:
         settings = load()
-        front = settings.reports() / "index.html"
-        if not front.is_file():
-            raise UsageError(f"There is no page in {front.parent}; run `make demo` first.")
-        take(front, PICTURES / "front.png")
+        take(settings.reports() / addresses.FRONT, PICTURES / "front.png")
         found = incidents.listed(Warehouse(settings), "json").result.splitlines()
         if found:
             page = settings.reports() / addresses.incident(json.loads(found[0])["incident_id"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shlex
 import signal
 import socket
@@ -29,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = Path(sys.executable).with_name("afterlog")
 NAME = "warm.sock"
 _LENGTH = 8  # bytes of a request's length, and of the exit code
+_BEGUN = b"\1"  # said before a command runs
 _MOST_BYTES = 16 << 20  # of a request
 
 
@@ -68,15 +70,16 @@ def process(log: Path, variables: Mapping[str, str]) -> Iterator[str]:
 def run(address: str, arguments: list[str]) -> int:
     """Let the process run a command; return its exit code. Without the process, become the command."""
     with socket.socket(socket.AF_UNIX) as asked:
-        try:
-            asked.connect(address)
-        except OSError:
-            os.execv(PROGRAM, [os.fspath(PROGRAM), *arguments])
         request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
         text = json.dumps(request).encode()  # characters of names that are no UTF-8 are escaped
         try:
+            asked.connect(address)
             socket.send_fds(asked, [len(text).to_bytes(_LENGTH, "big")], [1, 2])
             asked.sendall(text)
+            _received(asked, len(_BEGUN))
+        except (OSError, EOFError):
+            os.execv(PROGRAM, [os.fspath(PROGRAM), *arguments])
+        try:
             return int.from_bytes(_received(asked, _LENGTH), "big")
         except (OSError, EOFError):
             print("afterlog: The process that ran this command ended; run the command again.", file=sys.stderr)
@@ -89,10 +92,9 @@ def serve(listening: socket.socket, command: Callable[[], object], prepare: Call
         prepare()
     while True:
         with listening.accept()[0] as asked, contextlib.suppress(OSError, ValueError, EOFError):
+            _end_with_java()
             _served(asked, command)
-        session = sys.modules.get("pipelines.jvm.session")
-        if session is not None and session.jvm_ended():
-            _end()  # PySpark would ask the dead JVM for ever: later commands run by themselves
+        _end_with_java()
 
 
 def _served(asked: socket.socket, command: Callable[[], object]) -> None:
@@ -104,6 +106,9 @@ def _served(asked: socket.socket, command: Callable[[], object]) -> None:
         if len(head) < _LENGTH or len(files) != 2 or length > _MOST_BYTES:
             return
         request = json.loads(_received(asked, length))
+        if select.select([asked], [], [], 0)[0]:
+            return  # the caller ended while other commands ran
+        asked.sendall(_BEGUN)
         done = threading.Event()
         threading.Thread(target=_end_with, args=(asked, done), daemon=True).start()
         began = time.monotonic()
@@ -158,6 +163,13 @@ def _end_with(asked: socket.socket, done: threading.Event) -> None:
         _end()
 
 
+def _end_with_java() -> None:
+    """End this process if its Java ended: PySpark would ask the dead JVM for ever. Later commands run by themselves."""
+    session = sys.modules.get("pipelines.jvm.session")
+    if session is not None and session.jvm_ended():
+        _end()
+
+
 def _end_with_starter() -> None:
     """End this process and its JVM if the process that started it ends; commands read nothing from it."""
     starter = os.dup(0)
@@ -174,8 +186,9 @@ def _end_with_starter() -> None:
 def _end() -> None:
     with contextlib.suppress(Exception):
         sys.modules["pipelines.jvm.session"].cut_off()
-    with contextlib.suppress(Exception):
-        sys.modules["pipelines.jvm.session"].clear_scratch()
+    for name in ("pipelines.jvm.session", "pipelines.sources.landing"):
+        with contextlib.suppress(Exception):
+            sys.modules[name].clear_scratch()
     os.killpg(0, signal.SIGKILL)
 
 
@@ -206,6 +219,7 @@ def main(arguments: list[str]) -> int:
     what, place, *more = arguments
     if what == "run":
         return run(place, more)
+    signal.signal(signal.SIGTERM, lambda *_: _end())
     _end_with_starter()
     from pipelines.cli import main as command
 

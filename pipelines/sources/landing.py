@@ -291,6 +291,12 @@ def _scratch() -> str:
     return scratch
 
 
+def clear_scratch() -> None:
+    """Remove the files that stand in for others, for a process that ends without unwinding."""
+    if _scratch.cache_info().currsize:
+        shutil.rmtree(_scratch(), ignore_errors=True)
+
+
 def _unpack(path: str, target: BinaryIO | None = None) -> str | None:
     """Write the content of a gzip file to the target, up to any damage; return a sentence on the damage, or None."""
     try:

@@ -136,6 +136,8 @@ def parsed(text: str, stage: Summarise) -> Refresh:
     counted = {}
     for table, text in stated.items():
         if when := _WHEN.fullmatch(text):
+            if _ALONG.fullmatch(when["group"]):
+                raise ValueError(f"The refresh of {stage.table} cannot go along chains and choose columns of {table}.")
             stated[table], counted[table] = when["group"], tuple(when["columns"].split(", "))
     groups = {table: _group(stated[table]) if stated else head["column"] for table in stage.inputs}
     span = Span(head["spanned"], timedelta(hours=int(head["hours"]))) if head["spanned"] else None

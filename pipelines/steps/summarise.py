@@ -99,6 +99,9 @@ class Summary:
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
             wanted = _is_one_of(F.col(refresh.column), touched)
             fresh = fresh.where(wanted | F.col(refresh.column).isNull() if shares(stage) else wanted)
+            for table, chain in chains.items():  # facts are about touched groups, without the rows that these lead to
+                name = name_of(table)
+                inputs[name] = inputs[name].where(_is_one_of(F.expr(chain.group), touched))
         if isinstance(stage, Derive):
             existing_rows = warehouse.read(stage.table)
             if touched is not None:

@@ -56,9 +56,8 @@ def test_topics_are_inputs_also_those_of_an_airflow_connection(monkeypatch: pyte
     for name, value in DLQ_FROM_KAFKA.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AFTERLOG_STREAMS_REQUESTS__TOPIC", "logs.requests")
-    cluster = {"AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": "kafka-1:9092,kafka-2:9092"}
     tables = ["bronze.dlq_records", "bronze.streams_requests"]
-    found = lineage.of_layer(tables, {"landing": str(tmp_path)}, cluster, {})
+    found = lineage.of_layer(tables, {"landing": str(tmp_path)}, "kafka-1:9092,kafka-2:9092", {})
     assert [(one.namespace, one.name) for one in found.inputs] == [
         ("file", f"{tmp_path}/dlq"),
         ("kafka://kafka-1:9092", r"dlq\..*"),
@@ -73,7 +72,18 @@ def test_each_rule_of_a_gate_is_a_result_where_the_verdict_tells_all_that_failed
     assert results({LETTERS: told([])}) == dict.fromkeys(codes, True)
     assert results({LETTERS: told(codes[3:5])}) == {code: code not in codes[3:5] for code in codes}
     assert results({LETTERS: told(codes[:1] * MOST_LISTED)}) == {codes[0]: False}
+    assert results({LETTERS: {"written": 0, "verdict": {"passed": False, "failed": []}}}) == {}
     assert results({LETTERS: {"written": 0, "verdict": None}}) == {}
+
+
+def test_a_fact_that_failed_is_told_as_a_number_and_names_no_column() -> None:
+    fact = {"rule": "grain.repeated", "scope": None, "failing": -3, "candidates": 0}
+    failed = {"silver.dlq_roots": {"written": 0, "verdict": {"passed": False, "failed": [fact]}}}
+    (table,) = lineage.of_layer(["silver.dlq_roots"], {}, None, failed).outputs
+    told = {one.name: one for one in table.facets["dataQualityAssertions"].assertions}
+    one = told["grain.repeated"]
+    assert (one.success, one.column, one.actual) == (False, None, "-3, not 0")
+    assert told["hop_count.with_a_root"].success
 
 
 def test_parsing_a_dag_imports_no_client_of_openlineage(tmp_path: Path) -> None:

@@ -60,6 +60,11 @@ SELECT 1"""
         pytest.param("-- Refresh: by hour\nSELECT 1", "has no line like", id="of two words"),
         pytest.param("-- Refresh: hour\n--   silver.a: x\nSELECT 1", "names silver.a; its inputs", id="one input"),
         pytest.param("-- Refresh: hour\n--   a: x\nSELECT 1", "cannot be read: --   a: x", id="no table"),
+        pytest.param(
+            "-- Refresh: hour\n--   silver.a: x along y at most 8 times when z change\n--   silver.b: x\nSELECT 1",
+            "cannot go along chains",
+            id="columns of chains",
+        ),
         pytest.param("-- Refresh: hour\n--     x\nSELECT 1", "cannot be read: --     x", id="no beginning"),
     ],
 )
