@@ -89,7 +89,7 @@ def test_groups_of_the_warehouse_that_is_named(warehouse: Settings) -> None:
         pytest.param("afterlog describe o", {"AFTERLOG_WAREHOUSE": "/nowhere"}, id="no warehouse"),
         pytest.param("afterlog describe o", {"AFTERLOG_WAREHOUSE": "s3://bucket/w"}, id="a JVM would be needed"),
         pytest.param("afterlog describe o", {"AFTERLOG_SETTINGS": "/nowhere.toml"}, id="no settings"),
-        pytest.param("afterlog describe 'o", {}, id="an open quote"),
+        pytest.param("afterlog describe 'o", {"AFTERLOG_WAREHOUSE": "/nowhere"}, id="an open quote"),
         pytest.param("afterlog nothing o", {}, id="no such command"),
         pytest.param("afterlog describe o", {"COMP_CWORD": "many"}, id="a shell in disorder"),
     ],

@@ -139,7 +139,8 @@ def test_a_feed_that_was_read_or_is_to_be_read_from_topics_is_used(settings: Set
     read = Progress(directory="/gone", files={"a.log": LandedFile("a.log", 1, 1)})
     progress.save(Warehouse(settings), "bronze.dlq_write_failures", read)
     assert of(settings, "broker-logs").in_words == "no failed DLQ write yet"
-    topics = load(warehouse=settings.warehouse, dlq={"source": "kafka"}, kafka={"bootstrap_servers": "a:9092"})
+    places = {"warehouse": settings.warehouse, "landing": settings.landing}
+    topics = load(**places, dlq={"source": "kafka"}, kafka={"bootstrap_servers": "a:9092"})
     assert of(topics).used
     assert not of(topics, "acknowledgements").used
 
