@@ -43,6 +43,7 @@ def of_layer(
     for stage in stages:
         if isinstance(stage, Land):
             inputs += _landed(found, stage)
+    judged = {table: _judged(table, filled.get(table)) for table in tables}
     tests = [
         test_run.TestExecution(
             name=f"{table}: {one['rule']}" + (f" ({one['scope']})" if one["scope"] else ""),
@@ -52,11 +53,11 @@ def of_layer(
             actual=one["actual"],
         )
         for table in tables
-        for one in _judged(table, filled.get(table))
+        for one in judged[table]
     ]
     return OperatorLineage(
         inputs=inputs,
-        outputs=[_filled(found, stage, filled.get(stage.table)) for stage in stages],
+        outputs=[_filled(found, stage, filled.get(stage.table), judged[stage.table]) for stage in stages],
         run_facets={"test": test_run.TestRunFacet(tests=tests)} if tests else {},
     )
 
@@ -67,14 +68,16 @@ def _table(found: Settings, table: str) -> InputDataset:
     return InputDataset(*_place_of(found, table), facets=_named(found, table))
 
 
-def _filled(found: Settings, stage: Stage, told: Mapping[str, Any] | None) -> OutputDataset:
-    """Return a table with the rows that were written, and each rule of its gate as an assertion."""
+def _filled(
+    found: Settings, stage: Stage, told: Mapping[str, Any] | None, judged: Sequence[Mapping[str, Any]]
+) -> OutputDataset:
+    """Return a table with the rows that were written, and what its gate judged as assertions."""
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import data_quality_assertions_dataset as quality
     from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
 
     facets: dict[str, Any] = _named(found, stage.table)
-    if judged := _judged(stage.table, told):
+    if judged:
         facets["dataQualityAssertions"] = quality.DataQualityAssertionsDatasetFacet(
             assertions=[
                 quality.Assertion(

@@ -23,6 +23,11 @@ _HEIGHT = 1500
 _SECONDS = 120
 
 
+def browser() -> str | None:
+    """Return the path of a Chromium on this machine; None if there is none."""
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
 def take(page: Path, picture: Path) -> None:
     """Write a PNG of the upper part of a page, in UTC.
 
@@ -30,22 +35,22 @@ def take(page: Path, picture: Path) -> None:
     """
     if not page.is_file():
         raise UsageError(f"There is no page {page}; run `make demo` first, or `afterlog report`.")
-    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if browser is None:
+    program = browser()
+    if program is None:
         raise EnvironmentLacking("There is no Chromium here; install it, then run `make screenshots` again.")
     picture.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="afterlog-") as profile:
         made = Path(profile, "picture.png")
-        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
+        command = [program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
         command += [f"--user-data-dir={profile}", f"--window-size={_WIDTH},{_HEIGHT}", f"--screenshot={made}"]
         try:
             ended = subprocess.run(
                 [*command, page.as_uri()], env={**os.environ, "TZ": "UTC"}, capture_output=True, timeout=_SECONDS
             )
         except subprocess.TimeoutExpired:
-            raise EnvironmentLacking(f"{browser} made no picture of {page} in {_SECONDS} seconds.") from None
+            raise EnvironmentLacking(f"{program} made no picture of {page} in {_SECONDS} seconds.") from None
         if ended.returncode or not made.is_file():
-            raise EnvironmentLacking(f"{browser} made no picture of {page}; it ended with {ended.returncode}.")
+            raise EnvironmentLacking(f"{program} made no picture of {page}; it ended with {ended.returncode}.")
         shutil.move(made, picture)
 
 

@@ -30,7 +30,7 @@ from tests.testing.browser import Browser
 from tests.testing.deliveries import store
 from tests.testing.sites import HOSTILE, NOW, incident, incident_id
 
-pytestmark = pytest.mark.skipif(browser.found() is None, reason="there is no Chromium: apt-get install chromium")
+pytestmark = pytest.mark.skipif(screenshots.browser() is None, reason="there is no Chromium: apt-get install chromium")
 
 FRONT, INCIDENT = "index.html", addresses.incident(incident_id(0))
 KINDS = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,12 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-
-def found() -> str | None:
-    """Return the path of a Chromium on this machine; None if there is none."""
-    return next((path for name in NAMES if (path := shutil.which(name))), None)
+from local import screenshots
 
 
 @dataclass
@@ -131,7 +125,7 @@ class Browser:
 @contextmanager
 def browser(scratch: Path) -> Iterator[Browser]:
     """Start a browser whose profile is in a scratch directory, and end it."""
-    program = found()
+    program = screenshots.browser()
     assert program is not None
     to_read, to_write = os.pipe()
     back_read, back_write = os.pipe()
