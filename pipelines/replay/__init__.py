@@ -1,0 +1,1 @@
+"""Replay: dead letters -> back to Kafka, chosen, planned, explained, once."""
