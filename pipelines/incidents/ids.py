@@ -12,7 +12,11 @@ _HEARD = str.maketrans("OIL", "011")
 
 def incident_id(fingerprint: str, first_at: int) -> str:
     """Return the id of an incident that begins at a time in microseconds."""
-    number = int.from_bytes(sha256(f"{fingerprint}:{first_at}".encode()).digest()[:5], "big")
+    return spoken(int.from_bytes(sha256(f"{fingerprint}:{first_at}".encode()).digest()[:5], "big"))
+
+
+def spoken(number: int) -> str:
+    """Return the id of a number of 40 bits."""
     letters = "".join(ALPHABET[number >> 5 * place & 31] for place in reversed(range(LENGTH)))
     return f"{letters[:4]}-{letters[4:]}"
 

@@ -23,7 +23,7 @@ from pipelines.settings.kafka import Kafka
 from pipelines.settings.layers import read_layers
 from pipelines.settings.payloads import Mask, PrivacyKey, SchemaFile
 from pipelines.settings.profiles import MappedHeader, OwnProfile, RequiredProfile
-from pipelines.settings.runs import Gate, Lock, Metrics, Report, Silence
+from pipelines.settings.runs import Gate, Lock, Metrics, Replay, Report, Silence
 from pipelines.settings.section import Section, Share, first_mistake
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Mask",
     "OwnProfile",
     "PrivacyKey",
+    "Replay",
     "RequiredProfile",
     "SchemaFile",
     "Segments",
@@ -80,6 +81,7 @@ class Settings(Section):
     report: Report = Report()
     alerts: Alerts = Alerts()
     metrics: Metrics = Metrics()
+    replay: Replay = Replay()
     schemas: Annotated[tuple[SchemaFile, ...], Field(alias="schema")] = ()
     privacy: tuple[Mask, ...] = ()
     privacy_key: PrivacyKey = PrivacyKey()

@@ -43,6 +43,25 @@ class Lock(Section):
     wait_seconds: Annotated[float, Field(ge=0.0)] = 60.0
 
 
+class Replay(Section):
+    """How dead letters are replayed.
+
+    ``rules`` is the file of remediation rules. A record that died after more than ``max_replays`` replays is not
+    eligible. ``rate`` is how many records a second a run produces (None: as fast as it can), in transactions of at most
+    ``batch`` records. A run pauses if its group dead-letters more than the share ``most_deaths`` of them again.
+    ``by_rules`` lets the DAG ``replay`` plan what the rules choose, each time that ``schedule`` (cron) says.
+    """
+
+    rules: Annotated[str, Field(min_length=1)] = "conf/remediation.toml"
+    max_replays: Annotated[int, Field(ge=0, le=1_000)] = 1
+    most_records: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
+    rate: Annotated[float, Field(gt=0.0)] | None = None
+    batch: Annotated[int, Field(ge=1, le=100_000)] = 500
+    most_deaths: Share = 0.5
+    by_rules: bool = False
+    schedule: str | None = None
+
+
 class Metrics(Section):
     """Where metrics are written after each run, in Prometheus' text format: a ``file``, whose name ends with ``.prom``.
 

@@ -1,0 +1,270 @@
+"""`afterlog replay ...`: make a plan, explain a decision, run a plan, tell how it stands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expectations.rules import counted
+from expectations.text import visible
+from pipelines.commands.describe import Answer
+from pipelines.errors import UsageError
+from pipelines.privacy import Masks
+from pipelines.replay import outcomes, planning, rules, store, telling, transform
+from pipelines.replay.candidates import Candidate, Candidates, Choice
+from pipelines.replay.judge import Options
+from pipelines.replay.model import Replayed
+from pipelines.settings import located
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
+
+if TYPE_CHECKING:
+    from pipelines.replay.planning import Draft
+    from pipelines.replay.run import Progress
+    from pipelines.run.stop import Stop
+
+FLUSH_RECORDS = 5_000  # of what stands on the target, until they are written to the table
+RECORDS = "silver.dlq_records"
+
+
+def plan(
+    warehouse: Warehouse,
+    choice: Choice,
+    options: Options,
+    *,
+    file: Path | None = None,
+    fetches: bool = True,
+    dry_run: bool = False,
+    form: str = "text",
+) -> Answer:
+    """Make a plan and say what is in it; a dry run neither asks the cluster nor writes anything.
+
+    The exit code is 1 if nothing is eligible.
+
+    Raises UsageError: the choice, the rules, the transform or the settings cannot be used.
+    """
+    draft = drawn(warehouse, choice, options, file=file, fetches=fetches, dry_run=dry_run)
+    kept = None if dry_run or not draft.entries else store.keep(warehouse, draft)
+    masks = Masks.of(warehouse.settings)
+    said = telling.draft_as_json(draft, kept=kept) if form == "json" else telling.of_draft(draft, masks, kept=kept)
+    return Answer(said, (), 0 if draft.eligible else 1)
+
+
+def drawn(
+    warehouse: Warehouse,
+    choice: Choice,
+    options: Options,
+    *,
+    file: Path | None = None,
+    fetches: bool = True,
+    dry_run: bool = False,
+) -> Draft:
+    """Return the plan of a choice, not yet kept."""
+    store.directory_of(warehouse)
+    settings = warehouse.settings
+    repair = transform.read(file) if file is not None else None
+    known = rules.read(located(settings.replay.rules))
+    if not dry_run:
+        planning.refuse_without_cluster(settings)
+    found = Candidates(warehouse).chosen(choice, settings.replay.most_records)
+    if choice.by_rules:
+        found = [one for one in found if known.decide(one.facts)[0] == "REPLAY"][: choice.limit]
+    entries = planning.judged(found, known, options)
+    cluster_id, targets = "", {}
+    if not dry_run:
+        from pipelines.replay import client
+
+        admin = client.admin(settings)
+        cluster_id = client.cluster_id(admin)
+        wanted = sorted({entry.topic for entry in entries if entry.topic is not None})
+        targets = {name: one for name, one in client.describe(admin, wanted).items() if one.ends is not None}
+        planning.judge_targets(entries, options, targets, letter_topics(warehouse))
+        if fetches:
+            planning.fetch_originals(entries, settings)
+    for entry in entries:
+        if dry_run or not fetches:
+            planning.without_original(entry)
+    if repair is not None:
+        planning.repair(entries, repair)
+    planning.measure(entries, targets)
+    said = planning.order(entries, options)
+    return planning.drawn(
+        entries,
+        cluster=warehouse.cluster,
+        kafka_cluster_id=cluster_id,
+        targets=targets,
+        choice=str(choice),
+        options=options,
+        rules=known,
+        transform=repair,
+        said=said,
+    )
+
+
+def letter_topics(warehouse: Warehouse) -> set[str]:
+    """Return the dead-letter topics of which records landed."""
+    equal: Mapping[str, str | int] = {"cluster": warehouse.cluster}
+    found = jvmless.query(warehouse, RECORDS, "SELECT DISTINCT dlq_topic FROM rows", equal)
+    return {row["dlq_topic"] for row in found}
+
+
+def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
+    """Say which rule decides about the dead letter at TOPIC:PARTITION:OFFSET, and what speaks against its replay."""
+    known = rules.read(located(warehouse.settings.replay.rules))
+    options = Options(max_replays=warehouse.settings.replay.max_replays)
+    said = []
+    for candidate in Candidates(warehouse).chosen(Choice(records=(wanted,)), 1):
+        (entry,) = planning.judged([candidate], known, options)
+        action, rule = known.decide(candidate.facts)
+        tried = known.rules[: known.rules.index(rule) + 1] if rule else known.rules
+        said.append(telling.explained(entry, rule, action, tried, form))
+    return Answer("\n".join(said))
+
+
+def discard(warehouse: Warehouse, choice: Choice, note: str | None) -> Answer:
+    """Write down that dead letters are given up; nothing is deleted."""
+    if choice.by_rules:
+        raise UsageError("Rules discard by then = \"DISCARD\": a plan writes it down.")
+    found = Candidates(warehouse).chosen(choice, warehouse.settings.replay.most_records)
+    done = store.discard(warehouse, found, note)
+    return Answer(f"{counted(done, 'record')} of {len(found):,} discarded now; nothing is deleted.")
+
+
+def run(
+    warehouse: Warehouse,
+    wanted: str,
+    *,
+    rate: float | None = None,
+    batch: int | None = None,
+    most_deaths: float | None = None,
+    stop: Stop | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+    resumes: bool = False,
+    form: str = "text",
+) -> Answer:
+    """Run a plan, or go on with it; ``resumes`` lifts a pause.
+
+    Raises UsageError: the plan does not exist or has expired. WriterBusy: another process runs it.
+    """
+    from pipelines.replay import run as runner
+    from pipelines.replay.journal import Journal
+
+    settings = warehouse.settings
+    planning.refuse_without_cluster(settings)
+    row = store.plan_row(warehouse, wanted)
+    planned = store.load(warehouse, row)
+    journal = Journal(store.directory_of(warehouse))
+    if resumes:
+        journal.resume(planned.plan_id)
+    kept = store.Replays(warehouse, planned)
+    if expired := why_expired(warehouse, row, kept):
+        raise UsageError(f"Plan {planned.plan_id} has expired: {expired} Make a new one with `afterlog replay plan`.")
+
+    def confirmed(found: Sequence[Replayed]) -> None:
+        kept.add(found)
+        if len(kept.waiting) >= FLUSH_RECORDS:
+            kept.flush()
+
+    try:
+        ended = runner.run(
+            planned,
+            store.directory_of(warehouse),
+            settings,
+            rate=settings.replay.rate if rate is None else rate,
+            batch=settings.replay.batch if batch is None else batch,
+            most_deaths=settings.replay.most_deaths if most_deaths is None else most_deaths,
+            stop=stop,
+            progress=progress,
+            confirmed=confirmed,
+        )
+    finally:
+        kept.flush()
+    counts = outcomes.refresh(warehouse, asks=False) if ended.replayed else Counter()
+    return Answer(telling.status(row, ended.status, ended.sentence, len(kept.known), counts, form), (), ended.exit_code)
+
+
+def why_expired(warehouse: Warehouse, row: Mapping[str, Any], kept: store.Replays) -> str | None:
+    """Return why a plan must not be run any more, as a sentence; None if it still holds.
+
+    What the plan itself replayed does not count, nor do new dead letters.
+    """
+    settings = warehouse.settings
+    known = rules.read(located(settings.replay.rules))
+    if known.digest != row["rules_hash"]:
+        return "the remediation rules changed."
+    to = None if row["target"] == "original" else row["target"]
+    options = Options(to, row["again"], row["max_replays"], row["ignores_rules"])
+    found = Candidates(warehouse).of_plan(row["plan_id"])
+    left = {record.letter for record in kept.plan.records}
+    for candidate in found:
+        action, _ = known.decide(candidate.facts)
+        letter = store.letter_of(candidate.row)
+        left.discard(letter)
+        reasons = judge_again(candidate, action, options)
+        if reasons and letter not in kept.known:
+            return f"{visible(candidate.place)} is not eligible any more, as {_because(reasons[0])}."
+    if left:
+        return f"{visible(min(left).place)} is not in silver.dlq_records any more."
+    return None
+
+
+def judge_again(candidate: Candidate, action: rules.Action, options: Options) -> list[str]:
+    """Return the reasons against a planned record as the tables stand now."""
+    from pipelines.replay import judge
+
+    return judge.of_record(candidate, action, options)
+
+
+def _because(reason: str) -> str:
+    from pipelines.replay.judge import REASONS
+
+    return REASONS[reason].partition(";")[0].partition(":")[0]
+
+
+def ask_pause(warehouse: Warehouse, wanted: str) -> Answer:
+    """Ask the run of a plan to pause after its batch."""
+    row, journal = _asked(warehouse, wanted)
+    journal.ask_pause(row["plan_id"])
+    return Answer(f"Plan {row['plan_id']} pauses; `afterlog replay resume {row['plan_id']}` goes on.")
+
+
+def ask_cancel(warehouse: Warehouse, wanted: str) -> Answer:
+    """Cancel a plan: what was replayed stays, and the rest is free for other plans."""
+    row, journal = _asked(warehouse, wanted)
+    journal.ask_cancel(row["plan_id"])
+    return Answer(f"Plan {row['plan_id']} is cancelled; what it replayed stays.")
+
+
+def _asked(warehouse: Warehouse, wanted: str) -> tuple[dict[str, Any], Any]:
+    from pipelines.replay.journal import Journal
+
+    return store.plan_row(warehouse, wanted), Journal(store.directory_of(warehouse))
+
+
+def status(warehouse: Warehouse, wanted: str, form: str = "text", *, asks: bool = True) -> Answer:
+    """Say how a plan stands and what became of its records; ``asks`` the cluster for committed offsets."""
+    row, journal = _asked(warehouse, wanted)
+    outcomes.refresh(warehouse, asks=asks)
+    counts = Counter(one["outcome"] for one in store.outcomes(warehouse, row["plan_id"]))
+    state = journal.status(row["plan_id"])
+    done = len(store.replayed(warehouse, row["plan_id"]))
+    return Answer(telling.status(row, state.status, state.sentence, done, counts, form))
+
+
+def plans(warehouse: Warehouse, form: str = "text") -> Answer:
+    """List all plans, the newest first."""
+    from pipelines.replay.journal import Journal
+
+    rows = store.plans(warehouse)
+    journal = Journal(store.directory_of(warehouse)) if rows else None
+    states = {row["plan_id"]: journal.status(row["plan_id"]).status for row in rows} if journal else {}
+    done = Counter(row["plan_id"] for row in store.replayed(warehouse))
+    return Answer(telling.listed(rows, states, done, form))
+
+
+def show(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
+    """List the records of a plan, without their payloads."""
+    row = store.plan_row(warehouse, wanted)
+    return Answer(telling.record_rows(store.records(warehouse, row["plan_id"]), form))

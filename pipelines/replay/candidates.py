@@ -1,0 +1,369 @@
+"""What a person or the rules choose -> the dead letters, each with what the tables know about it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from expectations.contract import contract_of
+from expectations.text import visible
+from pipelines.commands.trace import Place
+from pipelines.errors import UsageError
+from pipelines.incidents import ids
+from pipelines.incidents.signature import frame_of, pattern_of
+from pipelines.replay.conditions import condition
+from pipelines.text import elided
+from pipelines.warehouse import duck, jvmless
+from pipelines.warehouse.tables import Warehouse
+
+RECORDS, QUARANTINE, HELD = "silver.dlq_records", "quarantine.dlq_records", "held.dlq_records"
+MARKERS, LETTERS, TRANSACTIONS = "silver.dlq_control_markers", "silver.dead_letters", "silver.transactions"
+INCIDENTS = "gold.dlq_incidents"
+PLANS, REPLAYS, REPLAYED = "gold.replay_plans", "gold.replays", "gold.replayed_records"
+OUTCOMES, DISCARDS = "gold.replay_outcomes", "gold.replay_discards"
+MOST_NAMED = 1_000
+WIDEST = 80
+
+SIGNATURE = ("consumer_group", "original_topic", "disposition", "exception_class", "exception_cause_class")
+COLUMNS = (
+    *("_bronze_id", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset", "dlq_timestamp", "header_profile"),
+    *("disposition", "original_topic", "original_topic_id", "original_partition", "original_offset"),
+    *("original_timestamp", "consumer_group", "error_message", "exception_class", "exception_cause_class"),
+    *("exception_stacktrace", "routed_at", "payload_copied", "control_marker_suspected", "key", "value"),
+    *("earlier_hops", "user_headers", "lossy_encoding", "_ingested_at"),
+)
+HOW_MANY = "more records than [replay] most_records allows"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which dead letters are wanted: of an incident, at places, of a condition, or those that the rules replay."""
+
+    incident: str | None = None
+    where: str | None = None
+    records: tuple[str, ...] = ()
+    by_rules: bool = False
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UsageError: nothing is chosen, or in two ways."""
+        ways = [self.incident is not None, self.where is not None, bool(self.records), self.by_rules]
+        if sum(ways) != 1:
+            raise UsageError("Choose records in one way: --incident, --where, --record or --by-rules.")
+        if len(self.records) > MOST_NAMED:
+            raise UsageError(f"--record can name at most {MOST_NAMED:,} records: choose more with --where.")
+
+    def __str__(self) -> str:
+        """Return it in words, for the table of plans; a condition is cut."""
+        if self.incident is not None:
+            said = f"incident {self.incident}"
+        elif self.where is not None:
+            said = f"where {elided(self.where, 500)}"
+        elif self.records:
+            named = ", ".join(self.records[:20]) + (" and more" if len(self.records) > 20 else "")
+            said = f"record {named}"
+        else:
+            said = "the rules"
+        return said + (f", at most {self.limit:,}" if self.limit is not None else "")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A chosen dead letter: its row in silver.dlq_records, and what other tables know about it.
+
+    ``state`` is accepted, quarantined or held. ``copies`` is how many rows are known at its place. ``attempt`` is the
+    number that its replay would have. ``replayed`` names the plan that replayed it, or its source record, before.
+    """
+
+    row: Mapping[str, Any]
+    state: str = "accepted"
+    is_marker: bool | None = None
+    write_state: str | None = None
+    is_aborted: bool = False
+    copies: int = 1
+    attempt: int = 1
+    replayed: str | None = None
+    is_discarded: bool = False
+    incident_id: str | None = None
+    verdict: str | None = None
+
+    @property
+    def place(self) -> str:
+        """TOPIC:PARTITION:OFFSET of the dead letter."""
+        return f"{self.row['dlq_topic']}:{self.row['dlq_partition']}:{self.row['dlq_offset']}"
+
+    @property
+    def source(self) -> tuple[Any, ...] | None:
+        """Topic, partition and offset of the record that failed; None if a part is unknown."""
+        found = tuple(self.row[f"original_{part}"] for part in Place._fields)
+        return None if None in found else found
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What rules look at."""
+        return {**self.row, "verdict": self.verdict}
+
+
+Spans = list[tuple[datetime, datetime, str, str | None]]
+
+
+@dataclass
+class Candidates:
+    """Reads dead letters of the settings' cluster, with what the tables know about them."""
+
+    warehouse: Warehouse
+    incidents: list[dict[str, Any]] = field(init=False)
+    _spans: dict[tuple[Any, ...], Spans] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read the incidents."""
+        self.incidents = []
+        if self.warehouse.exists(INCIDENTS):
+            columns = ["incident_id", *SIGNATURE, "error_pattern", "error_frame", "first_at", "last_at", "merged_into"]
+            columns += ["record_count", "verdict", "sentence"]
+            self.incidents = jvmless.rows(self.warehouse, INCIDENTS, {"cluster": self.warehouse.cluster}, columns)
+        self._spans = defaultdict(list)
+        for row in self.incidents:
+            if row["record_count"] and row["first_at"] is not None:
+                key = (*(row[name] for name in SIGNATURE), row["error_pattern"], row["error_frame"])
+                self._spans[key].append((row["first_at"], row["last_at"], row["incident_id"], row["verdict"]))
+
+    def chosen(self, choice: Choice, most: int) -> list[Candidate]:
+        """Return the dead letters of a choice.
+
+        Raises UsageError: the choice cannot be understood, names nothing that is known, or is larger than ``most``.
+        """
+        cluster = {"cluster": self.warehouse.cluster}
+        if choice.records:
+            found = self._named(choice.records)
+        elif choice.where is not None:
+            found = self._accepted(f"({condition(choice.where, now=self.now)})", cluster, choice.limit, most)
+        elif choice.incident is not None:
+            incident = self.incident(choice.incident)
+            wanted = {name: incident[name] for name in SIGNATURE}
+            text = " AND ".join(
+                f"records.{name} = :{name}" if value is not None else f"records.{name} IS NULL"
+                for name, value in wanted.items()
+            )
+            at = "coalesce(records.routed_at, records.dlq_timestamp, records._ingested_at)"
+            text += f" AND {at} BETWEEN :first_at AND :last_at"
+            values = {name: value for name, value in wanted.items() if value is not None}
+            values |= {"first_at": incident["first_at"], "last_at": incident["last_at"]}
+            found = self._accepted(text, cluster | values, None, most)
+            found = [one for one in found if one.incident_id == incident["incident_id"]][: choice.limit]
+        else:
+            found = self._accepted("true", cluster, None, most)
+        return found
+
+    @property
+    def now(self) -> datetime:
+        """The time that ``:now`` and current_timestamp() in a condition stand for."""
+        return datetime.now(UTC)
+
+    def of_plan(self, plan_id: str) -> list[Candidate]:
+        """Return the eligible dead letters of a plan, as the tables know them now."""
+        here = "planned.cluster = records.cluster AND planned.dlq_topic = records.dlq_topic"
+        here += " AND planned.dlq_topic_id <=> records.dlq_topic_id"
+        here += " AND planned.dlq_partition = records.dlq_partition AND planned.dlq_offset = records.dlq_offset"
+        text = (
+            f"EXISTS (SELECT 1 FROM {REPLAYS} AS planned "
+            f"WHERE planned.plan_id = :plan_id AND planned.position IS NOT NULL AND {here})"
+        )
+        values = {"cluster": self.warehouse.cluster, "plan_id": plan_id}
+        return self._accepted(text, values, None, None, more=(REPLAYS,), but_of=plan_id)
+
+    def incident(self, wanted: str) -> dict[str, Any]:
+        """Return the incident that an id, or its beginning, names.
+
+        Raises UsageError: there is none, or several.
+        """
+        name = ids.read(wanted)
+        if name is None:
+            raise UsageError(
+                f"'{visible(wanted[:40])}' is no id of an incident, such as 7KQ2-MD4X: see `afterlog incidents`."
+            )
+        rows = {row["incident_id"]: row for row in self.incidents}
+        found = sorted(one for one in rows if one.startswith(name))
+        if len(found) > 1:
+            raise UsageError(f"Several incidents begin with {name}: {', '.join(found[:5])}.")
+        if not found:
+            raise UsageError(f"There is no incident {name}: `afterlog incidents` lists all.")
+        end = found[0]
+        while rows[end]["merged_into"] in rows:
+            end = rows[end]["merged_into"]
+        if not rows[end]["record_count"]:
+            raise UsageError(f"Incident {end} has no records any more.")
+        return rows[end]
+
+    def _incident_of(self, row: Mapping[str, Any]) -> tuple[str | None, str | None]:
+        """Return the id and verdict of the incident that a record belongs to."""
+        if not self._spans:
+            return None, None
+        key = (*(row[name] for name in SIGNATURE), pattern_of(row["error_message"]))
+        spans = self._spans.get((*key, frame_of(row["exception_stacktrace"])), ())
+        at = row["routed_at"] or row["dlq_timestamp"] or row["_ingested_at"]
+        for first, last, name, verdict in spans:
+            if first <= at <= last:
+                return name, verdict
+        return None, None
+
+    def _named(self, wanted: Sequence[str]) -> list[Candidate]:
+        """Return the dead letters at places, those in quarantine and held ones too.
+
+        Raises UsageError: a text is no place, or nothing is known there.
+        """
+        found: list[Candidate] = []
+        for text in dict.fromkeys(wanted):
+            place = Place.of(text)
+            if place is None:
+                shown = elided(text, WIDEST)
+                raise UsageError(f"'{shown}' is not the place of a dead letter: write it like dlq.orders:0:5.")
+            values = {
+                "cluster": self.warehouse.cluster,
+                **dict(zip(("topic", "partition", "offset"), place, strict=True)),
+            }
+            here = "records.dlq_topic = :topic AND records.dlq_partition = :partition AND records.dlq_offset = :offset"
+            rows = self._accepted(here, values, None, None) or self._refused(place)
+            if not rows:
+                raise UsageError(f"Nothing is known of a dead letter at {place} in cluster '{self._cluster}'.")
+            found += rows
+        return found
+
+    @property
+    def _cluster(self) -> str:
+        return visible(self.warehouse.cluster)
+
+    def _refused(self, place: Place) -> list[Candidate]:
+        equal: dict[str, str | int] = {
+            "cluster": self.warehouse.cluster,
+            "dlq_topic": place.topic,
+            "dlq_partition": place.partition,
+            "dlq_offset": place.offset,
+        }
+        for table, state in ((QUARANTINE, "quarantined"), (HELD, "held")):
+            if self.warehouse.exists(table):
+                rows = jvmless.rows(self.warehouse, table, equal)
+                if rows:
+                    return [Candidate({name: row.get(name) for name in COLUMNS}, state) for row in rows[:1]]
+        return []
+
+    def _accepted(
+        self,
+        text: str,
+        values: Mapping[str, Any],
+        limit: int | None,
+        most: int | None,
+        *,
+        more: Iterable[str] = (),
+        but_of: str = "",
+    ) -> list[Candidate]:
+        """Return accepted dead letters that meet a condition on ``records``; replays of one plan do not count."""
+        columns = ", ".join(f"records.{name}" for name in COLUMNS)
+        grain = " AND ".join(f"{{0}}.{name} = records.{name}" for name in ("cluster", "dlq_topic", "dlq_partition"))
+        grain += " AND {0}.dlq_offset = records.dlq_offset AND {0}.dlq_topic_id <=> records.dlq_topic_id"
+        statement = f"""
+            SELECT {columns}, markers.is_control_marker AS is_marker, letters.write_state,
+              discards.dlq_topic IS NOT NULL AS is_discarded
+            FROM {RECORDS} AS records
+            LEFT JOIN {MARKERS} AS markers
+              ON markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
+            LEFT JOIN {LETTERS} AS letters ON {grain.format("letters")}
+            LEFT JOIN (SELECT DISTINCT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM {DISCARDS})
+              AS discards ON {grain.format("discards")}
+            WHERE records.cluster = :cluster AND ({text})
+            ORDER BY records.dlq_topic, records.dlq_partition, records.dlq_offset, records.dlq_topic_id
+        """
+        statement += f" LIMIT {limit if limit is not None else most + 1}" if most is not None else ""
+        rows = self._rows(statement, values, (RECORDS, MARKERS, LETTERS, DISCARDS, *more))
+        if most is not None and len(rows) > most:
+            raise UsageError(
+                f"These are {HOW_MANY} ({most:,}): narrow the choice, give --limit, or raise the setting."
+            )
+        return self._known(rows, but_of)
+
+    def _known(self, rows: Sequence[dict[str, Any]], but_of: str) -> list[Candidate]:
+        """Return candidates with what replays, transactions and incidents say about their source records."""
+        if not rows:
+            return []
+        replayed = self._replayed(but_of)
+        by_letter = {tuple(row[name] for name in _LETTER): row for row in replayed}
+        by_source: dict[tuple[Any, ...], dict[str, Any]] = {}
+        by_target = {(row["target_topic"], row["target_partition"], row["target_offset"]): row for row in replayed}
+        for row in replayed:
+            by_source[row["original_topic"], row["original_partition"], row["original_offset"]] = row
+        aborted = self._aborted({row["original_topic"] for row in rows if row["original_topic"] is not None})
+        copies: dict[tuple[Any, ...], int] = defaultdict(int)
+        for row in rows:
+            copies[row["dlq_topic"], row["dlq_partition"], row["dlq_offset"]] += 1
+        found = []
+        for row in rows:
+            source = (row["original_topic"], row["original_partition"], row["original_offset"])
+            before = by_letter.get(tuple(row[name] for name in _LETTER))
+            if before is None and None not in source:
+                before = by_source.get(source)
+            died = by_target.get(source) if None not in source else None
+            incident_id, verdict = self._incident_of(row)
+            found.append(
+                Candidate(
+                    {name: row[name] for name in COLUMNS},
+                    is_marker=row["is_marker"],
+                    write_state=row["write_state"],
+                    is_aborted=None not in source and _within(aborted.get(source[:2], []), row["original_offset"]),
+                    copies=copies[row["dlq_topic"], row["dlq_partition"], row["dlq_offset"]],
+                    attempt=1 + max((one["attempt"] for one in (before, died) if one is not None), default=0),
+                    replayed=before["plan_id"] if before is not None else None,
+                    is_discarded=row["is_discarded"],
+                    incident_id=incident_id,
+                    verdict=verdict,
+                )
+            )
+        return found
+
+    def _replayed(self, but_of: str) -> list[dict[str, Any]]:
+        columns = ", ".join((*_LETTER, "original_topic", "original_partition", "original_offset", "plan_id", "attempt"))
+        columns += ", target_topic, target_partition, target_offset"
+        text = f"SELECT {columns} FROM {REPLAYED} WHERE cluster = :cluster AND plan_id <> :but_of ORDER BY attempt"
+        return self._rows(text, {"cluster": self.warehouse.cluster, "but_of": but_of}, (REPLAYED,))
+
+    def _aborted(self, topics: set[str]) -> dict[tuple[Any, ...], list[tuple[int, int]]]:
+        """Return, by topic and partition, the ranges of offsets of aborted transactions, in order."""
+        if not topics or not self.warehouse.exists(TRANSACTIONS):
+            return {}
+        text = f"SELECT topic, partition, ranges FROM {TRANSACTIONS} WHERE cluster = :cluster AND state = 'ABORTED'"
+        found: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
+        for row in self._rows(text, {"cluster": self.warehouse.cluster}, (TRANSACTIONS,)):
+            if row["topic"] in topics:
+                spans = [(span["first_offset"], span["last_offset"]) for span in row["ranges"] or ()]
+                found[row["topic"], row["partition"]] += spans
+        return {partition: sorted(spans) for partition, spans in found.items()}
+
+    def _rows(self, text: str, values: Mapping[str, Any], tables: Iterable[str]) -> list[dict[str, Any]]:
+        """Return the rows of a statement; tables of replays that do not exist yet are empty."""
+        tables = tuple(tables)
+        missing = {
+            table: (contract_of(table), ())
+            for table in tables
+            if table.startswith("gold.") and not self.warehouse.exists(table)
+        }
+        try:
+            fetched = duck.answer(self.warehouse, text, values, tables, missing)
+        except duck.Untranslatable as error:
+            raise UsageError(f"The records cannot be chosen: {visible(str(error).splitlines()[0])}") from None
+        names = list(fetched.names)
+        return [{name: _aware(value) for name, value in zip(names, row, strict=True)} for row in fetched.rows]
+
+
+_LETTER = ("dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset")
+
+
+def _within(spans: Sequence[tuple[int, int]], offset: int) -> bool:
+    at = bisect_right(spans, (offset, 2**63)) - 1
+    return at >= 0 and spans[at][0] <= offset <= spans[at][1]
+
+
+def _aware(value: Any) -> Any:
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value

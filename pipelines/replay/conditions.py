@@ -1,0 +1,111 @@
+"""A condition on silver.dlq_records in Spark SQL, as a person types it -> checked text that DuckDB answers like Spark.
+
+Only what both engines mean alike is allowed; a test compares them. Anything else is refused by name, so that a plan
+never holds other records than the same condition in ``afterlog sql`` shows.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from expectations.contract import contract_of
+from expectations.text import visible
+from pipelines.errors import UsageError
+from pipelines.text import hint
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
+
+TABLE = "silver.dlq_records"
+SCALARS = ("string", "int", "bigint", "boolean", "timestamp", "binary")
+UNITS = ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK")
+ALLOWED = (
+    "comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, LIKE, lower, upper, length, startswith, endswith, contains, "
+    "TIMESTAMP '...', current_timestamp() and :now with + or - INTERVAL"
+)
+_TIMES = ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATE")
+_WIDEST = 60
+
+
+def condition(text: str, *, now: datetime) -> str:
+    """Return the condition as Spark SQL over ``records``; ``now`` stands for :now and current_timestamp().
+
+    Raises UsageError: it is no condition on columns of silver.dlq_records, or uses what is not allowed.
+    """
+    from sqlglot import exp, parse
+    from sqlglot.errors import SqlglotError
+
+    try:
+        statements = parse(f"SELECT 1 WHERE {text}", read="spark")
+    except SqlglotError:
+        raise _refused("it cannot be understood as Spark SQL") from None
+    select = statements[0] if len(statements) == 1 else None
+    where = select.args.get("where") if isinstance(select, exp.Select) else None
+    if where is None or any(part for name, part in select.args.items() if name not in ("expressions", "where", "kind")):
+        raise _refused("it is not one condition")
+    found = _checked(where.this, now)
+    return str(found.sql("spark", comments=False))
+
+
+def _checked(node: Expr, now: datetime) -> Expr:
+    """Return a node with its columns qualified and its times in UTC; raises UsageError: it is not allowed."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.CurrentTimestamp) or (isinstance(node, exp.Placeholder) and node.name == "now"):
+        return _moment(now)
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.to.this.name in _TIMES:
+        try:
+            at = datetime.fromisoformat(node.this.name)
+        except ValueError:
+            raise _refused(f"'{visible(node.this.name[:_WIDEST])}' is no time") from None
+        return _moment(at if at.tzinfo else at.replace(tzinfo=UTC))
+    if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
+        span = node.expression
+        if not isinstance(span.this, exp.Literal) or str(span.unit).upper().removesuffix("S") not in UNITS:
+            raise _not_allowed(span)
+        return type(node)(this=_checked(node.this, now), expression=span.copy())
+    if isinstance(node, exp.Column):
+        return _column(node)
+    comparisons = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.Is)
+    logic = (exp.And, exp.Or, exp.Not, exp.Paren, exp.Between, exp.In, exp.Null, exp.Boolean, exp.Literal, exp.Neg)
+    functions = (exp.Like, exp.Lower, exp.Upper, exp.Length, exp.StartsWith, exp.EndsWith, exp.Contains)
+    if type(node) not in (*comparisons, *logic, *functions):
+        raise _not_allowed(node)
+    if isinstance(node, exp.In) and (node.args.get("query") or node.args.get("unnest") or node.args.get("field")):
+        raise _not_allowed(node)
+    if isinstance(node, exp.Like) and (not isinstance(node.expression, exp.Literal) or "\\" in node.expression.name):
+        raise _refused("a pattern of LIKE must be a text without backslashes")
+    copy = node.copy()
+    for name, value in node.args.items():
+        if isinstance(value, exp.Expression):
+            copy.set(name, _checked(value, now))
+        elif isinstance(value, list):
+            copy.set(name, [_checked(one, now) if isinstance(one, exp.Expression) else one for one in value])
+    return copy
+
+
+def _column(node: Expr) -> Expr:
+    from sqlglot import exp
+
+    kinds = {column.name: column.type for column in contract_of(TABLE).stored}
+    name = node.name.lower()
+    if node.args.get("table") or name not in kinds:
+        raise _refused(f"there is no column '{visible(node.sql('spark')[:_WIDEST])}' in {TABLE}{hint(name, kinds)}")
+    if kinds[name] not in SCALARS:
+        raise _refused(f"column {name} is {kinds[name]}, and conditions are on single values")
+    return exp.column(name, table="records")
+
+
+def _moment(at: datetime) -> Expr:
+    from sqlglot import exp
+
+    return exp.Cast(this=exp.Literal.string(at.astimezone(UTC).isoformat()), to=exp.DataType.build("timestamptz"))
+
+
+def _not_allowed(node: Expr) -> UsageError:
+    return _refused(f"{visible(node.sql('spark')[:_WIDEST])} is not allowed; allowed are {ALLOWED}")
+
+
+def _refused(why: str) -> UsageError:
+    return UsageError(f"--where cannot be used: {why}" + ("" if why.endswith("?") else "."))

@@ -1,0 +1,136 @@
+"""A chosen dead letter, and what is known of it and its target -> the reasons why it is not to be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pipelines.replay.candidates import Candidate
+from pipelines.replay.rules import Action
+
+REASONS = {
+    "quarantined": "its contract refused it: see quarantine.dlq_records",
+    "held": "its topic is held: see held.dlq_records",
+    "ambiguous_place": "several records are known at its place, of topics with one name",
+    "control_marker": "it is a transaction's control marker, not data",
+    "control_marker_suspected": "it has the bytes of a transaction's control marker",
+    "aborted_transaction": "the record that failed is of an aborted transaction",
+    "open_transaction": "the record that failed is of a transaction that is still open",
+    "rolled_back": "the transaction that wrote the dead letter was aborted",
+    "replayed_before": "it, or its source record, was replayed before; --again replays it once more",
+    "died_after_replay": "it died after more replays than --max-replays allows",
+    "same_source_record": "a later dead letter of the same source record is in the plan",
+    "discarded": "it was discarded; --again replays it",
+    "hold": "a rule holds it; --ignore-rules replays it",
+    "discard": "a rule discards it; --ignore-rules replays it",
+    "no_source": "its headers name no source topic to go back to; --to TOPIC names another one",
+    "topic_is_id": "its headers name only the id of its source topic; --to TOPIC names another one",
+    "no_payload": "key and value were never copied, and the original topic does not have them",
+    "other_record": "another record stands at its place in the original topic now",
+    "lossy_encoding": "the file that it came from cannot keep all bytes",
+    "loop": "its target is a dead-letter topic",
+    "target_gone": "its target does not exist, or must not be described",
+    "target_recreated": "its target was created anew: the offset of the record that failed is behind its end",
+    "partition_gone": "its target has no such partition",
+    "too_large": "it is larger than its target takes",
+    "left_out": "the transform left it out",
+    "not_allowed": "Afterlog is not allowed to write to its target: grant Read and Write on it",
+}
+"""Reasons of ineligibility, the words for each."""
+
+OVERHEAD = 150  # bytes of a batch and a record, beside key, value and headers
+
+
+class TargetFacts(Protocol):
+    """What is known of a target topic; ``ends`` has the high watermark of each partition."""
+
+    topic_id: str
+    ends: tuple[int, ...]
+    max_message_bytes: int | None
+    is_dead_letter_topic: bool | None
+    may_write: bool | None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a plan allows. ``to`` is the target topic; None: each record goes back to its original topic."""
+
+    to: str | None = None
+    again: bool = False
+    max_replays: int = 1
+    ignore_rules: bool = False
+
+    def target_of(self, candidate: Candidate) -> str | None:
+        """Return the topic that a dead letter goes to; None if its headers name none."""
+        if self.to is not None:
+            return self.to
+        return None if candidate.row["original_topic_id"] else candidate.row["original_topic"]
+
+
+def of_record(candidate: Candidate, action: Action, options: Options) -> list[str]:
+    """Return the reasons that tables and rules give, without a cluster."""
+    row = candidate.row
+    found = []
+    if candidate.state != "accepted":
+        return [candidate.state]
+    if candidate.copies > 1 and row["dlq_topic_id"] is None:
+        found.append("ambiguous_place")
+    if candidate.is_marker:
+        found.append("control_marker")
+    elif row["control_marker_suspected"] and candidate.is_marker is None:
+        found.append("control_marker_suspected")
+    if candidate.is_aborted:
+        found.append("aborted_transaction")
+    if candidate.write_state == "ABORTED":
+        found.append("rolled_back")
+    if candidate.replayed is not None and not options.again:
+        found.append("replayed_before")
+    if candidate.attempt - 1 > options.max_replays and candidate.replayed is None:
+        found.append("died_after_replay")
+    if candidate.is_discarded and not options.again:
+        found.append("discarded")
+    if action in ("HOLD", "DISCARD") and not options.ignore_rules:
+        found.append(action.lower())
+    if row["lossy_encoding"]:
+        found.append("lossy_encoding")
+    if options.target_of(candidate) is None:
+        found.append("topic_is_id" if row["original_topic_id"] else "no_source")
+    return found
+
+
+def of_target(
+    candidate: Candidate, options: Options, targets: Mapping[str, TargetFacts], dead_letter_topics: Collection[str]
+) -> list[str]:
+    """Return the reasons that the target topic gives; ``targets`` lacks topics that do not exist."""
+    topic = options.target_of(candidate)
+    if topic is None:
+        return []
+    found = []
+    target = targets.get(topic)
+    if topic in dead_letter_topics or (target is not None and target.is_dead_letter_topic):
+        found.append("loop")
+    if target is None:
+        return [*found, "target_gone"]
+    if target.may_write is False:
+        found.append("not_allowed")
+    if options.to is None:
+        partition, offset = candidate.row["original_partition"], candidate.row["original_offset"]
+        if partition is not None and not 0 <= partition < len(target.ends):
+            found.append("partition_gone")
+        elif partition is not None and offset is not None and offset >= target.ends[partition]:
+            found.append("target_recreated")
+    return found
+
+
+def is_too_large(key: bytes | None, value: bytes | None, headers: Collection[Any], target: TargetFacts) -> bool:
+    """Tell whether a record is larger than a topic's max.message.bytes lets a batch of one record be."""
+    if target.max_message_bytes is None:
+        return False
+    size = OVERHEAD + len(key or b"") + len(value or b"")
+    size += sum(len(name.encode("utf-8", "surrogatepass")) + len(content or b"") + 10 for name, content in headers)
+    return size + ADDED > target.max_message_bytes
+
+
+ADDED = 400
+"""Bytes of the headers that a replay adds, at most for names of usual length."""

@@ -1,0 +1,119 @@
+"""gold.replayed_records, dead letters, committed offsets -> gold.replay_outcomes: what became of each replay.
+
+A dead letter that names the place of a replayed record on its target tells that it died again. An offset that the group
+committed behind the place tells that it was delivered. Share groups commit no such offset: of theirs only a death is
+known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pipelines.replay import groups, store
+from pipelines.replay.candidates import LETTERS
+from pipelines.warehouse import duck
+from pipelines.warehouse.tables import Warehouse
+
+DELIVERED, DIED_AGAIN, UNKNOWN = "DELIVERED", "DIED_AGAIN", "UNKNOWN"
+_PLACE = ("target_topic", "target_partition", "target_offset")
+
+Committed = Mapping[tuple[str, str, int], int]
+"""Committed offsets by group, topic and partition."""
+
+
+def refresh(warehouse: Warehouse, *, asks: bool = True) -> Counter[str]:
+    """Bring the outcomes up to date and return how many records have each; ``asks`` the cluster for offsets.
+
+    What was delivered stays so unless it dies later. If the cluster cannot be asked, only the tables tell.
+    """
+    with store.writing(warehouse):
+        replayed = store.replayed(warehouse)
+        if not replayed:
+            return Counter()
+        known = {(row["plan_id"], store.letter_of(row)): row for row in store.outcomes(warehouse)}
+        deaths = _deaths(warehouse)
+        open_ = [row for row in replayed if known.get((row["plan_id"], store.letter_of(row)), {}).get("outcome") != DELIVERED]
+        committed = _committed(warehouse, open_) if asks else {}
+        now = datetime.now(UTC)
+        rows, changed = [], False
+        for row in replayed:
+            before = known.get((row["plan_id"], store.letter_of(row)))
+            found = _outcome(row, deaths, committed, before)
+            if before is None or any(before[name] != value for name, value in found.items()):
+                changed = True
+                found["looked_at"] = now
+            else:
+                found["looked_at"] = before["looked_at"]
+            kept = ("cluster", "plan_id", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset", "consumer_group")
+            kept += ("attempt", "target_topic", "target_topic_id", "target_partition", "target_offset")
+            rows.append({name: row[name] for name in kept} | found)
+        if changed:
+            store.replace_outcomes(warehouse, rows)
+        return Counter(row["outcome"] for row in rows)
+
+
+def _outcome(
+    row: Mapping[str, Any],
+    deaths: Mapping[tuple[Any, ...], Mapping[str, Any]],
+    committed: Committed,
+    before: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    died = deaths.get(tuple(row[name] for name in _PLACE))
+    nothing = {"died_in_topic": None, "died_in_partition": None, "died_in_offset": None, "died_at": None}
+    if died is not None:
+        at = {
+            "died_in_topic": died["dlq_topic"],
+            "died_in_partition": died["dlq_partition"],
+            "died_in_offset": died["dlq_offset"],
+            "died_at": died["routed_at"],
+        }
+        return {"outcome": DIED_AGAIN, "known_by": "dead_letter", **at}
+    offset = committed.get((row["consumer_group"], row["target_topic"], row["target_partition"]), -1)
+    if offset > row["target_offset"] or (before is not None and before["outcome"] == DELIVERED):
+        return {"outcome": DELIVERED, "known_by": "committed_offset", **nothing}
+    return {"outcome": UNKNOWN, "known_by": None, **nothing}
+
+
+def _deaths(warehouse: Warehouse) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the first dead letter of each replayed record that has one, by the record's place on its target."""
+    if not warehouse.exists(LETTERS):
+        return {}
+    text = f"""
+        SELECT letters.original_topic, letters.original_partition, letters.original_offset, letters.dlq_topic,
+          letters.dlq_partition, letters.dlq_offset, coalesce(letters.routed_at, letters.dlq_timestamp) AS routed_at
+        FROM {LETTERS} AS letters
+        JOIN (SELECT DISTINCT target_topic, target_partition, target_offset FROM gold.replayed_records
+              WHERE cluster = :cluster) AS replayed
+          ON replayed.target_topic = letters.original_topic
+            AND replayed.target_partition = letters.original_partition
+            AND replayed.target_offset = letters.original_offset
+        WHERE letters.cluster = :cluster AND letters.is_accepted AND NOT letters.is_control_marker
+          AND coalesce(letters.write_state, '') <> 'ABORTED'
+        ORDER BY routed_at DESC, dlq_topic DESC, dlq_partition DESC, dlq_offset DESC
+    """
+    tables = (LETTERS, "gold.replayed_records")
+    fetched = duck.answer(warehouse, text, {"cluster": warehouse.cluster}, tables, {})
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for values in fetched.rows:
+        row = dict(zip(fetched.names, values, strict=True))
+        if row["routed_at"] is not None:
+            row["routed_at"] = row["routed_at"].replace(tzinfo=UTC)
+        found[row["original_topic"], row["original_partition"], row["original_offset"]] = row
+    return found
+
+
+def _committed(warehouse: Warehouse, replayed: list[dict[str, Any]]) -> dict[tuple[str, str, int], int]:
+    """Return the offsets that classic groups of replayed records committed on the targets; nothing if nobody tells."""
+    wanted: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for row in replayed:
+        if row["consumer_group"] is not None:
+            wanted[row["consumer_group"]].add((row["target_topic"], row["target_partition"]))
+    if not wanted or not warehouse.settings.kafka.bootstrap_servers:
+        return {}
+    return groups.committed(warehouse.settings, wanted)
+
+
+__all__ = ["DELIVERED", "DIED_AGAIN", "UNKNOWN", "refresh"]

@@ -1,0 +1,315 @@
+"""Chosen dead letters -> a plan: what is eligible and why not, what is produced, in which order, where to."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pipelines.errors import UsageError
+from pipelines.incidents import ids
+from pipelines.privacy import SHARE_GROUP
+from pipelines.replay import judge
+from pipelines.replay.candidates import Candidate
+from pipelines.replay.judge import Options, TargetFacts
+from pipelines.replay.model import PREFIX, Headers, Letter, Plan, PlannedRecord, Source, Target
+from pipelines.replay.rules import Action, Rules
+from pipelines.replay.transform import Content, Transform
+from pipelines.settings import Settings
+
+if TYPE_CHECKING:
+    from pipelines.replay import client
+
+MOST_EARLY = timedelta(minutes=5)  # how much later than its dead letter an original may be, for clocks that differ
+
+
+@dataclass
+class Entry:
+    """A chosen record and what becomes of it; it is eligible if it has no reasons."""
+
+    candidate: Candidate
+    action: Action
+    rule: str | None
+    reasons: list[str]
+    topic: str | None = None
+    partition: int | None = None
+    content: Content = field(default=Content(None, None, ()), repr=False)
+    before: Content = field(default=Content(None, None, ()), repr=False)
+    payload_from: str = "dlq"
+    headers_lost: bool = False
+    is_transformed: bool = False
+    position: int | None = None
+
+    @property
+    def letter(self) -> Letter:
+        """The dead letter's place."""
+        row = self.candidate.row
+        return Letter(row["dlq_topic"], row["dlq_topic_id"] or "", row["dlq_partition"], row["dlq_offset"])
+
+    @property
+    def source(self) -> Source:
+        """The place of the record that failed."""
+        row = self.candidate.row
+        at = row["original_timestamp"]
+        millis = None if at is None else (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+        return Source(row["original_topic"], row["original_partition"], row["original_offset"], millis)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A plan with all chosen records, eligible or not."""
+
+    plan: Plan
+    entries: tuple[Entry, ...]
+    choice: str
+    options: Options
+    rules: Rules
+    transform: Transform | None
+    order: str
+    created_by: str
+
+    @property
+    def eligible(self) -> list[Entry]:
+        """The records that a run replays, in order."""
+        found = [entry for entry in self.entries if not entry.reasons]
+        return sorted(found, key=lambda entry: entry.position or 0)
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """How many records are not eligible for each reason; a record can have several."""
+        return Counter(reason for entry in self.entries for reason in entry.reasons)
+
+
+def judged(candidates: Iterable[Candidate], rules: Rules, options: Options) -> list[Entry]:
+    """Return the entries of candidates with the reasons that need no cluster."""
+    entries = []
+    for candidate in candidates:
+        action, rule = rules.decide(candidate.facts)
+        reasons = judge.of_record(candidate, action, options)
+        entry = Entry(candidate, action, rule.name if rule else None, reasons, options.target_of(candidate))
+        if options.to is None and not candidate.row["original_topic_id"]:
+            entry.partition = candidate.row["original_partition"]
+        row = candidate.row
+        headers = tuple(
+            (header["key"], header["value"])
+            for header in row["user_headers"] or ()
+            if header and header["key"] is not None and not header["key"].startswith(PREFIX)
+        )
+        entry.content = entry.before = Content(_bytes(row["key"]), _bytes(row["value"]), headers)
+        entries.append(entry)
+    _leave_out_repeated(entries)
+    return entries
+
+
+def _leave_out_repeated(entries: Sequence[Entry]) -> None:
+    """Let only the latest dead letter of each source record go to a target."""
+    latest: dict[tuple[Any, ...], Entry] = {}
+    oldest = datetime.min.replace(tzinfo=UTC)
+    for entry in entries:
+        source = entry.candidate.source
+        if entry.reasons or source is None:
+            continue
+        before = latest.get((source, entry.topic))
+        if before is not None:
+            pair = sorted((before, entry), key=lambda one: (one.candidate.row["routed_at"] or oldest, one.letter))
+            pair[0].reasons.append("same_source_record")
+            latest[source, entry.topic] = pair[1]
+        else:
+            latest[source, entry.topic] = entry
+
+
+def judge_targets(
+    entries: Sequence[Entry], options: Options, targets: Mapping[str, TargetFacts], letter_topics: Iterable[str]
+) -> None:
+    """Add the reasons that targets give."""
+    dead_letter_topics = frozenset(letter_topics)
+    for entry in entries:
+        if entry.candidate.state == "accepted":
+            entry.reasons += judge.of_target(entry.candidate, options, targets, dead_letter_topics)
+
+
+def fetch_originals(entries: Sequence[Entry], settings: Settings) -> None:
+    """Take payloads that were never copied, and headers that a share group dropped, from the original topics."""
+    from pipelines.columns.headers import NAMES
+    from pipelines.replay import fetch
+
+    wanted = {}
+    for entry in entries:
+        source = entry.candidate.source
+        row = entry.candidate.row
+        drops_headers = row["header_profile"] in SHARE_GROUP
+        if entry.reasons or not (drops_headers or row["payload_copied"] is False):
+            continue
+        if source is None or row["original_topic_id"]:
+            without_original(entry)
+            continue
+        wanted[source] = entry
+    found = fetch.fetch(settings, wanted) if wanted else {}
+    for entry in entries:
+        source = entry.candidate.source
+        if entry.reasons or source not in wanted:
+            continue
+        one = found.get(source, fetch.ABSENT)
+        if one is fetch.ABORTED:
+            entry.reasons.append("aborted_transaction")
+        elif one is fetch.OPEN:
+            entry.reasons.append("open_transaction")
+        elif not isinstance(one, fetch.Fetched):
+            without_original(entry)
+        else:
+            headers = tuple(
+                (name, content)
+                for name, content in one.headers
+                if name not in NAMES and not name.startswith(PREFIX)
+            )
+            _take(entry, one.key, one.value, headers, one.timestamp)
+
+
+def without_original(entry: Entry) -> None:
+    """Let a record go without its original: it lacks the payload, or the headers, if its dead letter does."""
+    row = entry.candidate.row
+    if entry.reasons:
+        return
+    if row["payload_copied"] is False:
+        entry.reasons.append("no_payload")
+    elif row["header_profile"] in SHARE_GROUP:
+        entry.headers_lost = True
+
+
+def _take(entry: Entry, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int) -> None:
+    """Take what the original topic has, if it is the record that failed."""
+    row = entry.candidate.row
+    is_copied = row["payload_copied"] is not False
+    routed_at = row["routed_at"] or row["dlq_timestamp"]
+    late = routed_at is not None and timestamp > (routed_at + MOST_EARLY).timestamp() * 1000
+    if (is_copied and (key, value) != (entry.content.key, entry.content.value)) or late:
+        entry.reasons.append("other_record")
+        return
+    dropped = row["header_profile"] in SHARE_GROUP
+    entry.content = entry.before = Content(key, value, headers if dropped else entry.content.headers)
+    entry.payload_from = "dlq" if is_copied else "original"
+
+
+def repair(entries: Sequence[Entry], transform: Transform) -> None:
+    """Apply a transform to the eligible records."""
+    chosen = [entry for entry in entries if not entry.reasons]
+    repaired = transform.apply([(one.candidate.place, one.content, one.candidate.row) for one in chosen])
+    for entry in chosen:
+        content = repaired.get(entry.candidate.place)
+        if content is None:
+            entry.reasons.append("left_out")
+        else:
+            entry.is_transformed = content != entry.content
+            entry.content = content
+
+
+def measure(entries: Sequence[Entry], targets: Mapping[str, TargetFacts]) -> None:
+    """Refuse records that are larger than their target takes."""
+    for entry in entries:
+        content, target = entry.content, targets.get(entry.topic or "")
+        if target and not entry.reasons and judge.is_too_large(content.key, content.value, content.headers, target):
+            entry.reasons.append("too_large")
+
+
+def order(entries: Sequence[Entry], options: Options) -> str:
+    """Number the eligible records by source topic, partition and offset; return which order that keeps, in words."""
+    far = (2**31, 2**63)
+
+    def place(entry: Entry) -> tuple[Any, ...]:
+        source = entry.source
+        partition = far[0] if source.partition is None else source.partition
+        offset = far[1] if source.offset is None else source.offset
+        return (source.topic or "", partition, offset, entry.letter)
+
+    chosen = sorted((entry for entry in entries if not entry.reasons), key=place)
+    for position, entry in enumerate(chosen):
+        entry.position = position
+    if not chosen:
+        return "There is nothing to put in order."
+    said = ["Records of one source partition keep the order of their source offsets"]
+    if options.to is None:
+        said[0] += ", as each goes to its original partition."
+    else:
+        said[0] = "Records of one key and source partition keep the order of their source offsets."
+        if any(entry.content.key is None for entry in chosen):
+            said.append("Records without a key can go to any partition, so they keep no order.")
+    if any(None in (entry.source.partition, entry.source.offset) for entry in chosen):
+        said.append("Records whose source offset is unknown come last.")
+    if any(entry.is_transformed and entry.content.key != entry.before.key for entry in chosen):
+        said.append("The transform changes keys: equal keys of different source partitions have no order.")
+    said.append("They come after all that their topics hold now, so later records of their keys went before them.")
+    return " ".join(said)
+
+
+def drawn(
+    entries: Sequence[Entry],
+    *,
+    cluster: str,
+    kafka_cluster_id: str,
+    targets: Mapping[str, client.Topic],
+    choice: str,
+    options: Options,
+    rules: Rules,
+    transform: Transform | None,
+    said: str,
+) -> Draft:
+    """Return the plan of entries, with an id and a hash over all that it says but its time and its end offsets."""
+    used = sorted({entry.topic for entry in entries if not entry.reasons and entry.topic is not None})
+    aims = tuple(Target(name, targets[name].topic_id or "", tuple(targets[name].ends or ())) for name in used)
+    digest = hashlib.sha256()
+    head = [cluster, kafka_cluster_id, choice, options.to, options.again, options.max_replays, options.ignore_rules]
+    head += [rules.digest, transform.digest if transform else None, [[aim.topic, aim.topic_id] for aim in aims]]
+    digest.update(json.dumps(head).encode())
+    for entry in sorted(entries, key=lambda one: one.letter):
+        content = entry.content
+        headers = [[name, None if one is None else one.hex()] for name, one in content.headers]
+        payload = [None if one is None else one.hex() for one in (content.key, content.value)]
+        its = [*entry.letter, *entry.source, entry.candidate.attempt, entry.position, sorted(entry.reasons)]
+        its += [entry.topic, entry.partition, *payload, headers, entry.payload_from]
+        digest.update(json.dumps(its).encode())
+    name = digest.hexdigest()
+    records = tuple(
+        PlannedRecord(
+            entry.position,
+            entry.letter,
+            entry.source,
+            entry.candidate.row["consumer_group"],
+            entry.candidate.attempt,
+            entry.topic,
+            entry.partition,
+            entry.content.key,
+            entry.content.value,
+            entry.content.headers,
+        )
+        for entry in sorted((one for one in entries if not one.reasons), key=lambda one: one.position or 0)
+        if entry.topic is not None and entry.position is not None
+    )
+    plan_id = ids.spoken(int(name[:10], 16))
+    plan = Plan(plan_id, name, cluster, kafka_cluster_id, datetime.now(UTC), aims, records, options.again)
+    return Draft(plan, tuple(entries), choice, options, rules, transform, said, account())
+
+
+def account() -> str:
+    """Return who acts: the account's name, as far as the system tells it."""
+    import os
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def refuse_without_cluster(settings: Settings) -> None:
+    """Raise UsageError if the settings name no cluster."""
+    if not settings.kafka.bootstrap_servers:
+        raise UsageError("A replay needs the cluster: set bootstrap_servers under [kafka].")
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
+

@@ -1,0 +1,113 @@
+"""conf/remediation.toml -> what is done with a dead letter: the first rule that matches it decides."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+
+from expectations.silver.dlq_records import DISPOSITIONS
+from pipelines.columns import globs
+from pipelines.errors import UsageError
+from pipelines.settings.section import Section, first_mistake
+
+Action = Literal["REPLAY", "HOLD", "DISCARD", "REVIEW"]
+VERDICTS = (
+    *("POISON_PILL", "KEY_LOCAL", "PARTITION_LOCAL", "PRODUCER_LOCAL"),
+    *("SYSTEMIC", "REJECTION", "FLOOD", "UNDETERMINED"),
+)
+
+
+class Rule(Section):
+    """A rule: all patterns that it has must match, then ``then`` is done.
+
+    ``group``, ``topic``, ``dlq_topic`` and ``error`` are glob patterns; ``error`` matches the class of the exception or
+    the message. A pattern never matches what the dead letter does not say.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    disposition: str | None = None
+    group: str | None = None
+    topic: str | None = None
+    dlq_topic: str | None = None
+    error: str | None = None
+    verdict: str | None = None
+    then: Action
+
+    @field_validator("disposition")
+    @classmethod
+    def _check_disposition(cls, name: str | None) -> str | None:
+        if name is not None and name not in DISPOSITIONS:
+            raise ValueError(f"name one of {', '.join(DISPOSITIONS)}")
+        return name
+
+    @field_validator("verdict")
+    @classmethod
+    def _check_verdict(cls, name: str | None) -> str | None:
+        if name is not None and name not in VERDICTS:
+            raise ValueError(f"name one of {', '.join(VERDICTS)}")
+        return name
+
+    def matches(self, letter: Mapping[str, Any]) -> bool:
+        """Tell whether a row of silver.dlq_records, with the ``verdict`` of its incident, is what the rule is about."""
+        patterns = (
+            (self.group, [letter.get("consumer_group")]),
+            (self.topic, [letter.get("original_topic")]),
+            (self.dlq_topic, [letter.get("dlq_topic")]),
+            (self.error, [letter.get("exception_class"), letter.get("error_message")]),
+        )
+        return (
+            self.disposition in (None, letter.get("disposition"))
+            and self.verdict in (None, letter.get("verdict"))
+            and all(
+                pattern is None or any(text is not None and globs.matches(pattern, text) for text in texts)
+                for pattern, texts in patterns
+            )
+        )
+
+
+class _File(Section):
+    rule: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of a file, in order; ``digest`` is another one whenever a rule is."""
+
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the rules."""
+        return hashlib.sha256(repr([rule.model_dump() for rule in self.rules]).encode()).hexdigest()
+
+    def decide(self, letter: Mapping[str, Any]) -> tuple[Action, Rule | None]:
+        """Return what is to be done with a dead letter and the rule that says so: REVIEW if no rule matches."""
+        for rule in self.rules:
+            if rule.matches(letter):
+                return rule.then, rule
+        return "REVIEW", None
+
+
+def read(file: Path) -> Rules:
+    """Read the rules of a file; a file that is not there has none.
+
+    Raises UsageError: the file cannot be used.
+    """
+    try:
+        found = _File.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return Rules()
+    except ValidationError as error:
+        raise UsageError(f"The rules in {file} cannot be used: {first_mistake(error)}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise UsageError(f"The rules in {file} cannot be read: {error}") from None
+    names = [rule.name for rule in found.rule]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(f"The rules in {file} cannot be used: two are called {twice[0]!r}.")
+    return Rules(found.rule)

@@ -1,0 +1,306 @@
+"""Plans, what they replayed and what was discarded <-> the gold tables of replays, written without a JVM.
+
+Only the commands of this package write these tables. They hold a lock of their own, so that a plan can be made while a
+run writes or ``--follow`` goes on. A plan counts once its row in gold.replay_plans is there, which is written last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from expectations.gold import replay_discards, replay_outcomes, replay_plans, replayed_records, replays
+from expectations.text import visible
+from pipelines.errors import EnvironmentLacking, UsageError
+from pipelines.incidents import ids
+from pipelines.replay.candidates import DISCARDS, OUTCOMES, PLANS, REPLAYED, REPLAYS, Candidate
+from pipelines.replay.model import Letter, Plan, PlannedRecord, Replayed, Source, Target
+from pipelines.replay.planning import Draft, account
+from pipelines.warehouse import append, jvmless
+from pipelines.warehouse.tables import Warehouse
+
+DIRECTORY = "_replay"
+_MILLION = 1_000_000
+
+
+def directory_of(warehouse: Warehouse) -> Path:
+    """Return the directory of what runs of plans remember.
+
+    Raises UsageError: the warehouse is not local.
+    """
+    if not warehouse.is_local:
+        raise UsageError("Replays of a warehouse at a URI are not possible yet: use a local warehouse.")
+    return Path(warehouse.root) / DIRECTORY
+
+
+@contextlib.contextmanager
+def writing(warehouse: Warehouse) -> Iterator[None]:
+    """Hold the lock of the tables of replays.
+
+    Raises EnvironmentLacking: the directory cannot be written.
+    """
+    directory = directory_of(warehouse)
+    try:
+        directory.mkdir(exist_ok=True)
+        descriptor = os.open(directory / "tables.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise EnvironmentLacking(f"The directory {directory} cannot be written: {error.strerror}.") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def keep(warehouse: Warehouse, draft: Draft) -> bool:
+    """Write a plan and what its rules discard; return False if the same plan was written before."""
+    plan = draft.plan
+    equal = {"cluster": plan.cluster, "plan_id": plan.plan_id}
+    with writing(warehouse):
+        if _rows(warehouse, PLANS, equal, ["plan_id"]):
+            return False
+        _discard(
+            warehouse,
+            [(entry.candidate, entry.rule, None) for entry in draft.entries if "discard" in entry.reasons],
+        )
+        if not _rows(warehouse, REPLAYS, equal, ["plan_id"]):
+            append.append(warehouse, replays.CONTRACT, [_row_of(draft, entry) for entry in draft.entries])
+        append.append(warehouse, replay_plans.CONTRACT, [_plan_row(draft)])
+    return True
+
+
+def _plan_row(draft: Draft) -> dict[str, Any]:
+    plan = draft.plan
+    return {
+        "cluster": plan.cluster,
+        "plan_id": plan.plan_id,
+        "plan_hash": plan.plan_hash,
+        "created_at": plan.created_at,
+        "created_by": draft.created_by,
+        "choice": draft.choice,
+        "target": draft.options.to or "original",
+        "kafka_cluster_id": plan.kafka_cluster_id,
+        "targets": [{"topic": one.topic, "topic_id": one.topic_id, "ends": list(one.ends)} for one in plan.targets],
+        "again": draft.options.again,
+        "max_replays": draft.options.max_replays,
+        "rules_hash": draft.rules.digest,
+        "ignores_rules": draft.options.ignore_rules,
+        "transform": draft.transform.file.name if draft.transform else None,
+        "transform_hash": draft.transform.digest if draft.transform else None,
+        "record_count": len(draft.entries),
+        "eligible_count": len(plan.records),
+        "order_kept": draft.order,
+    }
+
+
+def _row_of(draft: Draft, entry: Any) -> dict[str, Any]:
+    letter, source, eligible = entry.letter, entry.source, not entry.reasons
+    return {
+        "cluster": draft.plan.cluster,
+        "plan_id": draft.plan.plan_id,
+        **_letter(letter),
+        **_source(source),
+        "source_timestamp": append.moment(source.timestamp),
+        "consumer_group": entry.candidate.row["consumer_group"],
+        "incident_id": entry.candidate.incident_id,
+        "attempt": entry.candidate.attempt,
+        "position": entry.position if eligible else None,
+        "reasons": sorted(set(entry.reasons)),
+        "rule": entry.rule,
+        "action": entry.action,
+        "target_topic": entry.topic,
+        "target_partition": entry.partition,
+        "key": entry.content.key if eligible else None,
+        "value": entry.content.value if eligible else None,
+        "headers": entry.content.headers if eligible else None,
+        "payload_from": entry.payload_from,
+        "headers_lost": entry.headers_lost,
+        "is_transformed": entry.is_transformed,
+    }
+
+
+def plans(warehouse: Warehouse) -> list[dict[str, Any]]:
+    """Return the rows of all plans of the settings' cluster, the newest first."""
+    rows = _rows(warehouse, PLANS, {"cluster": warehouse.cluster})
+    return sorted(rows, key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
+
+
+def plan_row(warehouse: Warehouse, wanted: str) -> dict[str, Any]:
+    """Return the row of the plan that an id, or its beginning, names.
+
+    Raises UsageError: there is none, or several.
+    """
+    name = ids.read(wanted)
+    if name is None:
+        raise UsageError(f"'{visible(wanted[:40])}' is no id of a plan, such as 7KQ2-MD4X: see `afterlog replay plans`.")
+    found = [row for row in plans(warehouse) if row["plan_id"].startswith(name)]
+    if len(found) > 1:
+        raise UsageError(f"Several plans begin with {name}: {', '.join(row['plan_id'] for row in found[:5])}.")
+    if not found:
+        raise UsageError(f"There is no plan {name}: `afterlog replay plans` lists all.")
+    return found[0]
+
+
+def records(warehouse: Warehouse, plan_id: str) -> list[dict[str, Any]]:
+    """Return the rows of a plan's records: the eligible ones in order, then the others by place."""
+    rows = _rows(warehouse, REPLAYS, {"cluster": warehouse.cluster, "plan_id": plan_id})
+    return sorted(rows, key=lambda row: (row["position"] is None, row["position"] or 0, *letter_of(row)))
+
+
+def load(warehouse: Warehouse, row: Mapping[str, Any]) -> Plan:
+    """Return the plan of a row of gold.replay_plans, with its eligible records in order."""
+    found = [one for one in records(warehouse, row["plan_id"]) if one["position"] is not None]
+    if len(found) != row["eligible_count"]:
+        raise UsageError(f"Plan {row['plan_id']} cannot be run: gold.replays does not hold all of its records.")
+    return Plan(
+        row["plan_id"],
+        row["plan_hash"],
+        row["cluster"],
+        row["kafka_cluster_id"],
+        row["created_at"],
+        tuple(Target(one["topic"], one["topic_id"], tuple(one["ends"])) for one in row["targets"]),
+        tuple(
+            PlannedRecord(
+                one["position"],
+                letter_of(one),
+                source_of(one),
+                one["consumer_group"],
+                one["attempt"],
+                one["target_topic"],
+                one["target_partition"],
+                one["key"],
+                one["value"],
+                tuple((header["key"], header["value"]) for header in one["headers"] or ()),
+            )
+            for one in found
+        ),
+        row["again"],
+    )
+
+
+def letter_of(row: Mapping[str, Any]) -> Letter:
+    """Return the place of a row's dead letter."""
+    return Letter(row["dlq_topic"], row["dlq_topic_id"] or "", row["dlq_partition"], row["dlq_offset"])
+
+
+def source_of(row: Mapping[str, Any]) -> Source:
+    """Return the place of the record that failed, of a row of gold.replays."""
+    at = row["source_timestamp"]
+    millis = None if at is None else round(at.timestamp() * 1000)
+    return Source(row["original_topic"], row["original_partition"], row["original_offset"], millis)
+
+
+class Replays:
+    """Writes what a plan replayed to gold.replayed_records, each record once."""
+
+    def __init__(self, warehouse: Warehouse, plan: Plan) -> None:
+        """Read what is known of the plan."""
+        self.warehouse, self.plan = warehouse, plan
+        equal = {"cluster": plan.cluster, "plan_id": plan.plan_id}
+        self.known = {letter_of(row) for row in _rows(warehouse, REPLAYED, equal)}
+        self.waiting: list[Replayed] = []
+
+    def add(self, found: Sequence[Replayed]) -> None:
+        """Take records that stand committed on their targets; they are written with the next `flush`."""
+        for one in found:
+            if one.record.letter not in self.known:
+                self.known.add(one.record.letter)
+                self.waiting.append(one)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        if not self.waiting:
+            return
+        ids_of = {target.topic: target.topic_id for target in self.plan.targets}
+        rows = [
+            {
+                "cluster": self.plan.cluster,
+                "plan_id": self.plan.plan_id,
+                **_letter(one.record.letter),
+                **_source(one.record.source),
+                "consumer_group": one.record.group,
+                "attempt": one.record.attempt,
+                "target_topic": one.record.topic,
+                "target_topic_id": ids_of[one.record.topic],
+                "target_partition": one.partition,
+                "target_offset": one.offset,
+                "replayed_at": append.moment(one.timestamp) or datetime.now(UTC),
+            }
+            for one in self.waiting
+        ]
+        with writing(self.warehouse):
+            append.append(self.warehouse, replayed_records.CONTRACT, rows)
+        self.waiting.clear()
+
+
+def discard(warehouse: Warehouse, candidates: Sequence[Candidate], note: str | None) -> int:
+    """Write that a person gives up dead letters; return how many were not discarded before."""
+    with writing(warehouse):
+        return _discard(warehouse, [(candidate, None, note) for candidate in candidates])
+
+
+def _discard(warehouse: Warehouse, given: Sequence[tuple[Candidate, str | None, str | None]]) -> int:
+    known = {letter_of(row) for row in _rows(warehouse, DISCARDS, {"cluster": warehouse.cluster})}
+    rows = []
+    for candidate, rule, note in given:
+        letter = letter_of(candidate.row)
+        if letter in known:
+            continue
+        known.add(letter)
+        source = Source(*(candidate.row[f"original_{part}"] for part in ("topic", "partition", "offset")))
+        said = {"discarded_at": datetime.now(UTC), "discarded_by": account(), "rule": rule, "note": note}
+        rows.append({"cluster": warehouse.cluster, **_letter(letter), **_source(source), **said})
+    append.append(warehouse, replay_discards.CONTRACT, rows)
+    return len(rows)
+
+
+def replayed(warehouse: Warehouse, plan_id: str | None = None) -> list[dict[str, Any]]:
+    """Return the rows of gold.replayed_records, of one plan or of all."""
+    equal = {"cluster": warehouse.cluster} | ({"plan_id": plan_id} if plan_id else {})
+    return _rows(warehouse, REPLAYED, equal)
+
+
+def outcomes(warehouse: Warehouse, plan_id: str | None = None) -> list[dict[str, Any]]:
+    """Return the rows of gold.replay_outcomes, of one plan or of all."""
+    equal = {"cluster": warehouse.cluster} | ({"plan_id": plan_id} if plan_id else {})
+    return _rows(warehouse, OUTCOMES, equal)
+
+
+def replace_outcomes(warehouse: Warehouse, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Replace the outcomes of the settings' cluster; those of other clusters stay. The caller holds the lock."""
+    others: list[dict[str, Any]] = []
+    if warehouse.exists(OUTCOMES):
+        stored = jvmless.query(warehouse, OUTCOMES, "SELECT DISTINCT cluster FROM rows", {})
+        for row in stored:
+            if row["cluster"] != warehouse.cluster:
+                others += jvmless.rows(warehouse, OUTCOMES, {"cluster": row["cluster"]})
+    append.append(warehouse, replay_outcomes.CONTRACT, [*others, *rows], "overwrite")
+
+
+def _letter(letter: Letter) -> dict[str, Any]:
+    return {
+        "dlq_topic": letter.topic,
+        "dlq_topic_id": letter.topic_id or None,
+        "dlq_partition": letter.partition,
+        "dlq_offset": letter.offset,
+    }
+
+
+def _source(source: Source) -> dict[str, Any]:
+    return {
+        "original_topic": source.topic,
+        "original_partition": source.partition,
+        "original_offset": source.offset,
+    }
+
+
+def _rows(
+    warehouse: Warehouse, table: str, equal: Mapping[str, str | int], columns: list[str] | None = None
+) -> list[dict[str, Any]]:
+    directory_of(warehouse)
+    return jvmless.rows(warehouse, table, equal, columns) if warehouse.exists(table) else []

@@ -1,0 +1,255 @@
+"""Plans and their runs -> what the command line prints: text for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from expectations.rules import counted
+from expectations.text import visible
+from pipelines.payloads import as_json
+from pipelines.privacy import Masks
+from pipelines.replay.judge import REASONS
+from pipelines.replay.planning import Draft, Entry
+from pipelines.replay.rules import Action, Rule
+
+MOST_TOPICS = 10
+MOST_SAMPLES = 10
+MOST_OF_VALUE = 120  # characters
+
+
+def of_draft(draft: Draft, masks: Masks, *, kept: bool | None) -> str:
+    """Return a plan as text; ``kept`` tells whether it was written (None: it is only looked at)."""
+    plan, eligible = draft.plan, draft.eligible
+    chosen = counted(len(draft.entries), "record")
+    lines = [
+        f"Plan {plan.plan_id}" if kept is not None else "Not kept: a dry run",
+        f"  {visible(draft.choice)}: {chosen}, of which {len(eligible):,} would be replayed.",
+    ]
+    if kept is False:
+        lines.append("  The same plan was made before; it still stands.")
+    if eligible:
+        lines += ["", "Goes to", *(f"  {line}" for line in _flows(eligible))]
+        keys = {entry.content.key for entry in eligible if entry.content.key is not None}
+        lines.append(f"  {counted(len(keys), 'key')}, {_span([one.candidate.row['routed_at'] for one in eligible])}")
+        originals = sum(entry.payload_from == "original" for entry in eligible)
+        if originals:
+            lines.append(f"  {counted(originals, 'payload')} taken from the original topic: never copied to the DLQ")
+        lost = sum(entry.headers_lost for entry in eligible)
+        if lost:
+            lines.append(f"  {counted(lost, 'record')} lost all headers: the broker dropped them, and the original is gone")
+        lines += ["", "Order", *(f"  {sentence}." for sentence in draft.order.removesuffix(".").split(". "))]
+    if draft.reasons:
+        lines += ["", "Not eligible"]
+        lines += [f"  {count:>7,}  {REASONS[reason]}" for reason, count in draft.reasons.most_common()]
+    decided = Counter((entry.action, entry.rule) for entry in draft.entries if entry.rule)
+    if decided:
+        lines += ["", "Rules"]
+        for (action, rule), count in sorted(decided.items(), key=lambda item: -item[1]):
+            lines.append(f"  {count:>7,}  {action}  {visible(rule or '')}")
+    if draft.transform:
+        changed = [entry for entry in eligible if entry.is_transformed]
+        lines += ["", f"Transform {visible(draft.transform.file.name)} changes {counted(len(changed), 'record')}"]
+        for entry in changed[:MOST_SAMPLES]:
+            lines.append(f"  {visible(entry.candidate.place)}")
+            lines += [f"    {line}" for line in _change(entry, masks)]
+    if kept is not None and eligible:
+        lines += ["", "Next", f"  afterlog replay run {plan.plan_id}"]
+    return "\n".join(lines)
+
+
+def draft_as_json(draft: Draft, *, kept: bool | None) -> str:
+    """Return a plan as one JSON object in one line, without payloads."""
+    plan = draft.plan
+    return json.dumps(
+        {
+            "plan": plan.plan_id if kept is not None else None,
+            "hash": plan.plan_hash,
+            "is_new": kept,
+            "choice": draft.choice,
+            "records": len(draft.entries),
+            "eligible": len(plan.records),
+            "targets": {target.topic: target.topic_id for target in plan.targets},
+            "reasons": dict(draft.reasons),
+            "order": draft.order,
+            "payloads_from_original": sum(entry.payload_from == "original" for entry in draft.eligible),
+            "headers_lost": sum(entry.headers_lost for entry in draft.eligible),
+            "transformed": sum(entry.is_transformed for entry in draft.eligible),
+        }
+    )
+
+
+def _flows(entries: Iterable[Entry]) -> list[str]:
+    flows = Counter((entry.source.topic, entry.topic) for entry in entries)
+    said = [
+        f"{visible(target or '')}  {counted(count, 'record')}"
+        + (f" of {visible(source or 'an unknown topic')}" if source != target else "")
+        for (source, target), count in flows.most_common(MOST_TOPICS)
+    ]
+    if len(flows) > MOST_TOPICS:
+        said.append(f"and {counted(len(flows) - MOST_TOPICS, 'other topic')}")
+    return said
+
+
+def _span(times: Sequence[datetime | None]) -> str:
+    known = sorted(at for at in times if at is not None)
+    if not known:
+        return "dead-lettered at unknown times"
+    hours = len({at.replace(minute=0, second=0, microsecond=0) for at in known})
+    return f"dead-lettered in {counted(hours, 'hour')} between {_minute(known[0])} and {_minute(known[-1])}"
+
+
+def _change(entry: Entry, masks: Masks) -> list[str]:
+    lines = []
+    row = dict(entry.candidate.row)
+    for part in ("key", "value"):
+        old, new = getattr(entry.before, part), getattr(entry.content, part)
+        if old != new:
+            lines.append(f"{part}  - {_shown(row, part, old, masks)}")
+            lines.append(f"{' ' * len(part)}  + {_shown(row, part, new, masks)}")
+    if entry.before.headers != entry.content.headers:
+        names = [[name for name, _ in content.headers] for content in (entry.before, entry.content)]
+        if names[0] != names[1]:
+            lines.append(f"headers  - {visible(', '.join(names[0]) or 'none')}")
+            lines.append(f"         + {visible(', '.join(names[1]) or 'none')}")
+        else:
+            lines.append("headers  other values")
+    return lines
+
+
+def _shown(row: Mapping[str, Any], part: Any, content: bytes | None, masks: Masks) -> str:
+    """Return a key or value in one line, masked as ``afterlog show`` masks it."""
+    payload = masks.payload({**row, part: content}, part)
+    if payload.masked is not None:
+        return _cut(visible(payload.masked))
+    if payload.content is None:
+        return "null"
+    if payload.form is not None:
+        return _cut(visible(as_json(payload.data)))
+    try:
+        return _cut(visible(payload.content.decode("utf-8")))
+    except UnicodeDecodeError:
+        return _cut(f"0x{payload.content.hex()}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_OF_VALUE else f"{text[:MOST_OF_VALUE]}…"
+
+
+def explained(entry: Entry, rule: Rule | None, action: Action, tried: Sequence[Rule], form: str) -> str:
+    """Return which rule decided about a dead letter, and what else speaks for or against its replay."""
+    candidate = entry.candidate
+    if form == "json":
+        facts = {
+            "record": candidate.place,
+            "action": action,
+            "rule": rule.name if rule else None,
+            "reasons": entry.reasons,
+            "incident": candidate.incident_id,
+            "verdict": candidate.verdict,
+            "target": entry.topic,
+            "attempt": candidate.attempt,
+            "replayed_by": candidate.replayed,
+        }
+        return json.dumps(facts)
+    lines = [visible(candidate.place)]
+    if rule is not None:
+        lines.append(f"  {action}: rule {len(tried)}, {visible(rule.name)!r}, is the first that matches.")
+    elif tried:
+        lines.append(f"  {action}: none of {counted(len(tried), 'rule')} matches, so a person decides.")
+    else:
+        lines.append(f"  {action}: there are no rules, so a person decides.")
+    if candidate.incident_id:
+        lines.append(f"  It is of incident {candidate.incident_id}, {candidate.verdict}.")
+    if candidate.replayed:
+        lines.append(f"  Plan {candidate.replayed} replayed it before.")
+    if entry.reasons:
+        lines += [f"  Not eligible: {REASONS[reason]}." for reason in entry.reasons]
+    else:
+        lines.append(f"  The tables know nothing against a replay to {visible(entry.topic or 'its target')}.")
+    return "\n".join(lines)
+
+
+def listed(rows: Sequence[Mapping[str, Any]], states: Mapping[str, str], replayed: Mapping[str, int], form: str) -> str:
+    """Return all plans, a line each."""
+    if form == "json":
+        return "\n".join(
+            json.dumps(
+                {
+                    "plan": row["plan_id"],
+                    "created_at": _time(row["created_at"]),
+                    "created_by": row["created_by"],
+                    "choice": row["choice"],
+                    "target": row["target"],
+                    "records": row["record_count"],
+                    "eligible": row["eligible_count"],
+                    "replayed": replayed.get(row["plan_id"], 0),
+                    "status": states[row["plan_id"]],
+                }
+            )
+            for row in rows
+        )
+    if not rows:
+        return "There is no plan yet: `afterlog replay plan --incident ID` makes one."
+    return "\n".join(
+        f"{row['plan_id']}  {states[row['plan_id']]:<9}  {_minute(row['created_at'])}  "
+        f"{replayed.get(row['plan_id'], 0):>7,} of {row['eligible_count']:>7,}  {visible(row['choice'])[:60]}"
+        for row in rows
+    )
+
+
+def status(
+    row: Mapping[str, Any], state: str, sentence: str | None, replayed: int, outcomes: Mapping[str, int], form: str
+) -> str:
+    """Return where the run of a plan stands, and what became of its records."""
+    if form == "json":
+        facts = {
+            "plan": row["plan_id"],
+            "status": state,
+            "why": sentence,
+            "eligible": row["eligible_count"],
+            "replayed": replayed,
+            "outcomes": dict(outcomes),
+        }
+        return json.dumps(facts)
+    lines = [f"Plan {row['plan_id']}  {state}" + (f": {visible(sentence)}" if sentence else "")]
+    lines.append(f"  {replayed:,} of {counted(row['eligible_count'], 'record')} replayed to {visible(row['target'])}")
+    if outcomes:
+        said = {"DELIVERED": "delivered", "DIED_AGAIN": "died again", "UNKNOWN": "of unknown outcome"}
+        lines.append("  " + ", ".join(f"{outcomes[name]:,} {words}" for name, words in said.items() if outcomes.get(name)))
+    return "\n".join(lines)
+
+
+def record_rows(rows: Sequence[Mapping[str, Any]], form: str) -> str:
+    """Return the records of a plan without their payloads, a line each."""
+    if form == "json":
+        names = ("original_topic", "original_partition", "original_offset", "incident_id", "attempt", "position")
+        names += ("reasons", "rule", "action", "target_topic", "target_partition", "payload_from", "headers_lost")
+        return "\n".join(
+            json.dumps({"record": _place(row)} | {name: row[name] for name in (*names, "is_transformed")}) for row in rows
+        )
+    return "\n".join(
+        f"{visible(_place(row))}  "
+        + (
+            f"to {visible(row['target_topic'])}"
+            + (f":{row['target_partition']}" if row["target_partition"] is not None else ", by key")
+            if not row["reasons"]
+            else f"not eligible: {'; '.join(REASONS.get(reason, visible(reason)) for reason in row['reasons'])}"
+        )
+        for row in rows
+    )
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    return f"{row['dlq_topic']}:{row['dlq_partition']}:{row['dlq_offset']}"
+
+
+def _minute(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M}Z"
+
+
+def _time(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,110 @@
+"""Rows -> a Delta table, appended or replaced without a JVM, for tables that only commands write.
+
+No stage writes these tables, so the writer's lock of the warehouse is not needed: their writers hold a lock of their
+own. Delta's commits are atomic: a reader sees all rows of a commit or none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from expectations.bronze.dlq_records import HEADERS
+from expectations.contract import Contract
+from pipelines.errors import UsageError
+from pipelines.warehouse.tables import Warehouse
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+_TYPES = {
+    "string": "VARCHAR",
+    "int": "INTEGER",
+    "bigint": "BIGINT",
+    "boolean": "BOOLEAN",
+    "binary": "BLOB",
+    "timestamp": "TIMESTAMPTZ",
+    "array<string>": "VARCHAR[]",
+}
+
+
+def append(
+    warehouse: Warehouse,
+    contract: Contract,
+    rows: Sequence[Mapping[str, Any]],
+    mode: Literal["append", "overwrite"] = "append",
+) -> None:
+    """Add rows to a contract's table in one commit, or replace all of its rows; create the table if it is not there.
+
+    A row has a value for each column of the contract, by name: bytes for binary, aware datetimes for timestamps, pairs
+    of name and value for headers, JSON-ready objects for other nested types.
+
+    Raises UsageError: the warehouse is not local.
+    """
+    if not warehouse.is_local:
+        raise UsageError("A warehouse at a URI cannot be written without Spark: replays need a local warehouse.")
+    warehouse.ensure(contract)
+    if not rows and mode == "append":
+        return
+    import duckdb
+    from deltalake import write_deltalake
+
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        write_deltalake(warehouse.location(contract.table), _relation(connection, contract, rows), mode=mode)
+
+
+def _relation(
+    connection: DuckDBPyConnection, contract: Contract, rows: Sequence[Mapping[str, Any]]
+) -> DuckDBPyRelation:
+    given, selected, values = [], [], []
+    for number, column in enumerate(contract.stored):
+        kind = _TYPES.get(column.type, "VARCHAR")  # a nested value goes as JSON
+        given.append(f"unnest(CAST(${number + 1} AS {kind}[])) AS c{number}")
+        selected.append(f'{_typed(f"c{number}", column.type)} AS "{column.name}"')
+        values.append([_plain(row[column.name], column.type) for row in rows])
+    return connection.sql(f"SELECT {', '.join(selected)} FROM (SELECT {', '.join(given)})", params=values)
+
+
+def _typed(name: str, kind: str) -> str:
+    if kind in _TYPES:
+        return name
+    if kind == HEADERS:
+        pairs = f"from_json({name}, '[[\"VARCHAR\"]]')"
+        pair = "{'key': pair[1], 'value': unhex(pair[2])}"
+        return f'CAST(list_transform({pairs}, lambda pair: {pair}) AS STRUCT("key" VARCHAR, "value" BLOB)[])'
+    return f"CAST(CAST({name} AS JSON) AS {_nested(kind)})"
+
+
+def _nested(kind: str) -> str:
+    """Return DuckDB's name of a nested type of Spark SQL."""
+    if kind.startswith("array<") and kind.endswith(">"):
+        return f"{_nested(kind[6:-1])}[]"
+    if kind.startswith("struct<") and kind.endswith(">"):
+        fields, depth, begun = [], 0, 7
+        for at, character in enumerate(kind[:-1] + ","):
+            depth += (character == "<") - (character == ">")
+            if character == "," and depth == 1:
+                name, _, its = kind[begun : min(at, len(kind) - 1)].partition(":")
+                fields.append(f'"{name.strip()}" {_nested(its.strip())}')
+                begun = at + 1
+        return f"STRUCT({', '.join(fields)})"
+    return _TYPES[kind]
+
+
+def _plain(value: Any, kind: str) -> Any:
+    if value is None or kind in _TYPES:
+        return value
+    if kind == HEADERS:
+        return json.dumps([[name, None if content is None else content.hex()] for name, content in value])
+    return json.dumps(value)
+
+
+def moment(millis: int | None) -> datetime | None:
+    """Return the time of milliseconds since 1970; None also if Python's datetime cannot hold it."""
+    try:
+        return None if millis is None else datetime.fromtimestamp(millis / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
