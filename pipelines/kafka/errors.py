@@ -54,7 +54,7 @@ def sentence_of(error: Exception, kafka: Kafka) -> AfterlogError:
             f"Afterlog is not allowed to describe the cluster at {servers}: grant it the operation Describe."
         )
     if classes & {"UnsupportedSaslMechanismException", "IllegalSaslStateException"}:
-        return _probed(kafka) or UsageError(
+        return probed(kafka) or UsageError(
             f"The brokers at {servers} do not speak {kafka.security_protocol} with {kafka.sasl_mechanism}: fix "
             "security_protocol or sasl_mechanism under [kafka]."
         )
@@ -64,7 +64,7 @@ def sentence_of(error: Exception, kafka: Kafka) -> AfterlogError:
             "fix username and password."
         )
     if "SslAuthenticationException" in classes:
-        return _probed(kafka) or UsageError(f"TLS with the brokers at {servers} fails: {_tls_reason(text)}.")
+        return probed(kafka) or UsageError(f"TLS with the brokers at {servers} fails: {_tls_reason(text)}.")
     if "UnsupportedVersionException" in classes:
         return EnvironmentLacking(f"The brokers at {servers} are too old for Afterlog: it reads from Kafka 2.8 on.")
     if "No resolvable bootstrap urls" in text or "Couldn't resolve server" in text:
@@ -76,13 +76,13 @@ def sentence_of(error: Exception, kafka: Kafka) -> AfterlogError:
         setting = re.search(r"for configuration ([a-z.]+)", text)
         which = f" ({setting[1]})" if setting else ""
         return UsageError(f"Kafka's client cannot use the settings of [kafka]{which}: fix them.")
-    return _probed(kafka) or EnvironmentLacking(
+    return probed(kafka) or EnvironmentLacking(
         f"The brokers at {servers} answer, but not within {kafka.timeout_seconds:g} s: check that this machine reaches "
         "the addresses that they advertise, or raise timeout_seconds of [kafka]."
     )
 
 
-def _probed(kafka: Kafka) -> AfterlogError | None:
+def probed(kafka: Kafka) -> AfterlogError | None:
     """Ask the bootstrap servers over plain sockets what is wrong; return None if the first that answers is as set.
 
     Kafka's clients report a wrong protocol, a closed port and a slow broker as the same timeout.

@@ -1,0 +1,490 @@
+"""Settings of a cluster -> clients of librdkafka, and what they tell of topics.
+
+Replays need a transactional producer that starts fast and without a JVM; docs/decisions/0064 says why, and 0051 in what
+librdkafka differs from Kafka's own clients.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Unanswered
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclOperation,
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
+
+from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
+from pipelines.kafka import properties as java
+from pipelines.kafka.errors import probed
+from pipelines.kafka.records import GROUP_PREFIX
+from pipelines.settings import Kafka, Settings, located
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+T = TypeVar("T")
+
+NAMES = {
+    **{
+        name: name
+        for name in (
+            *("bootstrap.servers", "security.protocol", "client.id", "client.rack", "metadata.max.age.ms"),
+            *("reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.ms", "retry.backoff.max.ms"),
+            *("connections.max.idle.ms", "socket.connection.setup.timeout.ms", "sasl.mechanism", "ssl.key.password"),
+        )
+    },
+    "request.timeout.ms": "socket.timeout.ms",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+}
+"""Properties of Kafka's Java clients that librdkafka has too, and their names there."""
+
+OF_CONSUMERS = {
+    "check.crcs": "check.crcs",
+    "fetch.min.bytes": "fetch.min.bytes",
+    "fetch.max.bytes": "fetch.max.bytes",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.partition.fetch.bytes": "max.partition.fetch.bytes",
+}
+"""Those that only consumers have."""
+
+_TIMEOUT = "default.api.timeout.ms"  # a client of librdkafka has no such property: Answers waits so long
+_PEM = {
+    "ssl.truststore.certificates": ("ssl.ca.pem", "ca_file"),
+    "ssl.keystore.certificate.chain": ("ssl.certificate.pem", "certificate_file and key_file"),
+    "ssl.keystore.key": ("ssl.key.pem", "certificate_file and key_file"),
+}
+_STORES = ("ssl.truststore.type", "ssl.truststore.location", "ssl.keystore.type", "ssl.keystore.location")
+_JAAS = re.compile(
+    r"\s*org\.apache\.kafka\.common\.security\.(?:plain\.Plain|scram\.Scram)LoginModule\s+required\b(.*);\s*", re.DOTALL
+)
+_JAAS_VALUE = re.compile(r'\s*(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
+
+_HOPELESS = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE}  # no client gets through after these
+_HOPELESS_SECONDS = 3.0
+_REFUSED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+_PASSING = {
+    *(KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.OFFSET_NOT_AVAILABLE),
+    *(KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.REPLICA_NOT_AVAILABLE),
+    *(KafkaError._TRANSPORT, KafkaError.NETWORK_EXCEPTION, KafkaError.COORDINATOR_LOAD_IN_PROGRESS),
+}
+_CONFIGS = ("max.message.bytes", "cleanup.policy", "errors.deadletterqueue.group.enable")
+
+
+def properties(kafka: Kafka, *, of_consumer: bool = False) -> dict[str, Any]:
+    """Return the properties of librdkafka's clients, with secrets: do not print them.
+
+    Raises UsageError: a file cannot be read, a secret is missing, or an option has no equivalent in librdkafka.
+    """
+    wanted = java.properties(kafka)
+    found: dict[str, Any] = {
+        "client.id": "afterlog",
+        "log_level": 0,  # librdkafka would print on standard error what the error callback tells, too
+    }
+    found |= _tls(kafka, wanted)
+    if (login := wanted.pop("sasl.jaas.config", None)) is not None:
+        found |= _login(login)
+    algorithm = wanted.pop("ssl.endpoint.identification.algorithm", None)
+    if algorithm is not None:
+        found["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+    wanted.pop(_TIMEOUT, None)
+    for name, value in wanted.items():
+        if name in OF_CONSUMERS:
+            found |= {OF_CONSUMERS[name]: value} if of_consumer else {}
+        elif name in NAMES:
+            found[NAMES[name]] = value
+        else:
+            raise _refused(name)
+    return found
+
+
+def timeout_of(kafka: Kafka) -> float:
+    """Return how many seconds a request may take."""
+    text = java.properties(kafka)[_TIMEOUT]
+    return int(text) / 1000 if text.isdigit() else kafka.timeout_seconds
+
+
+def _refused(name: str, why: str = "") -> UsageError:
+    return UsageError(
+        f"Replays cannot use the option {name} of [kafka], which their client (librdkafka) does not have"
+        f"{why or ': set what it sets in the other keys of [kafka], or leave it out'}."
+    )
+
+
+def _tls(kafka: Kafka, wanted: dict[str, str]) -> dict[str, Any]:
+    """Take the properties of certificates out of Java's and return librdkafka's."""
+    found: dict[str, Any] = {}
+    given = {name: value.get_secret_value() for name, value in kafka.options.items()}
+    if kafka.ca_file is not None and "ssl.truststore.certificates" in wanted:
+        found["ssl.ca.location"] = os.fspath(located(kafka.ca_file))
+    if kafka.certificate_file is not None and "ssl.keystore.certificate.chain" in wanted:
+        found["ssl.certificate.location"] = os.fspath(located(kafka.certificate_file))
+    for name, (own, key) in _PEM.items():
+        text = wanted.pop(name, None)
+        if text is None or (name not in given and name != "ssl.keystore.key"):
+            continue
+        if text.count("-----BEGIN CERTIFICATE-----") > 1:
+            raise _refused(name, f" for several certificates: name their file in {key}")
+        found.pop(own.replace(".pem", ".location"), None)
+        found[own] = text
+    truststore, where, keystore, whose = (wanted.pop(name, None) for name in _STORES)
+    if where is not None:
+        if (truststore or "JKS").upper() != "PEM":
+            raise _refused("ssl.truststore.location", " for other types than PEM: name a PEM file in ca_file")
+        found["ssl.ca.location"] = where
+    if whose is not None:
+        kind = (keystore or "JKS").upper()
+        if kind == "PKCS12":
+            found |= {"ssl.keystore.location": whose, "ssl.keystore.password": wanted.pop("ssl.keystore.password", "")}
+        elif kind == "PEM":
+            found |= {"ssl.certificate.location": whose, "ssl.key.location": whose}
+        else:
+            raise _refused(
+                "ssl.keystore.location",
+                " for other types than PEM and PKCS12: name PEM files in certificate_file and key_file",
+            )
+    return found
+
+
+def _login(text: str) -> dict[str, str]:
+    """Return the user and password of a JAAS login entry."""
+    module = _JAAS.fullmatch(text)
+    values = dict(_JAAS_VALUE.findall(module[1])) if module else {}
+    if not module or set(values) != {"username", "password"} or _JAAS_VALUE.sub("", module[1]).strip():
+        raise _refused("sasl.jaas.config", " for other logins than PLAIN and SCRAM: set username and password")
+    return {
+        f"sasl.{name}": re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), value, flags=re.DOTALL)
+        for name, value in values.items()
+    }
+
+
+class Answers:
+    """What librdkafka tells in callbacks, and the deadline of requests.
+
+    librdkafka reports a refused login, a bad certificate or an unknown host by its error callback only; the request
+    itself waits until it times out.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Take the settings of the cluster."""
+        self.kafka = settings.kafka
+        self.seconds = timeout_of(self.kafka)
+        self._heard: deque[KafkaError] = deque(maxlen=20)
+        self._first: float | None = None
+        self._lock = threading.Lock()
+
+    def heard(self, error: KafkaError) -> None:
+        """Keep an error; librdkafka calls this."""
+        with self._lock:
+            self._heard.append(error)
+            if error.code() in _HOPELESS and self._first is None:
+                self._first = time.monotonic()
+
+    def connected(self) -> None:
+        """Forget errors from before: a request was answered."""
+        with self._lock:
+            self._heard.clear()
+            self._first = None
+
+    @property
+    def hopeless(self) -> bool:
+        """Tell whether waiting longer is of no use."""
+        with self._lock:
+            return self._first is not None and time.monotonic() - self._first > min(_HOPELESS_SECONDS, self.seconds / 2)
+
+    def of(self, future: Future[T], poll: Callable[[float], Any]) -> T:
+        """Return a future's result; raises KafkaException or, if no answer comes in time, AfterlogError."""
+        deadline = time.monotonic() + self.seconds + 1.0
+        while True:
+            try:
+                result = future.result(timeout=0.05)
+            except Unanswered:
+                poll(0)
+                if self.hopeless or time.monotonic() > deadline:
+                    raise self.sentence(None) from None
+            else:
+                self.connected()
+                return result
+
+    def sentence(self, error: KafkaError | None) -> AfterlogError:
+        """Return one sentence about a request that failed (None: it was not answered), given what was heard."""
+        with self._lock:
+            heard = list(self._heard)
+        codes = {one.code() for one in heard} | ({error.code()} if error is not None else set())
+        text = "\n".join(str(one.str()) for one in [*heard, *([error] if error is not None else [])])
+        servers = self.kafka.bootstrap_servers
+        if KafkaError.CLUSTER_AUTHORIZATION_FAILED in codes:
+            return UsageError(
+                f"Afterlog is not allowed to describe the cluster at {servers}: grant it the operation Describe."
+            )
+        if error is not None and error.code() not in _WAITED:
+            return EnvironmentLacking(f"The brokers at {servers} refuse a request of a replay ({error.name()}).")
+        if found := probed(self.kafka):
+            return found
+        if codes & {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}:
+            return UsageError(
+                f"The brokers at {servers} refuse the user of [kafka] ({self.kafka.sasl_mechanism or 'SASL'}): "
+                "fix username and password."
+            )
+        if KafkaError._SSL in codes:
+            return UsageError(f"TLS with the brokers at {servers} fails: {_tls_reason(text)}.")
+        if KafkaError._RESOLVE in codes:
+            return EnvironmentLacking(
+                f"A host that bootstrap_servers or the brokers name cannot be resolved ({servers}): fix it."
+            )
+        return EnvironmentLacking(
+            f"The brokers at {servers} answer, but not within {self.seconds:g} s: check that this machine reaches the "
+            "addresses that they advertise, or raise timeout_seconds of [kafka]."
+        )
+
+
+_WAITED = {
+    *(KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._MSG_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT),
+    *(KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._WAIT_COORD, KafkaError._RESOLVE),
+    *(KafkaError._SSL, KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._DESTROY),
+    *(KafkaError._BAD_MSG, KafkaError.NETWORK_EXCEPTION, KafkaError._NOENT),
+    *_PASSING,
+}
+
+
+def _tls_reason(text: str) -> str:
+    if "certificate verify failed" in text or "verification failed" in text:
+        return (
+            "their certificate is for another host name, or this machine does not know the authority that signed it; "
+            "name the authority in ca_file of [kafka]"
+        )
+    if re.search(r"alert (?:bad )?certificate|certificate required|certificate unknown|handshake failure", text):
+        return "they want a client certificate that they know; set certificate_file and key_file of [kafka]"
+    return "the two sides do not agree; look at the certificates and at security_protocol"
+
+
+@dataclass(frozen=True)
+class Admin:
+    """An admin client with what it was told; make one with `admin`."""
+
+    client: AdminClient
+    answers: Answers
+
+    def of(self, future: Future[T]) -> T:
+        """Return a request's answer; raises KafkaException: the broker refuses it. AfterlogError: no answer."""
+        return self.answers.of(future, self.client.poll)
+
+    def all_of(self, ask: Callable[[], Mapping[Any, Future[T]]], *passing: int) -> dict[Any, T | KafkaError]:
+        """Ask, and return each answer or refusal; ask again while some answers pass, such as that of a new leader."""
+        deadline = time.monotonic() + self.answers.seconds
+        while True:
+            answers: dict[Any, T | KafkaError] = {}
+            for key, future in ask().items():
+                try:
+                    answers[key] = self.of(future)
+                except KafkaException as error:
+                    answers[key] = error.args[0]
+            refusals = [one for one in answers.values() if isinstance(one, KafkaError)]
+            if not any(one.code() in _PASSING for one in refusals) or time.monotonic() > deadline:
+                return answers
+            time.sleep(0.1)
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic of a cluster; what Afterlog is not allowed to know, or a broker does not have, is None.
+
+    ``topic_id`` is written as Kafka writes it. ``ends`` are high watermarks, ``starts`` the first offsets that are
+    still there; both are None if a partition has no leader. ``may_read`` and ``may_write`` are False if an ACL is
+    missing, None if the cluster does not tell.
+    """
+
+    name: str
+    topic_id: str | None = None
+    partitions: int = 0
+    ends: tuple[int, ...] | None = None
+    starts: tuple[int, ...] | None = None
+    max_message_bytes: int | None = None
+    cleanup_policy: str | None = None
+    is_dead_letter_topic: bool | None = None
+    may_read: bool | None = None
+    may_write: bool | None = None
+
+    @property
+    def is_compacted(self) -> bool | None:
+        """Whether the topic keeps only the last record of each key; None if it is not known."""
+        return None if self.cleanup_policy is None else "compact" in self.cleanup_policy.split(",")
+
+
+def admin(settings: Settings) -> Admin:
+    """Return an admin client of the settings' cluster; it connects with its first request.
+
+    Raises UsageError: the settings cannot be used.
+    """
+    answers = Answers(settings)
+    made = made_of(settings, lambda found: AdminClient(found | {"error_cb": answers.heard}))
+    return Admin(made, answers)
+
+
+def consumer(
+    settings: Settings, isolation: Isolation, options: Mapping[str, Any] | None = None, answers: Answers | None = None
+) -> Consumer:
+    """Return a consumer to which partitions are assigned; it commits no offsets.
+
+    It tells the end of a partition as the error _PARTITION_EOF. For offsets that are gone it reads on from the first
+    offset that is there.
+
+    Raises UsageError: the settings cannot be used.
+    """
+    answers = answers or Answers(settings)
+    own: dict[str, Any] = {
+        "group.id": f"{GROUP_PREFIX}-replay",  # librdkafka wants one, though nothing is committed
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+        "isolation.level": isolation,
+        "allow.auto.create.topics": False,
+        "queued.max.messages.kbytes": 32 << 10,
+        "error_cb": answers.heard,
+    }
+    return made_of(settings, lambda found: Consumer(found | own | dict(options or {})), of_consumer=True)
+
+
+def made_of(settings: Settings, make: Callable[[dict[str, Any]], T], *, of_consumer: bool = False) -> T:
+    """Make a client of the settings' properties; raises UsageError: librdkafka does not take them."""
+    if not settings.kafka.bootstrap_servers:
+        raise UsageError("No cluster is set: set bootstrap_servers under [kafka].")
+    try:
+        return make(properties(settings.kafka, of_consumer=of_consumer))
+    except (KafkaException, ValueError, TypeError) as error:
+        # The message can quote a value; a property's name in quotes cannot be one.
+        known = set(NAMES.values()) | set(OF_CONSUMERS.values()) | {"sasl.mechanism", "ssl.ca.location"}
+        named = next((name for name in re.findall(r"[a-z.]+", str(error)) if name in known), None)
+        which = f" ({named})" if named else ""
+        raise UsageError(f"Kafka's client cannot use the settings of [kafka]{which}: fix them.") from None
+
+
+def cluster_id(admin: Admin) -> str:
+    """Return the cluster's id; raises AfterlogError: the cluster does not answer."""
+    try:
+        return str(admin.of(admin.client.describe_cluster()).cluster_id or "")
+    except KafkaException as error:
+        raise admin.answers.sentence(error.args[0]) from None
+
+
+def describe(admin: Admin, topics: Iterable[str]) -> dict[str, Topic]:
+    """Return topics by name, without those that do not exist.
+
+    A topic that ACLs hide is there without its id: the cluster does not tell whether it exists.
+
+    Raises AfterlogError: the cluster does not answer.
+    """
+    names = sorted({name for name in topics if re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name)})
+    if not names:
+        return {}
+    client = admin.client
+    described = admin.all_of(lambda: client.describe_topics(TopicCollection(names), include_authorized_operations=True))
+    found = {}
+    for name, answer in described.items():
+        if isinstance(answer, KafkaError):
+            if answer.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                found[name] = Topic(name, may_read=False, may_write=False)
+            elif answer.code() not in _GONE:
+                raise admin.answers.sentence(answer)
+            continue
+        operations = answer.authorized_operations
+        found[name] = Topic(
+            name=name,
+            topic_id=_as_java(str(answer.topic_id)),
+            partitions=len(answer.partitions),
+            may_read=AclOperation.READ in operations if operations else None,
+            may_write=AclOperation.WRITE in operations if operations else None,
+        )
+    seen = [topic for topic in found.values() if topic.topic_id is not None]
+    places = [(topic.name, partition) for topic in seen for partition in range(topic.partitions)]
+    starts, ends = offsets(admin, places, "earliest"), offsets(admin, places, "latest")
+    configured = _configs(admin, [topic.name for topic in seen])
+    for topic in seen:
+        enabled = configured.get(topic.name, {})
+        of_topic = [(topic.name, partition) for partition in range(topic.partitions)]
+        size, dead_letters = enabled.get("max.message.bytes"), enabled.get("errors.deadletterqueue.group.enable")
+        found[topic.name] = Topic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=topic.partitions,
+            ends=tuple(ends[place] for place in of_topic) if all(place in ends for place in of_topic) else None,
+            starts=tuple(starts[place] for place in of_topic) if all(place in starts for place in of_topic) else None,
+            max_message_bytes=int(size) if size is not None else None,
+            cleanup_policy=enabled.get("cleanup.policy"),
+            is_dead_letter_topic=dead_letters == "true" if dead_letters is not None else None,
+            may_read=topic.may_read,
+            may_write=topic.may_write,
+        )
+    return found
+
+
+def offsets(
+    admin: Admin,
+    places: Iterable[tuple[str, int]],
+    which: Literal["earliest", "latest"],
+    isolation: Isolation = "read_uncommitted",
+) -> dict[tuple[str, int], int]:
+    """Return offsets by topic and partition; with read_committed, latest is the last stable offset.
+
+    Partitions that are gone, hidden, or have no leader are left out.
+
+    Raises AfterlogError: the cluster does not answer.
+    """
+    spec = (OffsetSpec.earliest if which == "earliest" else OffsetSpec.latest)()  # type: ignore[no-untyped-call]
+    asked = {TopicPartition(topic, partition): spec for topic, partition in places}
+    if not asked:
+        return {}
+    level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
+    answers = admin.all_of(lambda: admin.client.list_offsets(asked, isolation_level=level))
+    found = {}
+    for place, answer in answers.items():
+        if not isinstance(answer, KafkaError):
+            found[(place.topic, place.partition)] = answer.offset
+        elif answer.code() in _WAITED - _PASSING - {KafkaError._NOENT}:
+            raise admin.answers.sentence(answer)
+    return found
+
+
+def _configs(admin: Admin, topics: list[str]) -> dict[str, dict[str, str]]:
+    """Return configurations by topic, without topics whose configuration Afterlog is not allowed to describe."""
+    if not topics:
+        return {}
+    asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+    found: dict[str, dict[str, str]] = {}
+    for resource, answer in admin.all_of(lambda: admin.client.describe_configs(asked)).items():
+        if isinstance(answer, KafkaError):
+            if answer.code() not in _REFUSED | _GONE:
+                raise admin.answers.sentence(answer)
+            continue
+        values = {name: answer[name].value for name in _CONFIGS if name in answer and answer[name].value is not None}
+        if "cleanup.policy" in values:
+            values["cleanup.policy"] = ",".join(sorted(part.strip() for part in values["cleanup.policy"].split(",")))
+        found[resource.name] = values
+    return found
+
+
+def _as_java(topic_id: str) -> str | None:
+    """Return a topic id as Kafka writes it: librdkafka uses the plain alphabet of Base64."""
+    written = topic_id.replace("+", "-").replace("/", "_").rstrip("=")
+    return None if set(written) <= {"A"} else written

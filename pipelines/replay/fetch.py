@@ -1,0 +1,164 @@
+"""Places of records -> the records as they stand in their topics."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from pipelines.errors import UsageError
+from pipelines.kafka.errors import named
+from pipelines.replay.client import Admin, Answers, Isolation, admin, consumer, describe, offsets
+from pipelines.replay.model import Headers
+from pipelines.settings import Settings
+
+Place = tuple[str, int, int]
+
+GAP = 5_000  # records that are read and dropped, rather than seeking to the next wanted one
+_MANY = 500
+
+
+class Missing(Enum):
+    """Why there is no record at a place."""
+
+    ABSENT = "absent"
+    """The topic, the partition or the record is gone, or the offset is that of a transaction marker."""
+
+    ABORTED = "aborted"
+    """Its transaction was aborted."""
+
+    OPEN = "open"
+    """It stands behind the beginning of a transaction that has not ended."""
+
+
+ABSENT, ABORTED, OPEN = Missing.ABSENT, Missing.ABORTED, Missing.OPEN
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A record as it stands in its topic; ``timestamp`` in milliseconds since 1970, None if it has none."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int | None
+
+
+def fetch(settings: Settings, places: Iterable[Place]) -> dict[Place, Fetched | Missing]:
+    """Return the record at each place (topic, partition, offset), or why there is none.
+
+    Raises AfterlogError: the cluster does not answer, or Afterlog is not allowed to read one of the topics.
+    """
+    wanted = sorted(set(places))
+    found: dict[Place, Fetched | Missing] = dict.fromkeys(wanted, ABSENT)
+    if not wanted:
+        return found
+    asked = admin(settings)
+    here, behind = _readable(asked, wanted)
+    found |= dict.fromkeys(behind, OPEN)
+    committed = _read(settings, here, "read_committed")
+    found |= committed
+    hidden = _read(settings, [place for place in here if place not in committed], "read_uncommitted")
+    found |= dict.fromkeys(hidden, ABORTED)
+    return found
+
+
+def headers_of(message: Message) -> Headers:
+    """Return a record's headers in order."""
+    return tuple(message.headers() or ())  # type: ignore[arg-type]
+
+
+def _readable(asked: Admin, wanted: Sequence[Place]) -> tuple[list[Place], list[Place]]:
+    """Return the places that the logs cover: before the last stable offset, and behind it."""
+    topics = describe(asked, {topic for topic, _, _ in wanted})
+    refused = sorted(name for name, topic in topics.items() if topic.may_read is False)
+    if refused:
+        raise UsageError(
+            f"Afterlog is not allowed to read {named(refused)}, where the original records are: grant it the operation "
+            "Read there."
+        )
+    logs = {
+        (name, partition): (topic.starts[partition], topic.ends[partition])
+        for name, topic in topics.items()
+        if topic.starts is not None and topic.ends is not None
+        for partition in range(topic.partitions)
+    }
+    there = [place for place in wanted if place[:2] in logs and logs[place[:2]][0] <= place[2] < logs[place[:2]][1]]
+    stable = offsets(asked, {place[:2] for place in there}, "latest", "read_committed")
+    here = [place for place in there if place[2] < stable.get(place[:2], 0)]
+    return here, [place for place in there if place[2] >= stable.get(place[:2], 0)]
+
+
+def _read(settings: Settings, places: Sequence[Place], isolation: Isolation) -> dict[Place, Fetched]:
+    """Return the records that are there; read ranges of offsets that are near each other in one go."""
+    ranges: dict[tuple[str, int], list[list[int]]] = defaultdict(list)
+    for topic, partition, offset in places:
+        of_partition = ranges[topic, partition]
+        if of_partition and offset - of_partition[-1][-1] <= GAP:
+            of_partition[-1].append(offset)
+        else:
+            of_partition.append([offset])
+    found: dict[Place, Fetched] = {}
+    if not ranges:
+        return found
+    answers = Answers(settings)
+    reader = consumer(settings, isolation, answers=answers)
+    try:
+        for number in range(max(map(len, ranges.values()))):
+            spans = {
+                place: of_partition[number] for place, of_partition in ranges.items() if number < len(of_partition)
+            }
+            found |= _read_spans(reader, answers, spans)
+    finally:
+        reader.close()
+    return found
+
+
+def _read_spans(
+    reader: Consumer, answers: Answers, spans: Mapping[tuple[str, int], Sequence[int]]
+) -> dict[Place, Fetched]:
+    """Read one range of each partition."""
+    found: dict[Place, Fetched] = {}
+    left = {place: set(span) for place, span in spans.items()}
+    reader.assign([TopicPartition(*place, span[0]) for place, span in spans.items()])
+    for place, offset, message in stream(reader, answers):
+        if place not in left:
+            continue
+        if message is not None and offset in left[place]:
+            found[*place, offset] = Fetched(message.key(), message.value(), headers_of(message), _timestamp(message))
+        if message is None or offset >= spans[place][-1]:
+            del left[place]
+            if not left:
+                break
+            reader.incremental_unassign([TopicPartition(*place)])
+    reader.unassign()
+    return found
+
+
+def stream(reader: Consumer, answers: Answers) -> Iterator[tuple[tuple[str, int], int, Message | None]]:
+    """Yield records with partition and offset, and None at the end of a partition.
+
+    Raises AfterlogError: no record comes within the time that a request may take.
+    """
+    last = time.monotonic()
+    while True:
+        messages = reader.consume(_MANY, timeout=0.2)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                yield (message.topic() or "", message.partition() or 0), message.offset() or 0, message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                yield (message.topic() or "", message.partition() or 0), message.offset() or 0, None
+        if messages:
+            last = time.monotonic()
+        elif answers.hopeless or time.monotonic() - last > answers.seconds:
+            raise answers.sentence(None)
+
+
+def _timestamp(message: Message) -> int | None:
+    kind, millis = message.timestamp()
+    return millis if kind and millis >= 0 else None
