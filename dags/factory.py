@@ -12,7 +12,7 @@ from dags.pool import POOL
 from pipelines.catalog import stages
 from pipelines.stage import Ask, Derive, Land, Split, Stage, Summarise
 
-_NAME = r"^(?![\s\S]*[^A-Za-z0-9_.-])"
+NAME = r"^(?![\s\S]*[^A-Za-z0-9_.-])"
 PRINTABLE = r"^(?!-)(?=[\s\S]*\S)(?![\s\S]*[\x00-\x1f\x7f])"
 """Not an option, not blank, no control character; written so that Python and browsers read it alike."""
 
@@ -63,15 +63,15 @@ def feed_dag(feed: str, schedule: str | None) -> DAG:
         doc_md=_DOC.format(feed=feed, rows="\n".join(_row(stage) for stage in filled)),
         tags=["afterlog", feed],
         params={
-            "landing": _place("Landing directory; empty: as in the settings."),
-            "warehouse": _place("Warehouse directory or URI; empty: as in the settings."),
+            "landing": place("Landing directory; empty: as in the settings."),
+            "warehouse": place("Warehouse directory or URI; empty: as in the settings."),
             "kafka_connection": Param(
                 None,
                 "Airflow connection of the Kafka cluster; empty: as in the settings.",
                 type=["null", "string"],
                 minLength=1,
                 maxLength=200,
-                pattern=_NAME,
+                pattern=NAME,
             ),
             "tolerance": Param(
                 None,
@@ -122,7 +122,8 @@ def feed_dag(feed: str, schedule: str | None) -> DAG:
     return dag
 
 
-def _place(description: str) -> Param:
+def place(description: str) -> Param:
+    """Return the DAG parameter of a directory or URI."""
     return Param(None, description, type=["null", "string"], minLength=1, maxLength=1024, pattern=PRINTABLE)
 
 

@@ -68,10 +68,11 @@ FAILURE = "failure"
 """The XCom of a task that failed: ``{"why": ..., "next": ...}``."""
 
 
-class _CommandOperator(BaseOperator):
+class CommandOperator(BaseOperator):
     """A task that runs the command line; the command ends with the task, also when Airflow kills the task."""
 
     def __init__(self, *, arguments: Sequence[str], **options: Any) -> None:
+        """Take the arguments after the program's name."""
         super().__init__(**options)
         self.arguments = list(arguments)
         self.places: dict[str, Any] = {}
@@ -140,7 +141,7 @@ class _CommandOperator(BaseOperator):
         return cluster
 
 
-class FillLayer(_CommandOperator):
+class FillLayer(CommandOperator):
     """Fill the tables of a feed's layer from new input; their counts become the XCom and their assets' extras."""
 
     def __init__(self, *, feed: str, layer: str, tables: Sequence[str], **options: Any) -> None:
@@ -210,7 +211,7 @@ class FillLayer(_CommandOperator):
             raise CommandDied(f"The command {_how(ended.code)}, without counts: {ended.complaint}") from None
 
 
-class BuildReports(_CommandOperator):
+class BuildReports(CommandOperator):
     """Build Data Docs and the quality page, and publish the verdict of every table of the run."""
 
     def __init__(self, *, layers: Mapping[str, Sequence[str]], **options: Any) -> None:

@@ -30,4 +30,13 @@ TARGET = (
     Column("target_offset", "bigint", "Offset of the record there.", (not_null(), at_least(0))),
 )
 
-__all__ = ["ATTEMPT", "CLUSTER", "GROUP", "LETTER", "PLAN_ID", "SOURCE", "TARGET"]
+TABLES = (
+    "gold.replay_plans",
+    "gold.replays",
+    "gold.replayed_records",
+    "gold.replay_outcomes",
+    "gold.replay_discards",
+)
+"""Tables that only `afterlog replay` writes; the first plan, run or discard creates each."""
+
+__all__ = ["ATTEMPT", "CLUSTER", "GROUP", "LETTER", "PLAN_ID", "SOURCE", "TABLES", "TARGET"]

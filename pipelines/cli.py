@@ -50,6 +50,8 @@ broker = typer.Typer(no_args_is_help=True, help="A Kafka broker on this machine,
 app.add_typer(broker, name="broker", callback=interrupt.unwind)
 alerts = typer.Typer(help="What was told to whom: alerts that were sent, were suppressed or wait.")
 app.add_typer(alerts, name="alerts")
+replay = typer.Typer(no_args_is_help=True, help="Send dead letters back to Kafka: chosen, planned, explained, once.")
+app.add_typer(replay, name="replay")
 
 
 def _verbose(is_wanted: bool) -> bool:
@@ -646,6 +648,216 @@ def doctor(
     checks = diagnosis.diagnose(_settings(warehouse, landing, lands=True, says=False))
     diagnosis.show(checks, as_json=format == "json")
     raise typer.Exit(diagnosis.exit_code(checks))
+
+
+RecordsOption = Annotated[
+    list[str] | None,
+    typer.Option("--record", metavar="TOPIC:PARTITION:OFFSET", help="A dead letter at its place.", show_default=False),
+]
+IncidentOption = Annotated[
+    str | None,
+    typer.Option(
+        "--incident", help="All dead letters of an incident.", show_default=False, autocompletion=completion.incidents
+    ),
+]
+WhereOption = Annotated[
+    str | None, typer.Option("--where", help="A condition on silver.dlq_records.", show_default=False)
+]
+PlanArgument = Annotated[str, typer.Argument(metavar="PLAN", help="A plan, or how its id begins.", show_default=False)]
+
+
+@replay.command("plan")
+def plan_replay(
+    incident: IncidentOption = None,
+    where: WhereOption = None,
+    record: RecordsOption = None,
+    by_rules: Annotated[bool, typer.Option("--by-rules", help="What the remediation rules replay.")] = False,
+    to: Annotated[
+        str, typer.Option(metavar="original|TOPIC", help="Where records go: back to their topics, or to another one.")
+    ] = "original",
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many records.", show_default=False)] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also what was replayed or discarded before.")] = False,
+    max_replays: Annotated[
+        int | None,
+        typer.Option(min=0, help="Not what died after more replays.", show_default="1, or [replay] max_replays"),
+    ] = None,
+    ignore_rules: Annotated[bool, typer.Option("--ignore-rules", help="Also what a rule holds or discards.")] = False,
+    transform: Annotated[
+        Path | None, typer.Option(metavar="FILE.sql|FILE.py", help="Repair the records.", show_default=False)
+    ] = None,
+    fetch: Annotated[
+        bool, typer.Option("--fetch/--no-fetch", help="Take from the original topic what the DLQ lacks.")
+    ] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Ask no cluster and keep nothing.")] = False,
+    format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Plan a replay: say what would be replayed, what not and why, in which order; keep the plan."""
+    from pipelines.replay import actions, candidates, judge
+
+    settings = _settings(warehouse, None)
+    choice = candidates.Choice(incident, where, tuple(record or ()), by_rules, limit)
+    most = settings.replay.max_replays if max_replays is None else max_replays
+    options = judge.Options(None if to == "original" else to, again, most, ignore_rules)
+    _show(
+        actions.plan(Warehouse(settings), choice, options, file=transform, fetches=fetch, dry_run=dry_run, form=format)
+    )
+
+
+@replay.command("explain")
+def explain_replay(
+    record: Annotated[
+        str, typer.Argument(metavar="TOPIC:PARTITION:OFFSET", help="A dead letter at its place.", show_default=False)
+    ],
+    format: Annotated[StoryFormat, typer.Option(help="json: one object a record.")] = "text",
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Say which remediation rule decides about a dead letter, and what speaks against its replay."""
+    from pipelines.replay import actions
+
+    _show(actions.explain(Warehouse(_settings(warehouse, None)), record, format))
+
+
+RateOption = Annotated[
+    float | None, typer.Option(min=0.01, metavar="N", help="At most so many records a second.", show_default=False)
+]
+BatchOption = Annotated[
+    int | None, typer.Option(min=1, help="Most records in a transaction.", show_default="500, or [replay] batch")
+]
+DeathsOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, max=1.0, help="Pause if a larger share dies again.", show_default="0.5, or [replay] most_deaths"
+    ),
+]
+
+
+@replay.command("run")
+def run_replay(
+    plan: PlanArgument,
+    rate: RateOption = None,
+    batch: BatchOption = None,
+    most_deaths: DeathsOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is left to replay; ask no cluster.")] = False,
+    format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Run a plan, or go on where it stopped: each record once."""
+    _run_replay(plan, rate, batch, most_deaths, format, warehouse, dry_run=dry_run)
+
+
+@replay.command("resume")
+def resume_replay(
+    plan: PlanArgument,
+    rate: RateOption = None,
+    batch: BatchOption = None,
+    most_deaths: DeathsOption = None,
+    format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Go on with a plan that was paused."""
+    _run_replay(plan, rate, batch, most_deaths, format, warehouse, resumes=True)
+
+
+@replay.command("pause")
+def pause_replay(plan: PlanArgument, warehouse: WarehouseOption = None) -> None:
+    """Let the run of a plan pause after its batch."""
+    from pipelines.replay import actions
+
+    _show(actions.ask_pause(Warehouse(_settings(warehouse, None)), plan))
+
+
+@replay.command("cancel")
+def cancel_replay(plan: PlanArgument, warehouse: WarehouseOption = None) -> None:
+    """Cancel a plan; what it replayed stays, and the rest is free for other plans."""
+    from pipelines.replay import actions
+
+    _show(actions.ask_cancel(Warehouse(_settings(warehouse, None)), plan))
+
+
+@replay.command("status")
+def show_replay_status(
+    plan: PlanArgument,
+    format: Annotated[StoryFormat, typer.Option(help="json: one object.")] = "text",
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Say how a plan stands, and what became of the records that it replayed."""
+    from pipelines.replay import actions
+
+    _show(actions.status(Warehouse(_settings(warehouse, None)), plan, format))
+
+
+@replay.command("plans")
+def list_replays(
+    format: Annotated[TableFormat, typer.Option(help="json: one object a plan.")] = "table",
+    warehouse: WarehouseOption = None,
+) -> None:
+    """List all plans, the newest first."""
+    from pipelines.replay import actions
+
+    _show(actions.plans(Warehouse(_settings(warehouse, None)), format))
+
+
+@replay.command("show")
+def show_replay(
+    plan: PlanArgument,
+    format: Annotated[TableFormat, typer.Option(help="json: one object a record.")] = "table",
+    warehouse: WarehouseOption = None,
+) -> None:
+    """List the records of a plan, without their payloads."""
+    from pipelines.replay import actions
+
+    _show(actions.show(Warehouse(_settings(warehouse, None)), plan, format))
+
+
+@replay.command("discard")
+def discard_letters(
+    incident: IncidentOption = None,
+    where: WhereOption = None,
+    record: RecordsOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many records.", show_default=False)] = None,
+    note: Annotated[str | None, typer.Option(help="Why.", show_default=False)] = None,
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Give up dead letters: write it down, delete nothing."""
+    from pipelines.replay import actions, candidates
+
+    choice = candidates.Choice(incident, where, tuple(record or ()), limit=limit)
+    _show(actions.discard(Warehouse(_settings(warehouse, None)), choice, note))
+
+
+def _run_replay(
+    plan: str,
+    rate: float | None,
+    batch: int | None,
+    most_deaths: float | None,
+    format: StoryFormat,
+    warehouse: str | None,
+    *,
+    resumes: bool = False,
+    dry_run: bool = False,
+) -> None:
+    from pipelines.replay import actions
+    from pipelines.replay.display import Bar
+    from pipelines.run.stop import Stop
+
+    tables = Warehouse(_settings(warehouse, None))
+    if dry_run:
+        _show(actions.left(tables, plan, format))
+        return
+    with Stop() as stop, Bar() as bar:
+        answer = actions.run(
+            tables,
+            plan,
+            rate=rate,
+            batch=batch,
+            most_deaths=most_deaths,
+            stop=stop,
+            progress=bar.show,
+            resumes=resumes,
+            form=format,
+        )
+    _show(answer)
 
 
 @broker.command("start")

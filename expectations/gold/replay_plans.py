@@ -22,7 +22,9 @@ CONTRACT = Contract(
             "Topics that the records go to, their ids, and the end offset of each partition before the plan was made.",
         ),
         Column("again", "boolean", "True: records that were replayed before may be replayed again."),
-        Column("max_replays", "int", "A record that died after more replays than this is not eligible.", (at_least(0),)),
+        Column(
+            "max_replays", "int", "A record that died after more replays than this is not eligible.", (at_least(0),)
+        ),
         Column("rules_hash", "string", "SHA-256 of the remediation rules; another one makes the plan expire."),
         Column("ignores_rules", "boolean", "True: rules that hold or discard records did not count."),
         Column("transform", "string", "Name of the file that repaired the records; null: they go as they were."),

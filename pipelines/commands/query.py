@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from expectations.quality import QUALITY
+from expectations.replays import TABLES as REPLAYS
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.catalog import CATALOG, stages_of_type
@@ -346,7 +347,7 @@ def rows_of(warehouse: Warehouse, text: str, values: Mapping[str, Parameter]) ->
     try:
         plan = _read_only(warehouse.spark, text)
         if str(plan.getClass().getSimpleName()).startswith("Show"):
-            present = {table for table in TABLES if table == FRESHNESS or warehouse.exists(table)}
+            present = {table for table in (*TABLES, *REPLAYS) if table == FRESHNESS or warehouse.exists(table)}
             _register(warehouse, present)
             if pattern := _shows_all_tables(plan):
                 return _all_tables(warehouse.spark, pattern)

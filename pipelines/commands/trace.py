@@ -25,10 +25,12 @@ LOG_RANGES = "silver.log_ranges"
 DEAD_LETTERS = "silver.dead_letters"
 WRITE_FAILURES = "silver.dlq_write_failures"
 POLICIES = "silver.topic_policies"
+REPLAYED, OUTCOMES_OF_REPLAYS = "gold.replayed_records", "gold.replay_outcomes"
 HELD_ACKNOWLEDGEMENTS = "held.acknowledgements"
 HELD_BATCHES = "held.record_batches"
 
 MOST_MESSAGES = 20
+MOST_REPLAYS = 100
 MOST_HOPS = 8
 FEEDS = ("acknowledgements", "dlq", "segments", "broker-logs")
 
@@ -301,6 +303,7 @@ def _events(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> Itera
     yield from _acknowledgements(warehouse, {"cluster": warehouse.cluster, **place._asdict()})
     yield from _transaction(warehouse, place, ledger)
     yield from _dead_letters(warehouse, place, frozenset())
+    yield from _replays(warehouse, place)
     yield from _write_failures(warehouse, place)
     yield from _log(warehouse, place)
     yield from _held(warehouse, place)
@@ -382,6 +385,55 @@ def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) 
         )
         if letter not in passed and len(passed) < MOST_HOPS:
             yield from _dead_letters(warehouse, letter, passed | {place, letter})
+
+
+def _replays(warehouse: Warehouse, place: Place) -> Iterator[Event]:
+    """Yield the replays of the message, or of it as a dead letter, and what became of them; and where it came from."""
+    if not warehouse.exists(REPLAYED):
+        return
+    cluster: Key = {"cluster": warehouse.cluster}
+    parts = ("topic", "partition", "offset")
+    here: Key = dict(zip(parts, place, strict=True))
+    for row in rows(warehouse, REPLAYED, cluster | {f"target_{part}": at for part, at in here.items()}):
+        source = [row[f"original_{part}"] for part in parts]
+        of = f" of {Place(*source)}" if None not in source else ""
+        sentence = f"as replay {row['attempt']}{of} by plan {row['plan_id']}"
+        yield Event(row["replayed_at"], "written", sentence, _replay_facts(row))
+    seen: set[Place] = {place}
+    waiting = [place]
+    while waiting:
+        at = waiting.pop(0)
+        here = dict(zip(parts, at, strict=True))
+        found = rows(warehouse, REPLAYED, cluster | {f"original_{part}": here[part] for part in parts})
+        found += rows(warehouse, REPLAYED, cluster | {f"dlq_{part}": here[part] for part in parts})
+        for row in found:
+            target = Place(*(row[f"target_{part}"] for part in parts))
+            if target in seen or len(seen) > MOST_REPLAYS:
+                continue
+            seen.add(target)
+            waiting.append(target)
+            sentence = f"to {target} by plan {row['plan_id']}, replay {row['attempt']}"
+            yield Event(row["replayed_at"], "replayed", sentence, _replay_facts(row))
+            yield from _outcome(warehouse, row)
+            yield from _dead_letters(warehouse, target, frozenset({at}))
+
+
+def _outcome(warehouse: Warehouse, row: dict[str, Any]) -> Iterator[Event]:
+    """Yield that a group consumed a replayed record, if that is known."""
+    if not warehouse.exists(OUTCOMES_OF_REPLAYS):
+        return
+    grain = ("cluster", "plan_id", "dlq_topic", "dlq_partition", "dlq_offset")
+    equal: Key = {name: row[name] for name in grain}
+    for known in rows(warehouse, OUTCOMES_OF_REPLAYS, equal):
+        if known["outcome"] == "DELIVERED" and known["dlq_topic_id"] == row["dlq_topic_id"]:
+            group = visible(known["consumer_group"] or "an unknown group")
+            facts = {"plan_id": known["plan_id"], "consumer_group": known["consumer_group"]}
+            yield Event(known["looked_at"], "delivered", f"{group} committed an offset behind it by then", facts)
+
+
+def _replay_facts(row: dict[str, Any]) -> dict[str, Any]:
+    places = ("target_topic", "target_partition", "target_offset", "dlq_topic", "dlq_partition", "dlq_offset")
+    return {name: row[name] for name in ("plan_id", "attempt", *places)}
 
 
 def _lettered(row: dict[str, Any], passed: frozenset[Place]) -> str:

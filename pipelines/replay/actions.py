@@ -126,7 +126,7 @@ def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
 def discard(warehouse: Warehouse, choice: Choice, note: str | None) -> Answer:
     """Write down that dead letters are given up; nothing is deleted."""
     if choice.by_rules:
-        raise UsageError("Rules discard by then = \"DISCARD\": a plan writes it down.")
+        raise UsageError('Rules discard by then = "DISCARD": a plan writes it down.')
     found = Candidates(warehouse).chosen(choice, warehouse.settings.replay.most_records)
     done = store.discard(warehouse, found, note)
     return Answer(f"{counted(done, 'record')} of {len(found):,} discarded now; nothing is deleted.")
@@ -183,6 +183,14 @@ def run(
         kept.flush()
     counts = outcomes.refresh(warehouse, asks=False) if ended.replayed else Counter()
     return Answer(telling.status(row, ended.status, ended.sentence, len(kept.known), counts, form), (), ended.exit_code)
+
+
+def left(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
+    """Say how many records of a plan are left to replay and whether it still holds, without a cluster."""
+    row = store.plan_row(warehouse, wanted)
+    kept = store.Replays(warehouse, store.load(warehouse, row))
+    expired = why_expired(warehouse, row, kept)
+    return Answer(telling.left(row, len(kept.known), expired, form), (), 1 if expired else 0)
 
 
 def why_expired(warehouse: Warehouse, row: Mapping[str, Any], kept: store.Replays) -> str | None:

@@ -280,9 +280,7 @@ class Candidates:
         statement += f" LIMIT {limit if limit is not None else most + 1}" if most is not None else ""
         rows = self._rows(statement, values, (RECORDS, MARKERS, LETTERS, DISCARDS, *more))
         if most is not None and len(rows) > most:
-            raise UsageError(
-                f"These are {HOW_MANY} ({most:,}): narrow the choice, give --limit, or raise the setting."
-            )
+            raise UsageError(f"These are {HOW_MANY} ({most:,}): narrow the choice, give --limit, or raise the setting.")
         return self._known(rows, but_of)
 
     def _known(self, rows: Sequence[dict[str, Any]], but_of: str) -> list[Candidate]:

@@ -42,7 +42,11 @@ def condition(text: str, *, now: datetime) -> str:
         raise _refused("it cannot be understood as Spark SQL") from None
     select = statements[0] if len(statements) == 1 else None
     where = select.args.get("where") if isinstance(select, exp.Select) else None
-    if where is None or any(part for name, part in select.args.items() if name not in ("expressions", "where", "kind")):
+    if (
+        select is None
+        or where is None
+        or any(part for name, part in select.args.items() if name not in ("expressions", "where", "kind"))
+    ):
         raise _refused("it is not one condition")
     found = _checked(where.this, now)
     return str(found.sql("spark", comments=False))

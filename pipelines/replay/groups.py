@@ -10,9 +10,7 @@ from pipelines.replay import client
 from pipelines.settings import Settings
 
 
-def committed(
-    settings: Settings, wanted: Mapping[str, Collection[tuple[str, int]]]
-) -> dict[tuple[str, str, int], int]:
+def committed(settings: Settings, wanted: Mapping[str, Collection[tuple[str, int]]]) -> dict[tuple[str, str, int], int]:
     """Return the offsets that groups committed, by group, topic and partition.
 
     Left out are groups that do not exist, that commit no offsets (share groups) or that must not be described.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pipelines.replay.candidates import Candidate
 from pipelines.replay.rules import Action
+
+if TYPE_CHECKING:
+    from pipelines.replay.client import Topic
 
 REASONS = {
     "quarantined": "its contract refused it: see quarantine.dlq_records",
@@ -40,16 +43,6 @@ REASONS = {
 """Reasons of ineligibility, the words for each."""
 
 OVERHEAD = 150  # bytes of a batch and a record, beside key, value and headers
-
-
-class TargetFacts(Protocol):
-    """What is known of a target topic; ``ends`` has the high watermark of each partition."""
-
-    topic_id: str
-    ends: tuple[int, ...]
-    max_message_bytes: int | None
-    is_dead_letter_topic: bool | None
-    may_write: bool | None
 
 
 @dataclass(frozen=True)
@@ -100,7 +93,7 @@ def of_record(candidate: Candidate, action: Action, options: Options) -> list[st
 
 
 def of_target(
-    candidate: Candidate, options: Options, targets: Mapping[str, TargetFacts], dead_letter_topics: Collection[str]
+    candidate: Candidate, options: Options, targets: Mapping[str, Topic], dead_letter_topics: Collection[str]
 ) -> list[str]:
     """Return the reasons that the target topic gives; ``targets`` lacks topics that do not exist."""
     topic = options.target_of(candidate)
@@ -115,15 +108,16 @@ def of_target(
     if target.may_write is False:
         found.append("not_allowed")
     if options.to is None:
+        ends = target.ends or ()
         partition, offset = candidate.row["original_partition"], candidate.row["original_offset"]
-        if partition is not None and not 0 <= partition < len(target.ends):
+        if partition is not None and not 0 <= partition < len(ends):
             found.append("partition_gone")
-        elif partition is not None and offset is not None and offset >= target.ends[partition]:
+        elif partition is not None and offset is not None and offset >= ends[partition]:
             found.append("target_recreated")
     return found
 
 
-def is_too_large(key: bytes | None, value: bytes | None, headers: Collection[Any], target: TargetFacts) -> bool:
+def is_too_large(key: bytes | None, value: bytes | None, headers: Collection[Any], target: Topic) -> bool:
     """Tell whether a record is larger than a topic's max.message.bytes lets a batch of one record be."""
     if target.max_message_bytes is None:
         return False

@@ -35,7 +35,9 @@ def refresh(warehouse: Warehouse, *, asks: bool = True) -> Counter[str]:
             return Counter()
         known = {(row["plan_id"], store.letter_of(row)): row for row in store.outcomes(warehouse)}
         deaths = _deaths(warehouse)
-        open_ = [row for row in replayed if known.get((row["plan_id"], store.letter_of(row)), {}).get("outcome") != DELIVERED]
+        open_ = [
+            row for row in replayed if known.get((row["plan_id"], store.letter_of(row)), {}).get("outcome") != DELIVERED
+        ]
         committed = _committed(warehouse, open_) if asks else {}
         now = datetime.now(UTC)
         rows, changed = [], False
@@ -47,7 +49,15 @@ def refresh(warehouse: Warehouse, *, asks: bool = True) -> Counter[str]:
                 found["looked_at"] = now
             else:
                 found["looked_at"] = before["looked_at"]
-            kept = ("cluster", "plan_id", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset", "consumer_group")
+            kept: tuple[str, ...] = (
+                "cluster",
+                "plan_id",
+                "dlq_topic",
+                "dlq_topic_id",
+                "dlq_partition",
+                "dlq_offset",
+                "consumer_group",
+            )
             kept += ("attempt", "target_topic", "target_topic_id", "target_partition", "target_offset")
             rows.append({name: row[name] for name in kept} | found)
         if changed:

@@ -16,14 +16,14 @@ from pipelines.incidents import ids
 from pipelines.privacy import SHARE_GROUP
 from pipelines.replay import judge
 from pipelines.replay.candidates import Candidate
-from pipelines.replay.judge import Options, TargetFacts
+from pipelines.replay.judge import Options
 from pipelines.replay.model import PREFIX, Headers, Letter, Plan, PlannedRecord, Source, Target
 from pipelines.replay.rules import Action, Rules
 from pipelines.replay.transform import Content, Transform
 from pipelines.settings import Settings
 
 if TYPE_CHECKING:
-    from pipelines.replay import client
+    from pipelines.replay.client import Topic
 
 MOST_EARLY = timedelta(minutes=5)  # how much later than its dead letter an original may be, for clocks that differ
 
@@ -124,7 +124,7 @@ def _leave_out_repeated(entries: Sequence[Entry]) -> None:
 
 
 def judge_targets(
-    entries: Sequence[Entry], options: Options, targets: Mapping[str, TargetFacts], letter_topics: Iterable[str]
+    entries: Sequence[Entry], options: Options, targets: Mapping[str, Topic], letter_topics: Iterable[str]
 ) -> None:
     """Add the reasons that targets give."""
     dead_letter_topics = frozenset(letter_topics)
@@ -163,9 +163,7 @@ def fetch_originals(entries: Sequence[Entry], settings: Settings) -> None:
             without_original(entry)
         else:
             headers = tuple(
-                (name, content)
-                for name, content in one.headers
-                if name not in NAMES and not name.startswith(PREFIX)
+                (name, content) for name, content in one.headers if name not in NAMES and not name.startswith(PREFIX)
             )
             _take(entry, one.key, one.value, headers, one.timestamp)
 
@@ -181,12 +179,12 @@ def without_original(entry: Entry) -> None:
         entry.headers_lost = True
 
 
-def _take(entry: Entry, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int) -> None:
+def _take(entry: Entry, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> None:
     """Take what the original topic has, if it is the record that failed."""
     row = entry.candidate.row
     is_copied = row["payload_copied"] is not False
     routed_at = row["routed_at"] or row["dlq_timestamp"]
-    late = routed_at is not None and timestamp > (routed_at + MOST_EARLY).timestamp() * 1000
+    late = routed_at is not None and timestamp is not None and timestamp > (routed_at + MOST_EARLY).timestamp() * 1000
     if (is_copied and (key, value) != (entry.content.key, entry.content.value)) or late:
         entry.reasons.append("other_record")
         return
@@ -208,7 +206,7 @@ def repair(entries: Sequence[Entry], transform: Transform) -> None:
             entry.content = content
 
 
-def measure(entries: Sequence[Entry], targets: Mapping[str, TargetFacts]) -> None:
+def measure(entries: Sequence[Entry], targets: Mapping[str, Topic]) -> None:
     """Refuse records that are larger than their target takes."""
     for entry in entries:
         content, target = entry.content, targets.get(entry.topic or "")
@@ -251,7 +249,7 @@ def drawn(
     *,
     cluster: str,
     kafka_cluster_id: str,
-    targets: Mapping[str, client.Topic],
+    targets: Mapping[str, Topic],
     choice: str,
     options: Options,
     rules: Rules,
@@ -259,17 +257,26 @@ def drawn(
     said: str,
 ) -> Draft:
     """Return the plan of entries, with an id and a hash over all that it says but its time and its end offsets."""
-    used = sorted({entry.topic for entry in entries if not entry.reasons and entry.topic is not None})
+    topics = {entry.topic for entry in entries if not entry.reasons and entry.topic is not None}
+    used = sorted(topics & targets.keys())
     aims = tuple(Target(name, targets[name].topic_id or "", tuple(targets[name].ends or ())) for name in used)
     digest = hashlib.sha256()
-    head = [cluster, kafka_cluster_id, choice, options.to, options.again, options.max_replays, options.ignore_rules]
+    head: list[Any] = [
+        cluster,
+        kafka_cluster_id,
+        choice,
+        options.to,
+        options.again,
+        options.max_replays,
+        options.ignore_rules,
+    ]
     head += [rules.digest, transform.digest if transform else None, [[aim.topic, aim.topic_id] for aim in aims]]
     digest.update(json.dumps(head).encode())
     for entry in sorted(entries, key=lambda one: one.letter):
         content = entry.content
         headers = [[name, None if one is None else one.hex()] for name, one in content.headers]
         payload = [None if one is None else one.hex() for one in (content.key, content.value)]
-        its = [*entry.letter, *entry.source, entry.candidate.attempt, entry.position, sorted(entry.reasons)]
+        its: list[Any] = [*entry.letter, *entry.source, entry.candidate.attempt, entry.position, sorted(entry.reasons)]
         its += [entry.topic, entry.partition, *payload, headers, entry.payload_from]
         digest.update(json.dumps(its).encode())
     name = digest.hexdigest()
@@ -312,4 +319,3 @@ def refuse_without_cluster(settings: Settings) -> None:
 
 def _bytes(value: Any) -> bytes | None:
     return None if value is None else bytes(value)
-

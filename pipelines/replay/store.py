@@ -137,7 +137,9 @@ def plan_row(warehouse: Warehouse, wanted: str) -> dict[str, Any]:
     """
     name = ids.read(wanted)
     if name is None:
-        raise UsageError(f"'{visible(wanted[:40])}' is no id of a plan, such as 7KQ2-MD4X: see `afterlog replay plans`.")
+        raise UsageError(
+            f"'{visible(wanted[:40])}' is no id of a plan, such as 7KQ2-MD4X: see `afterlog replay plans`."
+        )
     found = [row for row in plans(warehouse) if row["plan_id"].startswith(name)]
     if len(found) > 1:
         raise UsageError(f"Several plans begin with {name}: {', '.join(row['plan_id'] for row in found[:5])}.")

@@ -40,7 +40,9 @@ def of_draft(draft: Draft, masks: Masks, *, kept: bool | None) -> str:
             lines.append(f"  {counted(originals, 'payload')} taken from the original topic: never copied to the DLQ")
         lost = sum(entry.headers_lost for entry in eligible)
         if lost:
-            lines.append(f"  {counted(lost, 'record')} lost all headers: the broker dropped them, and the original is gone")
+            lines.append(
+                f"  {counted(lost, 'record')} lost all headers: the broker dropped them, and the original is gone"
+            )
         lines += ["", "Order", *(f"  {sentence}." for sentence in draft.order.removesuffix(".").split(". "))]
     if draft.reasons:
         lines += ["", "Not eligible"]
@@ -219,17 +221,37 @@ def status(
     lines.append(f"  {replayed:,} of {counted(row['eligible_count'], 'record')} replayed to {visible(row['target'])}")
     if outcomes:
         said = {"DELIVERED": "delivered", "DIED_AGAIN": "died again", "UNKNOWN": "of unknown outcome"}
-        lines.append("  " + ", ".join(f"{outcomes[name]:,} {words}" for name, words in said.items() if outcomes.get(name)))
+        lines.append(
+            "  " + ", ".join(f"{outcomes[name]:,} {words}" for name, words in said.items() if outcomes.get(name))
+        )
     return "\n".join(lines)
+
+
+def left(row: Mapping[str, Any], replayed: int, expired: str | None, form: str) -> str:
+    """Return what a run of a plan would do."""
+    count = row["eligible_count"] - replayed
+    if form == "json":
+        return json.dumps({"plan": row["plan_id"], "left": count, "replayed": replayed, "expired": expired})
+    if expired:
+        return f"Plan {row['plan_id']} has expired: {expired}"
+    return f"Plan {row['plan_id']} would replay {counted(count, 'record')} to {visible(row['target'])}."
 
 
 def record_rows(rows: Sequence[Mapping[str, Any]], form: str) -> str:
     """Return the records of a plan without their payloads, a line each."""
     if form == "json":
-        names = ("original_topic", "original_partition", "original_offset", "incident_id", "attempt", "position")
+        names: tuple[str, ...] = (
+            "original_topic",
+            "original_partition",
+            "original_offset",
+            "incident_id",
+            "attempt",
+            "position",
+        )
         names += ("reasons", "rule", "action", "target_topic", "target_partition", "payload_from", "headers_lost")
         return "\n".join(
-            json.dumps({"record": _place(row)} | {name: row[name] for name in (*names, "is_transformed")}) for row in rows
+            json.dumps({"record": _place(row)} | {name: row[name] for name in (*names, "is_transformed")})
+            for row in rows
         )
     return "\n".join(
         f"{visible(_place(row))}  "

@@ -118,7 +118,7 @@ class Transform:
         yield from (dict(zip(found, row, strict=True)) for row in rows)
 
     def _of_python(self, records: Sequence[tuple[str, Content, Mapping[str, Any]]]) -> Iterator[dict[str, Any]]:
-        import pandas
+        import pandas  # type: ignore[import-untyped]  # Great Expectations brings it
 
         names = ["record", "key", "value", "names", "contents", "key_text", "value_text", *FACTS]
         given = {name: list(values) for name, values in zip(names, zip(*_rows(records), strict=True), strict=True)}
@@ -131,7 +131,9 @@ class Transform:
             returned = names_of_file["transform"](table)
         except Exception as error:
             # The message may quote a record.
-            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.file)]
+            lines = [
+                frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.file)
+            ]
             at = f" in line {lines[-1]}" if lines else ""
             raise self._wrong(f"{type(error).__name__}{at}") from None
         if not isinstance(returned, pandas.DataFrame) or "record" not in returned.columns:
