@@ -174,6 +174,7 @@ def demo(console: Console) -> None:
             before = delta_log(Path(settings.warehouse))
             second = [_run(airflow, feed, parameters, "Second run, nothing new", console) for feed in BUNDLED]
             after = delta_log(Path(settings.warehouse))
+            replayed = live.replay(settings, happened) if happened else ()
         finally:
             airflow.close()
     _show_first_look(settings, console)
@@ -182,6 +183,8 @@ def demo(console: Console) -> None:
     _show_unchanged(second, before, after, console)
     if happened:
         _show_live(settings, happened, console)
+        for sentence in replayed:
+            console.print(escape(sentence), soft_wrap=True)
     _show_ways_on(first["delivery"]["xcoms"]["reports"]["report"], airflow.log, console)
     _show_the_page(settings, console)
     _show_an_incident(settings, console)

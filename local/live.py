@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+from expectations.rules import counted
 from local.broker import DIRECTORY as OTHER_BROKER
 from local.broker import Broker
 from local.kafka_client import Action, KafkaClient, KafkaFailure, Message, Record
 from local.kafka_requests import Connection
-from pipelines.settings import ROOT, Settings
+from pipelines.replay import actions, store
+from pipelines.replay.candidates import Choice
+from pipelines.replay.judge import Options
+from pipelines.settings import ROOT, Kafka, Settings
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
@@ -21,6 +27,9 @@ DIRECTORY = OTHER_BROKER.with_name("demo-broker")
 PATTERN = r"dlq\.live-.*"
 """Of the dead-letter topics that the demo's runs read."""
 
+REPAIRED = "live.orders-repaired"
+"""The topic that the demo replays to."""
+_REPAIR = """SELECT record, '{"amount": 0, "repaired": true}' AS value FROM records"""
 _TOPOLOGIES = ROOT / "tests" / "data" / "topology"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LIMIT = 2
@@ -119,6 +128,7 @@ def _dead_letters(client: KafkaClient) -> list[Record]:
     for topic in topics:
         _create(client.create_dead_letter_topic, topic, 2)
     expected = {topic: len(client.read(topic)) for topic in topics}
+    _create(client.create_topic, REPAIRED, 2)
     for group in GROUPS:
         client.dead_letter(group.group, group.dead_letters, copy=group.copied, limit=_LIMIT)
         messages = _messages(group.source)
@@ -195,6 +205,30 @@ def _create(create: Callable[[str, int, Mapping[str, str]], None], topic: str, p
     except KafkaFailure as failure:
         if failure.reason != _TOPIC_EXISTS:
             raise
+
+
+def replay(settings: Settings, happened: Happened) -> list[str]:
+    """Repair the dead letters of a group, replay them to another topic, and return in sentences what became of it.
+
+    Raises AfterlogError: it cannot be done. ContractBroken: the topic does not hold each record once.
+    """
+    kafka = Kafka(bootstrap_servers=happened.bootstrap_servers)
+    warehouse = Warehouse(settings.model_copy(update={"kafka": kafka}))
+    with tempfile.TemporaryDirectory() as directory:
+        repair = Path(directory) / "repair.sql"
+        repair.write_text(_REPAIR, encoding="utf-8")
+        choice = Choice(where=f"consumer_group = '{GROUPS[0].group}'")
+        draft = actions.drawn(warehouse, choice, Options(to=REPAIRED), file=repair)
+    store.keep(warehouse, draft)
+    ended = json.loads(actions.run(warehouse, draft.plan.plan_id, form="json").result)
+    held_back = ", ".join(f"{count} {reason}" for reason, count in draft.reasons.most_common())
+    return [
+        f"Replay: plan {draft.plan.plan_id} repairs {counted(len(draft.plan.records), 'dead letter')} of "
+        f"{GROUPS[0].group} for {REPAIRED}" + (f" (not eligible: {held_back})." if held_back else "."),
+        f"{ended['replayed']} stand there, each once; outcome: "
+        + ", ".join(f"{count} {name}" for name, count in ended["outcomes"].items())
+        + f"; afterlog trace {draft.plan.records[0].source.place} tells the story.",
+    ]
 
 
 def landed(settings: Settings, happened: Happened) -> Iterator[Record]:

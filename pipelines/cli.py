@@ -277,6 +277,7 @@ def run(
             _say(display.nothing_new(idle))
     else:
         display.stage_runs(done)
+    _look_at_replays(settings)
     _measure(settings)
     _alert(settings)
     if wrong is not None:
@@ -1061,6 +1062,19 @@ def _beside(
             one(cycle, done)
 
     return call
+
+
+def _look_at_replays(settings: Settings) -> None:
+    """Bring gold.replay_outcomes up to date with the dead letters that came; what fails is said."""
+    tables = Warehouse(settings)
+    if not tables.is_local or not Path(tables.location("gold.replayed_records")).is_dir():
+        return
+    from pipelines.replay import outcomes
+
+    try:
+        outcomes.refresh(tables, asks=False)
+    except Exception as error:
+        _say(f"The outcomes of replays are not up to date. {readable(error)}")
 
 
 def _measure(settings: Settings) -> None:
