@@ -361,6 +361,7 @@ def consumer(
         "isolation.level": isolation,
         "allow.auto.create.topics": False,
         "queued.max.messages.kbytes": 32 << 10,
+        "fetch.wait.max.ms": 50,  # so long the end of a partition takes to be told
         "error_cb": answers.heard,
     }
     return made_of(settings, lambda found: Consumer(found | own | dict(options or {})), of_consumer=True)

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from local.broker import Broker
-from local.kafka_client import Message
-from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
+from local.kafka_client import Action, Message, Record
+from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError, WriterBusy
 from pipelines.replay.client import admin, cluster_id, describe
+from pipelines.replay.deaths import Deaths
 from pipelines.replay.fetch import ABORTED, ABSENT, OPEN, Fetched, fetch
+from pipelines.replay.journal import Journal, State, alone, directory_of
+from pipelines.replay.model import Plan, Replayed, Source
+from pipelines.replay.run import Ended, Progress, cancel, run
+from pipelines.run.stop import Stop
 from pipelines.settings import Kafka, Settings, load
 from tests.testing.broker import SecuredBroker
 from tests.testing.kafka import KafkaAdmin
+from tests.testing.replays import (
+    POINTS,
+    context,
+    in_order_of_keys,
+    killed,
+    letters_of,
+    numbered,
+    plan_of,
+    planned_letters,
+    record,
+    run_without_lock,
+    standing,
+)
 
 SECRET = 'a "secret" \\ of a reader'
 
@@ -144,3 +172,526 @@ def test_wrong_settings(
     assert sentence in str(told.value)
     assert isinstance(told.value, UsageError | EnvironmentLacking)
     assert SECRET not in str(told.value)
+
+
+# Runs
+
+
+class Replays:
+    """Plans to topics of their own on the shared broker, and one journal."""
+
+    def __init__(self, settings: Settings, kafka: KafkaAdmin) -> None:
+        self.settings = settings
+        self.kafka = kafka
+        self.directory = directory_of(settings)
+
+    def plan(self, plan_id: str, count: int = 40, *, partitions: int = 3, **configs: str) -> Plan:
+        """Create a topic and a plan of numbered records to it, both with the same name."""
+        settings = {name.replace("_", "."): value for name, value in configs.items()}
+        self.kafka.create_topic(plan_id, partitions, settings)
+        plan = plan_of(plan_id, self.settings, numbered(count, plan_id))
+        with self.journal() as journal:
+            journal.add(plan_id)
+        return plan
+
+    @contextlib.contextmanager
+    def journal(self) -> Iterator[Journal]:
+        with Journal(self.directory) as journal:
+            yield journal
+
+    def run(self, plan: Plan, **how: object) -> Ended:
+        return run(plan, self.directory, self.settings, **{"batch": 10, **how})  # type: ignore[arg-type]
+
+    def run_partly(self, plan: Plan, batches: int = 2) -> list[Replayed]:
+        """Replay some batches of a plan, and leave it as a run that died does."""
+        found: list[Replayed] = []
+
+        def confirmed(replayed: object) -> None:
+            found.extend(replayed)  # type: ignore[arg-type]
+            if len(found) >= batches * 10:
+                raise Died
+
+        with pytest.raises(Died):
+            self.run(plan, confirmed=confirmed)
+        return found
+
+    def is_replayed_once(self, plan: Plan) -> bool:
+        """Tell whether a reader sees each record of a plan once, and those of a key in order."""
+        seen = standing(self.settings, plan.targets[0].topic)
+        return letters_of(seen) == planned_letters(plan) and in_order_of_keys(seen)
+
+    def replayed(self, plan: Plan) -> int:
+        return len(standing(self.settings, plan.targets[0].topic))
+
+    def state(self, plan: Plan) -> State:
+        with self.journal() as journal:
+            status = journal.status(plan.plan_id)
+        assert status is not None
+        return status.state
+
+
+class Died(Exception):
+    """Stands for the end of a process."""
+
+
+@pytest.fixture
+def replays(settings: Settings, kafka: KafkaAdmin) -> Replays:
+    return Replays(settings, kafka)
+
+
+def test_every_byte_and_header(replays: Replays) -> None:
+    replays.kafka.create_topic("bytes", 3)
+    ours = {"afterlog.replay.plan", "afterlog.replay.record", "afterlog.replay.attempt"}
+    headers = (("a", b"1"), ("a", None), ("a", b""), ("\u00e4", b"\xff\xfe"), ("", b"x"))
+    old = (("afterlog.replay.plan", b"an older one"), ("afterlog.replay.original", b"x:0:1"))
+    planned = [
+        record(0, "bytes", partition=2, key=None, value=None),
+        record(1, "bytes", partition=2, key=b"", value=b""),
+        record(2, "bytes", partition=0, key=b"\xff\x00", value=b"\x00\xfe" * 2000, headers=(*headers, *old)),
+        record(3, "bytes", partition=1, value=b"v", source=Source(None, None, None)),
+        record(4, "bytes", partition=2, value=b"v", source=Source("or\u00e4nge", 1, 2, None)),
+    ]
+    began = int(time.time() * 1000) - 60_000
+    got: list[Replayed] = []
+    ended = replays.run(plan_of("bytes", replays.settings, planned), confirmed=got.extend)
+    assert (ended.status, ended.replayed, ended.skipped, ended.exit_code) == (State.FINISHED, 5, 0, 0)
+    seen = {(one.partition, one.offset): one for one in replays.kafka.read("bytes", committed=True, expected=5)}
+    in_order = [seen[one.partition, one.offset] for one in got]
+    assert [(one.partition, one.key, one.value) for one in in_order] == [
+        (one.partition, one.key, one.value) for one in planned
+    ]
+    own = [[header for header in one.headers if not header[0].startswith("afterlog.")] for one in in_order]
+    assert own == [[], [], list(headers), [], []]
+    added = [dict(one.headers) for one in in_order]
+    assert added[2] == dict(headers) | {
+        "afterlog.replay.plan": b"bytes",
+        "afterlog.replay.record": b"dlq.of-tests:0:2",
+        "afterlog.replay.attempt": b"1",
+        "afterlog.replay.original": b"orders:2:2",
+        "afterlog.replay.timestamp": b"1600000000002",
+    }
+    assert set(added[3]) == ours
+    assert added[4]["afterlog.replay.original"] == b"or\\xe4nge:1:2"
+    assert [one.timestamp for one in in_order] == [one.timestamp for one in got]
+    assert all(one.timestamp > began for one in got)
+
+
+def test_keys_go_where_kafkas_own_producer_puts_them(replays: Replays) -> None:
+    plan = replays.plan("placed", 0, partitions=7)
+    keys = [bytes(random.Random(at).randbytes(at % 9)) for at in range(80)]
+    replays.kafka.produce("placed", [Message(b"java", key=key) for key in keys])
+    planned = [record(at, "placed", key=key, letters="dlq.placed") for at, key in enumerate(keys)]
+    replays.run(plan_of("placed-by-key", replays.settings, planned))
+    seen = replays.kafka.read("placed", committed=True, expected=160)
+    by_java = {one.key: one.partition for one in seen if one.value == b"java"}
+    assert {one.key: one.partition for one in seen if one.value != b"java"} == by_java
+    assert plan.records == ()
+
+
+def test_a_plan_runs_once(replays: Replays) -> None:
+    plan = replays.plan("once", 35)
+    told: list[Progress] = []
+    got: list[Replayed] = []
+    assert replays.run(plan, progress=told.append, confirmed=got.extend).replayed == 35
+    assert [one.replayed for one in told] == [0, 10, 20, 30, 35]
+    assert [one.record.position for one in got] == list(range(35))
+    assert replays.run(plan).status is State.FINISHED
+    assert replays.is_replayed_once(plan)
+
+
+def test_a_lost_journal(replays: Replays) -> None:
+    plan = replays.plan("forgotten")
+    first = replays.run_partly(plan)
+    shutil.rmtree(replays.directory)
+    again: list[Replayed] = []
+    assert replays.run(plan, confirmed=again.extend).replayed == 40
+    assert again[: len(first)] == first
+    assert replays.is_replayed_once(plan)
+    shutil.rmtree(replays.directory)
+    assert replays.run(plan).replayed == 40
+    assert replays.is_replayed_once(plan)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_at_a_named_point(point: str, replays: Replays) -> None:
+    plan = replays.plan(f"killed-{list(POINTS).index(point)}", 45)
+    assert killed(plan, replays.directory, replays.settings, point)
+    assert replays.state(plan) is State.READY
+    before = replays.replayed(plan)
+    got: list[Replayed] = []
+    assert replays.run(plan, confirmed=got.extend).replayed == 45
+    assert [one.record.position for one in got] == list(range(45))
+    assert replays.is_replayed_once(plan)
+    assert before % 10 == 0 or before == 45
+
+
+def test_kills_at_random_moments(replays: Replays) -> None:
+    plan = replays.plan("killed-at-random", 1500)
+    moments = random.Random(19)
+    deaths = [
+        killed(plan, replays.directory, replays.settings, seconds=moments.uniform(0.1, 0.5), batch=5) for _ in range(10)
+    ]
+    assert any(deaths)
+    assert replays.run(plan, batch=500).replayed == 1500
+    assert replays.is_replayed_once(plan)
+
+
+def test_two_runners_at_once(replays: Replays) -> None:
+    plan = replays.plan("two-runners")
+    with alone(replays.directory, plan.plan_id), pytest.raises(WriterBusy, match="Another process runs plan") as busy:
+        replays.run(plan)
+    assert busy.value.exit_code == 4
+    assert replays.replayed(plan) == 0
+
+
+@pytest.mark.parametrize("finishes", [True, False])
+def test_a_runner_that_another_one_overtook(finishes: bool, replays: Replays, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka fences the runner that began first: it ends without another record."""
+    plan = replays.plan(f"overtaken-{finishes}".lower())
+    monkeypatch.setattr("pipelines.replay.journal.alone", lambda *_: contextlib.nullcontext())
+    overtaken: list[object] = []
+
+    def overtake(_: object) -> None:
+        if not overtaken:
+            overtaken.append(plan)
+            if finishes:
+                assert replays.run(plan).replayed == 40
+            else:
+                replays.run_partly(plan)
+
+    with pytest.raises(WriterBusy, match="Another process took over plan overtaken") as fenced:
+        replays.run(plan, confirmed=overtake)
+    assert fenced.value.exit_code == 4
+    assert replays.replayed(plan) == (40 if finishes else 20)
+    assert replays.run(plan).replayed == 40
+    assert replays.is_replayed_once(plan)
+
+
+def test_two_runners_without_a_lock(replays: Replays) -> None:
+    plan = replays.plan("two-fenced", 300)
+    made = context()
+    ready, told = made.Barrier(3), made.Queue()
+    processes = [
+        made.Process(target=run_without_lock, args=(plan, replays.directory, replays.settings, 5, None, ready, told))
+        for _ in range(3)
+    ]
+    for process in processes:
+        process.start()
+    ends = sorted(told.get(timeout=120) for _ in processes)
+    for process in processes:
+        process.join()
+    assert all(end in (("FINISHED", 0), ("Fenced", 4)) for end in ends), ends
+    assert ("FINISHED", 0) in ends
+    assert replays.is_replayed_once(plan)
+
+
+def test_records_deleted_from_the_target(replays: Replays) -> None:
+    plan = replays.plan("deleted", partitions=1)
+    replays.run_partly(plan)
+    replays.kafka.delete_records("deleted", 0, 5)
+    with pytest.raises(UsageError, match="from offset 0 on are deleted up to 5, so nobody can tell"):
+        replays.run(plan)
+    assert replays.state(plan) is State.FAILED
+    assert replays.replayed(plan) == 15
+
+
+def test_records_deleted_before_a_first_run(replays: Replays) -> None:
+    plan = replays.plan("deleted-before", partitions=1)
+    replays.kafka.produce("deleted-before", [Message(b"x") for _ in range(5)])
+    replays.kafka.delete_records("deleted-before", 0, 5)
+    shutil.copy(replays.directory / "journal.db", replays.directory / "kept.db")
+    (replays.directory / "journal.db").unlink()
+    with pytest.raises(UsageError, match="nobody can tell"):  # a run may have been forgotten
+        replays.run(plan)
+    shutil.copy(replays.directory / "kept.db", replays.directory / "journal.db")
+    assert replays.run(plan).replayed == 40
+    assert replays.is_replayed_once(plan)
+
+
+def test_a_target_created_again(replays: Replays) -> None:
+    plan = replays.plan("recreated")
+    replays.kafka.delete_topics("recreated")
+    with pytest.raises(UsageError, match=r"Topic recreated is gone: make a new plan|was deleted and created again"):
+        replays.run(plan)
+    create_again(replays.kafka, "recreated")
+    with pytest.raises(UsageError, match="Topic recreated was deleted and created again since the plan"):
+        replays.run(plan)
+    assert replays.replayed(plan) == 0
+
+
+def create_again(kafka: KafkaAdmin, topic: str) -> None:
+    """Create a topic whose deletion may not have ended yet."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return kafka.create_topic(topic, 3)
+        except EnvironmentLacking:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+
+
+def test_a_target_deleted_while_the_plan_runs(replays: Replays) -> None:
+    plan = replays.plan("deleted-meanwhile", 400)
+    told: list[Progress] = []
+
+    def delete_once(progress: Progress) -> None:
+        told.append(progress)
+        if len(told) == 2:
+            replays.kafka.delete_topics("deleted-meanwhile")
+            create_again(replays.kafka, "deleted-meanwhile")
+
+    with pytest.raises(AfterlogError, match="topic deleted-meanwhile was deleted, and maybe created again"):
+        replays.run(plan, progress=delete_once, rate=8, batch=1)
+    assert told[-1].replayed < 400
+
+
+def test_a_compacted_target(replays: Replays) -> None:
+    plan = replays.plan("compacted", cleanup_policy="compact")
+    assert replays.run(plan).replayed == 40
+    other = replays.plan("compacted-partly", cleanup_policy="compact,delete")
+    replays.run_partly(other)
+    with pytest.raises(UsageError, match="Topic compacted-partly is compacted, so nobody can tell"):
+        replays.run(other)
+    assert replays.replayed(other) == 20
+
+
+def test_a_compacted_target_takes_no_record_without_a_key(replays: Replays) -> None:
+    replays.kafka.create_topic("keyless", 1, {"cleanup.policy": "compact"})
+    plan = plan_of("keyless", replays.settings, [record(0, "keyless", letters="dlq.keyless")])
+    with pytest.raises(UsageError, match=r"does not take dead letter dlq\.keyless:0:0 .*without a key"):
+        replays.run(plan)
+
+
+def test_a_transaction_of_another_producer(replays: Replays) -> None:
+    plan = replays.plan("hidden", partitions=1)
+    quick = replays.settings.model_copy(
+        update={"kafka": replays.settings.kafka.model_copy(update={"timeout_seconds": 3.0})}
+    )
+    with replays.kafka.transaction("somebody") as theirs:
+        theirs.send("hidden", [Message(b"theirs")])
+        with pytest.raises(EnvironmentLacking, match=r"transaction is open on topic hidden.*nothing was replayed"):
+            run(plan, replays.directory, quick)
+        assert len(standing(replays.settings, "hidden", committed=False)) == 1
+    assert replays.run(plan).replayed == 40
+    assert len(standing(replays.settings, "hidden")) == 41
+
+
+def in_a_thread(replays: Replays, plan: Plan, **how: object) -> tuple[threading.Thread, list[Ended], threading.Event]:
+    """Run a plan slowly in a thread; return it, how it ends, and what tells that a batch is replayed."""
+    ends: list[Ended] = []
+    replayed = threading.Event()
+
+    def progress(told: Progress) -> None:
+        if told.replayed:
+            replayed.set()
+
+    thread = threading.Thread(target=lambda: ends.append(replays.run(plan, progress=progress, rate=5, **how)))
+    thread.start()
+    assert replayed.wait(60)
+    return thread, ends, replayed
+
+
+def test_pause_and_resume(replays: Replays) -> None:
+    plan = replays.plan("paused", 400)
+    thread, ends, _ = in_a_thread(replays, plan)
+    assert replays.state(plan) is State.RUNNING
+    with replays.journal() as journal:
+        journal.ask_pause(plan.plan_id)
+        thread.join(60)
+        assert (ends[0].status, ends[0].exit_code) == (State.PAUSED, 0)
+        assert 0 < ends[0].replayed < 400
+        assert replays.run(plan).status is State.PAUSED
+        assert replays.replayed(plan) == ends[0].replayed
+        journal.resume(plan.plan_id)
+    assert replays.run(plan).replayed == 400
+    assert replays.is_replayed_once(plan)
+
+
+def test_cancel(replays: Replays) -> None:
+    plan = replays.plan("cancelled", 400)
+    thread, ends, _ = in_a_thread(replays, plan)
+    told = cancel(plan, replays.directory, replays.settings)
+    thread.join(60)
+    assert told is None or (told.status, told.exit_code) == (State.CANCELLED, 0)
+    assert ends[0].status is State.CANCELLED
+    assert 0 < replays.replayed(plan) == ends[0].replayed < 400
+    assert replays.run(plan).status is State.CANCELLED
+    other = plan_of("after-cancelled", replays.settings, plan.records)
+    assert replays.run(other).skipped == ends[0].replayed
+    assert len(standing(replays.settings, "cancelled")) == 400
+
+
+def test_cancel_after_a_kill(replays: Replays) -> None:
+    """Only what a batch that was cut off did not commit can be replayed by another plan."""
+    plan = replays.plan("cancelled-dead", 45)
+    assert killed(plan, replays.directory, replays.settings, "after a commit")
+    with replays.journal() as journal:
+        assert len(journal.claims([one.letter for one in plan.records])) == 30
+        journal.ask_cancel(plan.plan_id)
+    assert replays.state(plan) is State.READY
+    ended = replays.run(plan)
+    assert (ended.status, ended.replayed) == (State.CANCELLED, 30)
+    assert replays.replayed(plan) == 30
+    other = replays.plan("cancelled-dead-2", 45)
+    assert killed(other, replays.directory, replays.settings, "in a transaction with records")
+    ended_other = cancel(other, replays.directory, replays.settings)
+    assert ended_other is not None
+    assert ended_other.replayed == replays.replayed(other) == 20
+    with replays.journal() as journal:
+        assert len(journal.claims([one.letter for one in other.records])) == 20
+
+
+def test_two_plans_with_the_same_records(replays: Replays) -> None:
+    first = replays.plan("shared", 40)
+    replays.run(first)
+    records = [*numbered(30, "shared")[20:], *numbered(20, "shared", letters="dlq.shared-others")]
+    ordered = [one.__class__(**{**one.__dict__, "position": at}) for at, one in enumerate(records)]
+    second = plan_of("shared-2", replays.settings, ordered)
+    ended = replays.run(second)
+    assert (ended.replayed, ended.skipped) == (20, 10)
+    again = plan_of("shared-3", replays.settings, ordered, again=True)
+    assert (replays.run(again).replayed, again.again) == (30, True)
+    with replays.journal() as journal:
+        assert set(journal.claims([one.letter for one in ordered]).values()) <= {"shared", "shared-2", "shared-3"}
+        status = journal.status("shared-2")
+    assert status is not None
+    assert (status.replayed, status.skipped) == (20, 10)
+
+
+def test_a_record_that_is_too_large(replays: Replays) -> None:
+    plan = replays.plan("small", 0, max_message_bytes="3000")
+    planned = [record(at, "small", value=b"x" * 1000, letters="dlq.small") for at in range(50)]
+    assert replays.run(plan_of("small-1", replays.settings, planned), batch=50).replayed == 50
+    large = record(0, "small", value=random.Random(1).randbytes(9000), letters="dlq.small-2")
+    with pytest.raises(UsageError, match=r"does not take dead letter dlq\.small-2:0:0, which has 9,000 bytes"):
+        replays.run(plan_of("small-2", replays.settings, [large]))
+    with replays.journal() as journal:
+        assert journal.claims([large.letter]) == {}
+    assert replays.replayed(plan_of("small", replays.settings, [large])) == 50
+    assert plan.records == ()
+
+
+def test_the_rate_is_kept(replays: Replays) -> None:
+    plan = replays.plan("slow", 60)
+    moments: list[float] = []
+    replays.run(plan, rate=30, confirmed=lambda replayed: moments.extend(time.monotonic() for _ in replayed))
+    assert (moments[-1] - moments[0]) / 57 >= 0.9 / 30  # a slow machine can only make it slower
+    assert all(later - earlier < 30 for earlier, later in pairwise(moments))
+    assert replays.is_replayed_once(plan)
+
+
+def test_a_stop_after_the_batch(replays: Replays) -> None:
+    plan = replays.plan("stopped", 400)
+
+    def signalled(progress: Progress) -> None:
+        if progress.replayed == 20:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with Stop() as stop:
+        ended = replays.run(plan, stop=stop, progress=signalled, rate=100)
+    assert (ended.status, ended.exit_code) == (State.READY, 130)
+    assert 20 <= ended.replayed < 400
+    assert replays.state(plan) is State.READY
+    assert replays.replayed(plan) == ended.replayed
+    assert replays.run(plan).replayed == 400
+    assert replays.is_replayed_once(plan)
+
+
+def of_a_share_group(topic: str, one: Replayed) -> list[tuple[str, bytes | None]]:
+    return [
+        ("__dlq.errors.topic", topic.encode()),
+        ("__dlq.errors.partition", str(one.partition).encode()),
+        ("__dlq.errors.offset", str(one.offset).encode()),
+    ]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param(of_a_share_group, id="coordinates"),
+        pytest.param(
+            lambda topic, one: [
+                ("afterlog.replay.plan", topic.encode()),
+                ("afterlog.replay.record", one.record.letter.place.encode()),
+            ],
+            id="kept headers",
+        ),
+    ],
+)
+def test_it_pauses_when_replayed_records_die_again(
+    headers: Callable[[str, Replayed], list[tuple[str, bytes | None]]], replays: Replays, request: pytest.FixtureRequest
+) -> None:
+    name = "dying-" + re.sub(r"\W", "", request.node.callspec.id)
+    replays.kafka.create_dead_letter_topic(f"dlq.{name}")
+    replays.kafka.produce(f"dlq.{name}", [Message(b"before")])
+    plan = replays.plan(name, 400)
+
+    def dead_letter(replayed: object) -> None:
+        letters = [Message(None, headers=headers(name, one)) for one in replayed]  # type: ignore[attr-defined]
+        replays.kafka.produce(f"dlq.{name}", [*letters, *letters])
+
+    ended = replays.run(plan, rate=20, confirmed=dead_letter)
+    assert (ended.status, ended.exit_code) == (State.PAUSED, 1)
+    assert 10 <= ended.replayed < 400
+    assert re.search(r"\d+ of \d+ replayed records were dead-lettered again, more than 50%", ended.sentence)
+    assert replays.run(plan).sentence == f"Plan {name} is paused: {ended.sentence}"
+    with replays.journal() as journal:
+        journal.resume(plan.plan_id)
+    assert replays.run(plan, most_deaths=1.0).replayed == 400
+    assert replays.is_replayed_once(plan)
+
+
+def test_records_that_a_share_group_rejects_again(replays: Replays) -> None:
+    plan = replays.plan("rejected", 12)
+    replays.kafka.create_dead_letter_topic("dlq.rejected")
+    got: list[Replayed] = []
+    replays.run(plan, confirmed=got.extend)
+    with Deaths(replays.settings, admin(replays.settings), plan) as deaths:
+        deaths.replayed(got)
+        assert deaths.look() == 0
+        replays.kafka.dead_letter("rejects", "dlq.rejected")
+
+        def decide(one: Record) -> Action:
+            return Action.REJECT if int(one.value or b"") % 2 else Action.ACCEPT
+
+        replays.kafka.share("rejects", ["rejected"], decide, expected=12)
+        deadline = time.monotonic() + 60
+        while deaths.look() < 6 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert deaths.died == {one.letter.place for one in plan.records if one.position % 2}
+
+
+@pytest.mark.parametrize("lacking", ["Read", "Write", "transactional id", None])
+def test_missing_rights(lacking: str | None, secured_broker: SecuredBroker, tmp_path: Path) -> None:
+    name = f"allowed-{lacking or 'all'}".replace(" ", "-").lower()
+    with KafkaAdmin(secured_broker.bootstrap_servers) as boss:
+        boss.create_topic(name, 2)
+        for right in ("Read", "Write"):
+            if right != lacking:
+                boss.allow("reader", right.upper(), "TOPIC", name)
+        if lacking != "transactional id":
+            boss.allow("reader", "WRITE", "TRANSACTIONAL_ID", f"afterlog-replay-{name}", prefixed=True)
+    settings = as_reader(secured_broker, tmp_path)
+    boss_settings = settings.model_copy(
+        update={"kafka": Kafka(bootstrap_servers=secured_broker.bootstrap_servers, timeout_seconds=30)}
+    )
+    plan = plan_of(name, boss_settings, numbered(20, name))
+    if lacking is None:
+        assert run(plan, directory_of(settings), settings).replayed == 20
+        assert len(standing(boss_settings, name)) == 20
+        return
+    sentence = {
+        "Read": f"is not allowed to read topic {name}: grant it the operation Read there",
+        "Write": f"is not allowed to write topic {name}: grant it the operation Write there",
+        "transactional id": "grant it the operation Write on transactional ids that begin with afterlog-replay-",
+    }[lacking]
+    with pytest.raises(UsageError, match=re.escape(sentence)):
+        run(plan, directory_of(settings), settings)
+    assert standing(boss_settings, name, committed=False) == []
+
+
+def test_a_plan_for_another_cluster(replays: Replays) -> None:
+    plan = replays.plan("elsewhere", 3)
+    other = Plan(**{**plan.__dict__, "kafka_cluster_id": "AAAAAAAAAAAAAAAAAAAAAA"})
+    with pytest.raises(UsageError, match="but plan elsewhere is for AAAAAAAAAAAAAAAAAAAAAA"):
+        replays.run(other)

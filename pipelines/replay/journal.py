@@ -1,0 +1,427 @@
+"""What runs of plans remember on this machine: requests, offsets noted, and which plan took which dead letter.
+
+What is committed on a target is never taken from here: a run learns it from the target.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
+from pipelines.replay.model import Letter, PlannedRecord
+from pipelines.settings import Settings
+from pipelines.warehouse import storage
+
+DIRECTORY = "_replay"
+NAME = "journal.db"
+
+_BUSY_SECONDS = 30.0
+_LOCK_SECONDS = 1.0  # who only asks whether a plan runs holds its lock for a moment
+_TABLES = """
+CREATE TABLE IF NOT EXISTS plans (
+    plan_id TEXT PRIMARY KEY, state TEXT NOT NULL, sentence TEXT, request TEXT, runner TEXT,
+    since_planned INTEGER NOT NULL, attempted INTEGER NOT NULL,
+    replayed INTEGER NOT NULL, skipped INTEGER NOT NULL, updated_at TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS offsets (
+    plan_id TEXT, topic TEXT, partition INTEGER, next INTEGER NOT NULL, PRIMARY KEY (plan_id, topic, partition)
+);
+CREATE TABLE IF NOT EXISTS claims (
+    topic TEXT, topic_id TEXT, partition INTEGER, record INTEGER, plan_id TEXT,
+    attempt INTEGER NOT NULL, produced INTEGER NOT NULL,
+    PRIMARY KEY (topic, topic_id, partition, record, plan_id)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS claims_of_plans ON claims (plan_id, produced);
+"""
+_OF_LETTER = "topic = ? AND topic_id = ? AND partition = ? AND record = ?"
+
+
+class State(StrEnum):
+    """Where a plan stands. READY: it can be run, also after a run that was interrupted."""
+
+    READY = "READY"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    FINISHED = "FINISHED"
+    CANCELLED = "CANCELLED"
+    FAILED = "FAILED"
+
+
+class Request(StrEnum):
+    """What somebody asked a runner to do."""
+
+    PAUSE = "PAUSE"
+    CANCEL = "CANCEL"
+
+
+@dataclass(frozen=True)
+class Status:
+    """A plan's state, why it is so, and what its runs counted.
+
+    ``attempted``, ``replayed`` and ``skipped`` count records. ``since_planned`` is False if the journal may have been
+    lost since the plan was written, so that runs can have attempted more than it knows. ``request`` is what its runner
+    has still to do: with CANCEL and no runner, the next run cancels the plan, once it knows what stands on the target.
+    """
+
+    plan_id: str
+    state: State
+    sentence: str | None
+    request: Request | None
+    since_planned: bool
+    attempted: int
+    replayed: int
+    skipped: int
+    updated_at: datetime
+
+    @property
+    def can_run(self) -> bool:
+        """Whether a run has something to do: to replay, or to cancel."""
+        is_over = self.state in (State.FINISHED, State.CANCELLED)
+        return not is_over and (self.state is not State.PAUSED or self.request is Request.CANCEL)
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether certainly no run attempted a batch."""
+        return self.since_planned and not self.attempted
+
+
+def directory_of(settings: Settings) -> Path:
+    """Return where plans' runs are remembered; raises UsageError: the warehouse is not on this machine."""
+    warehouse = storage.directory_of(settings.warehouse)
+    if warehouse is None:
+        raise UsageError(
+            f"Replays need a warehouse on a file system of this machine, and {settings.warehouse} is elsewhere: name "
+            "another with --warehouse."
+        )
+    return warehouse / DIRECTORY
+
+
+@contextlib.contextmanager
+def alone(directory: Path, plan_id: str) -> Iterator[None]:
+    """Be the only runner of a plan on this machine; the kernel frees the lock if the process dies.
+
+    Raises WriterBusy: another process runs the plan.
+    """
+    descriptor = _lock_of(directory, plan_id)
+    try:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise WriterBusy(f"Another process runs plan {plan_id}: wait for it, or pause the plan.") from None
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_running(directory: Path, plan_id: str) -> bool:
+    """Tell whether a process of this machine runs a plan."""
+    descriptor = _lock_of(directory, plan_id)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _lock_of(directory: Path, plan_id: str) -> int:
+    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", plan_id):
+        raise UsageError("A plan has letters, digits, hyphens and underscores in its id.")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return os.open(directory / f"{plan_id}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise _unwritable(directory, error.strerror or "it cannot be opened") from None
+
+
+def _unwritable(directory: Path, why: str) -> EnvironmentLacking:
+    return EnvironmentLacking(
+        f"{directory} cannot be written ({why}): replays remember there what they did, so fix it."
+    )
+
+
+class Journal:
+    """The memory of all plans' runs of a warehouse, in one file; each change is on the disk when its method returns.
+
+    Raises EnvironmentLacking in all methods: the file cannot be read or written.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Open the journal in a directory, and create both if they are not there."""
+        self.directory = directory
+        with self._clear():
+            directory.mkdir(parents=True, exist_ok=True)
+            self._database = sqlite3.connect(directory / NAME, timeout=_BUSY_SECONDS, isolation_level=None)
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._database.executescript(_TABLES)
+
+    def __enter__(self) -> Self:
+        """Return the journal."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Close the journal."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    # Plans
+
+    def add(self, plan_id: str) -> None:
+        """Remember a new plan, of which nothing was attempted.
+
+        Call this once, when the plan is written. A plan that the journal does not know may have been attempted, as the
+        journal could have been lost.
+        """
+        with self._transaction():
+            self._insert(plan_id, since_planned=True)
+
+    def status(self, plan_id: str) -> Status | None:
+        """Return where a plan stands; None if the journal does not know it."""
+        found = self._row(plan_id)
+        if found is None or found.state is not State.RUNNING or is_running(self.directory, plan_id):
+            return found
+        return self._row(plan_id, State.READY)
+
+    def ask_pause(self, plan_id: str) -> None:
+        """Pause a plan: its runner ends after the batch at hand, and no run goes on until `resume`."""
+        self._ask(plan_id, Request.PAUSE)
+
+    def ask_cancel(self, plan_id: str) -> None:
+        """Cancel a plan: its runner ends after the batch at hand.
+
+        If no process runs the plan, it is cancelled at once, unless a run was interrupted in a batch: then the next run
+        learns from the target what was committed, and cancels the plan without replaying more.
+        """
+        try:
+            with alone(self.directory, plan_id), self._transaction():
+                if self._ask_within(plan_id, Request.CANCEL) and not self._unsettled(plan_id):
+                    self._cancel(plan_id)
+        except WriterBusy:
+            self._ask(plan_id, Request.CANCEL)
+
+    def resume(self, plan_id: str) -> None:
+        """Let a paused plan be run again; raises UsageError: it is cancelled."""
+        with self._transaction():
+            found = self._row(plan_id)
+            if found is not None and (found.state is State.CANCELLED or found.request is Request.CANCEL):
+                raise UsageError(f"Plan {plan_id} is cancelled: make a new plan for what it did not replay.")
+            self._execute(
+                "UPDATE plans SET request = NULL, updated_at = ?, sentence = iif(state = ?, NULL, sentence),"
+                " state = iif(state = ?, ?, state) WHERE plan_id = ?",
+                (_now(), State.PAUSED, State.PAUSED, State.READY, plan_id),
+            )
+
+    def claims(self, letters: Iterable[Letter]) -> dict[Letter, str]:
+        """Return, for the dead letters that plans replayed or are about to replay, the last such plan."""
+        found = {}
+        for letter in letters:
+            for (plan_id,) in self._execute(
+                f"SELECT plan_id FROM claims WHERE {_OF_LETTER} ORDER BY attempt DESC, produced DESC LIMIT 1", letter
+            ):
+                found[letter] = str(plan_id)
+        return found
+
+    # What a runner writes
+
+    def begin(self, plan_id: str, runner: str) -> Status:
+        """Take over a plan that can run, and return how it stood; a finished, cancelled or paused plan stays so."""
+        with self._transaction():
+            if self._row(plan_id) is None:
+                self._insert(plan_id, since_planned=False)
+            before = self._row(plan_id, State.READY)
+            assert before is not None
+            if before.can_run:
+                self._execute(
+                    "UPDATE plans SET state = ?, sentence = NULL, runner = ?, updated_at = ? WHERE plan_id = ?",
+                    (State.RUNNING, runner, _now(), plan_id),
+                )
+            return before
+
+    def request(self, plan_id: str) -> Request | None:
+        """Return what the runner was asked to do."""
+        for (request,) in self._execute("SELECT request FROM plans WHERE plan_id = ?", (plan_id,)):
+            return Request(request) if request else None
+        return None
+
+    def noted(self, plan_id: str) -> dict[tuple[str, int], int]:
+        """Return, by topic and partition of the targets, the offset before which nothing of the plan stands."""
+        rows = self._execute("SELECT topic, partition, next FROM offsets WHERE plan_id = ?", (plan_id,))
+        return {(topic, partition): offset for topic, partition, offset in rows}
+
+    def note(self, plan_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Note the offsets, in place of those noted before."""
+        with self._transaction():
+            self._execute("DELETE FROM offsets WHERE plan_id = ?", (plan_id,))
+            self._database.executemany(
+                "INSERT INTO offsets VALUES (?, ?, ?, ?)",
+                [(plan_id, topic, partition, offset) for (topic, partition), offset in offsets.items()],
+            )
+
+    def claim(self, plan_id: str, records: Sequence[PlannedRecord], again: bool) -> list[PlannedRecord]:
+        """Claim the records of the next batch, and return those that no other plan took before (``again``: all)."""
+        with self._transaction():
+            free = [record for record in records if again or not self._taken(plan_id, record.letter)]
+            self._database.executemany(
+                "INSERT OR IGNORE INTO claims VALUES (?, ?, ?, ?, ?, ?, 0)",
+                [(*record.letter, plan_id, record.attempt) for record in free],
+            )
+            self._execute("UPDATE plans SET attempted = attempted + ? WHERE plan_id = ?", (len(free), plan_id))
+        return free
+
+    def confirm(self, plan_id: str, records: Iterable[PlannedRecord], replayed: int, skipped: int) -> None:
+        """Remember that records stand committed on their targets, and how many of the plan do in all."""
+        with self._transaction():
+            self._database.executemany(
+                "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET produced = 1",
+                [(*record.letter, plan_id, record.attempt) for record in records],
+            )
+            self._execute(
+                "UPDATE plans SET replayed = ?, skipped = ?, updated_at = ? WHERE plan_id = ?",
+                (replayed, skipped, _now(), plan_id),
+            )
+
+    def release(self, plan_id: str, records: Iterable[PlannedRecord]) -> None:
+        """Give up claims of records whose transaction was aborted."""
+        with self._transaction():
+            self._database.executemany(
+                f"DELETE FROM claims WHERE {_OF_LETTER} AND plan_id = ? AND produced = 0",
+                [(*record.letter, plan_id) for record in records],
+            )
+
+    def end(self, plan_id: str, runner: str, state: State, sentence: str | None = None) -> None:
+        """Leave a plan in a state, unless another runner took it over meanwhile.
+
+        With CANCELLED, other plans may replay what this one did not: call it only when all that stands on the target is
+        confirmed.
+        """
+        with self._transaction():
+            if self._execute("SELECT 1 FROM plans WHERE plan_id = ? AND runner = ?", (plan_id, runner)):
+                if state is State.CANCELLED:
+                    self._cancel(plan_id)
+                    return
+                self._execute(
+                    "UPDATE plans SET state = ?1, sentence = ?2,"
+                    " request = iif(request = ?3 AND ?1 <> ?4, request, NULL), updated_at = ?5 WHERE plan_id = ?6",
+                    (state, sentence, Request.CANCEL, State.FINISHED, _now(), plan_id),
+                )
+
+    # Rows
+
+    def _taken(self, plan_id: str, letter: Letter) -> bool:
+        return bool(
+            self._execute(f"SELECT 1 FROM claims WHERE {_OF_LETTER} AND plan_id <> ? LIMIT 1", (*letter, plan_id))
+        )
+
+    def _unsettled(self, plan_id: str) -> bool:
+        """Tell whether a batch was attempted of which nobody knows yet whether it was committed."""
+        found = self._row(plan_id)
+        unknown = self._execute("SELECT 1 FROM claims WHERE plan_id = ? AND produced = 0 LIMIT 1", (plan_id,))
+        return bool(unknown) or found is None or not found.since_planned
+
+    def _cancel(self, plan_id: str) -> None:
+        self._execute("DELETE FROM claims WHERE plan_id = ? AND produced = 0", (plan_id,))
+        self._execute(
+            "UPDATE plans SET state = ?, sentence = NULL, request = NULL, updated_at = ? WHERE plan_id = ?",
+            (State.CANCELLED, _now(), plan_id),
+        )
+
+    def _ask(self, plan_id: str, request: Request) -> None:
+        with self._transaction():
+            self._ask_within(plan_id, request)
+
+    def _ask_within(self, plan_id: str, request: Request) -> bool:
+        """Write a request down; return False if the plan has ended, or is to be cancelled already."""
+        if self._row(plan_id) is None:
+            self._insert(plan_id, since_planned=False)
+        found = self._row(plan_id)
+        assert found is not None
+        if found.state in (State.FINISHED, State.CANCELLED) or found.request is Request.CANCEL is not request:
+            return False
+        self._execute("UPDATE plans SET request = ?, updated_at = ? WHERE plan_id = ?", (request, _now(), plan_id))
+        return True
+
+    def _insert(self, plan_id: str, since_planned: bool) -> None:
+        self._execute(
+            "INSERT OR IGNORE INTO plans VALUES (?, ?, NULL, NULL, NULL, ?, 0, 0, 0, ?)",
+            (plan_id, State.READY, since_planned, _now()),
+        )
+
+    def _row(self, plan_id: str, in_place_of_running: State = State.RUNNING) -> Status | None:
+        rows = self._execute(
+            "SELECT state, sentence, request, since_planned, attempted, replayed, skipped, updated_at"
+            " FROM plans WHERE plan_id = ?",
+            (plan_id,),
+        )
+        for state, sentence, request, since_planned, attempted, replayed, skipped, updated_at in rows:
+            found = State(state)
+            if found is State.RUNNING:
+                found = in_place_of_running
+            if found in (State.READY, State.FAILED) and request == Request.PAUSE:
+                found = State.PAUSED
+            return Status(
+                plan_id,
+                found,
+                sentence,
+                Request(request) if request else None,
+                bool(since_planned),
+                attempted,
+                replayed,
+                skipped,
+                datetime.fromisoformat(updated_at),
+            )
+        return None
+
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
+        with self._clear():
+            return self._database.execute(statement, values).fetchall()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._clear():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._database.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _clear(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise _unwritable(self.directory, str(error)) from None
+        except sqlite3.DatabaseError:
+            raise EnvironmentLacking(
+                f"{self.directory / NAME} is damaged: move it away and run again; plans learn from their targets what "
+                "was replayed, but other plans could then replay the same records."
+            ) from None
+        except OSError as error:
+            raise _unwritable(self.directory, error.strerror or "it cannot be opened") from None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

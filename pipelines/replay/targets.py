@@ -1,0 +1,202 @@
+"""Targets of a plan -> whether the plan can run, and which of its records stand there committed."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+
+from pipelines.errors import EnvironmentLacking, UsageError
+from pipelines.kafka.errors import named
+from pipelines.replay.client import Admin, Answers, Topic, cluster_id, consumer, describe, offsets
+from pipelines.replay.fetch import stream
+from pipelines.replay.journal import Status
+from pipelines.replay.model import PLAN, RECORD, Plan, PlannedRecord, Replayed
+from pipelines.settings import Settings
+
+Ends = dict[tuple[str, int], int]
+"""An offset of each partition, by topic and partition."""
+
+
+class Gone(UsageError):
+    """It cannot be learned any more what stands on a target."""
+
+
+def checked(admin: Admin, plan: Plan) -> dict[str, Topic]:
+    """Return the targets as they are now.
+
+    Raises UsageError: it is another cluster, a target is gone or was created anew, or Afterlog lacks a right.
+    """
+    found_id = cluster_id(admin)
+    if found_id and plan.kafka_cluster_id and found_id != plan.kafka_cluster_id:
+        raise UsageError(
+            f"The cluster at {admin.answers.kafka.bootstrap_servers} is {found_id}, but plan {plan.plan_id} is for "
+            f"{plan.kafka_cluster_id}: fix bootstrap_servers."
+        )
+    topics = describe(admin, [target.topic for target in plan.targets])
+    for target in plan.targets:
+        topic = topics.get(target.topic)
+        if topic is None:
+            raise Gone(f"Topic {target.topic} is gone: make a new plan for another target.")
+        lacking = [right for right, may in (("Read", topic.may_read), ("Write", topic.may_write)) if may is False]
+        if lacking:
+            raise UsageError(
+                f"Afterlog is not allowed to {' and '.join(lacking).lower()} topic {topic.name}: grant it the "
+                f"operation{'s' * (len(lacking) > 1)} {' and '.join(lacking)} there."
+            )
+        if topic.topic_id != target.topic_id:
+            raise Gone(f"Topic {topic.name} was deleted and created again since the plan: make a new plan.")
+        if topic.partitions < len(target.ends):
+            raise Gone(f"Topic {topic.name} has fewer partitions than when the plan was made: make a new plan.")
+        if topic.ends is None or topic.starts is None:
+            raise EnvironmentLacking(f"A partition of topic {topic.name} has no leader: run the plan when it has one.")
+    return topics
+
+
+def unchanged(admin: Admin, plan: Plan) -> None:
+    """Check that the targets are still the same topics; raises UsageError: one is not."""
+    ids = {target.topic: target.topic_id for target in plan.targets}
+    now = describe_ids(admin, ids)
+    changed = sorted(name for name, topic_id in ids.items() if now.get(name) != topic_id)
+    if changed:
+        raise Gone(f"While the plan ran, {named(changed)} was deleted, and maybe created again: make a new plan.")
+
+
+def describe_ids(admin: Admin, topics: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the ids of topics that exist."""
+    return {name: topic.topic_id for name, topic in describe(admin, topics).items()}
+
+
+def bounds(plan: Plan, topics: Mapping[str, Topic], noted: Ends, status: Status) -> Ends:
+    """Return, for each partition where records of the plan can stand, the offset from which to look for them.
+
+    Raises Gone: the log does not go back so far, or is compacted, and a run may have replayed records.
+    """
+    found = {}
+    for target in plan.targets:
+        topic = topics[target.topic]
+        assert topic.starts is not None
+        assert topic.ends is not None
+        for partition in _partitions(plan, topic):
+            planned = target.ends[partition] if partition < len(target.ends) else 0
+            begin = noted.get((topic.name, partition), planned)
+            start, end = topic.starts[partition], topic.ends[partition]
+            if not status.is_untouched:
+                where = f"topic {topic.name}, partition {partition}"
+                if begin < start:
+                    raise Gone(
+                        f"Records of {where} from offset {begin:,} on are deleted up to {start:,}, so nobody can tell "
+                        "which records of the plan were replayed there: make a new plan for those that were not."
+                    )
+                if end < begin:
+                    raise Gone(
+                        f"The log of {where} ends at offset {end:,}, before {begin:,}, where the plan began: records "
+                        "were lost, so look at the brokers and make a new plan."
+                    )
+                if topic.is_compacted and begin < end:
+                    raise Gone(
+                        f"Topic {topic.name} is compacted, so nobody can tell which records of the plan were replayed "
+                        "there by the run before: make a new plan for those that were not."
+                    )
+            found[topic.name, partition] = min(max(begin, start), end)
+    return found
+
+
+def learned(
+    settings: Settings, admin: Admin, plan: Plan, begins: Ends, topics: Mapping[str, Topic], stopped: Callable[[], bool]
+) -> list[Replayed] | None:
+    """Return the plan's records that stand committed on its targets; None if ``stopped`` while it waited.
+
+    No producer of the plan is at work, so nothing comes behind the ends of ``topics``.
+
+    Raises EnvironmentLacking: another producer's transaction hides records. Gone: records were deleted meanwhile.
+    """
+    ends = {
+        (name, partition): topic.ends[partition]
+        for name, topic in topics.items()
+        if topic.ends is not None
+        for partition in range(topic.partitions)
+    }
+    spans = {place: (begin, ends[place]) for place, begin in begins.items() if begin < ends[place]}
+    if not spans:
+        return []
+    if not _settled(admin, {place: end for place, (_, end) in spans.items()}, stopped):
+        return None
+    found = _read(settings, plan, spans)
+    starts = offsets(admin, spans, "earliest")
+    for (name, partition), (begin, _) in spans.items():
+        if starts.get((name, partition), 0) > begin:
+            raise Gone(
+                f"Records of topic {name}, partition {partition}, were deleted while the replay read them: run it "
+                "again."
+            )
+    return found
+
+
+def _partitions(plan: Plan, topic: Topic) -> Sequence[int]:
+    """Return the partitions where records of the plan can stand."""
+    chosen = {record.partition for record in plan.records if record.topic == topic.name}
+    if None in chosen:
+        return range(topic.partitions)
+    gone = [partition for partition in chosen if partition is not None and partition >= topic.partitions]
+    if gone:
+        raise UsageError(f"Topic {topic.name} has no partition {gone[0]}: make a new plan.")
+    return sorted(partition for partition in chosen if partition is not None)
+
+
+def _settled(admin: Admin, ends: Ends, stopped: Callable[[], bool]) -> bool:
+    """Wait until all transactions before the ends have ended; return False if stopped.
+
+    Raises EnvironmentLacking: one does not end in time.
+    """
+    deadline = time.monotonic() + admin.answers.seconds
+    while True:
+        stable = offsets(admin, ends, "latest", "read_committed")
+        behind = [place for place, end in ends.items() if stable.get(place, 0) < end]
+        if not behind:
+            return True
+        if stopped():
+            return False
+        if time.monotonic() > deadline:
+            topic, partition = behind[0]
+            raise EnvironmentLacking(
+                f"Another producer's transaction is open on topic {topic}, partition {partition}, from offset "
+                f"{stable.get(behind[0], 0):,} on, and hides what stands behind it: nothing was replayed, so end that "
+                "transaction, or wait until the brokers abort it, and run the plan again."
+            )
+        time.sleep(0.2)
+
+
+def _read(settings: Settings, plan: Plan, spans: Mapping[tuple[str, int], tuple[int, int]]) -> list[Replayed]:
+    """Read partitions read_committed between two offsets, and return the plan's records among them."""
+    from confluent_kafka import TopicPartition
+
+    expected: dict[tuple[str, bytes], deque[PlannedRecord]] = defaultdict(deque)
+    for record in plan.records:
+        expected[record.topic, record.letter.place.encode("ascii", "backslashreplace")].append(record)
+    own = plan.plan_id.encode("ascii", "backslashreplace")
+    answers = Answers(settings)
+    reader = consumer(settings, "read_committed", answers=answers)
+    left = {place: end for place, (_, end) in spans.items()}
+    found: list[Replayed] = []
+    try:
+        reader.assign([TopicPartition(*place, begin) for place, (begin, _) in spans.items()])
+        for place, offset, message in stream(reader, answers):
+            if place not in left:
+                continue
+            if message is not None and offset < left[place]:
+                headers = dict(message.headers() or ())
+                wanted = expected.get((place[0], _bytes(headers.get(RECORD))))
+                if wanted and headers.get(PLAN) == own:
+                    found.append(Replayed(wanted.popleft(), place[1], offset, message.timestamp()[1]))
+            if offset >= left[place] - (message is not None):
+                del left[place]
+                if not left:
+                    break
+    finally:
+        reader.close()
+    return sorted(found, key=lambda replayed: replayed.record.position)
+
+
+def _bytes(value: str | bytes | None) -> bytes:
+    return value.encode() if isinstance(value, str) else value or b""

@@ -1,0 +1,227 @@
+"""Plans of replays, runs of them that are killed, and what a reader then sees on the target."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, TopicPartition
+
+from pipelines.replay import journal
+from pipelines.replay.client import admin, cluster_id, consumer, describe
+from pipelines.replay.fetch import headers_of
+from pipelines.replay.journal import Journal
+from pipelines.replay.model import RECORD, Headers, Letter, Plan, PlannedRecord, Source, Target
+from pipelines.replay.run import run
+from pipelines.replay.sender import Sender
+from pipelines.settings import Settings
+
+
+class Standing(NamedTuple):
+    """A record as a reader sees it."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+    @property
+    def letter(self) -> str:
+        """The place of the dead letter whose replay it is; empty for other records."""
+        return (dict(self.headers).get(RECORD) or b"").decode()
+
+
+def record(
+    position: int,
+    topic: str,
+    *,
+    key: bytes | None = None,
+    value: bytes | None = b"",
+    headers: Headers = (),
+    partition: int | None = None,
+    letters: str = "dlq.of-tests",
+    letter: int | None = None,
+    source: Source | None = None,
+) -> PlannedRecord:
+    """Return a record of a plan, whose dead letter has the offset ``letter``, else the position."""
+    offset = position if letter is None else letter
+    return PlannedRecord(
+        position=position,
+        letter=Letter(letters, "AAAAAAAAAAAAAAAAAAAAAQ", 0, offset),
+        source=source or Source("orders", position % 3, offset, 1_600_000_000_000 + position),
+        group="billing",
+        attempt=1,
+        topic=topic,
+        partition=partition,
+        key=key,
+        value=value,
+        headers=headers,
+    )
+
+
+def numbered(count: int, topic: str, *, keys: int = 5, letters: str = "", size: int = 0) -> list[PlannedRecord]:
+    """Return records whose values tell their order, under a few keys; without ``letters``, of letters of their own."""
+    letters = letters or f"dlq.{topic}"
+    letters = letters or f"dlq.{topic}"
+    return [
+        record(at, topic, key=f"key {at % keys}".encode(), value=f"{at:06}".encode().ljust(size, b"."), letters=letters)
+        for at in range(count)
+    ]
+
+
+def plan_of(plan_id: str, settings: Settings, records: Sequence[PlannedRecord], again: bool = False) -> Plan:
+    """Return a plan with its targets as they are now."""
+    asked = admin(settings)
+    topics = describe(asked, {record.topic for record in records})
+    targets = [Target(name, topic.topic_id or "", topic.ends or ()) for name, topic in sorted(topics.items())]
+    return Plan(
+        plan_id=plan_id,
+        plan_hash="0" * 64,
+        cluster=settings.cluster,
+        kafka_cluster_id=cluster_id(asked),
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        targets=tuple(targets),
+        records=tuple(records),
+        again=again,
+    )
+
+
+def standing(settings: Settings, topic: str, *, committed: bool = True) -> list[Standing]:
+    """Return the records of a topic as a reader sees them, by partition and offset."""
+    ends = describe(admin(settings), [topic])[topic].ends or ()
+    reader = consumer(settings, "read_committed" if committed else "read_uncommitted")
+    found = []
+    left = {partition for partition, end in enumerate(ends) if end}
+    reader.assign([TopicPartition(topic, partition, 0) for partition in left])
+    deadline = time.monotonic() + 60
+    while left:
+        assert time.monotonic() < deadline
+        for message in reader.consume(1000, timeout=0.2):
+            error = message.error()
+            if error is None:
+                place = message.partition() or 0, message.offset() or 0, message.timestamp()[1]
+                found.append(Standing(*place, message.key(), message.value(), headers_of(message)))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                left.discard(message.partition() or 0)
+    reader.close()
+    return sorted(found)
+
+
+def in_order_of_keys(records: Sequence[Standing]) -> bool:
+    """Tell whether the values of each key stand in order."""
+    last: dict[bytes | None, bytes] = {}
+    for one in records:
+        if last.get(one.key, b"") > (one.value or b""):
+            return False
+        last[one.key] = one.value or b""
+    return True
+
+
+# Runs in processes of their own
+
+
+def die_at(owner: Any, name: str, *, after: bool, nth: int, first: Callable[..., None] | None = None) -> None:
+    """Kill this process with -9 before or after the nth call of a method; ``first`` gets its arguments before."""
+    method = getattr(owner, name)
+    calls = 0
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == nth and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = method(*arguments, **named)
+        if calls == nth:
+            if first is not None:
+                first(*arguments, **named)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, dying)
+
+
+def _flushed(sender: Sender, *_: Any) -> None:
+    sender._producer.flush(10)
+
+
+POINTS: Mapping[str, Callable[[], None]] = {
+    "after initTransactions": lambda: die_at(Sender, "initialise", after=True, nth=1),
+    "before the offsets are noted": lambda: die_at(Journal, "note", after=False, nth=1),
+    "after the offsets are noted": lambda: die_at(Journal, "note", after=True, nth=1),
+    "after the first batch is claimed": lambda: die_at(Journal, "claim", after=True, nth=1),
+    "after a batch is claimed": lambda: die_at(Journal, "claim", after=True, nth=3),
+    "in a transaction without records": lambda: die_at(Sender, "_begin", after=True, nth=3),
+    "in a transaction with records": lambda: die_at(Sender, "_produce", after=True, nth=3, first=_flushed),
+    "after the first commit": lambda: die_at(Sender, "_commit", after=True, nth=1),
+    "after a commit": lambda: die_at(Sender, "_commit", after=True, nth=3),
+    "after the journal knows of a batch": lambda: die_at(Journal, "confirm", after=True, nth=3),
+    "after the last batch": lambda: die_at(Journal, "end", after=False, nth=1),
+}
+"""Where a run can be killed."""
+
+
+def run_to_its_death(plan: Plan, directory: Path, settings: Settings, point: str | None, batch: int) -> None:
+    """Run a plan, and be killed at a named point."""
+    if point is not None:
+        POINTS[point]()
+    run(plan, directory, settings, batch=batch)
+
+
+def run_without_lock(
+    plan: Plan, directory: Path, settings: Settings, batch: int, rate: float | None, ready: Any, told: Any
+) -> None:
+    """Run a plan although another process may run it, and tell how it ended."""
+    journal.alone = lambda *_: contextlib.nullcontext()  # type: ignore[assignment]
+    ready.wait(60)
+    try:
+        ended = run(plan, directory, settings, batch=batch, rate=rate)
+        told.put((ended.status, ended.exit_code))
+    except Exception as error:
+        told.put((type(error).__name__, getattr(error, "exit_code", str(error))))
+
+
+def context() -> Any:
+    """Return a context of processes that are forked from one where nothing but imports happened."""
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(["tests.testing.replays"])
+    return made
+
+
+def killed(
+    plan: Plan,
+    directory: Path,
+    settings: Settings,
+    point: str | None = None,
+    seconds: float | None = None,
+    batch: int = 10,
+) -> bool:
+    """Run a plan in a process that is killed, at a point or after some seconds; return False if it ended before."""
+    process: ForkServerProcess = context().Process(
+        target=run_to_its_death, args=(plan, directory, settings, point, batch)
+    )
+    process.start()
+    process.join(seconds if seconds is not None else 120)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    return process.exitcode == -signal.SIGKILL
+
+
+def letters_of(records: Sequence[Standing]) -> list[str]:
+    """Return the places of the dead letters that were replayed, in order."""
+    return sorted((one.letter for one in records if one.letter), key=lambda place: (len(place), place))
+
+
+def planned_letters(plan: Plan) -> list[str]:
+    """Return the places of the dead letters of a plan, in order."""
+    return sorted((one.letter.place for one in plan.records), key=lambda place: (len(place), place))

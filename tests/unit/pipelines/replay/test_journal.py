@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
+from pipelines.replay.journal import Journal, Request, State, Status, alone, directory_of, is_running
+from pipelines.settings import load
+from tests.testing.replays import numbered
+
+RECORDS = numbered(4, "orders")
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with Journal(tmp_path / "_replay") as made:
+        yield made
+
+
+def status(journal: Journal, plan_id: str = "a") -> Status:
+    found = journal.status(plan_id)
+    assert found is not None
+    return found
+
+
+def test_a_plan_from_its_beginning_to_its_end(journal: Journal) -> None:
+    assert journal.status("a") is None
+    journal.add("a")
+    assert status(journal).is_untouched
+    assert journal.begin("a", "me").is_untouched
+    assert journal.claim("a", RECORDS[:2], again=False) == RECORDS[:2]
+    assert not status(journal).is_untouched
+    journal.confirm("a", RECORDS[:2], replayed=2, skipped=0)
+    journal.end("a", "me", State.FINISHED)
+    found = status(journal)
+    assert (found.state, found.attempted, found.replayed, found.since_planned) == (State.FINISHED, 2, 2, True)
+    assert journal.begin("a", "me").state is State.FINISHED
+    assert not journal.begin("a", "me").can_run
+
+
+def test_a_plan_that_the_journal_does_not_know_may_have_been_attempted(journal: Journal) -> None:
+    before = journal.begin("a", "me")
+    assert (before.since_planned, before.is_untouched, before.can_run) == (False, False, True)
+    journal.add("a")
+    assert not status(journal).is_untouched
+
+
+def test_a_run_that_died_is_ready(journal: Journal) -> None:
+    journal.add("a")
+    with alone(journal.directory, "a"):
+        journal.begin("a", "me")
+        assert status(journal).state is State.RUNNING
+    assert status(journal).state is State.READY
+    assert journal.begin("a", "another").can_run
+
+
+def test_only_the_last_runner_ends_a_plan(journal: Journal) -> None:
+    journal.add("a")
+    journal.begin("a", "first")
+    journal.begin("a", "second")
+    journal.end("a", "first", State.FAILED, "fenced")
+    with alone(journal.directory, "a"):
+        assert status(journal).state is State.RUNNING
+    journal.end("a", "second", State.FAILED, "why")
+    assert (status(journal).state, status(journal).sentence) == (State.FAILED, "why")
+    assert journal.begin("a", "third").can_run
+
+
+def test_pause_and_resume(journal: Journal) -> None:
+    journal.add("a")
+    journal.ask_pause("a")
+    assert status(journal).state is State.PAUSED
+    assert not journal.begin("a", "me").can_run
+    journal.resume("a")
+    assert status(journal).state is State.READY
+    journal.begin("a", "me")
+    journal.ask_pause("a")
+    assert journal.request("a") is Request.PAUSE
+    journal.end("a", "me", State.PAUSED)
+    assert (status(journal).state, journal.request("a")) == (State.PAUSED, None)
+    journal.resume("a")
+    assert status(journal).state is State.READY
+    journal.resume("a")
+    assert status(journal).state is State.READY
+
+
+def test_a_pause_of_a_run_that_died_holds(journal: Journal) -> None:
+    journal.add("a")
+    journal.begin("a", "me")
+    journal.ask_pause("a")
+    assert status(journal).state is State.PAUSED
+    assert not journal.begin("a", "another").can_run
+
+
+def test_cancel_without_a_runner(journal: Journal) -> None:
+    journal.add("a")
+    journal.ask_cancel("a")
+    assert status(journal).state is State.CANCELLED
+    with pytest.raises(UsageError, match="is cancelled"):
+        journal.resume("a")
+    journal.ask_pause("a")
+    assert (status(journal).state, journal.request("a")) == (State.CANCELLED, None)
+
+
+def test_cancel_with_a_batch_of_which_nobody_knows(journal: Journal) -> None:
+    journal.add("a")
+    journal.begin("a", "me")
+    journal.claim("a", RECORDS, again=False)
+    journal.ask_cancel("a")
+    assert (status(journal).state, journal.request("a")) == (State.READY, Request.CANCEL)
+    journal.ask_pause("a")
+    assert journal.request("a") is Request.CANCEL
+    assert journal.claim("b", RECORDS, again=False) == []
+    journal.begin("a", "me")
+    journal.confirm("a", RECORDS[:1], replayed=1, skipped=0)
+    journal.end("a", "me", State.CANCELLED)
+    assert (status(journal).state, journal.request("a")) == (State.CANCELLED, None)
+    assert journal.claim("b", RECORDS, again=False) == RECORDS[1:]
+
+
+def test_cancel_of_a_plan_that_runs(journal: Journal) -> None:
+    journal.add("a")
+    with alone(journal.directory, "a"):
+        journal.begin("a", "me")
+        journal.ask_cancel("a")
+        assert (status(journal).state, journal.request("a")) == (State.RUNNING, Request.CANCEL)
+
+
+def test_claims(journal: Journal) -> None:
+    letters = [one.letter for one in RECORDS]
+    journal.add("a")
+    journal.add("b")
+    assert journal.claims(letters) == {}
+    journal.claim("a", RECORDS[:2], again=False)
+    assert journal.claim("a", RECORDS[:2], again=False) == RECORDS[:2]
+    assert journal.claim("b", RECORDS, again=False) == RECORDS[2:]
+    assert journal.claims(letters) == dict(zip(letters, "aabb", strict=True))
+    journal.release("a", RECORDS[:1])
+    assert journal.claim("b", RECORDS[:1], again=False) == RECORDS[:1]
+    journal.confirm("a", RECORDS[1:2], replayed=1, skipped=0)
+    journal.release("a", RECORDS[1:2])
+    assert journal.claim("b", RECORDS[1:2], again=False) == []
+    assert journal.claim("b", RECORDS[1:2], again=True) == RECORDS[1:2]
+
+
+def test_notes(journal: Journal) -> None:
+    journal.note("a", {("t", 0): 5, ("t", 1): 0})
+    journal.note("b", {("t", 0): 9})
+    journal.note("a", {("t", 0): 7})
+    assert (journal.noted("a"), journal.noted("b"), journal.noted("c")) == ({("t", 0): 7}, {("t", 0): 9}, {})
+
+
+def test_one_runner_a_plan(tmp_path: Path) -> None:
+    with alone(tmp_path, "a"):
+        assert is_running(tmp_path, "a")
+        assert not is_running(tmp_path, "b")
+        with pytest.raises(WriterBusy, match="Another process runs plan a"), alone(tmp_path, "a"):
+            pass
+        with alone(tmp_path, "b"):
+            pass
+    assert not is_running(tmp_path, "a")
+
+
+@pytest.mark.parametrize("plan_id", ["", "../x", "a/b", ".hidden", "x" * 101, "a b"])
+def test_a_plans_id_is_no_path(plan_id: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="in its id"), alone(tmp_path, plan_id):
+        pass
+
+
+def _begin_and_die(directory: Path) -> None:
+    with Journal(directory) as journal:
+        journal._database.execute("BEGIN IMMEDIATE")
+        journal._database.execute("UPDATE plans SET attempted = 99")
+        os._exit(9)
+
+
+def test_a_process_that_dies_in_a_change_leaves_none(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.add("a")
+        process: Any = multiprocessing.get_context("spawn").Process(target=_begin_and_die, args=(tmp_path,))
+        process.start()
+        process.join()
+        assert process.exitcode == 9
+        assert status(journal).attempted == 0
+        journal.claim("a", RECORDS, again=False)
+        assert status(journal).attempted == 4
+
+
+def test_a_damaged_journal(tmp_path: Path) -> None:
+    (tmp_path / "journal.db").write_bytes(b"no database " * 100)
+    with pytest.raises(EnvironmentLacking, match=r"journal\.db is damaged: move it away"):
+        Journal(tmp_path)
+
+
+def test_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "_replay").write_text("a file")
+    with pytest.raises(EnvironmentLacking, match="cannot be written"):
+        Journal(tmp_path / "_replay")
+
+
+def test_the_journal_is_in_the_warehouse() -> None:
+    assert directory_of(load(warehouse="/somewhere/warehouse")) == Path("/somewhere/warehouse/_replay")
+    with pytest.raises(UsageError, match="on a file system of this machine"):
+        directory_of(load(warehouse="s3a://bucket/warehouse"))

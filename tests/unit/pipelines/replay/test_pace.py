@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from pipelines.replay.pace import Pace
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def seconds_for(count: int, rate: float, batch: int = 500, each: float = 0.0, hiccup: float = 0.0) -> float:
+    """The seconds that so many records take, if a batch itself takes ``each`` and one of them a hiccup."""
+    clock = Clock()
+    pace = Pace(rate, batch, clock)
+    sent = 0
+    while sent < count:
+        clock.now += max(0.0, pace.wait)
+        size = min(pace.size, count - sent)
+        clock.now += each + (hiccup if sent <= count // 2 < sent + size else 0.0)
+        pace.sent(size)
+        sent += size
+    clock.now += max(0.0, pace.wait)
+    return clock.now - 1000.0
+
+
+@pytest.mark.parametrize("rate", [0.5, 1, 7, 30, 1000, 20_000])
+@pytest.mark.parametrize("batch", [1, 10, 500])
+def test_the_rate_is_kept_within_a_tenth(rate: float, batch: int) -> None:
+    count = int(rate * 30) + 1
+    assert seconds_for(count, rate, batch) == pytest.approx(count / rate, rel=0.1)
+    assert seconds_for(count, rate, batch, each=0.5 / max(rate, 10) / 10) == pytest.approx(count / rate, rel=0.1)
+
+
+def test_a_short_delay_is_made_up_for_and_a_long_one_is_not() -> None:
+    assert seconds_for(3000, 100, hiccup=0.9) == pytest.approx(30, rel=0.02)
+    assert seconds_for(3000, 100, hiccup=20) == pytest.approx(30 + 19, rel=0.05)
+
+
+def test_batches_are_small_at_low_rates() -> None:
+    sizes = {rate: Pace(rate, 500).size for rate in (0.1, 5, 40, 1000, 100_000)}
+    assert sizes == {0.1: 1, 5: 1, 40: 4, 1000: 100, 100_000: 500}
+    assert Pace(None, 250).size == 250
+
+
+def test_without_a_rate_nothing_waits() -> None:
+    pace = Pace(None, 10)
+    pace.sent(10_000)
+    assert pace.wait == 0.0
