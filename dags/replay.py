@@ -142,7 +142,7 @@ with DAG(
             "It would send {{ ti.xcom_pull(task_ids='choose')['records'] }} records back to Kafka. "
             "`afterlog replay show {{ ti.xcom_pull(task_ids='choose')['plan'] }}` lists them."
         ),
-        execution_timeout=timedelta(days=7),
+        response_timeout=timedelta(days=7),
         retries=0,
     )
     run = ReplayStep(task_id="run", step=["run"], execution_timeout=timedelta(hours=12))

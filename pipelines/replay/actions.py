@@ -12,10 +12,12 @@ from expectations.text import visible
 from pipelines.commands.describe import Answer
 from pipelines.errors import UsageError
 from pipelines.privacy import Masks
+from pipelines.replay import journal as journals
 from pipelines.replay import outcomes, planning, rules, store, telling, transform
 from pipelines.replay.candidates import Candidate, Candidates, Choice
+from pipelines.replay.journal import Journal, State, Status
 from pipelines.replay.judge import Options
-from pipelines.replay.model import Replayed
+from pipelines.replay.model import Letter, Replayed
 from pipelines.settings import located
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -68,9 +70,7 @@ def drawn(
     known = rules.read(located(settings.replay.rules))
     if not dry_run:
         planning.refuse_without_cluster(settings)
-    found = Candidates(warehouse).chosen(choice, settings.replay.most_records)
-    if choice.by_rules:
-        found = [one for one in found if known.decide(one.facts)[0] == "REPLAY"][: choice.limit]
+    found = Candidates(warehouse, known).chosen(choice, settings.replay.most_records)
     entries = planning.judged(found, known, options)
     cluster_id, targets = "", {}
     if not dry_run:
@@ -83,12 +83,14 @@ def drawn(
         planning.judge_targets(entries, options, targets, letter_topics(warehouse))
         if fetches:
             planning.fetch_originals(entries, settings)
+    planning.judge_claims(entries, options, claims(warehouse, entries))
     for entry in entries:
         if dry_run or not fetches:
             planning.without_original(entry)
     if repair is not None:
         planning.repair(entries, repair)
     planning.measure(entries, targets)
+    planning.leave_out_repeated(entries)
     said = planning.order(entries, options)
     return planning.drawn(
         entries,
@@ -101,6 +103,15 @@ def drawn(
         transform=repair,
         said=said,
     )
+
+
+def claims(warehouse: Warehouse, entries: Sequence[planning.Entry]) -> Mapping[Letter, str]:
+    """Return the plans that have taken records and have not ended, by dead letter."""
+    directory = store.directory_of(warehouse)
+    if not (directory / journals.NAME).exists():
+        return {}
+    with Journal(directory) as journal:
+        return journal.claims(entry.letter for entry in entries)
 
 
 def letter_topics(warehouse: Warehouse) -> set[str]:
@@ -149,15 +160,14 @@ def run(
     Raises UsageError: the plan does not exist or has expired. WriterBusy: another process runs it.
     """
     from pipelines.replay import run as runner
-    from pipelines.replay.journal import Journal
 
     settings = warehouse.settings
     planning.refuse_without_cluster(settings)
     row = store.plan_row(warehouse, wanted)
     planned = store.load(warehouse, row)
-    journal = Journal(store.directory_of(warehouse))
     if resumes:
-        journal.resume(planned.plan_id)
+        with Journal(store.directory_of(warehouse)) as journal:
+            journal.resume(planned.plan_id)
     kept = store.Replays(warehouse, planned)
     if expired := why_expired(warehouse, row, kept):
         raise UsageError(f"Plan {planned.plan_id} has expired: {expired} Make a new one with `afterlog replay plan`.")
@@ -181,8 +191,10 @@ def run(
         )
     finally:
         kept.flush()
-    counts = outcomes.refresh(warehouse, asks=False) if ended.replayed else Counter()
-    return Answer(telling.status(row, ended.status, ended.sentence, len(kept.known), counts, form), (), ended.exit_code)
+    outcomes.refresh(warehouse, asks=False)
+    counts = Counter(one["outcome"] for one in store.outcomes(warehouse, planned.plan_id))
+    said = telling.status(row, ended.status.value, ended.sentence, len(kept.known), counts, form)
+    return Answer(said, (), ended.exit_code)
 
 
 def left(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
@@ -233,41 +245,46 @@ def _because(reason: str) -> str:
 
 def ask_pause(warehouse: Warehouse, wanted: str) -> Answer:
     """Ask the run of a plan to pause after its batch."""
-    row, journal = _asked(warehouse, wanted)
-    journal.ask_pause(row["plan_id"])
+    row = store.plan_row(warehouse, wanted)
+    with Journal(store.directory_of(warehouse)) as journal:
+        journal.ask_pause(row["plan_id"])
     return Answer(f"Plan {row['plan_id']} pauses; `afterlog replay resume {row['plan_id']}` goes on.")
 
 
 def ask_cancel(warehouse: Warehouse, wanted: str) -> Answer:
     """Cancel a plan: what was replayed stays, and the rest is free for other plans."""
-    row, journal = _asked(warehouse, wanted)
-    journal.ask_cancel(row["plan_id"])
-    return Answer(f"Plan {row['plan_id']} is cancelled; what it replayed stays.")
+    from pipelines.replay import run as runner
 
-
-def _asked(warehouse: Warehouse, wanted: str) -> tuple[dict[str, Any], Any]:
-    from pipelines.replay.journal import Journal
-
-    return store.plan_row(warehouse, wanted), Journal(store.directory_of(warehouse))
+    row = store.plan_row(warehouse, wanted)
+    planned = store.load(warehouse, row)
+    ended = runner.cancel(planned, store.directory_of(warehouse), warehouse.settings)
+    if ended is None:
+        return Answer(f"Plan {planned.plan_id} ends after its batch, and is cancelled then.")
+    return Answer(f"Plan {planned.plan_id} is {ended.status}: {ended.sentence}", (), ended.exit_code)
 
 
 def status(warehouse: Warehouse, wanted: str, form: str = "text", *, asks: bool = True) -> Answer:
     """Say how a plan stands and what became of its records; ``asks`` the cluster for committed offsets."""
-    row, journal = _asked(warehouse, wanted)
+    row = store.plan_row(warehouse, wanted)
     outcomes.refresh(warehouse, asks=asks)
     counts = Counter(one["outcome"] for one in store.outcomes(warehouse, row["plan_id"]))
-    state = journal.status(row["plan_id"])
+    with Journal(store.directory_of(warehouse)) as journal:
+        state = journal.status(row["plan_id"])
     done = len(store.replayed(warehouse, row["plan_id"]))
-    return Answer(telling.status(row, state.status, state.sentence, done, counts, form))
+    return Answer(telling.status(row, _name(state), state.sentence if state else None, done, counts, form))
+
+
+def _name(status: Status | None) -> str:
+    return (status.state if status else State.READY).value
 
 
 def plans(warehouse: Warehouse, form: str = "text") -> Answer:
     """List all plans, the newest first."""
-    from pipelines.replay.journal import Journal
-
     rows = store.plans(warehouse)
-    journal = Journal(store.directory_of(warehouse)) if rows else None
-    states = {row["plan_id"]: journal.status(row["plan_id"]).status for row in rows} if journal else {}
+    states = {}
+    if rows:
+        with Journal(store.directory_of(warehouse)) as journal:
+            states = {row["plan_id"]: _name(journal.status(row["plan_id"])) for row in rows}
     done = Counter(row["plan_id"] for row in store.replayed(warehouse))
     return Answer(telling.listed(rows, states, done, form))
 

@@ -16,6 +16,7 @@ from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.signature import frame_of, pattern_of
 from pipelines.replay.conditions import condition
+from pipelines.replay.rules import Rules
 from pipelines.text import elided
 from pipelines.warehouse import duck, jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -116,6 +117,7 @@ class Candidates:
     """Reads dead letters of the settings' cluster, with what the tables know about them."""
 
     warehouse: Warehouse
+    rules: Rules = Rules()  # noqa: RUF009  # it cannot change
     incidents: list[dict[str, Any]] = field(init=False)
     _spans: dict[tuple[Any, ...], Spans] = field(init=False)
 
@@ -156,7 +158,11 @@ class Candidates:
             found = self._accepted(text, cluster | values, None, most)
             found = [one for one in found if one.incident_id == incident["incident_id"]][: choice.limit]
         else:
-            found = self._accepted("true", cluster, None, most)
+            text, values = self.rules.replayed()
+            found = self._accepted(
+                f"({text}) AND NOT EXISTS ({_REPLAYED})", cluster | values, None, most, more=(REPLAYED,)
+            )
+            found = [one for one in found if self.rules.decide(one.facts)[0] == "REPLAY"][: choice.limit]
         return found
 
     @property
@@ -356,6 +362,11 @@ class Candidates:
 
 
 _LETTER = ("dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset")
+
+
+_REPLAYED = f"SELECT 1 FROM {REPLAYED} AS replayed WHERE replayed.cluster = records.cluster " + " ".join(
+    f"AND replayed.{name} <=> records.{name}" for name in _LETTER
+)
 
 
 def _within(spans: Sequence[tuple[int, int]], offset: int) -> bool:

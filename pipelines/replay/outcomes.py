@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pipelines.replay import groups, store
-from pipelines.replay.candidates import LETTERS
+from pipelines.replay.candidates import RECORDS, REPLAYED
 from pipelines.warehouse import duck
 from pipelines.warehouse.tables import Warehouse
 
@@ -89,22 +89,21 @@ def _outcome(
 
 def _deaths(warehouse: Warehouse) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Return the first dead letter of each replayed record that has one, by the record's place on its target."""
-    if not warehouse.exists(LETTERS):
+    if not warehouse.exists(RECORDS):
         return {}
     text = f"""
-        SELECT letters.original_topic, letters.original_partition, letters.original_offset, letters.dlq_topic,
-          letters.dlq_partition, letters.dlq_offset, coalesce(letters.routed_at, letters.dlq_timestamp) AS routed_at
-        FROM {LETTERS} AS letters
-        JOIN (SELECT DISTINCT target_topic, target_partition, target_offset FROM gold.replayed_records
+        SELECT records.original_topic, records.original_partition, records.original_offset, records.dlq_topic,
+          records.dlq_partition, records.dlq_offset, coalesce(records.routed_at, records.dlq_timestamp) AS routed_at
+        FROM {RECORDS} AS records
+        JOIN (SELECT DISTINCT target_topic, target_partition, target_offset FROM {REPLAYED}
               WHERE cluster = :cluster) AS replayed
-          ON replayed.target_topic = letters.original_topic
-            AND replayed.target_partition = letters.original_partition
-            AND replayed.target_offset = letters.original_offset
-        WHERE letters.cluster = :cluster AND letters.is_accepted AND NOT letters.is_control_marker
-          AND coalesce(letters.write_state, '') <> 'ABORTED'
+          ON replayed.target_topic = records.original_topic
+            AND replayed.target_partition = records.original_partition
+            AND replayed.target_offset = records.original_offset
+        WHERE records.cluster = :cluster
         ORDER BY routed_at DESC, dlq_topic DESC, dlq_partition DESC, dlq_offset DESC
     """
-    tables = (LETTERS, "gold.replayed_records")
+    tables = (RECORDS, REPLAYED)
     fetched = duck.answer(warehouse, text, {"cluster": warehouse.cluster}, tables, {})
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for values in fetched.rows:

@@ -44,6 +44,7 @@ class Entry:
     headers_lost: bool = False
     is_transformed: bool = False
     position: int | None = None
+    fetched_timestamp: int | None = None
 
     @property
     def letter(self) -> Letter:
@@ -56,7 +57,9 @@ class Entry:
         """The place of the record that failed."""
         row = self.candidate.row
         at = row["original_timestamp"]
-        millis = None if at is None else (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+        millis = self.fetched_timestamp
+        if at is not None:
+            millis = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
         return Source(row["original_topic"], row["original_partition"], row["original_offset"], millis)
 
 
@@ -102,11 +105,10 @@ def judged(candidates: Iterable[Candidate], rules: Rules, options: Options) -> l
         )
         entry.content = entry.before = Content(_bytes(row["key"]), _bytes(row["value"]), headers)
         entries.append(entry)
-    _leave_out_repeated(entries)
     return entries
 
 
-def _leave_out_repeated(entries: Sequence[Entry]) -> None:
+def leave_out_repeated(entries: Sequence[Entry]) -> None:
     """Let only the latest dead letter of each source record go to a target."""
     latest: dict[tuple[Any, ...], Entry] = {}
     oldest = datetime.min.replace(tzinfo=UTC)
@@ -131,6 +133,13 @@ def judge_targets(
     for entry in entries:
         if entry.candidate.state == "accepted":
             entry.reasons += judge.of_target(entry.candidate, options, targets, dead_letter_topics)
+
+
+def judge_claims(entries: Sequence[Entry], options: Options, claims: Mapping[Letter, str]) -> None:
+    """Refuse records that a plan has taken, of which nothing stands in the tables yet."""
+    for entry in entries:
+        if entry.letter in claims and not options.again and "replayed_before" not in entry.reasons:
+            entry.reasons.append("claimed")
 
 
 def fetch_originals(entries: Sequence[Entry], settings: Settings) -> None:
@@ -191,6 +200,7 @@ def _take(entry: Entry, key: bytes | None, value: bytes | None, headers: Headers
     dropped = row["header_profile"] in SHARE_GROUP
     entry.content = entry.before = Content(key, value, headers if dropped else entry.content.headers)
     entry.payload_from = "dlq" if is_copied else "original"
+    entry.fetched_timestamp = timestamp
 
 
 def repair(entries: Sequence[Entry], transform: Transform) -> None:

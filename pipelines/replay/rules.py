@@ -70,6 +70,19 @@ class Rule(Section):
             )
         )
 
+    def as_sql(self, number: int) -> tuple[str, dict[str, str]]:
+        """Return a condition on ``records`` that all dead letters meet that the rule matches, and its values."""
+        wanted = {"disposition": self.disposition}
+        wanted |= {"consumer_group": self.group, "original_topic": self.topic, "dlq_topic": self.dlq_topic}
+        parts, values = [], {}
+        for column, pattern in wanted.items():
+            if pattern is None or set(pattern) & set("%_\\"):
+                continue
+            name = f"rule_{number}_{column}"
+            values[name] = pattern.replace("*", "%").replace("?", "_")
+            parts.append(f"records.{column} LIKE :{name}")
+        return " AND ".join(parts) or "true", values
+
 
 class _File(Section):
     rule: tuple[Rule, ...] = ()
@@ -85,6 +98,12 @@ class Rules:
     def digest(self) -> str:
         """SHA-256 over the rules."""
         return hashlib.sha256(repr([rule.model_dump() for rule in self.rules]).encode()).hexdigest()
+
+    def replayed(self) -> tuple[str, dict[str, str]]:
+        """Return a condition on ``records`` that all dead letters meet that a rule may replay, and its values."""
+        found = [rule.as_sql(number) for number, rule in enumerate(self.rules) if rule.then == "REPLAY"]
+        values = {name: value for _, some in found for name, value in some.items()}
+        return " OR ".join(f"({text})" for text, _ in found) or "false", values
 
     def decide(self, letter: Mapping[str, Any]) -> tuple[Action, Rule | None]:
         """Return what is to be done with a dead letter and the rule that says so: REVIEW if no rule matches."""

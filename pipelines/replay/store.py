@@ -19,6 +19,7 @@ from expectations.text import visible
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.incidents import ids
 from pipelines.replay.candidates import DISCARDS, OUTCOMES, PLANS, REPLAYED, REPLAYS, Candidate
+from pipelines.replay.journal import Journal
 from pipelines.replay.model import Letter, Plan, PlannedRecord, Replayed, Source, Target
 from pipelines.replay.planning import Draft, account
 from pipelines.warehouse import append, jvmless
@@ -70,6 +71,8 @@ def keep(warehouse: Warehouse, draft: Draft) -> bool:
         )
         if not _rows(warehouse, REPLAYS, equal, ["plan_id"]):
             append.append(warehouse, replays.CONTRACT, [_row_of(draft, entry) for entry in draft.entries])
+        with Journal(directory_of(warehouse)) as journal:
+            journal.add(plan.plan_id)
         append.append(warehouse, replay_plans.CONTRACT, [_plan_row(draft)])
     return True
 

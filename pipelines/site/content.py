@@ -281,6 +281,20 @@ class Replayable:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """A plan of a replay, how many of its records stand on their targets, and what became of these."""
+
+    plan_id: str
+    created_at: datetime
+    choice: str
+    target: str
+    eligible: int
+    replayed: int
+    delivered: int
+    died_again: int
+
+
+@dataclass(frozen=True)
 class Place:
     """A group or a topic: its dead letters and what is known of it."""
 
@@ -316,6 +330,7 @@ class Content:
     topics: tuple[Place, ...]
     pipeline: Pipeline
     news: News | None
+    replays: tuple[Replay, ...] = ()
 
     @property
     def open(self) -> tuple[Case, ...]:

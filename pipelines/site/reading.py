@@ -48,6 +48,7 @@ from pipelines.site.content import (
     Marker,
     Partition,
     Place,
+    Replay,
     Replayable,
     Revision,
     Row,
@@ -66,6 +67,7 @@ CURRENT, CHANGES, HEALTH, EDGES = (
 RECONCILIATION, GUARANTEES, LEDGER = "gold.reconciliation", "gold.delivery_guarantees", "gold.message_ledger"
 
 SHOWN_HOURS = 7 * 24
+MOST_REPLAYS = 5
 MOST_GROUPS = 6  # that the timeline tells apart
 MOST_DIFFS = 2
 MOST_LOST = 50
@@ -115,6 +117,7 @@ def gather(
         topics,
         pipeline,
         news.of_report(warehouse.settings.reports(), cases, findings),
+        _replays(tables),
     )
 
 
@@ -446,6 +449,8 @@ def _commands(
     changed = [one for one in suspects if one["kind"] in ("topology", "writer_topology")]
     for suspect in changed[:MOST_DIFFS]:
         yield Command(f"what changed in {visible(suspect['name'])}", diff_of(suspect, revisions[suspect["name"]]))
+    if row["replayable_count"]:
+        yield Command("what a replay would do", f"afterlog replay plan --incident {name} --dry-run")
     yield Command("close it", f"afterlog incident {name} --resolve")
 
 
@@ -465,6 +470,31 @@ def _replayable(cases: Sequence[Case]) -> tuple[Replayable, ...]:
         for (group, topic), of in found.items()
     ]
     return tuple(sorted(summed, key=lambda one: (-one.records, one.topic or "", one.group or "")))
+
+
+def _chosen(choice: str) -> str:
+    """Return what chose a plan's records, without a condition that a person typed: it may quote a record."""
+    return {"where": "a condition", "record": "named records"}.get(choice.partition(" ")[0], choice)
+
+
+def _replays(tables: _Tables) -> tuple[Replay, ...]:
+    """Return the newest plans, the newest first."""
+    replayed = Counter(row["plan_id"] for row in tables["gold.replayed_records"])
+    outcomes = Counter((row["plan_id"], row["outcome"]) for row in tables["gold.replay_outcomes"])
+    plans = sorted(tables["gold.replay_plans"], key=lambda row: (row["created_at"], row["plan_id"]), reverse=True)
+    return tuple(
+        Replay(
+            row["plan_id"],
+            row["created_at"],
+            _chosen(row["choice"]),
+            row["target"],
+            row["eligible_count"],
+            replayed[row["plan_id"]],
+            outcomes[row["plan_id"], "DELIVERED"],
+            outcomes[row["plan_id"], "DIED_AGAIN"],
+        )
+        for row in plans[:MOST_REPLAYS]
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ delivery

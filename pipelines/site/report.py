@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from expectations.replays import TABLES as REPLAYS
 from pipelines.commands.incidents import LANDED
 from pipelines.errors import EnvironmentLacking
 from pipelines.run.freshness import Freshness, freshness
@@ -125,7 +126,8 @@ def _state(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Fe
     """
     if not warehouse.is_local:
         return ""
-    versions = {contract.table: warehouse.local_version(contract.table) for contract in contracts()}
+    names = [*(contract.table for contract in contracts()), *REPLAYS]
+    versions = {name: warehouse.local_version(name) for name in names}
     ages = [[feed.name, feed.state, feed.newest.used, _hours(feed.newest.age)] for feed in feeds]
     acted = sorted(file.name for file in (Path(warehouse.root) / actions.DIRECTORY).glob("*.json"))
     told: list[Any] = [pages.version(), versions, [asdict(entry) for entry in behind], warehouse.cluster]

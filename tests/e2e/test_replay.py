@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 
 from local.broker import Broker
 from local.kafka_client import Action, Message, Record
-from pipelines.replay import actions
+from pipelines.commands import trace
+from pipelines.errors import UsageError
+from pipelines.replay import actions, store
 from pipelines.replay.candidates import Choice
 from pipelines.replay.judge import Options
 from pipelines.settings import Settings
@@ -98,3 +101,126 @@ def test_a_record_of_an_aborted_transaction_is_not_eligible(happened: Happened) 
         assert f"{SOURCE}:0:25" in refused, refused
         assert all(place.startswith(f"{SOURCE}:0:2") for place in refused)
         assert len(found) - len(refused) == 50
+
+
+def test_each_group_s_records_go_back_as_they_were_and_once(happened: Happened, kafka: KafkaAdmin) -> None:
+    """Payloads are copied, or fetched; headers that the share groups dropped come from the originals."""
+    warehouse = happened.warehouse
+    kafka.create_topic("replayed-target", 3)
+    draft = actions.drawn(warehouse, of(BARE), Options(to="replayed-target"))
+    assert {one.payload_from for one in draft.eligible} == {"original"}
+    assert not any(one.headers_lost for one in draft.eligible)
+    assert store.keep(warehouse, draft)
+    assert not store.keep(warehouse, draft)
+    said = json.loads(actions.run(warehouse, draft.plan.plan_id, form="json").result)
+    assert (said["status"], said["replayed"]) == ("FINISHED", 50)
+
+    found = kafka.read("replayed-target", expected=50, committed=True)
+    added = [dict(one.headers) for one in found]
+    assert {one["afterlog.replay.plan"] for one in added} == {draft.plan.plan_id.encode()}
+    originals = [happened.sent_at((one["afterlog.replay.original"] or b"").decode()) for one in added]
+    assert len({(one.partition, one.offset) for one in originals}) == 50
+    for record, original in zip(found, originals, strict=True):
+        assert (record.key, record.value) == (original.key, original.value)
+        own = tuple(pair for pair in record.headers if not pair[0].startswith("afterlog.replay."))
+        assert own == original.headers
+        assert dict(record.headers)["afterlog.replay.timestamp"] == str(original.timestamp).encode()
+    by_key: dict[bytes | None, set[int]] = {}
+    for record in found:
+        by_key.setdefault(record.key, set()).add(record.partition)
+    assert all(len(partitions) == 1 for key, partitions in by_key.items() if key is not None)
+
+    again = actions.run(warehouse, draft.plan.plan_id)
+    assert len(kafka.read("replayed-target")) == 50, again.result
+    assert len(store.replayed(warehouse, draft.plan.plan_id)) == 50
+    refused = drawn(happened, of(BARE), Options(to="replayed-target"))
+    assert sum("replayed_before" in reasons for reasons in refused.values()) == 50
+    both = drawn(happened, of(LETTERS), Options(to="replayed-target"))
+    assert sum("replayed_before" in reasons for reasons in both.values()) == 50  # the same source records
+
+
+def test_targets_that_cannot_take_a_record(happened: Happened, kafka: KafkaAdmin) -> None:
+    kafka.create_topic("replayed-small", settings={"max.message.bytes": "400"})
+    for target, reason in {LETTERS: "loop", "replayed-nowhere": "target_gone", "replayed-small": "too_large"}.items():
+        choice = of(LETTERS, "original_partition = 1 AND original_offset = 0")
+        assert list(drawn(happened, choice, Options(to=target, again=True)).values()) == [[reason]]
+
+
+def test_a_plan_expires_if_its_target_is_created_anew(happened: Happened, kafka: KafkaAdmin) -> None:
+    warehouse = happened.warehouse
+    kafka.create_topic("replayed-anew")
+    options = Options(to="replayed-anew", again=True)
+    draft = actions.drawn(warehouse, of(LETTERS, "original_partition = 1"), options)
+    store.keep(warehouse, draft)
+    kafka.delete_topics("replayed-anew")
+    kafka.create_topic("replayed-anew")
+    with pytest.raises(UsageError, match="replayed-anew"):
+        actions.run(warehouse, draft.plan.plan_id)
+    assert kafka.read("replayed-anew") == []
+
+
+def test_what_dies_again_is_known_and_its_story_is_told(
+    happened: Happened, kafka: KafkaAdmin, spark: SparkSession
+) -> None:
+    warehouse = happened.warehouse
+    choice = of(LETTERS, "original_partition = 1 AND original_offset < 4")
+    draft = actions.drawn(warehouse, choice, Options(again=True))
+    assert {one.partition for one in draft.plan.records} == {1}
+    store.keep(warehouse, draft)
+    actions.run(warehouse, draft.plan.plan_id)
+    before = len(kafka.read(LETTERS))
+    seen = kafka.share(
+        COPIES, [SOURCE], lambda record: Action.REJECT if record.offset % 2 else Action.ACCEPT, quiet_seconds=1.0
+    )
+    rejected = sum(one.action is Action.REJECT for one in seen)
+    kafka.read(LETTERS, expected=before + rejected)
+    run(spark, happened.settings, feed=None)
+
+    said = json.loads(actions.status(warehouse, draft.plan.plan_id, "json").result)
+    assert said["outcomes"] == {"DIED_AGAIN": rejected, "UNKNOWN": 4 - rejected}
+    died = [row for row in store.outcomes(warehouse, draft.plan.plan_id) if row["outcome"] == "DIED_AGAIN"]
+    assert {row["died_in_topic"] for row in died} == {LETTERS}
+    source = next(
+        one.source.place
+        for one in draft.plan.records
+        if one.letter.offset == died[0]["dlq_offset"] and one.letter.partition == died[0]["dlq_partition"]
+    )
+    story = trace.answer(warehouse, source or "").result
+    assert "dead-lettered" in story
+    assert f"by plan {draft.plan.plan_id}, replay " in story
+    assert "dead-lettered on" in story
+
+    place = f"{died[0]['died_in_topic']}:{died[0]['died_in_partition']}:{died[0]['died_in_offset']}"
+    chosen = actions.drawn(warehouse, Choice(records=(place,)), Options(max_replays=0))
+    assert [one.reasons for one in chosen.entries] == [["died_after_replay"]]
+    assert actions.drawn(warehouse, Choice(records=(place,)), Options(max_replays=9)).plan.records[0].attempt > 1
+
+
+def test_a_classic_group_that_commits_behind_a_record_has_it(
+    happened: Happened, kafka: KafkaAdmin, spark: SparkSession
+) -> None:
+    warehouse = happened.warehouse
+    kafka.create_topic("replayed-spring")
+    kafka.create_topic("dlq.replayed-spring")
+    kafka.produce("replayed-spring", [Message(b"v", b"k")])
+    headers = [
+        ("kafka_dlt-original-topic", b"replayed-spring"),
+        ("kafka_dlt-original-partition", (0).to_bytes(4, "big")),
+        ("kafka_dlt-original-offset", (0).to_bytes(8, "big")),
+        ("kafka_dlt-original-consumer-group", b"replayed-classic"),
+    ]
+    kafka.produce("dlq.replayed-spring", [Message(b"v", b"k", headers)])
+    run(spark, happened.settings, "bronze.dlq_records", "silver.dlq_records")
+    draft = actions.drawn(warehouse, of("dlq.replayed-spring"), Options())
+    store.keep(warehouse, draft)
+    actions.run(warehouse, draft.plan.plan_id)
+    (row,) = store.replayed(warehouse, draft.plan.plan_id)
+    assert json.loads(actions.status(warehouse, draft.plan.plan_id, "json").result)["outcomes"] == {"UNKNOWN": 1}
+
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "replayed-classic"})
+    consumer.commit(offsets=[TopicPartition("replayed-spring", 0, row["target_offset"] + 1)], asynchronous=False)
+    consumer.close()
+    assert json.loads(actions.status(warehouse, draft.plan.plan_id, "json").result)["outcomes"] == {"DELIVERED": 1}
+    assert "committed an offset behind it" in trace.answer(warehouse, "replayed-spring:0:0").result

@@ -6,8 +6,7 @@ import contextlib
 import json
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,7 +100,11 @@ def answering(airflow: Airflow, option: str) -> Iterator[list[str]]:
                 connection.execute(
                     "UPDATE hitl_detail SET responded_at = ?, chosen_options = ?, responded_by = ? "
                     "WHERE responded_at IS NULL",
-                    (datetime.now(UTC).isoformat(" "), json.dumps([option]), json.dumps({"id": "1", "name": "a person"})),
+                    (
+                        datetime.now(UTC).isoformat(" "),
+                        json.dumps([option]),
+                        json.dumps({"id": "1", "name": "a person"}),
+                    ),
                 )
 
     thread = threading.Thread(target=answer)
@@ -115,7 +118,9 @@ def answering(airflow: Airflow, option: str) -> Iterator[list[str]]:
 
 def planned(settings: Settings, more: str) -> str:
     draft = json.loads(
-        actions.plan(Warehouse(settings), Choice(where=f"dlq_topic = '{LETTERS}' AND {more}"), Options(), form="json").result
+        actions.plan(
+            Warehouse(settings), Choice(where=f"dlq_topic = '{LETTERS}' AND {more}"), Options(), form="json"
+        ).result
     )
     return str(draft["plan"])
 
