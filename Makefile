@@ -1,7 +1,7 @@
 # Set-up and the daily commands. Needs make and Python 3.11; set-up also a network.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up screenshots test test-all lint bench bench-peers equal-tables clean
+.PHONY: help setup demo up screenshots test test-all lint bench bench-peers torture-replay equal-tables clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON := $(shell for python in python3.11 python3 python; do \
@@ -40,6 +40,9 @@ bench: setup ## measure against the same jobs written by hand
 
 bench-peers: setup ## measure against DuckDB, Spark by hand and DQX; ARGS="--records 1000000" takes more dead letters
 	@.venv/bin/python -m bench.run_peers $(ARGS)
+
+torture-replay: setup ## kill runs of replays a thousand times and count what is lost or twice; ARGS="--kills 100"
+	@.venv/bin/python -m bench.torture_replay $(ARGS)
 
 equal-tables: setup ## compare the tables of two versions; ARGS="--base REV" names the one before
 	@.venv/bin/python -m bench.equal_tables $(ARGS)

@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import incidents as labelled
-from bench import peers
+from bench import peers, replays
 from bench.growth import SCENARIOS, Cost, cost_onto, draw
 from bench.records import acknowledgements, dead_letters, land_lines, pushed
 from expectations.contract import Column, Contract
@@ -618,6 +618,19 @@ def incidents(bench: Bench) -> None:
         labelled.write(labelled.told(found, labelled.SEED, count))
 
 
+def replay(bench: Bench) -> None:
+    """Measure records a second of a replay, against a bare producer of the same client, on a broker of this machine."""
+    count = bench.records(100_000)
+    with Broker(bench.scratch / "replay-broker") as broker:
+        one = replays.measured(broker.bootstrap_servers, bench.scratch, count)
+        small = replays.measured(broker.bootstrap_servers, bench.scratch / "small", count // 10, batch=50)
+    parts = {"records": count, "bytes": replays.SIZE, "seconds": one.replayed, "bare_seconds": one.bare}
+    bench.found("records replayed", count / median(one.replayed), "records/s", **parts)
+    bench.found("records of a bare producer", count / median(one.bare), "records/s")
+    bench.found("a replay / a bare producer", one.ratio, "x")
+    bench.found("records replayed, in transactions of 50", count // 10 / median(small.replayed), "records/s")
+
+
 BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     one.__name__: one
     for one in (
@@ -633,6 +646,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         segments,
         follow,
         catch_up,
+        replay,
         memory,
         query,
         incidents,

@@ -6,6 +6,7 @@ librdkafka differs from Kafka's own clients.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -41,6 +42,11 @@ from pipelines.settings import Kafka, Settings, located
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 T = TypeVar("T")
+
+# librdkafka would print on standard error what the error callback tells, too, and more than that.
+_UNHEARD = logging.getLogger("afterlog.librdkafka")
+_UNHEARD.addHandler(logging.NullHandler())
+_UNHEARD.propagate = False
 
 NAMES = {
     **{
@@ -99,7 +105,7 @@ def properties(kafka: Kafka, *, of_consumer: bool = False) -> dict[str, Any]:
     wanted = java.properties(kafka)
     found: dict[str, Any] = {
         "client.id": "afterlog",
-        "log_level": 0,  # librdkafka would print on standard error what the error callback tells, too
+        "logger": _UNHEARD,
     }
     found |= _tls(kafka, wanted)
     if (login := wanted.pop("sasl.jaas.config", None)) is not None:
@@ -332,19 +338,27 @@ class Topic:
 
 
 def admin(settings: Settings) -> Admin:
-    """Return an admin client of the settings' cluster; it connects with its first request.
+    """Return the process's admin client for the settings' cluster; it connects with its first request.
+
+    It lives until the process ends. The collector of garbage can run in a thread of librdkafka, and librdkafka aborts
+    the process if an admin client is destroyed there.
 
     Raises UsageError: the settings cannot be used.
     """
-    answers = Answers(settings)
-    made = made_of(settings, lambda found: AdminClient(found | {"error_cb": answers.heard}))
-    return Admin(made, answers)
+    found = properties(settings.kafka)
+    key = os.getpid(), timeout_of(settings.kafka), *sorted((name, str(value)) for name, value in found.items())
+    with _KEEPING:
+        if key not in _KEPT:
+            answers = Answers(settings)
+            made = made_of(settings, lambda found: AdminClient(found | {"error_cb": answers.heard}))
+            _KEPT[key] = Admin(made, answers)
+        return _KEPT[key]
 
 
 def consumer(
     settings: Settings, isolation: Isolation, options: Mapping[str, Any] | None = None, answers: Answers | None = None
 ) -> Consumer:
-    """Return a consumer to which partitions are assigned; it commits no offsets.
+    """Return a consumer to which partitions are assigned; it commits no offsets. Close it.
 
     It tells the end of a partition as the error _PARTITION_EOF. For offsets that are gone it reads on from the first
     offset that is there.
@@ -387,6 +401,10 @@ def cluster_id(admin: Admin) -> str:
         return str(admin.of(admin.client.describe_cluster()).cluster_id or "")
     except KafkaException as error:
         raise admin.answers.sentence(error.args[0]) from None
+
+
+_KEPT: dict[tuple[object, ...], Admin] = {}
+_KEEPING = threading.Lock()
 
 
 def describe(admin: Admin, topics: Iterable[str]) -> dict[str, Topic]:

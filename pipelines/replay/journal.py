@@ -170,6 +170,7 @@ class Journal:
         with self._clear():
             directory.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(directory / NAME, timeout=_BUSY_SECONDS, isolation_level=None)
+            self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.executescript(_TABLES)
 
@@ -416,8 +417,8 @@ class Journal:
             raise _unwritable(self.directory, str(error)) from None
         except sqlite3.DatabaseError:
             raise EnvironmentLacking(
-                f"{self.directory / NAME} is damaged: move it away and run again; plans learn from their targets what "
-                "was replayed, but other plans could then replay the same records."
+                f"{self.directory / NAME} is damaged: move it away, with the files beside it, and run again; plans "
+                "learn from their targets what was replayed, but other plans could then replay the same records."
             ) from None
         except OSError as error:
             raise _unwritable(self.directory, error.strerror or "it cannot be opened") from None

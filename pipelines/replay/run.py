@@ -158,24 +158,25 @@ class _Run:
     def _go(self, before: journals.Status) -> Ended:
         asked = admin(self._settings)
         topics = targets.checked(asked, self._plan)
-        sender = Sender(self._settings, self._plan, topics)
-        sender.initialise()
-        topics = targets.checked(asked, self._plan)  # their ends, now that no earlier run can commit any more
-        begins = targets.bounds(self._plan, topics, self._journal.noted(self._plan.plan_id), before)
-        found = targets.learned(self._settings, asked, self._plan, begins, topics, self._is_stopped)
-        if found is None:
-            return self._interrupted()
-        self._note(topics, begins, found)
-        if found:
-            self._confirm(found, skipped=0)
-        self._replayed, self._skipped = len(found), 0
-        standing = {one.record.position for one in found}
-        missing = [record for record in self._plan.records if record.position not in standing]
-        if self._journal.request(self._plan.plan_id) is Request.CANCEL:
-            return self._cancelled()
-        with Deaths(self._settings, asked, self._plan) as deaths:
-            deaths.replayed(found)
-            return self._replay(asked, sender, deaths, missing)
+        with Sender(self._settings, self._plan, topics) as sender:
+            sender.initialise()
+            topics = targets.checked(asked, self._plan)  # their ends, now that no earlier run can commit any more
+            begins = targets.bounds(self._plan, topics, self._journal.noted(self._plan.plan_id), before)
+            found = targets.learned(self._settings, asked, self._plan, begins, topics, self._is_stopped)
+            if found is None:
+                return self._interrupted()
+            self._note(topics, begins, found)
+            self._replayed = 0
+            if found:
+                self._confirm(found, skipped=0)
+            standing = {one.record.position for one in found}
+            missing = [record for record in self._plan.records if record.position not in standing]
+            if self._journal.request(self._plan.plan_id) is Request.CANCEL:
+                return self._cancelled()
+            with Deaths(self._settings, asked, self._plan) as deaths:
+                deaths.replayed(found)
+                self._skipped = 0
+                return self._replay(asked, sender, deaths, missing)
 
     def _note(self, topics: dict[str, Topic], begins: targets.Ends, found: Sequence[Replayed]) -> None:
         """Note, for each partition, the offset before which nothing of the plan stands."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -76,13 +78,26 @@ class Sender:
         }
         self._producer = made_of(settings, lambda found: Producer(found | own))
 
+    def __enter__(self) -> Self:
+        """Return the sender."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the producer; a transaction that is open is aborted."""
+        # If it failed for good before, it fails again, or warns that it cannot abort.
+        with contextlib.suppress(KafkaException), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._producer.close()
+        # Nothing else may hold the producer: it must end here, and not when and where garbage is collected.
+        del self._producer
+
     def initialise(self) -> None:
         """Fence other senders of the plan, and end their last transaction.
 
         Raises AfterlogError: the cluster does not answer, or Afterlog is not allowed to use the transactional id.
         """
         try:
-            self._persistently(self._producer.init_transactions)
+            self._persistently("init_transactions")
         except KafkaException as raised:
             raise self._fatal(raised.args[0], 0.0) from None
 
@@ -135,16 +150,16 @@ class Sender:
 
     def _commit(self, batch: _Batch) -> None:
         """Commit; an error that the client may pass is tried again until the transaction times out."""
-        self._persistently(self._producer.commit_transaction, batch)
+        self._persistently("commit_transaction", batch)
 
     def _abort(self) -> None:
         try:
-            self._persistently(self._producer.abort_transaction)
+            self._persistently("abort_transaction")
         except KafkaException as raised:
             raise self._fatal(raised.args[0], 0.0) from None
 
-    def _persistently(self, call: Callable[[float], None], batch: _Batch | None = None) -> None:
-        """Call again while the error is one that passes.
+    def _persistently(self, call: str, batch: _Batch | None = None) -> None:
+        """Call a method of the producer, again while the error is one that passes.
 
         Raises KafkaException: the transaction must be aborted, or the producer cannot go on. AfterlogError: it did not
         pass in time.
@@ -153,7 +168,7 @@ class Sender:
         deadline = time.monotonic() + patience
         while True:
             try:
-                call(min(1.0, self._answers.seconds))
+                getattr(self._producer, call)(min(1.0, self._answers.seconds))
                 self._answers.connected()
                 return
             except KafkaException as raised:

@@ -280,10 +280,9 @@ def replace_outcomes(warehouse: Warehouse, rows: Sequence[Mapping[str, Any]]) ->
     """Replace the outcomes of the settings' cluster; those of other clusters stay. The caller holds the lock."""
     others: list[dict[str, Any]] = []
     if warehouse.exists(OUTCOMES):
-        stored = jvmless.query(warehouse, OUTCOMES, "SELECT DISTINCT cluster FROM rows", {})
-        for row in stored:
-            if row["cluster"] != warehouse.cluster:
-                others += jvmless.rows(warehouse, OUTCOMES, {"cluster": row["cluster"]})
+        clusters = jvmless.values(warehouse, OUTCOMES, "cluster", 2**63) or set()
+        for cluster in clusters - {warehouse.cluster}:
+            others += jvmless.rows(warehouse, OUTCOMES, {"cluster": cluster})
     append.append(warehouse, replay_outcomes.CONTRACT, [*others, *rows], "overwrite")
 
 

@@ -323,6 +323,8 @@ def test_a_kill_at_a_named_point(point: str, replays: Replays) -> None:
     assert [one.record.position for one in got] == list(range(45))
     assert replays.is_replayed_once(plan)
     assert before % 10 == 0 or before == 45
+    aborted = 10 if point == "in a transaction with records" else 0
+    assert len(standing(replays.settings, plan.plan_id, committed=False)) == 45 + aborted
 
 
 def test_kills_at_random_moments(replays: Replays) -> None:
