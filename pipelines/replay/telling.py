@@ -29,6 +29,8 @@ def of_draft(draft: Draft, masks: Masks, *, kept: bool | None) -> str:
         f"Plan {plan.plan_id}" if kept is not None else "Not kept: a dry run",
         f"  {visible(draft.choice)}: {chosen}, of which {len(eligible):,} would be replayed.",
     ]
+    if kept is None:
+        lines.append("  The cluster was not asked: whether targets and originals are there is not known.")
     if kept is False:
         lines.append("  The same plan was made before; it still stands.")
     if eligible:
@@ -168,6 +170,8 @@ def explained(entry: Entry, rule: Rule | None, action: Action, tried: Sequence[R
         lines.append(f"  It is of incident {candidate.incident_id}, {candidate.verdict}.")
     if candidate.replayed:
         lines.append(f"  Plan {candidate.replayed} replayed it before.")
+    if candidate.row["payload_copied"] is False:
+        lines.append("  Its payload was never copied: a plan takes it from the original topic, if that still has it.")
     if entry.reasons:
         lines += [f"  Not eligible: {REASONS[reason]}." for reason in entry.reasons]
     else:
