@@ -17,7 +17,7 @@ from pipelines.replay import outcomes, planning, rules, store, telling, transfor
 from pipelines.replay.candidates import Candidate, Candidates, Choice
 from pipelines.replay.journal import Journal, State, Status
 from pipelines.replay.judge import Options
-from pipelines.replay.model import Letter, Replayed
+from pipelines.replay.model import Letter, Plan, Replayed
 from pipelines.settings import located
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -177,6 +177,7 @@ def run(
         if len(kept.waiting) >= FLUSH_RECORDS:
             kept.flush()
 
+    recover(warehouse, planned, kept)
     try:
         ended = runner.run(
             planned,
@@ -195,6 +196,21 @@ def run(
     counts = Counter(one["outcome"] for one in store.outcomes(warehouse, planned.plan_id))
     said = telling.status(row, ended.status.value, ended.sentence, len(kept.known), counts, form)
     return Answer(said, (), ended.exit_code)
+
+
+def recover(warehouse: Warehouse, plan: Plan, kept: store.Replays) -> None:
+    """Write down what a plan that has ended replayed, if its run was killed before it did so itself.
+
+    Raises AfterlogError: the cluster does not tell.
+    """
+    from pipelines.replay import run as runner
+
+    directory = store.directory_of(warehouse)
+    with Journal(directory) as journal:
+        known = journal.status(plan.plan_id)
+    if known is not None and known.state in (State.FINISHED, State.CANCELLED) and known.replayed > len(kept.known):
+        kept.add(runner.learned(plan, directory, warehouse.settings))
+        kept.flush()
 
 
 def left(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
@@ -266,6 +282,9 @@ def ask_cancel(warehouse: Warehouse, wanted: str) -> Answer:
 def status(warehouse: Warehouse, wanted: str, form: str = "text", *, asks: bool = True) -> Answer:
     """Say how a plan stands and what became of its records; ``asks`` the cluster for committed offsets."""
     row = store.plan_row(warehouse, wanted)
+    planned = store.load(warehouse, row)
+    if asks and warehouse.settings.kafka.bootstrap_servers:
+        recover(warehouse, planned, store.Replays(warehouse, planned))
     outcomes.refresh(warehouse, asks=asks)
     counts = Counter(one["outcome"] for one in store.outcomes(warehouse, row["plan_id"]))
     with Journal(store.directory_of(warehouse)) as journal:

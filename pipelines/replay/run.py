@@ -95,6 +95,21 @@ def cancel(plan: Plan, directory: Path, settings: Settings) -> Ended | None:
     return replace(ended, exit_code=0) if ended.status is State.CANCELLED else ended
 
 
+def learned(plan: Plan, directory: Path, settings: Settings) -> list[Replayed]:
+    """Return the records of a plan that stand on their targets, if no process runs it.
+
+    Raises AfterlogError: the cluster does not tell, as the target's log was cut or the topic is another one.
+    """
+    with journals.alone(directory, plan.plan_id), Journal(directory) as journal:
+        before = journal.status(plan.plan_id)
+        if before is None:
+            return []
+        asked = admin(settings)
+        topics = targets.checked(asked, plan)
+        begins = targets.bounds(plan, topics, journal.noted(plan.plan_id), before)
+        return targets.learned(settings, asked, plan, begins, topics, lambda: False) or []
+
+
 class _Run:
     """One run of a plan."""
 

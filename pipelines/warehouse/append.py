@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Contract
 from pipelines.errors import UsageError
-from pipelines.warehouse.tables import Warehouse
+from pipelines.warehouse.tables import PROPERTIES, Warehouse
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
@@ -45,7 +45,7 @@ def append(
     """
     if not warehouse.is_local:
         raise UsageError("A warehouse at a URI cannot be written without Spark: replays need a local warehouse.")
-    warehouse.ensure(contract)
+    _ensure(warehouse, contract)
     if not rows and mode == "append":
         return
     import duckdb
@@ -75,21 +75,69 @@ def _typed(name: str, kind: str) -> str:
         pairs = f"from_json({name}, '[[\"VARCHAR\"]]')"
         pair = "{'key': pair[1], 'value': unhex(pair[2])}"
         return f'CAST(list_transform({pairs}, lambda pair: {pair}) AS STRUCT("key" VARCHAR, "value" BLOB)[])'
-    return f"CAST(CAST({name} AS JSON) AS {_nested(kind)})"
+    return f"CAST(CAST({name} AS JSON) AS {_of_duck(_parsed(kind))})"
 
 
-def _nested(kind: str) -> str:
-    """Return DuckDB's name of a nested type of Spark SQL."""
+def _ensure(warehouse: Warehouse, contract: Contract) -> None:
+    """Create the contract's table, if it is not there; `Warehouse.ensure` needs Spark to parse types."""
+    from deltalake import DeltaTable, Schema
+
+    if warehouse.exists(contract.table):
+        return
+    fields = [
+        {
+            "name": column.name,
+            "type": _of_delta(_parsed(column.type)),
+            "nullable": True,
+            "metadata": {"comment": column.comment},
+        }
+        for column in contract.stored
+    ]
+    DeltaTable.create(
+        warehouse.location(contract.table),
+        Schema.from_json(json.dumps({"type": "struct", "fields": fields})),
+        description=contract.description,
+        configuration=PROPERTIES,
+    )
+
+
+Parsed = str | list[Any] | dict[str, Any]
+"""A type: a scalar by name, a list with the type of an array's elements, or a struct's types by name."""
+
+
+def _parsed(kind: str) -> Parsed:
+    """Parse a type of Spark SQL, as contracts write it."""
     if kind.startswith("array<") and kind.endswith(">"):
-        return f"{_nested(kind[6:-1])}[]"
+        return [_parsed(kind[len("array<") : -1])]
     if kind.startswith("struct<") and kind.endswith(">"):
-        fields, depth, begun = [], 0, 7
-        for at, character in enumerate(kind[:-1] + ","):
+        fields: dict[str, Any] = {}
+        inner, depth, begun = kind[len("struct<") : -1], 0, 0
+        for at, character in enumerate(f"{inner},"):
             depth += (character == "<") - (character == ">")
-            if character == "," and depth == 1:
-                name, _, its = kind[begun : min(at, len(kind) - 1)].partition(":")
-                fields.append(f'"{name.strip()}" {_nested(its.strip())}')
+            if character == "," and depth == 0:
+                name, _, its = inner[begun:at].partition(":")
+                fields[name.strip()] = _parsed(its.strip())
                 begun = at + 1
+        return fields
+    return kind
+
+
+def _of_delta(kind: Parsed) -> Any:
+    if isinstance(kind, list):
+        return {"type": "array", "elementType": _of_delta(kind[0]), "containsNull": True}
+    if isinstance(kind, dict):
+        fields = [
+            {"name": name, "type": _of_delta(its), "nullable": True, "metadata": {}} for name, its in kind.items()
+        ]
+        return {"type": "struct", "fields": fields}
+    return {"int": "integer", "bigint": "long"}.get(kind, kind)
+
+
+def _of_duck(kind: Parsed) -> str:
+    if isinstance(kind, list):
+        return f"{_of_duck(kind[0])}[]"
+    if isinstance(kind, dict):
+        fields = (f'"{name}" {_of_duck(its)}' for name, its in kind.items())
         return f"STRUCT({', '.join(fields)})"
     return _TYPES[kind]
 

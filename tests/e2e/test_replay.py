@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,6 +134,10 @@ def test_each_group_s_records_go_back_as_they_were_and_once(happened: Happened, 
     again = actions.run(warehouse, draft.plan.plan_id)
     assert len(kafka.read("replayed-target")) == 50, again.result
     assert len(store.replayed(warehouse, draft.plan.plan_id)) == 50
+    shutil.rmtree(warehouse.location("gold.replayed_records"))  # as if the run was killed before it wrote there
+    actions.run(warehouse, draft.plan.plan_id)
+    assert len(store.replayed(warehouse, draft.plan.plan_id)) == 50
+    assert len(kafka.read("replayed-target")) == 50
     refused = drawn(happened, of(BARE), Options(to="replayed-target"))
     assert sum("replayed_before" in reasons for reasons in refused.values()) == 50
     both = drawn(happened, of(LETTERS), Options(to="replayed-target"))

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
-import sqlite3
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
 
+from local.airflow_home import environment
 from local.broker import Broker
 from local.demo import Airflow
 from local.kafka_client import Message
 from pipelines.replay import actions
 from pipelines.replay.candidates import Choice
 from pipelines.replay.judge import Options
-from pipelines.settings import Settings
+from pipelines.settings import ROOT, Settings
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import run, warehouse_of
 from tests.testing.kafka import KafkaAdmin
@@ -71,10 +73,6 @@ def settings(
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory, settings: Settings) -> Iterator[Airflow]:
-    import io
-
-    from rich.console import Console
-
     home = tmp_path_factory.mktemp("airflow")
     variables = {
         "AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
@@ -86,34 +84,20 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, settings: Settings) -> Ite
 
 
 @contextlib.contextmanager
-def answering(airflow: Airflow, option: str) -> Iterator[list[str]]:
-    """Be the person who chooses an option as soon as Airflow asks; the list has what was asked."""
-    asked: list[str] = []
-    done = threading.Event()
-
-    def answer() -> None:
-        database = next(airflow.log.parent.glob("*.db"))
-        while not done.wait(0.2):
-            with contextlib.suppress(sqlite3.OperationalError), sqlite3.connect(database, timeout=5) as connection:
-                for (subject,) in connection.execute("SELECT subject FROM hitl_detail WHERE responded_at IS NULL"):
-                    asked.append(subject)
-                connection.execute(
-                    "UPDATE hitl_detail SET responded_at = ?, chosen_options = ?, responded_by = ? "
-                    "WHERE responded_at IS NULL",
-                    (
-                        datetime.now(UTC).isoformat(" "),
-                        json.dumps([option]),
-                        json.dumps({"id": "1", "name": "a person"}),
-                    ),
-                )
-
-    thread = threading.Thread(target=answer)
-    thread.start()
+def answering(airflow: Airflow, option: str) -> Iterator[subprocess.Popen[str]]:
+    """Be the person who chooses an option as soon as Airflow asks; the process prints what was asked."""
+    person = subprocess.Popen(
+        [sys.executable, "-m", "tests.e2e.person", option],
+        cwd=ROOT,
+        env=environment(airflow.log.parent),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
-        yield asked
+        yield person
     finally:
-        done.set()
-        thread.join()
+        person.kill()
+        person.wait()
 
 
 def planned(settings: Settings, more: str) -> str:
@@ -134,10 +118,11 @@ def test_a_person_approves_and_each_record_goes_back_once(
 ) -> None:
     plan = planned(settings, "original_offset < 4")
     parameters = {"plan": plan, "warehouse": settings.warehouse}
-    with answering(airflow, "Approve") as asked:
+    with answering(airflow, "Approve") as person:
         done = airflow.run("replay", parameters)
+        asked, _ = person.communicate(timeout=60)
     assert done["state"] == "success", states(done)
-    assert any(plan in subject for subject in asked)
+    assert f"Replay plan {plan}?" in asked
     assert done["xcoms"]["run"]["replayed"] == 4
     assert done["xcoms"]["outcome"]["outcomes"] == {"UNKNOWN": 4}
     assert [one.value for one in kafka.read(TOPIC, expected=10, committed=True)][6:] == [b"0", b"1", b"2", b"3"]
