@@ -148,6 +148,7 @@ def _broker_log(batch: int) -> Iterator[str]:
         yield from deliveries.unproduced(at, "orders-workers", "orders", number % 6, 10 * number, 10 * number + 3)
         yield from deliveries.archived(at)
         yield from deliveries.not_enabled(at, "orders-workers", "dlq.orders")
+    yield deliveries.started(600.0 * batch + 30, 1 + batch)
 
 
 def _segment(batch: int) -> bytes:

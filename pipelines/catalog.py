@@ -28,12 +28,13 @@ CATALOG: tuple[Stage, ...] = (
         "silver.group_heartbeats")),
     Land("bronze.acknowledgements", feed="delivery", directory="acknowledgements", lines_are_events=True),
     Land("bronze.producers", feed="delivery", directory="producers"),
-    Land("bronze.dlq_write_failures", feed="delivery", directory="broker-logs", lines_are_events=True),
+    Land("bronze.broker_events", feed="delivery", directory="broker-logs", lines_are_events=True),
     Land("bronze.record_batches", feed="delivery", directory="segments", reader="segments"),
     Split("silver.acknowledgements", feed="delivery", inputs=("bronze.acknowledgements",)),
     Split("silver.record_batches", feed="delivery", inputs=("bronze.record_batches",)),
     Split("silver.producers", feed="delivery", inputs=("bronze.producers",)),
-    Split("silver.dlq_write_failures", feed="delivery", inputs=("bronze.dlq_write_failures",)),
+    Split("silver.dlq_write_failures", feed="delivery", inputs=("bronze.broker_events",)),
+    Split("silver.broker_starts", feed="delivery", inputs=("bronze.broker_events",)),
     Summarise("silver.log_copies", feed="delivery", inputs=("silver.record_batches",)),
     Summarise("silver.log_batches", feed="delivery", inputs=("silver.record_batches", "silver.log_copies")),
     Summarise("silver.transactions", feed="delivery", inputs=("silver.log_batches",)),
@@ -67,7 +68,7 @@ CATALOG: tuple[Stage, ...] = (
     Summarise("gold.delivery_guarantees", feed="delivery", inputs=("silver.producers", "silver.log_batches")),
     Summarise("gold.incident_suspects", feed="dlq", also=("topology", "delivery"), inputs=(
         "gold.dlq_incidents", "gold.topology_revisions", "gold.topology_edges", "silver.producers",
-        "silver.dlq_write_failures")),
+        "silver.dlq_write_failures", "silver.broker_starts", "quarantine.dlq_records", "held.dlq_records")),
     Derive("gold.blast_radius", feed="dlq", also=("topology", "delivery"), inputs=(
         "gold.dlq_incidents", "gold.topology_revisions", "silver.topology_nodes")),
     Summarise("gold.trust_findings", feed="dlq", also=("topology", "delivery"), inputs=(

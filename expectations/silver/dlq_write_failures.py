@@ -10,7 +10,7 @@ CONTRACT = Contract(
     table="silver.dlq_write_failures",
     description="One row per write to a DLQ that a broker gave up: the records are archived, and in no DLQ.",
     columns=(
-        *origin("bronze.dlq_write_failures"),
+        *origin("bronze.broker_events"),
         Column("event_id", "string", "SHA-256 of the event's first two lines and its occurrence in its file."),
         Column(
             "failed_at",

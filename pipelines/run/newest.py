@@ -25,7 +25,7 @@ TIMES = {
     "streams-requests": (("bronze.streams_requests", "logged_at"),),
     "acknowledgements": (("silver.acknowledgements", "timestamp"), ("silver.acknowledgements", "acknowledged_at")),
     "producers": (("silver.producers", "stated_at"),),
-    "broker-logs": (("bronze.dlq_write_failures", "logged_at"),),
+    "broker-logs": (("bronze.broker_events", "logged_at"),),
     "segments": (("silver.record_batches", "max_timestamp"),),
 }
 WHAT_LANDS = {
@@ -37,7 +37,7 @@ WHAT_LANDS = {
     "segments": "log segments, as <topic>-<partition>/<base offset>.log,",
 }
 OF_TOPICS = {"dlq": "dlq", "streams-requests": "streams_requests", "acknowledgements": "acknowledgements"}
-NOUNS = {"broker-logs": "failed DLQ write", "producers": "statement", "acknowledgements": "acknowledgement"}
+NOUNS = {"broker-logs": "event", "producers": "statement", "acknowledgements": "acknowledgement"}
 # The other feeds are not steady: copies of segments, statements and the few events kept from brokers' logs come only
 # when somebody makes them.
 STEADY = ("dlq", "streams-requests", "acknowledgements")

@@ -1,4 +1,4 @@
-"""bronze.dlq_write_failures -> silver.dlq_write_failures: whose records could not be written to which DLQ, and why."""
+"""bronze.broker_events -> silver.dlq_write_failures: whose records could not be written to which DLQ, and why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
-    """Return one candidate for each bronze row, in the contract's columns; values that the log lacks are null."""
+    """Return one candidate for each bronze row, in the contract's columns; values that the log lacks are null.
+
+    Rows about starts belong to silver.broker_starts.
+    """
     values = {name: computed_once(part) for name, part in broker_log.failure(F.col("line")).items()}
     events = bronze.select("*", *(part.alias(name) for name, part in values.items()))
     derived = {
@@ -26,4 +29,5 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         "offset_count": F.try_add(F.try_subtract("last_offset", "first_offset"), F.lit(1)),
         "_content_hash": F.xxhash64("line"),
     }
-    return events.select(*columns.of_contract(CONTRACT, derived))
+    is_start = F.coalesce(F.col("kind") == broker_log.STARTED, F.lit(False))
+    return events.select(*columns.of_contract(CONTRACT, derived), is_start.alias("_skipped"))

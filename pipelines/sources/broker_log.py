@@ -1,10 +1,12 @@
-"""Lines of a broker's log, in order -> the DLQ writes that failed, with all that the log says of each.
+"""Lines of a broker's log, in order -> the DLQ writes that failed, with all that the log says of each, and starts.
 
 An event begins with a line that has a date and a time; the lines up to the next such line continue it. A broker that
 cannot write to a DLQ archives the records and logs ``Failed to write to DLQ``, with an exception that can name the
 share group and the DLQ topic. If the write itself failed, the event before names the records too, in a
 ``ShareGroupDLQRecordParameter``. The broker's single sender thread logs both events, one after the other, so they
 belong to the same failure.
+
+A node logs several lines at the end of its start, each of one component; each is an event of one line.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pipelines.sources import request_log
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-KIND = "DLQ_WRITE_FAILED"
+FAILED, STARTED = "DLQ_WRITE_FAILED", "BROKER_STARTED"
 MOST_LINES = 10_000  # of an event: more than the longest stack trace
 
 _BEGINS = r"^(?!\s|Caused by|\.\.\. )" + request_log.TIME.removeprefix("^")
@@ -30,8 +32,16 @@ _NAMES_RECORDS = (
 )
 _NAMES_GROUP = "share group"
 
-# The kinds of events: any other event, a write that names its records, the end of a write.
-_OTHER, _WRITE, _END = 0, 1, 2
+# What a started node says: Kafka since KRaft, and KafkaServer with ZooKeeper; a controller alone says the second one.
+_STARTED = (
+    r"\[(?:(BrokerServer) id=([0-9]{1,10})\] Transition from STARTING to STARTED"
+    r"|(KafkaRaftServer) nodeId=([0-9]{1,10})\] Kafka Server started"
+    r"|(GroupCoordinator) id=([0-9]{1,10})\] Startup complete\."
+    r"|(KafkaServer) id=([0-9]{1,10})\] started) \("
+)
+
+# The kinds of events: any other event, a write that names its records, the end of a write, a start.
+_OTHER, _WRITE, _END, _START = 0, 1, 2, 3
 
 _LEGAL = "[a-zA-Z0-9._-]"
 _PARAMETER = (
@@ -57,7 +67,7 @@ _GROUP_AND_TOPIC = (
 def events(lines: DataFrame) -> DataFrame:
     """Return the events of files as lines: ``_source``, ``line``, ``damage``, ``_occurrence``, and what they are.
 
-    ``_block`` and ``_place`` give the order of ``lines``. For an event that is not a failed write, ``_kind`` and
+    ``_block`` and ``_place`` give the order of ``lines``. For an event that is not kept, ``_kind`` and
     ``line`` are null. The lines of a file before its first event count as one event, as it may have begun in another
     file. ``_event_id`` does not depend on how far the file goes. ``_is_partial`` is true if the event may continue.
     """
@@ -70,7 +80,7 @@ def events(lines: DataFrame) -> DataFrame:
         F.col("_text").cast("binary").alias("line"),
         F.lit(None).cast("string").alias("damage"),
         "_occurrence",
-        F.when(~F.col("_is_other"), KIND).alias("_kind"),
+        F.when(F.col("_is_start"), STARTED).when(~F.col("_is_other"), FAILED).alias("_kind"),
         F.sha2(F.concat("_opening", F.coalesce(again, F.lit(""))).cast("binary"), 256).alias("_event_id"),
         "_is_partial",
     )
@@ -84,6 +94,15 @@ def events(lines: DataFrame) -> DataFrame:
         F.lit(False).alias("_is_partial"),
     )
     return parsed.union(damaged)
+
+
+def start(line: Column) -> dict[str, Column]:
+    """Return which component of which node an event (binary) says has started; null if it says it of none."""
+    text = line.cast("string")
+    return {
+        "component": F.coalesce(*(_part(text, _STARTED, group) for group in (1, 3, 5, 7))),
+        "node_id": F.coalesce(*(_part(text, _STARTED, group) for group in (2, 4, 6, 8))).try_cast("int"),
+    }
 
 
 def failure(line: Column) -> dict[str, Column]:
@@ -119,6 +138,7 @@ def _assembled(lines: DataFrame) -> DataFrame:
     text = F.col("line").cast("string")
     begun = (
         F.when(text.rlike(_BEGINS) & text.rlike(_NAMES_RECORDS), _WRITE)
+        .when(text.rlike(_BEGINS) & text.rlike(_STARTED), _START)
         .when(text.rlike(_BEGINS) & text.contains(_ARCHIVED), _END)
         .when(text.rlike(_BEGINS) | (F.row_number().over(of_file) == 1), _OTHER)
     )
@@ -139,7 +159,8 @@ def _assembled(lines: DataFrame) -> DataFrame:
         .withColumn("_nth", F.row_number().over(in_event))
         .where(F.col("_nth") <= MOST_LINES)
     )
-    wanted = F.when(F.col("_what") != _OTHER, F.struct("_nth", F.col("line").cast("string").alias("text")))
+    is_told = (F.col("_what") != _OTHER) & ((F.col("_what") != _START) | (F.col("_nth") == 1))
+    wanted = F.when(is_told, F.struct("_nth", F.col("line").cast("string").alias("text")))
     in_order = F.transform(F.array_sort("_lines"), lambda line: line["text"])
     return (
         kept.groupBy("_source", "_event", "_what")
@@ -154,11 +175,11 @@ def _assembled(lines: DataFrame) -> DataFrame:
 
 
 def _paired(entries: DataFrame) -> DataFrame:
-    """Return one row per failure: join the end of a write to the event that names its records."""
-    is_other = F.col("_what") == _OTHER
+    """Return one row per failure, joining the end of a write to the event that names its records, and per start."""
+    is_other, is_start = F.col("_what") == _OTHER, F.col("_what") == _START
     names_group = F.coalesce((F.col("_what") == _END) & F.col("_text").contains(_NAMES_GROUP), F.lit(False))
     in_turn = Window.partitionBy("_source", "_lane").orderBy("_event")
-    lanes = entries.withColumn("_lane", F.when(is_other, 0).when(names_group, 1).otherwise(2))
+    lanes = entries.withColumn("_lane", F.when(is_other | is_start, 0).when(names_group, 1).otherwise(2))
     ends_former = (F.col("_lane") == 2) & (F.col("_what") == _END) & (F.lag("_what").over(in_turn) == _WRITE)
     joined = lanes.withColumn("_first", F.when(ends_former, F.lag("_event").over(in_turn)).otherwise(F.col("_event")))
     in_order = F.transform(F.array_sort("_texts"), lambda line: line["_text"])
@@ -168,7 +189,8 @@ def _paired(entries: DataFrame) -> DataFrame:
             F.collect_list(F.when(~is_other, F.struct("_event", "_text"))).alias("_texts"),
             F.min_by("_opening", "_event").alias("_opening"),
             F.max(is_other).alias("_is_other"),
-            (F.max("_ends_file") | (F.max("_what") == _WRITE)).alias("_is_partial"),
+            F.max(is_start).alias("_is_start"),
+            (~F.max(is_start) & (F.max("_ends_file") | (F.max("_what") == _WRITE))).alias("_is_partial"),
         )
         .select(
             "_source",
@@ -176,6 +198,7 @@ def _paired(entries: DataFrame) -> DataFrame:
             F.when(~F.col("_is_other"), F.array_join(in_order, "\n")).alias("_text"),
             "_opening",
             "_is_other",
+            "_is_start",
             "_is_partial",
         )
     )

@@ -1,12 +1,15 @@
 -- Purpose: what changed in the day before an incident's first record, and what its records share, ranked.
 -- Grain: cluster, incident_id, kind, name.
--- Parameters: {dlq_incidents}, {topology_revisions}, {topology_edges}, {producers}, {dlq_write_failures}, rows of these
--- tables, complete for each cluster in them.
+-- Parameters: {dlq_incidents}, {topology_revisions}, {topology_edges}, {producers}, {dlq_write_failures},
+-- {broker_starts}, {quarantined_dlq_records}, {held_dlq_records}, rows of these tables, complete for each cluster in
+-- them.
 -- Refresh: cluster
 -- The score of a change falls with its distance: it halves in an hour. A minute after the first record is allowed for
 -- clocks that differ. An attribute scores by how much more common it is in the incident than elsewhere. If no other
 -- records of the topic tell how common it is, it scores half. Headers that name no group, as those of Kafka Streams, can
 -- be of any application that reads the topic.
+-- Mandatory headers went missing when a dead letter of a topic lacks one, and none did in the day before it. Such dead
+-- letters are in quarantine, or held if they are many. A time after the landing counts as the landing's time.
 WITH incidents AS (
   SELECT * FROM {dlq_incidents} WHERE record_count > 0
 ),
@@ -111,6 +114,66 @@ of_brokers AS (
       AND failures.failed_at BETWEEN incidents.first_at - INTERVAL 24 HOURS AND incidents.first_at + INTERVAL 1 MINUTE
   GROUP BY incidents.cluster, incident_id, coalesce(failures.consumer_group, failures.dlq_topic), incidents.first_at
 ),
+of_starts AS (
+  SELECT
+    cluster,
+    incident_id,
+    'broker_restart' AS kind,
+    CAST(latest.node_id AS STRING) AS name,
+    latest.started_at AS changed_at,
+    first_at,
+    0.5D AS weight,
+    concat(
+      'the start of broker ', latest.node_id,
+      IF(broker_count > 1, concat(', the last of ', broker_count, ' that started within a day,'), '')
+    ) AS what
+  FROM (
+    SELECT
+      incidents.cluster,
+      incident_id,
+      first_at,
+      max(struct(started_at, node_id)) AS latest,
+      count(DISTINCT node_id) AS broker_count
+    FROM incidents
+    JOIN {broker_starts} AS starts
+      ON starts.cluster = incidents.cluster
+        AND started_at BETWEEN first_at - INTERVAL 24 HOURS AND first_at + INTERVAL 1 MINUTE
+    GROUP BY incidents.cluster, incident_id, first_at
+  )
+),
+refused AS (
+  SELECT cluster, dlq_topic, least(coalesce(routed_at, dlq_timestamp, _ingested_at), _ingested_at) AS at, violations
+  FROM {quarantined_dlq_records}
+  UNION ALL
+  SELECT cluster, dlq_topic, least(coalesce(routed_at, dlq_timestamp, _ingested_at), _ingested_at) AS at, violations
+  FROM {held_dlq_records}
+),
+went_missing AS (
+  SELECT cluster, dlq_topic, at
+  FROM (
+    SELECT cluster, dlq_topic, at, lag(at) OVER (PARTITION BY cluster, dlq_topic ORDER BY at) AS before
+    FROM refused
+    WHERE dlq_topic IS NOT NULL AND arrays_overlap(violations, array(
+      'header_profile.not_null', 'header_profile.required', 'header_profile.mandatory', 'disposition.not_null',
+      'original_topic.not_null', 'original_partition.not_null', 'original_offset.not_null', 'consumer_group.not_null',
+      'routed_at.not_null'
+    ))
+  )
+  WHERE before IS NULL OR before < at - INTERVAL 24 HOURS
+),
+of_headers AS (
+  SELECT
+    incidents.cluster,
+    incident_id,
+    'missing_headers' AS kind,
+    incidents.dlq_topic AS name,
+    at AS changed_at,
+    first_at,
+    0.55D AS weight,
+    concat('mandatory headers that are missing in ', incidents.dlq_topic) AS what
+  FROM (SELECT cluster, incident_id, first_at, explode(dlq_topics.dlq_topic) AS dlq_topic FROM incidents) AS incidents
+  JOIN went_missing ON went_missing.cluster = incidents.cluster AND went_missing.dlq_topic = incidents.dlq_topic
+),
 changes AS (
   SELECT
     cluster,
@@ -129,6 +192,10 @@ changes AS (
     SELECT * FROM of_groups
     UNION ALL
     SELECT * FROM of_brokers
+    UNION ALL
+    SELECT * FROM of_starts
+    UNION ALL
+    SELECT * FROM of_headers
   )
   WHERE changed_at BETWEEN first_at - INTERVAL 24 HOURS AND first_at + INTERVAL 1 MINUTE
 ),

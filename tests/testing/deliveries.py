@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 from arro3.core import Array, DataType, Field, Table, list_array, struct_array
 from deltalake import write_deltalake
@@ -77,6 +77,18 @@ def logged(seconds: float, message: str, level: str = "ERROR") -> str:
     return f"[{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03}] {level} {message}"
 
 
+def started(seconds: float, node: int = 1, component: str = "BrokerServer") -> str:
+    """The line in which a component of a node tells that it has started."""
+    said = {
+        "BrokerServer": f"[BrokerServer id={node}] Transition from STARTING to STARTED (kafka.server.BrokerServer)",
+        "KafkaRaftServer": f"[KafkaRaftServer nodeId={node}] Kafka Server started (kafka.server.KafkaRaftServer)",
+        "KafkaServer": f"[KafkaServer id={node}] started (kafka.server.KafkaServer)",
+        "GroupCoordinator": f"[GroupCoordinator id={node}] Startup complete. "
+        "(org.apache.kafka.coordinator.group.GroupCoordinatorService)",
+    }
+    return logged(seconds, said[component], "INFO")
+
+
 def archived(
     seconds: float, exception: str = "org.apache.kafka.common.errors.RecordTooLargeException: too large."
 ) -> list[str]:
@@ -119,14 +131,16 @@ def store(settings: Settings, table: str, *rows: Mapping[str, Any]) -> None:
     """
     layer, _, name = table.partition(".")
     contract = contract_of(f"silver.{name}" if layer in ("quarantine", "held") else table)
-    contract = quarantine_contract(contract) if layer == "quarantine" else contract
+    contract = quarantine_contract(contract) if layer in ("quarantine", "held") else contract
     names = {"scope": "string"} if layer == "held" else {}
     names |= {column.name: column.type for column in contract.stored}
     for row in rows:
         assert set(row) <= set(names), set(row) - set(names)
     made = Table.from_pydict({name: _column([row.get(name) for row in rows], kind) for name, kind in names.items()})
     place = Warehouse(settings).location(table)
-    write_deltalake(place, made, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
+    mode: Literal["merge"] | None = "merge" if layer == "held" else None
+    feed = {"delta.enableChangeDataFeed": "true"}
+    write_deltalake(place, made, mode="append", schema_mode=mode, configuration=feed)
 
 
 _ARROW = {

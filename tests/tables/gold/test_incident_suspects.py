@@ -1,13 +1,17 @@
-"""gold.incident_suspects: which producers are suspects, and of which kind."""
+"""gold.incident_suspects: what changed before an incident, of which kind it is, and how it is ranked."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
+from expectations.contract import contract_of
+from pipelines.steps.refresh import select_of
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import run, warehouse_of
@@ -51,3 +55,85 @@ def test_a_client_is_new_if_its_first_settings_came_shortly_before(
         ("producer", "both", 0.2, "changed settings of producer both came 2 hours before"),
         ("new_client", "both", 0.075, "the first settings of producer both came 3 hours before"),
     ]
+
+
+def test_the_last_start_of_a_broker_in_the_day_before_is_a_suspect(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    incident = {"original_topic": "orders", "consumer_group": "workers", "record_count": 3}
+    store(
+        settings,
+        "gold.dlq_incidents",
+        {**OURS, **incident, "incident_id": "one", "first_at": FIRST},
+        {**OURS, **incident, "incident_id": "two", "first_at": FIRST + 23 * HOUR},
+        {**OURS, **incident, "incident_id": "later", "first_at": FIRST + 90 * HOUR},
+    )
+    start = {**OURS, "component": "BrokerServer"}
+    store(
+        settings,
+        "silver.broker_starts",
+        {**start, "node_id": 9, "started_at": FIRST - 25 * HOUR},
+        {**start, "node_id": 3, "started_at": FIRST - 2 * HOUR},
+        {**start, "node_id": 2, "started_at": FIRST - HOUR},
+        {**start, "node_id": 2, "started_at": FIRST - HOUR, "component": "GroupCoordinator"},
+        {**start, "node_id": 1, "started_at": FIRST + HOUR},
+        {"cluster": "another", "node_id": 7, "started_at": FIRST},
+    )
+    assert run(spark, settings, TABLE)[TABLE].status == "passed"
+    found = {row["incident_id"]: row for row in jvmless.rows(Warehouse(settings), TABLE, OURS)}
+    suspects = {key: (row["kind"], row["name"], row["score"], row["sentence"]) for key, row in found.items()}
+    several = "the last of 2 that started within a day,"
+    assert suspects == {
+        "one": (
+            "broker_restart",
+            "2",
+            0.25,
+            f"the start of broker 2, {several} came 60 minutes before",
+        ),
+        "two": ("broker_restart", "1", found["two"]["score"], f"the start of broker 1, {several} came 22 hours before"),
+    }
+
+
+@pytest.mark.parametrize("table", ["quarantine.dlq_records", "held.dlq_records"])
+def test_mandatory_headers_that_went_missing_in_the_day_before_are_a_suspect(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, table: str
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    incident = {"original_topic": "orders", "consumer_group": "workers", "record_count": 3, "first_at": FIRST}
+    topics = ("dlq.new", "dlq.always", "dlq.other_rule", "dlq.long_ago")
+    for name in (*topics, "dlq.elsewhere"):
+        place = {"dlq_topic": name, "last_at": 0}
+        if name != "dlq.elsewhere":
+            store(settings, "gold.dlq_incidents", {**OURS, **incident, "incident_id": name, "dlq_topics": [place]})
+
+    def refused(topic: str, before: timedelta, *codes: str) -> dict[str, Any]:
+        at = FIRST - before
+        return {**OURS, "dlq_topic": topic, "violations": codes, "dlq_timestamp": at, "_ingested_at": FIRST + 9 * HOUR}
+
+    store(
+        settings,
+        table,
+        refused("dlq.new", HOUR, "original_topic.legal_topic_name", "original_offset.not_null"),
+        refused("dlq.new", HOUR / 2, "original_offset.not_null"),
+        refused("dlq.new", 70 * HOUR, "header_profile.not_null"),
+        *(refused("dlq.always", hours * HOUR, "header_profile.not_null") for hours in range(1, 60, 20)),
+        refused("dlq.other_rule", HOUR, "original_offset.decimal_int64"),
+        refused("dlq.long_ago", 25 * HOUR, "header_profile.mandatory"),
+        refused("dlq.elsewhere", HOUR, "header_profile.mandatory"),
+    )
+    assert run(spark, settings, TABLE)[TABLE].status == "passed"
+    (row,) = jvmless.rows(Warehouse(settings), TABLE, OURS)
+    assert (row["incident_id"], row["kind"], row["name"], row["changed_at"], row["score"], row["sentence"]) == (
+        *("dlq.new", "missing_headers", "dlq.new", FIRST - HOUR, 0.275),
+        "mandatory headers that are missing in dlq.new came 60 minutes before",
+    )
+
+
+def test_the_rules_about_mandatory_headers_are_those_of_the_contract() -> None:
+    codes = set(re.findall(r"'([a-z_]+\.(?:not_null|required|mandatory))'", select_of(TABLE)))
+    known = {rule.code for rule in contract_of("silver.dlq_records").rules}
+    assert codes <= known
+    assert {code for code in known if code.endswith((".required", ".mandatory"))} <= codes
+    of_lines = {f"{column}.not_null" for column in ("dlq_topic", "dlq_partition", "dlq_offset")}
+    assert {code for code in known if code.endswith(".not_null")} - of_lines <= codes

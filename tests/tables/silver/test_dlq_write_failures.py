@@ -12,7 +12,7 @@ from pipelines.settings import Settings
 from tests.testing.builders import land, rows, run, warehouse_of
 from tests.testing.deliveries import archived, logged, not_enabled, unproduced
 
-TABLES = ("bronze.dlq_write_failures", "silver.dlq_write_failures")
+TABLES = ("bronze.broker_events", "silver.dlq_write_failures")
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_events_are_read_whole(spark: SparkSession, settings: Settings) -> None:
         ("00:03", hostile, "dlq.orders", 0, "a.b.Third"),
         ("00:04", "cut off", "dlq.orders", 0, None),
     ]
-    bronze = done["bronze.dlq_write_failures"]
+    bronze = done["bronze.broker_events"]
     # Skipped: lines before the first event, two noise events, one event about a record, noise, another file.
     assert (bronze.accepted, bronze.skipped, bronze.duplicates) == (6, 6, 0)
     found = {row["consumer_group"]: row for row in rows(spark, settings, "silver.dlq_write_failures")}

@@ -137,8 +137,8 @@ def test_a_feed_that_was_never_used_says_how_it_is_set_up(feed: str, settings: S
 
 def test_a_feed_that_was_read_or_is_to_be_read_from_topics_is_used(settings: Settings) -> None:
     read = Progress(directory="/gone", files={"a.log": LandedFile("a.log", 1, 1)})
-    progress.save(Warehouse(settings), "bronze.dlq_write_failures", read)
-    assert of(settings, "broker-logs").in_words == "no failed DLQ write yet"
+    progress.save(Warehouse(settings), "bronze.broker_events", read)
+    assert of(settings, "broker-logs").in_words == "no event yet"
     places = {"warehouse": settings.warehouse, "landing": settings.landing}
     topics = load(**places, dlq={"source": "kafka"}, kafka={"bootstrap_servers": "a:9092"})
     assert of(topics).used

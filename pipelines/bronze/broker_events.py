@@ -1,4 +1,4 @@
-"""landing/broker-logs -> bronze.dlq_write_failures: failed DLQ writes, each with all lines that tell of it."""
+"""landing/broker-logs -> bronze.broker_events: failed DLQ writes, each with all lines that tell of it, and starts."""
 
 from __future__ import annotations
 

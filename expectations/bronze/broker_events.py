@@ -1,17 +1,17 @@
-"""Contract of bronze.dlq_write_failures: the failed DLQ writes in the brokers' own log, as logged."""
+"""Contract of bronze.broker_events: failed DLQ writes and starts in the brokers' own log, as logged."""
 
 from expectations.contract import Column, Contract
 from expectations.provenance import landed
 
 CONTRACT = Contract(
-    table="bronze.dlq_write_failures",
-    description="One row per failed DLQ write in a file of a broker's log, with all lines that tell of it.",
+    table="bronze.broker_events",
+    description="One row per failed DLQ write, with all lines that tell of it, and per line that tells of a start.",
     columns=(
         *landed(
             "SHA-256 of the lines, and of the event's occurrence among those of its file.",
             "File below the landing directory that the event was read from.",
         ),
-        Column("kind", "string", "DLQ_WRITE_FAILED; null where the row is about a damaged file."),
+        Column("kind", "string", "DLQ_WRITE_FAILED or BROKER_STARTED; null where the row is about a damaged file."),
         Column("logged_at", "timestamp", "Timestamp of the event, of the setting's time zone where it names none."),
         Column("line", "binary", "The event with its continuation lines, and the event that says how it ended."),
         Column(
