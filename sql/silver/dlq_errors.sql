@@ -237,8 +237,9 @@ SELECT
   of_facts.* EXCEPT (cluster, source_slice, fingerprint, half_hour),
   of_sources.* EXCEPT (cluster, source_slice, fingerprint, half_hour)
 FROM of_facts
+-- `=` would make Spark look for null fingerprints first, in filters that compute each of them once more.
 JOIN of_sources
-  ON of_sources.cluster = of_facts.cluster
+  ON of_sources.cluster <=> of_facts.cluster
     AND of_sources.source_slice <=> of_facts.source_slice
-    AND of_sources.fingerprint = of_facts.fingerprint
-    AND of_sources.half_hour = of_facts.half_hour
+    AND of_sources.fingerprint <=> of_facts.fingerprint
+    AND of_sources.half_hour <=> of_facts.half_hour

@@ -219,3 +219,15 @@ def test_a_proved_marker_does_not_count_and_a_record_without_a_place_does(spark:
         ("", 2, 2),
         ("000000000000000:0:orders", 1, 1),
     ]
+
+
+def test_no_filter_computes_a_fingerprint_that_the_projection_computes_again(spark: SparkSession) -> None:
+    letters = [tuple(letter(0)[column] for column in NAMES)]
+    frames: dict[str, DataFrame] = {
+        "dlq_records": spark.createDataFrame(letters, RECORDS),
+        "dlq_control_markers": spark.createDataFrame([("c", f"{1:064}", True)], MARKERS),
+    }
+    selected = _selected(spark, select_of("silver.dlq_errors"), frames, {})
+    plan = selected._jdf.queryExecution().optimizedPlan().toString().splitlines()
+    assert any("Project" in line and "sha2(" in line for line in plan)
+    assert not any("Filter" in line and "sha2(" in line for line in plan)
