@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Asset, Param, TriggerRule
 
-from dags.operators import BuildReports, FillLayer, Outcome, tell_failure
+from dags.operators import AskCluster, BuildReports, FillLayer, Outcome, tell_failure
 from dags.pool import POOL
 from pipelines.catalog import stages
 from pipelines.stage import Ask, Derive, Land, Split, Stage, Summarise
@@ -15,6 +15,9 @@ from pipelines.stage import Ask, Derive, Land, Split, Stage, Summarise
 NAME = r"^(?![\s\S]*[^A-Za-z0-9_.-])"
 PRINTABLE = r"^(?!-)(?=[\s\S]*\S)(?![\s\S]*[\x00-\x1f\x7f])"
 """Not an option, not blank, no control character; written so that Python and browsers read it alike."""
+
+ASK = "ask"
+"""The first task of a feed that asks the cluster."""
 
 _KEPT = {Land: "everything lands", Split: "gate, quarantine", Summarise: "gate", Derive: "gate", Ask: "no gate"}
 _DOC = """\
@@ -45,8 +48,8 @@ def asset_of(table: str) -> Asset:
     return Asset(name=table, uri=f"x-afterlog://warehouse/{table.replace('.', '/')}", group="afterlog")
 
 
-def feed_dag(feed: str, schedule: str | None) -> DAG:
-    """Return the DAG of a feed; its id is the feed's name.
+def feed_dag(feed: str, schedule: str | None, *, asks: bool = False) -> DAG:
+    """Return the DAG of a feed; its id is the feed's name. If it ``asks``, its first task asks the cluster what lands.
 
     All feeds share a pool of one slot, because only one process at a time may write to a local warehouse.
     """
@@ -110,7 +113,14 @@ def feed_dag(feed: str, schedule: str | None) -> DAG:
             trigger_rule=TriggerRule.ALL_DONE,
             outlets=[Asset(name=f"reports.{feed}", uri=f"x-afterlog://reports/{feed}", group="afterlog")],
         )
-        outcome = Outcome(task_id="outcome", layers=list(layers), retries=0, trigger_rule=TriggerRule.ALL_DONE)
+        before = [AskCluster(task_id=ASK, trigger_rule=TriggerRule.ALL_DONE)] if asks else []
+        outcome = Outcome(
+            task_id="outcome",
+            layers=list(layers),
+            before=[task.task_id for task in before],
+            retries=0,
+            trigger_rule=TriggerRule.ALL_DONE,
+        )
         layer_of = {stage.table: stage.layer for stage in filled}
         for layer, members in layers.items():
             for above in dict.fromkeys(layer_of[table] for table in _read_by(members) if table in layer_of):
@@ -118,7 +128,9 @@ def feed_dag(feed: str, schedule: str | None) -> DAG:
         for task in tasks.values():
             if not task.downstream_task_ids:
                 task >> reports
-        [*tasks.values(), reports] >> outcome
+        for first in before:
+            first >> tasks[next(iter(layers))]
+        [*before, *tasks.values(), reports] >> outcome
     return dag
 
 

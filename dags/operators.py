@@ -141,6 +141,28 @@ class CommandOperator(BaseOperator):
         return cluster
 
 
+class AskCluster(CommandOperator):
+    """Ask the cluster for its settings and topologies, which land for the layers."""
+
+    def __init__(self, **options: Any) -> None:
+        """Take what every task takes."""
+        super().__init__(arguments=["collect", "--format", "json"], **options)
+
+    def work(self, context: Context) -> dict[str, Any]:
+        """Return what the cluster has, how much of it changed, and the files with the changes.
+
+        Raises CannotRun, CommandDied.
+        """
+        ended = self._run(context)
+        try:
+            told: dict[str, Any] = json.loads(ended.answer)
+            sentence = f"{told['changed']:,} changed"
+        except (ValueError, LookupError, TypeError):
+            raise CommandDied(f"The command {_how(ended.code)}, without an answer: {ended.complaint}") from None
+        self.log.info("The cluster answered: %s; %s", sentence, ", ".join(told["files"]) or "no new file")
+        return told
+
+
 class FillLayer(CommandOperator):
     """Fill the tables of a feed's layer from new input; their counts become the XCom and their assets' extras."""
 
@@ -249,10 +271,11 @@ class Outcome(BaseOperator):
     run with a broken gate would be green.
     """
 
-    def __init__(self, *, layers: Sequence[str], **options: Any) -> None:
-        """Take the upstream layers, whose tasks have the same names."""
+    def __init__(self, *, layers: Sequence[str], before: Sequence[str] = (), **options: Any) -> None:
+        """Take the upstream layers, whose tasks have the same names, and the tasks ``before`` them."""
         super().__init__(**options)
         self.layers = list(layers)
+        self.before = list(before)
 
     def execute(self, context: Context) -> None:
         """Log what each task did, and what to do about each failed task.
@@ -262,10 +285,10 @@ class Outcome(BaseOperator):
         failures.shorten_tracebacks(TOLD)
         wrong: list[str] = []
         ways_on: list[str] = []
-        for task in (*self.layers, "reports"):
+        for task in (*self.before, *self.layers, "reports"):
             filled = context["ti"].xcom_pull(task_ids=task)
             failure = context["ti"].xcom_pull(task_ids=task, key=FAILURE)
-            if filled and task != "reports":
+            if filled and task in self.layers:
                 for table, counts in filled["tables"].items():
                     self.log.info("%s", _sentence(table, counts))
             if failure:

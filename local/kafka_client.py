@@ -15,22 +15,12 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from py4j.java_gateway import (  # type: ignore[import-untyped]
-    GatewayClient,
-    GatewayParameters,
-    JavaGateway,
-)
-from py4j.protocol import (  # type: ignore[import-untyped]
-    REFERENCE_TYPE,
-    Py4JJavaError,
-    Py4JNetworkError,
-    get_return_value,
-    is_error,
-)
+from py4j.java_gateway import GatewayParameters  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
 
 from expectations.rules import counted
 from pipelines.errors import EnvironmentLacking
-from pipelines.jvm import jars, launch
+from pipelines.jvm import clients, jars, launch
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -107,7 +97,7 @@ class KafkaClient:
         self._gateway: Any = beside._gateway if beside else _launch()
         self._admin: Any = None
         self.jvm: Any = self._gateway.jvm
-        self.json: Any = beside.json if beside else _json_mapper(self.jvm)
+        self.json: Any = beside.json if beside else clients.json_mapper(self.jvm)
 
     def __enter__(self) -> Self:
         """Return this client."""
@@ -367,31 +357,7 @@ def _launch() -> Any:
     # Ctrl-C must reach only this process, which then ends the JVM.
     port, token, process = launch.gateway(jars.class_path("broker"), options, create_new_process_group=True)
     parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
-    return _Gateway(gateway_parameters=parameters, java_process=process)
-
-
-class _Client(GatewayClient):  # type: ignore[misc]
-    """Raises Java's exceptions itself: PySpark, once loaded, takes every exception for one of its own JVM."""
-
-    def send_command(self, command: str, retry: bool = True, binary: bool = False) -> Any:
-        answer = super().send_command(command, retry, binary)
-        if not binary and is_error(answer)[0] and answer[1:2] == REFERENCE_TYPE:
-            get_return_value(answer, self)
-        return answer
-
-
-class _Gateway(JavaGateway):  # type: ignore[misc]
-    def _create_gateway_client(self) -> _Client:
-        return _Client(gateway_parameters=self.gateway_parameters)
-
-
-def _json_mapper(jvm: Any) -> Any:
-    """Return a JSON writer that reads fields, bytes as base64: records have no getters that Jackson knows."""
-    jackson = jvm.com.fasterxml.jackson
-    mapper = jackson.databind.ObjectMapper().registerModule(jackson.datatype.jdk8.Jdk8Module())
-    visibility = jackson.annotation.JsonAutoDetect.Visibility
-    mapper.setVisibility(jackson.annotation.PropertyAccessor.ALL, visibility.NONE)
-    return mapper.setVisibility(jackson.annotation.PropertyAccessor.FIELD, visibility.ANY)
+    return clients.Gateway(gateway_parameters=parameters, java_process=process)
 
 
 def _record(fields: Mapping[str, Any]) -> Record:

@@ -26,6 +26,10 @@ CATALOG: tuple[Stage, ...] = (
     Summarise("gold.push_health", feed="topology", inputs=(
         "silver.topology_pushes", "silver.topology_solicitations", "silver.topology_statuses", "silver.group_deletions",
         "silver.group_heartbeats")),
+    Land("bronze.cluster_settings", feed="collect", directory="cluster-settings"),
+    Split("silver.cluster_settings", feed="collect", inputs=("bronze.cluster_settings",)),
+    Summarise("silver.dlq_settings", feed="collect", inputs=("silver.cluster_settings",)),
+    Summarise("gold.dlq_misconfigurations", feed="collect", inputs=("silver.dlq_settings", "silver.cluster_settings")),
     Land("bronze.acknowledgements", feed="delivery", directory="acknowledgements", lines_are_events=True),
     Land("bronze.producers", feed="delivery", directory="producers"),
     Land("bronze.broker_events", feed="delivery", directory="broker-logs", lines_are_events=True),

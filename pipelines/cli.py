@@ -637,6 +637,23 @@ def generate(
 
 
 @app.command()
+def collect(
+    all: Annotated[bool, typer.Option("--all", help="Land what did not change, too.")] = False,
+    format: Annotated[TableFormat, typer.Option(help="json: one object.")] = "table",
+    warehouse: WarehouseOption = None,
+    landing: LandingOption = None,
+) -> None:
+    """Ask the cluster for the settings that dead letters depend on, and for topologies; land what changed."""
+    from pipelines.collect.landing import collect as ask_and_land
+
+    settings = _settings(warehouse, landing, creates=True)
+    done = ask_and_land(settings, everything=all)
+    for remark in done.remarks:
+        _say(remark)
+    print(json.dumps(done.as_json()) if format == "json" else done)
+
+
+@app.command()
 def doctor(
     format: Annotated[TableFormat, typer.Option(help="json: one object a check.")] = "table",
     warehouse: WarehouseOption = None,
@@ -1050,6 +1067,12 @@ def _beside(
         metering = Beside(meter.refresh, _say)
         kept.callback(metering.close)
         after += [meter.count, metering]
+    if settings.collect.every_seconds is not None and settings.kafka.bootstrap_servers:
+        from pipelines.collect.landing import Collector
+
+        collecting = Beside(Collector(settings, settings.collect.every_seconds).ask_if_due, _say)
+        kept.callback(collecting.close)
+        after.append(collecting)
     if settings.alerts.route:
         from pipelines.alerts import sender
 

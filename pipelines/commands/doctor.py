@@ -41,6 +41,7 @@ from pipelines.warehouse.tables import Warehouse
 State = Literal["ok", "warning", "error"]
 
 LEDGER, POLICIES = "gold.message_ledger", "silver.topic_policies"
+MISTAKES = "gold.dlq_misconfigurations"
 SPARE_BYTES = 2 << 30
 LEAST_BYTES = 200 << 20
 MOST_HELD = 10
@@ -105,6 +106,7 @@ def diagnose(settings: Settings) -> list[Check]:
         ("quarantine", _quarantines(on_disk)),
         ("damaged files", _damaged_files(on_disk)),
         ("cleanup policies", _policies(on_disk)),
+        ("dead-letter settings", _mistakes(on_disk)),
         ("quality reports", _quality(on_disk)),
         ("gaps", _gaps(on_disk)),
         ("Airflow", _airflow(on_disk)),
@@ -672,6 +674,24 @@ def _absent(messages: int) -> str:
             "are absent from their logs (ABSENT), and nothing tells whether compaction removed them or they are lost"
         )
     return f"{counted(messages, 'acknowledged message')} {words}"
+
+
+def _mistakes(warehouse: Warehouse) -> Iterator[Check]:
+    """Tell how many groups would lose dead letters, or write useless ones, with the settings as they are."""
+    if not _was_written(warehouse, MISTAKES):
+        return
+    try:
+        rows = jvmless.rows(warehouse, MISTAKES, {"cluster": warehouse.cluster}, ["kind", "severity"])
+    except Exception:  # the table cannot be read, which ``_tables`` reports
+        return
+    if urgent := Counter(row["kind"] for row in rows if row["severity"] in ("critical", "high")):
+        yield Check(
+            "dead-letter settings",
+            "warning",
+            f"{counted(urgent.total(), 'mistake')} in the settings of groups and topics would lose dead letters or "
+            f"payloads: {_most(urgent)}.",
+            "`afterlog top` shows each with the command that repairs it; `afterlog collect` asks the cluster again.",
+        )
 
 
 def _was_written(warehouse: Warehouse, table: str) -> bool:

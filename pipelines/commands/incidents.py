@@ -13,6 +13,7 @@ from typing import Any
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.catalog import CATALOG
+from pipelines.collect.state import asked_at
 from pipelines.commands.describe import Answer
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
@@ -28,6 +29,7 @@ from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
 
 INCIDENTS, SUSPECTS, FINDINGS = "gold.dlq_incidents", "gold.incident_suspects", "gold.trust_findings"
+MISTAKES = "gold.dlq_misconfigurations"
 SUMMARY, RECORDS = "gold.dlq_summary", "silver.dlq_records"
 NODES, REVISIONS = "silver.topology_nodes", "gold.topology_revisions"
 LANDED = "bronze.dlq_records"
@@ -311,7 +313,8 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
     opened = [one for one in found.known if one.state.is_open]
     feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]
     findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds])
-    sentence = front(opened, findings, feeds, now)
+    mistakes = mistakes_of(warehouse, now)
+    sentence = front(opened, [*findings, *mistakes], feeds, now)
     if form == "json":
         return Answer(
             _json(
@@ -320,6 +323,7 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
                     "now": now,
                     "incidents": [one.as_json(warehouse.settings.report) for one in opened],
                     "findings": findings,
+                    "misconfigurations": mistakes,
                     "feeds": [{"feed": one.feed, "newest_at": one.at, "sentence": one.in_words} for one in feeds],
                 }
             )
@@ -337,6 +341,8 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
             lines.append(f"            `{one['remedy']}`")
         if len(findings) > MOST_SHOWN:
             lines.append(f"  and {len(findings) - MOST_SHOWN:,} more in {FINDINGS}")
+    if mistakes:
+        lines += ["", "Settings that lose dead letters or make them useless", *_of_mistakes(warehouse, mistakes, now)]
     lines += ["", "Feeds", *(f"  {one.feed}: {one.in_words}" for one in feeds)]
     if opened:
         lines += ["", f"Next: afterlog incident {opened[0].row['incident_id']}"]
@@ -362,6 +368,29 @@ def front(
     if not loud and not urgent:
         return f"Nothing is wrong as far as the data tells: {', '.join(parts)}; {data}."
     return f"{', '.join(parts)}; {data}."
+
+
+def mistakes_of(warehouse: Warehouse, now: datetime) -> list[dict[str, Any]]:
+    """Return the mistakes in settings that dead letters depend on, made before ``now``, the most severe first."""
+    if not warehouse.exists(MISTAKES):
+        return []
+    rows = jvmless.rows(warehouse, MISTAKES, {"cluster": warehouse.cluster})
+    found = [{name: value for name, value in row.items() if name != "cluster"} for row in rows if row["since"] <= now]
+    return sorted(found, key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["group_id"]))
+
+
+def _of_mistakes(warehouse: Warehouse, mistakes: Sequence[Mapping[str, Any]], now: datetime) -> list[str]:
+    """Return lines about mistakes in settings, and how long ago the cluster was asked."""
+    lines = []
+    for one in mistakes[:MOST_SHOWN]:
+        about = f"{visible(one['group_id'])} to {visible(one['dlq_topic'])}"
+        lines.append(f"  {one['severity']:<8}  {one['kind']:<22}  {about}: {visible(one['evidence'])}")
+        lines.append(f"            `{visible(one['remedy'])}`")
+    if len(mistakes) > MOST_SHOWN:
+        lines.append(f"  and {len(mistakes) - MOST_SHOWN:,} more in {MISTAKES}")
+    asked = asked_at(warehouse.settings) or max(one["last_seen_at"] for one in mistakes)
+    lines.append(f"  as the cluster said {lasting(now - asked)} ago; `afterlog collect` asks again")
+    return lines
 
 
 def findings_of(warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | None]]) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ TIMES = {
     "producers": (("silver.producers", "stated_at"),),
     "broker-logs": (("bronze.broker_events", "logged_at"),),
     "segments": (("silver.record_batches", "max_timestamp"),),
+    "cluster-settings": (("silver.cluster_settings", "observed_at"),),
 }
 WHAT_LANDS = {
     "dlq": "dead-letter records",
@@ -35,9 +36,11 @@ WHAT_LANDS = {
     "producers": "what producers are set to",
     "broker-logs": "the brokers' own logs",
     "segments": "log segments, as <topic>-<partition>/<base offset>.log,",
+    "cluster-settings": "a cluster's settings, as `afterlog collect` writes them,",
 }
 OF_TOPICS = {"dlq": "dlq", "streams-requests": "streams_requests", "acknowledgements": "acknowledgements"}
 NOUNS = {"broker-logs": "event", "producers": "statement", "acknowledgements": "acknowledgement"}
+NOUNS |= {"cluster-settings": "statement"}
 # The other feeds are not steady: copies of segments, statements and the few events kept from brokers' logs come only
 # when somebody makes them.
 STEADY = ("dlq", "streams-requests", "acknowledgements")

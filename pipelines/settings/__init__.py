@@ -14,6 +14,7 @@ from pipelines.settings.feeds import (
     Acknowledgements,
     BrokerLogs,
     CleanupPolicy,
+    Collect,
     Dlq,
     Segments,
     StreamsRequests,
@@ -76,6 +77,7 @@ class Settings(Section):
     broker_logs: BrokerLogs = BrokerLogs()
     acknowledgements: Acknowledgements = Acknowledgements()
     segments: Segments = Segments()
+    collect: Collect = Collect()
     silence: Silence = Silence()
     lock: Lock = Lock()
     report: Report = Report()

@@ -12,7 +12,10 @@ from expectations.silver.dlq_records import PROFILES
 from pipelines.settings.profiles import MAX_PROFILES, OwnProfile, RequiredProfile
 from pipelines.settings.section import Section
 
-LANDING_DIRECTORIES = ("dlq", "streams-requests", "acknowledgements", "producers", "broker-logs", "segments")
+LANDING_DIRECTORIES = (
+    *("dlq", "streams-requests", "cluster-settings"),
+    *("acknowledgements", "producers", "broker-logs", "segments"),
+)
 
 
 class Topics(Section):
@@ -148,3 +151,9 @@ class Segments(Section):
     """
 
     cleanup_policy: tuple[CleanupPolicy, ...] = ()
+
+
+class Collect(Section):
+    """How often `afterlog run --follow` asks the cluster for its settings; without ``every_seconds`` it does not."""
+
+    every_seconds: Annotated[float, Field(ge=1.0, le=86_400.0)] | None = None

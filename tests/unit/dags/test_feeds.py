@@ -76,6 +76,11 @@ def layers_of(feed: str) -> list[str]:
     return [layer for layer in LAYERS if stages(feed, layer=layer)]
 
 
+def before(feed: str) -> list[str]:
+    """The task before the layers, of the one feed that asks the cluster."""
+    return ["ask"] if feed == "collect" else []
+
+
 def test_parsing_starts_no_spark_no_great_expectations_and_no_network(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PARSING],
@@ -92,13 +97,13 @@ def test_parsing_starts_no_spark_no_great_expectations_and_no_network(tmp_path: 
 
 def test_each_feed_has_a_dag_file_without_errors(bag: Any) -> None:
     assert bag.import_errors == {}
-    assert set(bag.dags) - {"replay"} == set(FEEDS) >= {"dlq", "topology", "delivery"}
+    assert set(bag.dags) - {"replay"} == set(FEEDS) >= {"dlq", "topology", "delivery", "collect"}
 
 
 @pytest.mark.parametrize("feed", FEEDS)
 def test_layers_follow_each_other_and_then_the_reports(bag: Any, feed: str) -> None:
     bag.dags[feed].check_cycle()
-    tasks = [*layers_of(feed), "reports"]
+    tasks = [*before(feed), *layers_of(feed), "reports"]
     assert edges(bag.dags[feed]) == {*pairwise(tasks), *((task, "outcome") for task in tasks)}
 
 
@@ -131,7 +136,7 @@ def test_a_catalog_with_branches_and_a_foreign_input_gives_its_edges(monkeypatch
 @pytest.mark.parametrize("feed", FEEDS)
 def test_a_broken_gate_stops_neither_later_layers_nor_the_reports_and_turns_the_run_red(bag: Any, feed: str) -> None:
     rules = {task.task_id: task.trigger_rule.value for task in bag.dags[feed].tasks}
-    assert rules == dict.fromkeys([*layers_of(feed), "reports", "outcome"], "all_done")
+    assert rules == dict.fromkeys([*before(feed), *layers_of(feed), "reports", "outcome"], "all_done")
 
 
 @pytest.mark.parametrize("feed", FEEDS)
@@ -140,6 +145,22 @@ def test_a_task_runs_the_layer_of_its_feed(bag: Any, feed: str) -> None:
     assert {layer: bag.dags[feed].get_task(layer).arguments for layer in layers} == {
         layer: ["run", "--feed", feed, "--layer", layer, "--format", "json"] for layer in layers
     }
+
+
+def test_the_first_task_of_collect_asks_the_cluster(bag: Any, command: Callable[[str], None]) -> None:
+    from dags.operators import CannotRun, CommandDied
+
+    ask = bag.dags["collect"].get_task("ask")
+    assert ask.arguments == ["collect", "--format", "json"]
+    context: Any = {"params": {}}
+    command('import sys; print(\'{"changed": 2, "files": ["a"], "argv": %d}\' % len(sys.argv))')
+    assert ask.work(context) == {"changed": 2, "files": ["a"], "argv": 4}
+    command("print('nothing')")
+    with pytest.raises(CommandDied, match="without an answer"):
+        ask.work(context)
+    command("import sys; print('afterlog: There is no cluster.', file=sys.stderr); sys.exit(2)")
+    with pytest.raises(CannotRun, match="There is no cluster"):
+        ask.work(context)
 
 
 @pytest.mark.parametrize("feed", FEEDS)
@@ -152,7 +173,7 @@ def test_one_writer_at_a_time_and_no_run_without_end(bag: Any, feed: str) -> Non
         assert task.execution_timeout.total_seconds() <= 3600
         assert task.on_failure_callback
     assert {task.task_id: task.retries for task in dag.tasks} == {
-        **dict.fromkeys([*layers_of(feed), "reports"], 2),
+        **dict.fromkeys([*before(feed), *layers_of(feed), "reports"], 2),
         "outcome": 0,
     }
 

@@ -74,7 +74,11 @@ def checks(afterlog: Command) -> tuple[int, dict[str, Check]]:
     """The exit code of the doctor, and its findings about data by name."""
     said = afterlog("doctor", "--format", "json")
     found = [Check(**json.loads(text)) for text in said.out.splitlines()]
-    named = {one.name: one for one in found if re.match(r"landing |files of |quarantine|cleanup|silver", one.name)}
+    named = {
+        one.name: one
+        for one in found
+        if re.match(r"landing |files of |quarantine|cleanup|dead-letter|silver", one.name)
+    }
     return said.code, named
 
 
@@ -270,6 +274,25 @@ def test_topics_of_unknown_policy_are_named_while_messages_are_absent(
         assert "2 acknowledged messages are absent" in check.finding
         assert "checkout 2" in check.finding
         assert "[[segments.cleanup_policy]]" in (check.remedy or "")
+
+
+@pytest.mark.parametrize("severity", ["critical", "medium"])
+def test_settings_that_would_lose_dead_letters_are_a_warning(
+    severity: str, settings: Settings, afterlog: Command
+) -> None:
+    mistakes = [{"kind": "DLQ_MISSING", "severity": severity}, {"kind": "COPY_OFF", "severity": "medium"}]
+    written(settings, "gold.dlq_misconfigurations", *mistakes)
+
+    code, found = checks(afterlog)
+
+    assert code == 0
+    assert ("dead-letter settings" in found) == (severity == "critical")
+    if severity == "critical":
+        check = found["dead-letter settings"]
+        assert check.state == "warning"
+        assert check.finding.startswith("1 mistake in the settings of groups and topics would lose dead letters")
+        assert check.finding.endswith(": DLQ_MISSING 1.")
+        assert "`afterlog top`" in (check.remedy or "")
 
 
 def test_a_damaged_table_does_not_end_the_examination(settings: Settings, afterlog: Command) -> None:

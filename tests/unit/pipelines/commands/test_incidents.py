@@ -25,6 +25,7 @@ from pipelines.warehouse import actions, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, land, line, run, warehouse_of
+from tests.testing.deliveries import store
 
 LAST = datetime(2026, 11, 21, 2, tzinfo=UTC)
 ROW = {
@@ -175,6 +176,40 @@ def test_top_says_in_one_line_whether_anything_is_wrong(filled: Settings) -> Non
     assert len(told["incidents"]) == 3
     before = incidents.top(Warehouse(filled), at="2000-01-01T00:00:00Z").result
     assert "0 incidents open" in before
+
+
+def test_top_shows_settings_that_lose_dead_letters_and_how_to_repair_them(
+    empty_warehouse: Path, tmp_path: Path
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    mistake = {
+        "kind": "DLQ_MISSING",
+        "group_id": "workers\x1b[2J",
+        "dlq_topic": "dlq.orders",
+        "severity": "critical",
+        "since": LAST,
+        "last_seen_at": LAST + HOUR,
+        "evidence": "It does not exist.",
+        "remedy": "kafka-topics.sh --create --topic 'dlq.orders'",
+    }
+    low = mistake | {"kind": "READS_UNCOMMITTED", "severity": "low"}
+    for row in (low, mistake, mistake | {"cluster": "another"}):
+        store(settings, "gold.dlq_misconfigurations", {"cluster": "default", **row})
+    tables = Warehouse(settings)
+    text = incidents.top(tables, at=(LAST + 3 * HOUR).isoformat()).result
+    assert text.startswith("0 incidents open, 1 urgent finding;")
+    lines = text.splitlines()
+    begin = lines.index("Settings that lose dead letters or make them useless")
+    assert [line.split()[:2] for line in lines[begin + 1 : begin + 5 : 2]] == [
+        ["critical", "DLQ_MISSING"],
+        ["low", "READS_UNCOMMITTED"],
+    ]
+    assert lines[begin + 2].strip() == "`kafka-topics.sh --create --topic 'dlq.orders'`"
+    assert lines[begin + 5] == "  as the cluster said 2 hours ago; `afterlog collect` asks again"
+    assert "\x1b" not in text
+    told = json.loads(incidents.top(tables, "json").result)
+    assert [one["kind"] for one in told["misconfigurations"]] == ["DLQ_MISSING", "READS_UNCOMMITTED"]
+    assert "Settings that" not in incidents.top(tables, at=(LAST - HOUR).isoformat()).result
 
 
 def test_a_topic_that_was_read_to_its_end_past_the_pause_resolves(filled: Settings) -> None:
