@@ -1,6 +1,6 @@
 """Settings of a cluster -> clients of librdkafka, and what they tell of topics.
 
-Replays need a transactional producer that starts fast and without a JVM; docs/decisions/0064 says why, and 0051 in what
+Replays need a transactional producer that starts fast and without a JVM; docs/decisions/0062 says why, and 0051 in what
 librdkafka differs from Kafka's own clients.
 """
 
