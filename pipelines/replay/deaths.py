@@ -45,7 +45,7 @@ class Deaths:
             name: topic for name, topic in topics.items() if topic.ends is not None and topic.may_read is not False
         }
         if unwatched := sorted(names - watched.keys()):
-            log.warning("Not watched for records that die again, as it cannot be read: %s.", named(unwatched))
+            log.warning("Afterlog cannot read %s, so it will not notice if records die again.", named(unwatched))
         ends = [
             TopicPartition(name, partition, end)
             for name, topic in watched.items()
