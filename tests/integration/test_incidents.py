@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.settings import Settings
+from pipelines.silver import dlq_records
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, land, line, run, warehouse_of
@@ -109,3 +110,35 @@ def test_batches_in_any_order_give_the_incidents_of_all_records(
     assert told(piecewise) == told(whole)
     assert {one["group_id"] for one in told(whole)[BLAST]} == {None, "paid-app"}
     assert all(into is None or known[into] is None for into in known.values())  # a chain of merges ends at once
+
+
+def test_a_new_version_of_the_algorithm_regroups_no_old_incident(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+
+    def letter(offset: int, minutes: int, message: str = ERRORS[0]) -> str:
+        headers = kip_1191("orders", 0, offset, "orders-workers", 1, message)
+        return line(offset, timestamp=DAY + minutes * MINUTE, headers=headers)
+
+    def incidents() -> dict[int, list[dict[str, Any]]]:
+        rows = map(without_the_run, jvmless.rows(Warehouse(settings), INCIDENTS, {"cluster": "default"}))
+        found: dict[int, list[dict[str, Any]]] = {}
+        for row in sorted(rows, key=lambda row: str(row["first_at"])):
+            found.setdefault(row["algorithm_version"], []).append(row)
+        return found
+
+    land(settings, {"1.jsonl": [letter(offset, offset) for offset in range(20)]})
+    run(spark, settings)
+    (old,) = incidents().pop(1)
+    monkeypatch.setattr(dlq_records, "VERSION", 2)
+    dlq_records._columns.cache_clear()
+    try:  # the same error in the same minutes and slice
+        land(settings, {"2.jsonl": [letter(offset, offset - 100) for offset in range(100, 107)]})
+        run(spark, settings)
+    finally:
+        dlq_records._columns.cache_clear()
+    found = incidents()
+    assert [found[1], [len(found[2]), found[2][0]["record_count"]]] == [[old], [1, 7]]
+    assert old["record_count"] == 20
+    assert found[2][0]["fingerprint"] != old["fingerprint"]
