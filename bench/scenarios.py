@@ -51,7 +51,7 @@ CHANGES = (
     "broker_restart",
     "missing_headers",
 )
-SUSPECTS = (*CHANGES, "header", "schema_id", "key_prefix")
+SUSPECTS = (*CHANGES, "header", "schema_id", "key_prefix", "client")
 """Suspects that are an event in time; the others are a value that the dead records share."""
 TOPIC_WIDE = ("writer_topology", "new_client", "producer", "broker_restart")
 
@@ -76,6 +76,7 @@ DECK: tuple[tuple[str, str | None, int], ...] = (
     ("PARTITION_LOCAL", "new_client", 1),
     ("PRODUCER_LOCAL", "header", 4),
     ("PRODUCER_LOCAL", "schema_id", 3),
+    ("PRODUCER_LOCAL", "client", 3),
     ("SYSTEMIC", None, 3),
     ("SYSTEMIC", "topology", 2),
     ("SYSTEMIC", "writer_topology", 2),
@@ -112,7 +113,7 @@ class Suspect:
     """What changed shortly before an incident, or what its dead records share.
 
     The name of a topology or a new group is the group, that of missing headers the DLQ topic, that of a restart the
-    broker's node id. A producer's or a new client's is its client id, a header's ``<name>=<value>``, a
+    broker's node id. A producer's, a client's or a new client's is its client id, a header's ``<name>=<value>``, a
     schema's its id in decimal, a key prefix's the prefix with its separator.
     """
 
@@ -446,9 +447,10 @@ class _Trait:
     header: tuple[str, str] | None = None
     schema_id: int | None = None
     keys: tuple[bytes, ...] = ()
+    client: str = ""
 
     def __bool__(self) -> bool:
-        return bool(self.header or self.schema_id is not None or self.keys)
+        return bool(self.header or self.schema_id is not None or self.keys or self.client)
 
 
 DIMENSIONS: tuple[tuple[str, Callable[[random.Random], list[str]]], ...] = (
@@ -557,12 +559,9 @@ class _Topic:
             self.made[source] = self._written(partition, number, at, trait, key)
         return self.made[source]
 
-    def _written(self, partition: int, number: int, at: int, trait: _Trait, key: bytes | None) -> _Source:
+    def headers(self, client: str, trait: _Trait = _Trait()) -> list[tuple[str, str]]:
+        """Return headers as producers of the topic write them."""
         r = self.random
-        if key is None and self.key_style:
-            pool = self.keys[partition]
-            key = pool[int(r.random() ** 1.5 * len(pool))]
-        client = r.choice(self.clients)
         headers = [("content-type", "application/avro" if self.schemas else "application/json")]
         headers.append(("traceparent", f"00-{r.getrandbits(128):032x}-{r.getrandbits(64):016x}-01"))
         if self.client_header:
@@ -570,6 +569,15 @@ class _Topic:
         for dimension, values in self.dimensions.items():
             value = r.choice(values)
             headers.append(trait.header if trait.header and trait.header[0] == dimension else (dimension, value))
+        return headers
+
+    def _written(self, partition: int, number: int, at: int, trait: _Trait, key: bytes | None) -> _Source:
+        r = self.random
+        if key is None and self.key_style:
+            pool = self.keys[partition]
+            key = pool[int(r.random() ** 1.5 * len(pool))]
+        client = trait.client or r.choice(self.clients)
+        headers = self.headers(client, trait)
         if self.schemas:
             schema_id = r.choice(self.schemas) if trait.schema_id is None else trait.schema_id
             value_bytes = b"\0" + struct.pack(">i", schema_id) + r.randbytes(r.randrange(12, 40))
@@ -883,6 +891,10 @@ class _Plan:
             main.trait = _Trait(keys=main.keys)
         if kind == "key_prefix":
             return Suspect(kind, f"{topic.failing_tenant}:")
+        if kind == "client":
+            topic.client_header = False  # only acknowledgements tell the client
+            main.trait = _Trait(client=topic.clients[1])
+            return Suspect(kind, main.trait.client)
         if kind == "header":
             main.trait = _Trait(header=self._shared_header())
             assert main.trait.header
@@ -922,12 +934,13 @@ class _Plan:
         if r.random() < 0.6:
             consumer = known if r.random() < 0.5 else self._other()
             self._noise_of(consumer, self.start - r.randrange(80 * HOUR, 96 * HOUR))
+        mixes = self.suspect_kind == "client"  # no figure tells whose client it was if a group has two errors at once
         if r.random() < 0.6:  # under way when the main incident begins
-            consumer = known if r.random() < 0.6 else self._other()
+            consumer = known if r.random() < 0.6 and not mixes else self._other()
             begin = self.start - r.randrange(2 * HOUR, 5 * HOUR)
             self._noise_of(consumer, begin, until=min(self.start + 2 * HOUR, max(end, self.start + HOUR)))
         if r.random() < 0.4:
-            self._noise_of(self.main_consumer, self.start + r.randrange(2 * MINUTE, HOUR))
+            self._noise_of(self._other() if mixes else self.main_consumer, self.start + r.randrange(2 * MINUTE, HOUR))
 
     def _noise_of(
         self,
@@ -977,7 +990,8 @@ class _Plan:
         r = self.random
         shares_cause = r.random() < 0.5
         is_new = self.suspect_kind == "new_group"
-        consumer = main.consumer if r.random() < 0.6 and not (is_new and not shares_cause) else self._other()
+        is_alone = self.suspect_kind == "client" or (is_new and not shares_cause)
+        consumer = main.consumer if r.random() < 0.6 and not is_alone else self._other()
         if is_new and shares_cause:
             consumer = main.consumer
         if not (is_new and shares_cause):
@@ -1256,7 +1270,7 @@ class _Plan:
             first[f"broker-logs/{self.name}-server.log"] = tuple(line for _, line in sorted(self.starts))
         if self.headless:
             first[f"dlq/{self.name}{HEADLESS}"] = tuple(self.headless)
-        if len(dead) < 400 and r.random() < 0.3:
+        if self.suspect_kind == "client" or (len(dead) < 400 and r.random() < 0.3):
             first[f"acknowledgements/{self.name}.jsonl"] = tuple(self._acknowledgements())
         files = (first, second) if second else (first,)
         return Scenario(self.name, self._truth(dead), len(copies), files)
@@ -1381,20 +1395,25 @@ class _Plan:
 
     def _acknowledgements(self) -> Iterator[str]:
         """Yield what producers were told about the dead records, and about records beside them that went through."""
-        topic = self.topic
+        topic, shows = self.topic, self.random.random() < 0.5
         for (partition, number), source in sorted(topic.made.items()):
-            yield _acknowledgement(topic.name, partition, source.offset, source.written_at, source.client)
+            place = (topic.name, partition, source.offset, source.written_at)
+            yield _acknowledgement(*place, source.client, source.headers if shows else ())
             if (partition, number + 1) not in topic.made:
                 client = self.random.choice(topic.clients)
-                yield _acknowledgement(topic.name, partition, topic.offset(number + 1), source.written_at + 1, client)
+                headers = topic.headers(client) if shows else ()
+                place = (topic.name, partition, topic.offset(number + 1), source.written_at + 1)
+                yield _acknowledgement(*place, client, headers)
 
 
-def _acknowledgement(topic: str, partition: int, offset: int, at: int, client: str) -> str:
+def _acknowledgement(
+    topic: str, partition: int, offset: int, at: int, client: str, headers: Iterable[tuple[str, str]] = ()
+) -> str:
     told = {"topic": topic, "partition": partition, "offset": offset, "timestamp": at, "serializedKeySize": 8}
     told |= {
         "serializedValueSize": 40,
         "exception": None,
-        "headers": [],
+        "headers": [{"key": name, "value": _base64(value.encode())} for name, value in headers],
         "acknowledged_at": at + 4,
         "client_id": client,
     }

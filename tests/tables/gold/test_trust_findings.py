@@ -164,3 +164,28 @@ def test_dead_letters_that_came_after_later_ones_are_a_finding(spark: SparkSessi
     assert (late["kind"], late["topic"], late["severity"], late["amount"]) == ("LATE_DATA", "dlq.late", "low", 3)
     assert (late["since"], late["last_at"]) == (at, at + HOUR)
     assert late["evidence"].startswith("3 dead letters were accepted more than an hour late, after later ones")
+
+
+def test_late_dead_letters_are_counted_from_their_landing(spark: SparkSession, settings: Settings) -> None:
+    at = NEWEST.replace(minute=0)
+
+    def letter(offset: int, routed: timedelta, taken: timedelta) -> dict[str, Any]:
+        place = {"dlq_topic": "dlq.orders", "dlq_partition": 0, "dlq_offset": offset, "_bronze_id": str(offset)}
+        of = {"original_topic": "orders", "original_partition": 0, "original_offset": offset, "payload_copied": True}
+        return {**OURS, **place, **of, "routed_at": at + routed, "_ingested_at": at + taken}
+
+    store(
+        settings,
+        "silver.dlq_records",
+        letter(0, timedelta(), HOUR / 60),
+        letter(1, HOUR / 2, 2 * HOUR - HOUR / 60),
+        letter(2, HOUR / 2, 2 * HOUR),  # more than an hour after its hour, but nothing later was there
+        letter(3, 2 * HOUR, 2 * HOUR),
+    )
+    tables = ("gold.dlq_counts", SUMMARY)
+    run(spark, settings, *tables)
+    assert findings(spark, settings) == []
+    store(settings, "silver.dlq_records", letter(4, HOUR / 2, 3 * HOUR))
+    run(spark, settings, *tables)
+    (late,) = findings(spark, settings)
+    assert (late["kind"], late["amount"], late["since"], late["last_at"]) == ("LATE_DATA", 2, at, at + HOUR / 2)

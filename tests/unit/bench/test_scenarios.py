@@ -22,7 +22,7 @@ from tests.testing.builders import rows, run, warehouse_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEED, MANY = 7, 60
+SEED, MANY = 7, 62
 MINUTE = 60_000
 SHARED = ("header", "schema_id", "key_prefix")
 
@@ -318,6 +318,7 @@ def test_changes_come_shortly_before_their_incidents(number: int) -> None:
         for line in lines(scenario, "broker-logs")
         for at, node in re.findall(r"^\[(.+?),\d+\] INFO \[BrokerServer id=(\d+)\] Transition from STARTING to", line)
     ]
+    landed = letters(scenario)
     stated: dict[str, int] = {}
     for told in map(json.loads, lines(scenario, "producers")):
         stated[told["client_id"]] = min(told["stated_at"], stated.get(told["client_id"], told["stated_at"]))
@@ -340,6 +341,15 @@ def test_changes_come_shortly_before_their_incidents(number: int) -> None:
             assert near[-1] == suspect.name
         if suspect.kind == "new_client":
             assert stated[suspect.name] in hour
+        if suspect.kind == "client":
+            told = {}
+            for sent in map(json.loads, lines(scenario, "acknowledgements")):
+                told[sent["partition"], sent["offset"]] = sent["client_id"]
+            own = {(landed[place].partition, landed[place].offset) for place in one.places}
+            assert {told[place] for place in own} == {suspect.name}
+            dead = {(letter.partition, letter.offset) for letter in landed.values()}
+            delivered = [client for place, client in told.items() if place not in dead]
+            assert delivered.count(suspect.name) < len(delivered) / 2
         if suspect.kind == "missing_headers":
             times_of = [line["timestamp"] for line in headless if line["topic"] == suspect.name]
             assert times_of
