@@ -38,6 +38,10 @@ from pipelines.settings import ROOT
 LEFT_OUT = {
     "_ingested_at": "when the run began",
     "_run_id": "which run it was",
+    "gold.dlq_counts.first_accepted_at": "when a run began",
+    "gold.dlq_counts.last_accepted_at": "when a run began",
+    "gold.dlq_summary.first_accepted_at": "when a run began",
+    "gold.dlq_summary.last_accepted_at": "when a run began",
     "silver.topic_policies.observed_at": "when a run asked the cluster",
     "quality.stage_runs.run_id": "which run it was",
     "quality.stage_runs.started_at": "when the stage began",

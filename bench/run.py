@@ -615,7 +615,7 @@ def incidents(bench: Bench) -> None:
     for name, share in found.shares.items():
         bench.found(f"wrong {name} of {count} scenarios", 100 * (1 - share), "%", 100 * (1 - labelled.TARGETS[name]))
     if bench.scale == 1:
-        labelled.write(labelled.told(found, labelled.SEED, count))
+        labelled.write(labelled.told(found, labelled.SEED, count, labelled.commit()))
 
 
 def replay(bench: Bench) -> None:

@@ -42,10 +42,21 @@ VERDICTS = (
     "FLOOD",
     "UNDETERMINED",
 )
-SUSPECTS = ("topology", "writer_topology", "new_group", "producer", "header", "schema_id", "key_prefix")
-CHANGES = ("topology", "writer_topology", "new_group", "producer")
+CHANGES = (
+    "topology",
+    "writer_topology",
+    "new_group",
+    "new_client",
+    "producer",
+    "broker_restart",
+    "missing_headers",
+)
+SUSPECTS = (*CHANGES, "header", "schema_id", "key_prefix", "client")
 """Suspects that are an event in time; the others are a value that the dead records share."""
-TOPIC_WIDE = ("writer_topology", "producer")
+TOPIC_WIDE = ("writer_topology", "new_client", "producer", "broker_restart")
+
+HEADLESS = "-headless.jsonl"
+"""How the names of files end whose dead letters lack a mandatory header; they belong to no incident."""
 
 # How many of the scenarios in a deck have a verdict with a first suspect.
 DECK: tuple[tuple[str, str | None, int], ...] = (
@@ -53,6 +64,7 @@ DECK: tuple[tuple[str, str | None, int], ...] = (
     ("POISON_PILL", "topology", 1),
     ("POISON_PILL", "writer_topology", 1),
     ("POISON_PILL", "new_group", 1),
+    ("POISON_PILL", "missing_headers", 1),
     ("KEY_LOCAL", None, 2),
     ("KEY_LOCAL", "key_prefix", 3),
     ("KEY_LOCAL", "topology", 1),
@@ -61,20 +73,27 @@ DECK: tuple[tuple[str, str | None, int], ...] = (
     ("PARTITION_LOCAL", "topology", 1),
     ("PARTITION_LOCAL", "writer_topology", 1),
     ("PARTITION_LOCAL", "producer", 1),
+    ("PARTITION_LOCAL", "new_client", 1),
     ("PRODUCER_LOCAL", "header", 4),
     ("PRODUCER_LOCAL", "schema_id", 3),
+    ("PRODUCER_LOCAL", "client", 3),
     ("SYSTEMIC", None, 3),
     ("SYSTEMIC", "topology", 2),
     ("SYSTEMIC", "writer_topology", 2),
     ("SYSTEMIC", "new_group", 2),
     ("SYSTEMIC", "producer", 1),
+    ("SYSTEMIC", "new_client", 1),
+    ("SYSTEMIC", "broker_restart", 2),
+    ("SYSTEMIC", "missing_headers", 1),
     ("SYSTEMIC", "schema_id", 1),
     ("SYSTEMIC", "header", 1),
     ("FLOOD", None, 2),
     ("FLOOD", "new_group", 1),
     ("FLOOD", "writer_topology", 1),
+    ("FLOOD", "broker_restart", 1),
     ("UNDETERMINED", None, 2),
     ("UNDETERMINED", "topology", 1),
+    ("UNDETERMINED", "broker_restart", 1),
 )
 
 SHARE, DRAFT, STREAMS, CONNECT, SPRING = "kip-1191", "kip-1317", "kafka-streams", "kafka-connect", "spring-kafka"
@@ -93,7 +112,8 @@ READ_BY_TOPOLOGY = (STREAMS, SPRING)
 class Suspect:
     """What changed shortly before an incident, or what its dead records share.
 
-    The name of a topology or a new group is the group. A producer's is its client id, a header's ``<name>=<value>``, a
+    The name of a topology or a new group is the group, that of missing headers the DLQ topic, that of a restart the
+    broker's node id. A producer's, a client's or a new client's is its client id, a header's ``<name>=<value>``, a
     schema's its id in decimal, a key prefix's the prefix with its separator.
     """
 
@@ -427,9 +447,10 @@ class _Trait:
     header: tuple[str, str] | None = None
     schema_id: int | None = None
     keys: tuple[bytes, ...] = ()
+    client: str = ""
 
     def __bool__(self) -> bool:
-        return bool(self.header or self.schema_id is not None or self.keys)
+        return bool(self.header or self.schema_id is not None or self.keys or self.client)
 
 
 DIMENSIONS: tuple[tuple[str, Callable[[random.Random], list[str]]], ...] = (
@@ -538,12 +559,9 @@ class _Topic:
             self.made[source] = self._written(partition, number, at, trait, key)
         return self.made[source]
 
-    def _written(self, partition: int, number: int, at: int, trait: _Trait, key: bytes | None) -> _Source:
+    def headers(self, client: str, trait: _Trait = _Trait()) -> list[tuple[str, str]]:
+        """Return headers as producers of the topic write them."""
         r = self.random
-        if key is None and self.key_style:
-            pool = self.keys[partition]
-            key = pool[int(r.random() ** 1.5 * len(pool))]
-        client = r.choice(self.clients)
         headers = [("content-type", "application/avro" if self.schemas else "application/json")]
         headers.append(("traceparent", f"00-{r.getrandbits(128):032x}-{r.getrandbits(64):016x}-01"))
         if self.client_header:
@@ -551,6 +569,15 @@ class _Topic:
         for dimension, values in self.dimensions.items():
             value = r.choice(values)
             headers.append(trait.header if trait.header and trait.header[0] == dimension else (dimension, value))
+        return headers
+
+    def _written(self, partition: int, number: int, at: int, trait: _Trait, key: bytes | None) -> _Source:
+        r = self.random
+        if key is None and self.key_style:
+            pool = self.keys[partition]
+            key = pool[int(r.random() ** 1.5 * len(pool))]
+        client = trait.client or r.choice(self.clients)
+        headers = self.headers(client, trait)
         if self.schemas:
             schema_id = r.choice(self.schemas) if trait.schema_id is None else trait.schema_id
             value_bytes = b"\0" + struct.pack(">i", schema_id) + r.randbytes(r.randrange(12, 40))
@@ -633,6 +660,9 @@ class _Plan:
         self.incidents: list[_Incident] = []
         self.requests: list[tuple[int, str]] = []
         self.producers: list[tuple[int, str]] = []
+        self.starts: list[tuple[int, str]] = []
+        self.headless: list[str] = []
+        self.node = r.randrange(1, 30)
         noun = r.choice(("orders", "payments", "shipments", "invoices", "clicks", "stock", "prices", "claims"))
         profile = self._profile()
         self.package = r.choice(("com.acme", "io.payflow", "de.waren", "nl.kern")) + f".{noun}"
@@ -861,6 +891,10 @@ class _Plan:
             main.trait = _Trait(keys=main.keys)
         if kind == "key_prefix":
             return Suspect(kind, f"{topic.failing_tenant}:")
+        if kind == "client":
+            topic.client_header = False  # only acknowledgements tell the client
+            main.trait = _Trait(client=topic.clients[1])
+            return Suspect(kind, main.trait.client)
         if kind == "header":
             main.trait = _Trait(header=self._shared_header())
             assert main.trait.header
@@ -872,6 +906,12 @@ class _Plan:
             return Suspect(kind, main.consumer.name)
         if kind == "writer_topology":
             return Suspect(kind, self._application("writer"))
+        if kind == "broker_restart":
+            return Suspect(kind, str(self.node))
+        if kind == "missing_headers":
+            return Suspect(kind, main.consumer.dlq_topic)
+        if kind == "new_client":
+            return Suspect(kind, f"{topic.name}-writer-5")
         return Suspect(kind, topic.clients[0]) if kind else None
 
     def _shared_header(self) -> tuple[str, str]:
@@ -894,12 +934,13 @@ class _Plan:
         if r.random() < 0.6:
             consumer = known if r.random() < 0.5 else self._other()
             self._noise_of(consumer, self.start - r.randrange(80 * HOUR, 96 * HOUR))
+        mixes = self.suspect_kind == "client"  # no figure tells whose client it was if a group has two errors at once
         if r.random() < 0.6:  # under way when the main incident begins
-            consumer = known if r.random() < 0.6 else self._other()
+            consumer = known if r.random() < 0.6 and not mixes else self._other()
             begin = self.start - r.randrange(2 * HOUR, 5 * HOUR)
             self._noise_of(consumer, begin, until=min(self.start + 2 * HOUR, max(end, self.start + HOUR)))
         if r.random() < 0.4:
-            self._noise_of(self.main_consumer, self.start + r.randrange(2 * MINUTE, HOUR))
+            self._noise_of(self._other() if mixes else self.main_consumer, self.start + r.randrange(2 * MINUTE, HOUR))
 
     def _noise_of(
         self,
@@ -949,7 +990,8 @@ class _Plan:
         r = self.random
         shares_cause = r.random() < 0.5
         is_new = self.suspect_kind == "new_group"
-        consumer = main.consumer if r.random() < 0.6 and not (is_new and not shares_cause) else self._other()
+        is_alone = self.suspect_kind == "client" or (is_new and not shares_cause)
+        consumer = main.consumer if r.random() < 0.6 and not is_alone else self._other()
         if is_new and shares_cause:
             consumer = main.consumer
         if not (is_new and shares_cause):
@@ -1061,10 +1103,11 @@ class _Plan:
         return f"{self.topic.name.partition('.')[0]}-{role}.{self.name}"
 
     def _applications(self, main: _Incident) -> None:
-        """Push topologies and state producers: the suspect's change, and others that explain nothing.
+        """Push topologies, state producers, start brokers: the suspect's change, and others that explain nothing.
 
         What explains nothing: a first push days before, the same description again, a push that the broker refuses, a
-        change of an application that does not touch the topic, a change of a producer of another topic.
+        change of an application that does not touch the topic, a change of a producer of another topic, a broker that
+        started days before, headers that are missing again and again.
         """
         r, topic, kind = self.random, self.topic, self.suspect_kind
         starts = [one.times[0] for one in self.incidents if one.suspect and one.suspect == main.suspect]
@@ -1083,7 +1126,24 @@ class _Plan:
         if landed:
             elsewhere = self.start - r.randrange(MINUTE, 30 * MINUTE)
             self._push(self._application("unrelated"), f"other-in.{self.name}", f"other-out.{self.name}", [elsewhere])
-        if kind == "producer" or r.random() < 0.4:
+        if kind == "broker_restart":
+            for before, node in (
+                ((3, self.node + 2), (1, self.node + 1)) if r.random() < 0.5 else ()
+            ):  # a rolling restart
+                self._start(changes[0] - before * r.randrange(MINUTE, 4 * MINUTE), node)
+            self._start(changes[0], self.node)
+        elif r.random() < 0.2:
+            self._start(self.start - r.randrange(30 * HOUR, 90 * HOUR), self.node)
+        if kind == "missing_headers":
+            for _ in range(r.randrange(1, 6)):
+                self._lose_headers(main.consumer, r.randrange(changes[0], self.start))
+            self._lose_headers(main.consumer, changes[0])
+        elif r.random() < 0.15:
+            for place in range(6):
+                self._lose_headers(main.consumer, self.start - place * 11 * HOUR - r.randrange(HOUR))
+        if kind == "new_client":
+            self._state(f"{topic.name}-writer-5", topic.name, first=changes[0])
+        if kind in ("new_client", "producer") or r.random() < 0.4:
             for place, client in enumerate(topic.clients):
                 changed = changes[0] if kind == "producer" and place == 0 else None
                 self._state(client, topic.name, changed)
@@ -1129,17 +1189,44 @@ class _Plan:
             steps = [*steps, r.choice(("FLATMAP", "PEEK", "TRANSFORM", "JOIN"))]
             push(at, _chain(source, sink, steps, stores), 0)
 
-    def _state(self, client: str, topic: str, changed_at: int | None) -> None:
-        """State a producer's settings days before and, if it changed, what it lost shortly before the incident."""
+    def _start(self, at: int, node: int) -> None:
+        """Log the end of a broker's start, and lines around it that are none."""
+        said = (
+            f"[GroupCoordinator id={node}] Starting up. (org.apache.kafka.coordinator.group.GroupCoordinatorService)",
+            f"[GroupCoordinator id={node}] Startup complete. "
+            "(org.apache.kafka.coordinator.group.GroupCoordinatorService)",
+            f"[BrokerServer id={node}] Transition from STARTING to STARTED (kafka.server.BrokerServer)",
+            "Kafka version: 4.4.0 (org.apache.kafka.common.utils.internals.AppInfoParser)",
+            f"[KafkaRaftServer nodeId={node}] Kafka Server started (kafka.server.KafkaRaftServer)",
+        )
+        for place, text in enumerate(said):
+            when = at - 40 * (len(said) - 1 - place)
+            self.starts.append((when, f"[{_moment(when):%Y-%m-%d %H:%M:%S},{when % 1000:03}] INFO {text}"))
+
+    def _lose_headers(self, consumer: _Consumer, at: int) -> None:
+        """Write a dead letter without the header of its offset, to a partition of its own."""
+        error = _Error("", disposition="CLIENT_REJECTED", exception="java.lang.IllegalStateException")
+        source = _Source(0, self.random.randrange(10**6), None, b"", (), self.topic.clients[0], at)
+        letter = _DeadLetter(_Incident(consumer, error, "POISON_PILL", noise=True), at, source)
+        record = json.loads(self._line(letter))
+        record |= {"partition": consumer.dlq_partitions, "offset": len(self.headless)}
+        record["headers"] = [one for one in record["headers"] if not one["key"].endswith("offset")]
+        self.headless.append(json.dumps(record, separators=(",", ":")))
+
+    def _state(self, client: str, topic: str, changed_at: int | None = None, first: int | None = None) -> None:
+        """State a producer's settings days before and, if it changed, what it lost shortly before the incident.
+
+        A new client states its settings for the first time.
+        """
         r = self.random
         stated: dict[str, Any] = {"client_id": client, "topic": topic, "client_version": "4.1.0"}
         stated |= {"enable_idempotence": "true", "broker_version": "4.4.0", "message_format_version": "2"}
-        times = [(self.start - r.randrange(60 * HOUR, 100 * HOUR), stated)]
-        if changed_at is not None:
+        times = [(self.start - r.randrange(60 * HOUR, 100 * HOUR) if first is None else first, stated)]
+        if first is None and changed_at is not None:
             off = {"enable_idempotence": "false"}
             old = {"enable_idempotence": "requested", "message_format_version": "1"}
             times.append((changed_at, stated | r.choice((off, old))))
-        elif r.random() < 0.5:
+        elif first is None and r.random() < 0.5:
             times.append((self.start - r.randrange(MINUTE, 3 * HOUR), stated))
         for at, said in times:
             self.producers.append((at, json.dumps(said | {"stated_at": at})))
@@ -1179,7 +1266,11 @@ class _Plan:
             (second if logs_late else first)[name] = tuple(line for _, line in sorted(self.requests))
         if self.producers:
             first[f"producers/{self.name}.jsonl"] = tuple(line for _, line in sorted(self.producers))
-        if len(dead) < 400 and r.random() < 0.3:
+        if self.starts:
+            first[f"broker-logs/{self.name}-server.log"] = tuple(line for _, line in sorted(self.starts))
+        if self.headless:
+            first[f"dlq/{self.name}{HEADLESS}"] = tuple(self.headless)
+        if self.suspect_kind == "client" or (len(dead) < 400 and r.random() < 0.3):
             first[f"acknowledgements/{self.name}.jsonl"] = tuple(self._acknowledgements())
         files = (first, second) if second else (first,)
         return Scenario(self.name, self._truth(dead), len(copies), files)
@@ -1304,20 +1395,25 @@ class _Plan:
 
     def _acknowledgements(self) -> Iterator[str]:
         """Yield what producers were told about the dead records, and about records beside them that went through."""
-        topic = self.topic
+        topic, shows = self.topic, self.random.random() < 0.5
         for (partition, number), source in sorted(topic.made.items()):
-            yield _acknowledgement(topic.name, partition, source.offset, source.written_at, source.client)
+            place = (topic.name, partition, source.offset, source.written_at)
+            yield _acknowledgement(*place, source.client, source.headers if shows else ())
             if (partition, number + 1) not in topic.made:
                 client = self.random.choice(topic.clients)
-                yield _acknowledgement(topic.name, partition, topic.offset(number + 1), source.written_at + 1, client)
+                headers = topic.headers(client) if shows else ()
+                place = (topic.name, partition, topic.offset(number + 1), source.written_at + 1)
+                yield _acknowledgement(*place, client, headers)
 
 
-def _acknowledgement(topic: str, partition: int, offset: int, at: int, client: str) -> str:
+def _acknowledgement(
+    topic: str, partition: int, offset: int, at: int, client: str, headers: Iterable[tuple[str, str]] = ()
+) -> str:
     told = {"topic": topic, "partition": partition, "offset": offset, "timestamp": at, "serializedKeySize": 8}
     told |= {
         "serializedValueSize": 40,
         "exception": None,
-        "headers": [],
+        "headers": [{"key": name, "value": _base64(value.encode())} for name, value in headers],
         "acknowledged_at": at + 4,
         "client_id": client,
     }

@@ -52,11 +52,13 @@ CATALOG: tuple[Stage, ...] = (
     Summarise("silver.dlq_errors", feed="dlq", also=("delivery",), inputs=(
         "silver.dlq_records", "silver.dlq_control_markers")),
     Derive("silver.dlq_episodes", feed="dlq", also=("delivery",), inputs=("silver.dlq_errors",)),
-    Derive("gold.dlq_incidents", feed="dlq", also=("delivery",), inputs=("silver.dlq_episodes",)),
     Summarise("gold.dlq_summary", feed="dlq", also=("delivery",), inputs=("gold.dlq_counts",)),
     Summarise("silver.dead_letters", feed="delivery", inputs=(
         "silver.dlq_records", "quarantine.dlq_records", "held.dlq_records", "silver.transactions",
         "silver.dlq_control_markers")),
+    Summarise("silver.message_attributes", feed="delivery", inputs=("silver.acknowledgements", "silver.dead_letters")),
+    Derive("gold.dlq_incidents", feed="dlq", also=("delivery",), inputs=(
+        "silver.dlq_episodes", "silver.message_attributes")),
     Summarise("silver.dlq_hops", feed="delivery", inputs=("silver.dead_letters",)),
     Summarise("silver.dlq_roots", feed="delivery", inputs=("silver.dlq_hops",)),
     Summarise("silver.dlq_ranges", feed="delivery", inputs=("silver.dead_letters",)),

@@ -55,6 +55,20 @@ GROUPS = (
         "When the last of the records was dead-lettered.",
         (is_true("not_before_first", "last_routed_at >= first_routed_at", "The last is not before the first."),),
     ),
+    Column(
+        "late_count",
+        "bigint",
+        "Records that a run accepted more than an hour after the end of their hour.",
+        (
+            is_true(
+                "between_0_and_record_count",
+                "late_count BETWEEN 0 AND record_count",
+                "No more records are late than there are.",
+            ),
+        ),
+    ),
+    Column("first_accepted_at", "timestamp", "When the run that accepted the first of the records began."),
+    Column("last_accepted_at", "timestamp", "When the run that accepted the last of the records began."),
 )
 
 CONTRACT = Contract(

@@ -52,13 +52,17 @@ CONTRACT = Contract(
         Column("partition_count", "int", "How many partitions the topic has at least."),
         Column("partition_count_hit", "int", "Partitions with dead letters of the incident."),
         _share("key_share", "Share of the records that the 3 keys with most records have; null if keys are unknown."),
-        Column(
-            "attribute_kind", "string", "Kind of an attribute that nearly all records share: header, schema_id, ..."
-        ),
-        Column("attribute_name", "string", "Name of the header, or which part has the schema id."),
+        Column("attribute_kind", "string", "Kind of an attribute that nearly all records share: header, client, ..."),
+        Column("attribute_name", "string", "Name of the header or client, or which part has the schema id."),
         Column("attribute_value", "bigint", "The schema id, or a hash of the value."),
         _share("attribute_share", "Share of the records that has it."),
-        _share("attribute_share_elsewhere", "Share of other errors' records of the topic; null if there are too few."),
+        _share("attribute_share_elsewhere", "Share of others of the topic that has it; null if there are too few."),
+        Column(
+            "attribute_compared_with",
+            "string",
+            "These others: delivered messages, where acknowledgements tell, else other dead letters.",
+            (one_of("delivered messages", "other dead letters"),),
+        ),
         Column("is_rejection", "boolean", "True: the application refused the records; null: nothing tells."),
         Column("replayable_count", "bigint", "Records with a payload that do not look like control markers."),
     ),

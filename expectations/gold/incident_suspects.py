@@ -16,6 +16,7 @@ KINDS = (
     "header",
     "schema_id",
     "key_prefix",
+    "client",
 )
 
 CONTRACT = Contract(
@@ -31,7 +32,11 @@ CONTRACT = Contract(
         Column("distance_seconds", "bigint", "From the change to the incident's first record.", (at_least(0),)),
         Column("record_count", "bigint", "Records that have the attribute."),
         Column("share", "double", "Their share of the incident's records."),
-        Column("share_elsewhere", "double", "Share of other errors' records of the topic; null: too few of them."),
+        Column(
+            "share_elsewhere",
+            "double",
+            "Share of others of the topic, as in gold.dlq_incidents; null: too few of them.",
+        ),
         Column(
             "score",
             "double",

@@ -26,6 +26,7 @@ CONTRACT = Contract(
         ),
         *SIGNATURE,
         Column("original_partition", "int", "Partition of the source topic."),
+        Column("algorithm_version", "int", "Version of the algorithm that names the error.", (not_null(),)),
         RECORD_COUNT,
         Column(
             "source_record_count",

@@ -244,6 +244,11 @@ CONTRACT = Contract(
         Column(
             "_content_hash", "bigint", "Hash of timestamp, key, value and headers: tells a duplicate from a conflict."
         ),
+        Column(
+            "fingerprint_version",
+            "int",
+            "Version of the algorithm that names the record's error and finds its incident; null: 1.",
+        ),
         Column("required_profile", "string", "Header profile that the settings require for the topic.", evidence=True),
         Column(
             "header_profiles",

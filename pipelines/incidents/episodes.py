@@ -14,7 +14,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 VERSION = 1
-"""Of the algorithm. It is part of each fingerprint, so that a later version begins incidents of its own."""
+"""Of the algorithm. A record keeps the version at which it was accepted, and its fingerprint depends on it.
+
+So a later version begins incidents of its own and never regroups old ones.
+"""
 SECOND = 1_000_000
 LEAST_PAUSE = 30 * 60 * SECOND
 MOST_PAUSE = 24 * 3600 * SECOND

@@ -34,6 +34,8 @@ HIGH_SHARE = 0.3  # of the source's offsets
 NEARLY_EVERY = 0.6  # of the source's offsets: records without a shared attribute died too
 COMMON = 0.5  # an attribute that other records have as often tells nothing
 LEAST_OTHERS = 5  # records of other errors that an attribute is compared with
+LEAST_DELIVERED = 20  # messages that went through, if it is compared with these
+DELIVERED, DEAD_LETTERS = "delivered messages", "other dead letters"
 
 Row = Mapping[str, Any]
 
@@ -45,13 +47,52 @@ def _counts() -> defaultdict[Any, dict[str, int]]:
     return defaultdict(lambda: defaultdict(int))
 
 
+@dataclass(frozen=True)
+class Messages:
+    """Clients and headers of acknowledged messages: how many name them, and how common each is."""
+
+    totals: Mapping[str, int]
+    counts: Mapping[tuple[str, str, int], int]
+
+    @classmethod
+    def of(cls, row: Row | None) -> Messages | None:
+        """Return what acknowledgements tell; None if nothing."""
+        if row is None:
+            return None
+        counts = {(one["kind"], one["name"], one["value"]): -one["negative"] for one in row["attributes"] or ()}
+        return cls({"client": row["named_count"], "header": row["headed_count"]}, counts)
+
+    def share(self, attribute: tuple[str, str, int], least: int) -> float | None:
+        """Return which share of the messages has an attribute; None if too few tell it.
+
+        A header that none of them has may be the writer's of dead letters: they do not tell how common its value is.
+        """
+        total = self.totals.get(attribute[0], 0)
+        if attribute[0] == "header" and all(known[:2] != attribute[:2] for known in self.counts):
+            return None
+        return min(1.0, self.counts.get(attribute, 0) / total) if total >= least else None
+
+    def least_shares(self, number: int) -> dict[tuple[str, str, int], float]:
+        """Return which share at least of ``number`` messages has each attribute, if these are among the messages."""
+        found = {}
+        for attribute, count in self.counts.items():
+            total = self.totals.get(attribute[0], 0)
+            if total >= NEARLY_ALL * number:
+                found[attribute] = min(1.0, (count - max(0, total - number)) / max(min(total, number), 1))
+        return found
+
+
 @dataclass
 class Topic:
-    """What all episodes of a source topic tell: its partitions, and how common attributes are."""
+    """What all episodes of a source topic tell: its partitions, and how common attributes are.
+
+    ``delivered`` are its messages that went through, as far as acknowledgements tell.
+    """
 
     partitions: set[int] = field(default_factory=set)
     records: Counts = field(default_factory=_counts)
     attributes: dict[tuple[str, str, int], dict[str, int]] = field(default_factory=_counts)
+    delivered: Messages | None = None
 
     @classmethod
     def of(cls, episodes: Iterable[Row]) -> Topic:
@@ -59,6 +100,7 @@ class Topic:
         topic = cls()
         for episode in episodes:
             fingerprint, attributes = episode["fingerprint"], episode["attributes"] or ()
+            topic.delivered = topic.delivered or Messages.of(episode.get("delivered"))
             topic.partitions.update(one["original_partition"] for one in episode["partitions"] or ())
             for kind in {_kind_of(one["kind"], one["name"]) for one in attributes}:
                 topic.records[kind][fingerprint] += episode["record_count"]
@@ -71,18 +113,21 @@ class Topic:
         """How many partitions the topic has at least: Kafka numbers them from 0."""
         return max(self.partitions, default=-1) + 1
 
-    def share_elsewhere(self, attribute: tuple[str, str, int], fingerprint: str) -> float | None:
-        """Return which share of the records of other errors has an attribute; None if there are too few of them.
+    def share_elsewhere(self, attribute: tuple[str, str, int], fingerprint: str) -> tuple[float | None, str | None]:
+        """Return how common an attribute is among other records, and among which; None if too few are known.
 
+        These are the messages that went through, if acknowledgements tell them, or else records of other errors.
         Only records that have attributes of its kind count: share groups drop headers, and a payload that was not
         copied has no schema id.
         """
+        if self.delivered and (share := self.delivered.share(attribute, LEAST_DELIVERED)) is not None:
+            return share, DELIVERED
         others = self.records[_kind_of(*attribute[:2])]
         number = sum(count for name, count in others.items() if name != fingerprint)
         if number < LEAST_OTHERS:
-            return None
+            return None, None
         having = sum(count for name, count in self.attributes[attribute].items() if name != fingerprint)
-        return min(1.0, having / number)
+        return min(1.0, having / number), DEAD_LETTERS
 
 
 def _kind_of(kind: str, name: str) -> tuple[str, str]:
@@ -104,6 +149,7 @@ class Evidence:
     attribute_value: int | None = None
     attribute_share: float | None = None
     attribute_share_elsewhere: float | None = None
+    attribute_compared_with: str | None = None
     is_rejection: bool | None = None
 
 
@@ -125,7 +171,7 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
     top = max(partitions, key=lambda one: (one["source_record_count"], -one["original_partition"]), default=None)
     keyed = episode["keyed_count"] or 0
     keys = episode["top_keys"] or []
-    attribute, share, elsewhere = _attribute(episode, topic)
+    attribute, share, elsewhere, compared_with = _attribute(episode, topic, placed)
     return Evidence(
         offset_share=_offset_share(episode, placed),
         partition=top["original_partition"] if top else None,
@@ -139,6 +185,7 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
         attribute_value=attribute[2] if attribute else None,
         attribute_share=share,
         attribute_share_elsewhere=elsewhere,
+        attribute_compared_with=compared_with,
         is_rejection=_is_rejection(episode) if sources else None,
     )
 
@@ -162,27 +209,37 @@ def _offset_share(episode: Row, placed: int) -> float | None:
     return min(1.0, max(of_all, near))
 
 
-def _attribute(episode: Row, topic: Topic) -> tuple[tuple[str, str, int] | None, float | None, float | None]:
-    """Return the attribute that nearly all records of an episode share and other records do not, and its shares."""
+def _attribute(
+    episode: Row, topic: Topic, placed: int
+) -> tuple[tuple[str, str, int] | None, float | None, float | None, str | None]:
+    """Return the attribute that nearly all records of an episode share and other records do not, and its shares.
+
+    Acknowledgements tell attributes of the source records, ``placed`` in number, that dead letters lack: share groups
+    drop headers, and no dead letter names the client. A client counts only against messages that went through.
+    """
     records = episode["record_count"]
     if episode["source_record_count"] <= FEW:
-        return None, None, None  # few records share much by chance
+        return None, None, None, None  # few records share much by chance
     is_of_few_keys = (episode["key_count"] or 0) <= FEW_KEYS
-    best: tuple[float, tuple[str, str, int], float, float | None] | None = None
+    told = Messages.of(episode.get("told"))
+    shares = told.least_shares(placed) if told else {}
     for one in episode["attributes"] or ():
-        attribute = (one["kind"], one["name"], one["value"])
         if (is_of_few_keys and one["name"] == "key") or (
             one["kind"] == "key_prefix" and (episode["key_count"] or 0) < 2
         ):
             continue  # it only says that the keys are few
-        share = one["record_count"] / records
-        elsewhere = topic.share_elsewhere(attribute, episode["fingerprint"])
+        shares[one["kind"], one["name"], one["value"]] = one["record_count"] / records
+    best: tuple[float, tuple[str, str, int], float, float | None, str | None] | None = None
+    for attribute, share in shares.items():
+        elsewhere, compared_with = topic.share_elsewhere(attribute, episode["fingerprint"])
         if share < NEARLY_ALL or (elsewhere is not None and elsewhere > COMMON):
+            continue
+        if attribute[0] == "client" and compared_with != DELIVERED:
             continue
         rank = share - (elsewhere if elsewhere is not None else COMMON)
         if best is None or rank > best[0]:
-            best = rank, attribute, share, elsewhere
-    return (best[1], best[2], best[3]) if best else (None, None, None)
+            best = rank, attribute, share, elsewhere, compared_with
+    return best[1:] if best else (None, None, None, None)
 
 
 def _is_rejection(episode: Row) -> bool | None:
@@ -214,7 +271,7 @@ def _verdict(episode: Row, found: Evidence) -> str:
     if sources <= FEW or (sources <= FEW_IF_REPEATED and records >= 3 * sources):
         return POISON_PILL
     one_partition = (found.partition_share or 0.0) >= NEARLY_ALL and found.partition_count > 1
-    has_attribute = found.attribute_kind in ("header", "schema_id")
+    has_attribute = found.attribute_kind in ("header", "schema_id", "client")
     if has_attribute and found.attribute_share_elsewhere is not None and share < NEARLY_EVERY:
         return PRODUCER_LOCAL
     if one_partition:
@@ -265,16 +322,14 @@ def _words(verdict: str, episode: Row, found: Evidence, sources: int) -> tuple[s
             f"A share of partition {found.partition} below {percent(NEARLY_ALL)} would make it SYSTEMIC.",
         )
     if verdict == PRODUCER_LOCAL:
-        what = "schema id" if found.attribute_kind == "schema_id" else f"value of header {found.attribute_name}"
-        others = found.attribute_share_elsewhere
-        than = (
-            f"and {percent(others)} of other dead letters"
-            if others is not None
-            else "and no others tell how common it is"
-        )
+        what = {
+            "schema_id": "share one schema id",
+            "client": f"were produced by client {found.attribute_name}",
+        }.get(found.attribute_kind or "", f"share one value of header {found.attribute_name}")
+        others = f"{percent(found.attribute_share_elsewhere or 0)} of {found.attribute_compared_with}"
         return (
-            f"{percent(found.attribute_share or 0)} share one {what}, {than}.",
-            f"It would be no evidence if more than {percent(COMMON)} of the topic's other records had it.",
+            f"{percent(found.attribute_share or 0)} {what}, and {others}.",
+            f"It would be no evidence if more than {percent(COMMON)} of {found.attribute_compared_with} had it.",
         )
     if verdict == SYSTEMIC:
         return (

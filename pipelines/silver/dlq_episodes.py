@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pipelines.incidents import ids
-from pipelines.incidents.episodes import VERSION, Episode, Minute, episodes, merged
+from pipelines.incidents.episodes import Episode, Minute, episodes, merged
 
 MOST_NAMED = 8
 LEAST_KEYS = 64
@@ -23,6 +23,7 @@ SIGNATURE = (
     "exception_cause_class",
     "error_pattern",
     "error_frame",
+    "algorithm_version",
 )
 SUMS = (
     "record_count",
@@ -62,7 +63,6 @@ def derive(rows: Sequence[Row], existing_rows: Sequence[Row]) -> Iterator[dict[s
             **signature,
             "incident_id": name,
             "anchor_at": anchor,
-            "algorithm_version": VERSION,
             "predecessor_id": before,
             **_evidence(episode, own),
         }
@@ -81,7 +81,6 @@ def _replaced(signature: Row, name: str, anchor: int) -> dict[str, Any]:
         **signature,
         "incident_id": name,
         "anchor_at": anchor,
-        "algorithm_version": VERSION,
         "record_count": 0,
         "source_record_count": 0,
     }

@@ -16,6 +16,7 @@ from pipelines.columns import contract as columns
 from pipelines.columns import globs, headers, unknown_headers
 from pipelines.columns.headers import Header, Profile
 from pipelines.columns.once import computed_once
+from pipelines.incidents.episodes import VERSION
 from pipelines.settings import Dlq, Settings
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def _columns(dlq: Dlq) -> list[Column]:
         ),
         "control_marker_suspected": (kip_1317 | kip_1191) & _looks_like_a_control_marker(),
         "_content_hash": _content_hash(),
+        "fingerprint_version": F.lit(VERSION),
         "required_profile": _required_profile(dlq),
     }
     if dlq.profile:

@@ -11,6 +11,7 @@
 -- null.
 -- A broker can dead-letter transaction markers, which are not an application's records. A marker that the source's
 -- landed log proves is not counted. If the log does not tell, a record that looks like a marker counts.
+-- A record is late if a run accepted it more than an hour after the end of its hour.
 SELECT
   records.cluster,
   concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic) AS source_slice,
@@ -24,7 +25,10 @@ SELECT
   count_if(NOT payload_copied) AS without_payload_count,
   max(delivery_count) AS most_deliveries,
   min(routed_at) AS first_routed_at,
-  max(routed_at) AS last_routed_at
+  max(routed_at) AS last_routed_at,
+  count_if(_ingested_at >= date_trunc('HOUR', routed_at) + INTERVAL 2 HOURS) AS late_count,
+  min(_ingested_at) AS first_accepted_at,
+  max(_ingested_at) AS last_accepted_at
 FROM {dlq_records} AS records
 LEFT ANTI JOIN {dlq_control_markers} AS markers
   ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id

@@ -16,6 +16,9 @@ SELECT
   sum(without_payload_count) AS without_payload_count,
   max(most_deliveries) AS most_deliveries,
   min(first_routed_at) AS first_routed_at,
-  max(last_routed_at) AS last_routed_at
+  max(last_routed_at) AS last_routed_at,
+  sum(late_count) AS late_count,
+  min(first_accepted_at) AS first_accepted_at,
+  max(last_accepted_at) AS last_accepted_at
 FROM {dlq_counts}
 GROUP BY cluster, hour, dlq_topic, original_topic, consumer_group, disposition

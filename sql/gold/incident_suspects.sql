@@ -5,9 +5,9 @@
 -- them.
 -- Refresh: cluster
 -- The score of a change falls with its distance: it halves in an hour. A minute after the first record is allowed for
--- clocks that differ. An attribute scores by how much more common it is in the incident than elsewhere. If no other
--- records of the topic tell how common it is, it scores half. Headers that name no group, as those of Kafka Streams, can
--- be of any application that reads the topic.
+-- clocks that differ. An attribute scores by how much more common it is in the incident than elsewhere: in messages
+-- that went through, where acknowledgements tell, or else in other dead letters. If neither tells, it scores half.
+-- Headers that name no group, as those of Kafka Streams, can be of any application that reads the topic.
 -- Mandatory headers went missing when a dead letter of a topic lacks one, and none did in the day before it. Such dead
 -- letters are in quarantine, or held if they are many. A time after the landing counts as the landing's time.
 WITH incidents AS (
@@ -238,16 +238,20 @@ found AS (
     ) * IF(attribute_kind = 'key_prefix', 0.6D, 1D),
     concat(
       round(100 * attribute_share),
-      ' % of the records share one ',
+      ' % of the records ',
       CASE attribute_kind
-        WHEN 'header' THEN concat('value of header ', attribute_name)
-        WHEN 'schema_id' THEN concat('schema id of the ', attribute_name)
-        ELSE 'prefix of the key'
+        WHEN 'client' THEN concat('were produced by client ', attribute_name)
+        WHEN 'header' THEN concat('share one value of header ', attribute_name)
+        WHEN 'schema_id' THEN concat('share one schema id of the ', attribute_name)
+        ELSE 'share one prefix of the key'
       END,
       IF(
         attribute_share_elsewhere IS NULL,
         ', and no other records tell how common it is',
-        concat(', and ', round(100 * attribute_share_elsewhere), ' % of other dead letters have it')
+        concat(
+          ', and ', round(100 * attribute_share_elsewhere), ' % of ', attribute_compared_with,
+          IF(attribute_kind = 'client', '', ' have it')
+        )
       )
     )
   FROM incidents

@@ -7,6 +7,8 @@
 -- A rule's usual share is that of all landed dead letters before the last day on which some broke a rule. A share that
 -- rose to three times of it is a finding, if at least 5 break the rule and at least 100 landed before. A time after the
 -- landing counts as the landing's time: a wrong clock does not move that day.
+-- Dead letters are late if they were accepted more than an hour after their hour, in an hour that also has records that
+-- were accepted after records of a later hour. So history that lands in order is not late.
 WITH counted AS (
   SELECT
     cluster,
@@ -100,6 +102,32 @@ shares AS (
   JOIN accepted_by_day ON accepted_by_day.cluster = by_rule.cluster AND accepted_by_day.topic <=> by_rule.topic
   JOIN refused_by_day ON refused_by_day.cluster = by_rule.cluster AND refused_by_day.topic <=> by_rule.topic
   WHERE by_rule.amount > 0
+),
+arrived AS (
+  SELECT
+    cluster,
+    dlq_topic AS topic,
+    hour,
+    sum(late_count) AS late_count,
+    min(first_accepted_at) AS first_accepted_at,
+    max(last_accepted_at) AS last_accepted_at,
+    max(last_routed_at) AS last_routed_at
+  FROM {dlq_summary}
+  WHERE hour IS NOT NULL
+  GROUP BY cluster, dlq_topic, hour
+),
+late AS (
+  SELECT cluster, topic, min(hour) AS since, max(last_routed_at) AS last_at, sum(late_count) AS amount
+  FROM (
+    SELECT
+      *,
+      min(first_accepted_at) OVER (
+        PARTITION BY cluster, topic ORDER BY hour RANGE BETWEEN INTERVAL 1 HOUR FOLLOWING AND UNBOUNDED FOLLOWING
+      ) AS overtaken_at
+    FROM arrived
+  )
+  WHERE late_count > 0 AND last_accepted_at > overtaken_at
+  GROUP BY cluster, topic
 ),
 inferred AS (
   SELECT
@@ -240,3 +268,19 @@ SELECT
   'afterlog ask rejected_or_retried_to_death'
 FROM inferred
 WHERE amount > 0
+UNION ALL
+SELECT
+  cluster,
+  'LATE_DATA',
+  topic,
+  CAST(NULL AS STRING),
+  'low',
+  since,
+  last_at,
+  amount,
+  concat(
+    IF(amount = 1, '1 dead letter was', concat(amount, ' dead letters were')),
+    ' accepted more than an hour late, after later ones: earlier answers about that time lacked them'
+  ),
+  'afterlog ask volume_by_hour'
+FROM late

@@ -6,7 +6,7 @@
 -- Refresh: source_slice
 --   silver.dlq_records: concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic)
 --   silver.dlq_control_markers: source_slice
--- The fingerprint is a hash of the algorithm's version, cluster, group, source topic, disposition and signature of the
+-- The fingerprint is a hash of the version of the algorithm at the time when the record was accepted, cluster, group, source topic, disposition and signature of the
 -- error: the classes of the exception and of its cause; the first line of the message, where web addresses, e-mail
 -- addresses, quotes, hosts, ids, numbers and times are `<*>`; the top frame of the stack trace that is not of a
 -- framework, without its line. Two records of one fingerprint that are less than half an hour apart are never in
@@ -56,6 +56,7 @@ WITH records AS (
     key,
     value,
     user_headers,
+    coalesce(fingerprint_version, 1) AS algorithm_version,
     records._bronze_id
   FROM {dlq_records} AS records
   LEFT ANTI JOIN {dlq_control_markers} AS markers
@@ -66,14 +67,14 @@ signed AS (
     cluster,
     source_slice,
     left(sha2(to_json(array(
-      '1', cluster, consumer_group, original_topic, disposition, exception_class, exception_cause_class, error_pattern,
+      CAST(algorithm_version AS STRING), cluster, consumer_group, original_topic, disposition, exception_class, exception_cause_class, error_pattern,
       error_frame
     ), map('ignoreNullFields', 'false')), 256), 16) AS fingerprint,
     at - pmod(at, 1800000000) AS half_hour,
     at,
     struct(
       consumer_group, original_topic, disposition, exception_class, exception_cause_class, error_pattern, error_frame,
-      original_partition
+      original_partition, algorithm_version
     ) AS signature,
     NOT payload_copied AS lacks_payload,
     disposition_source = 'message' AS is_inferred,
@@ -206,6 +207,7 @@ of_facts AS (
     max(signature).error_pattern AS error_pattern,
     max(signature).error_frame AS error_frame,
     max(signature).original_partition AS original_partition,
+    max(signature).algorithm_version AS algorithm_version,
     sum(record_count) FILTER (WHERE kind = 'minute') AS record_count,
     timestamp_micros(min(first_at)) AS first_at,
     timestamp_micros(max(last_at)) AS last_at,

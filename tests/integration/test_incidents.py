@@ -12,10 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.settings import Settings
+from pipelines.silver import dlq_records
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, land, line, run, warehouse_of
-from tests.testing.deliveries import store
+from tests.testing.deliveries import acknowledgement, store
 
 INCIDENTS, SUSPECTS, BLAST = "gold.dlq_incidents", "gold.incident_suspects", "gold.blast_radius"
 DAY = int(datetime(2026, 11, 18, tzinfo=UTC).timestamp() * 1000)
@@ -109,3 +110,74 @@ def test_batches_in_any_order_give_the_incidents_of_all_records(
     assert told(piecewise) == told(whole)
     assert {one["group_id"] for one in told(whole)[BLAST]} == {None, "paid-app"}
     assert all(into is None or known[into] is None for into in known.values())  # a chain of merges ends at once
+
+
+def test_a_new_version_of_the_algorithm_regroups_no_old_incident(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+
+    def letter(offset: int, minutes: int, message: str = ERRORS[0]) -> str:
+        headers = kip_1191("orders", 0, offset, "orders-workers", 1, message)
+        return line(offset, timestamp=DAY + minutes * MINUTE, headers=headers)
+
+    def incidents() -> dict[int, list[dict[str, Any]]]:
+        rows = map(without_the_run, jvmless.rows(Warehouse(settings), INCIDENTS, {"cluster": "default"}))
+        found: dict[int, list[dict[str, Any]]] = {}
+        for row in sorted(rows, key=lambda row: str(row["first_at"])):
+            found.setdefault(row["algorithm_version"], []).append(row)
+        return found
+
+    land(settings, {"1.jsonl": [letter(offset, offset) for offset in range(20)]})
+    run(spark, settings)
+    (old,) = incidents().pop(1)
+    monkeypatch.setattr(dlq_records, "VERSION", 2)
+    dlq_records._columns.cache_clear()
+    try:  # the same error in the same minutes and slice
+        land(settings, {"2.jsonl": [letter(offset, offset - 100) for offset in range(100, 107)]})
+        run(spark, settings)
+    finally:
+        dlq_records._columns.cache_clear()
+    found = incidents()
+    assert [found[1], [len(found[2]), found[2][0]["record_count"]]] == [[old], [1, 7]]
+    assert old["record_count"] == 20
+    assert found[2][0]["fingerprint"] != old["fingerprint"]
+
+
+def test_acknowledgements_tell_the_client_that_wrote_the_dead_records(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    """The clients land after the dead letters; what a share group rejects names neither its client nor its headers."""
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    dead = range(0, 400, 13)
+    land(
+        settings,
+        {
+            "dead.jsonl": [
+                line(
+                    place,
+                    timestamp=DAY + place * 1000,
+                    key=str(place).encode(),
+                    headers=kip_1191("orders", place % 3, place, "workers", 1, ERRORS[0]),
+                )
+                for place in dead
+            ]
+        },
+    )
+    run(spark, settings)
+    (before,) = jvmless.rows(Warehouse(settings), INCIDENTS, {"cluster": "default"})
+    assert (before["verdict"], before["attribute_kind"]) == ("REJECTION", None)
+    sent = [
+        acknowledgement("orders", place % 3, place, client_id="batch" if place in dead else f"shop-{place % 5}")
+        for place in range(400)
+    ]
+    land(settings, {"sent.jsonl": sent}, "acknowledgements")
+    run(spark, settings, feed="delivery")
+    (after,) = jvmless.rows(Warehouse(settings), INCIDENTS, {"cluster": "default"})
+    assert (after["incident_id"], after["verdict"]) == (before["incident_id"], "PRODUCER_LOCAL")
+    assert after["sentence"].endswith("100 % were produced by client batch, and 0 % of delivered messages.")
+    (suspect,) = jvmless.rows(Warehouse(settings), SUSPECTS, {"cluster": "default"})
+    assert (suspect["kind"], suspect["name"], suspect["share"], suspect["share_elsewhere"]) == ("client", "batch", 1, 0)
+    assert suspect["sentence"] == (
+        "100.0 % of the records were produced by client batch, and 0.0 % of delivered messages"
+    )

@@ -139,3 +139,53 @@ def test_producers_topologies_and_inferred_dispositions_are_findings(spark: Spar
     }
     assert found["REFUSED_PUSHES", "g"]["evidence"] == "2 of 7 pushes of the topology were refused"
     assert found["INFERRED_DISPOSITIONS", "g"]["amount"] == 4
+
+
+def test_dead_letters_that_came_after_later_ones_are_a_finding(spark: SparkSession, settings: Settings) -> None:
+    at = NEWEST.replace(minute=0)
+
+    def hour(topic: str, place: int, late: int, first: float, last: float | None = None) -> dict[str, Any]:
+        """An hour of a topic: how many of its 9 records were late, and when its first and last were accepted."""
+        begin = at + place * HOUR
+        accepted_at = {"first_accepted_at": at + first * HOUR, "last_accepted_at": at + (last or first) * HOUR}
+        return {**accepted(begin, 9, topic), "late_count": late, "last_routed_at": begin, **accepted_at}
+
+    store(
+        settings,
+        SUMMARY,
+        *(hour("dlq.history", place, 9, 30) for place in range(4)),  # lands at once
+        *(hour("dlq.slow", place, 9, 30 + place) for place in range(4)),  # lands in order
+        hour("dlq.late", 0, 2, 0.5, 7),
+        hour("dlq.late", 1, 1, 1.5, 4),
+        hour("dlq.late", 2, 0, 2.5),
+        hour("dlq.alone", 0, 3, 0.5, 9),  # no later ones are known
+    )
+    (late,) = findings(spark, settings)
+    assert (late["kind"], late["topic"], late["severity"], late["amount"]) == ("LATE_DATA", "dlq.late", "low", 3)
+    assert (late["since"], late["last_at"]) == (at, at + HOUR)
+    assert late["evidence"].startswith("3 dead letters were accepted more than an hour late, after later ones")
+
+
+def test_late_dead_letters_are_counted_from_their_landing(spark: SparkSession, settings: Settings) -> None:
+    at = NEWEST.replace(minute=0)
+
+    def letter(offset: int, routed: timedelta, taken: timedelta) -> dict[str, Any]:
+        place = {"dlq_topic": "dlq.orders", "dlq_partition": 0, "dlq_offset": offset, "_bronze_id": str(offset)}
+        of = {"original_topic": "orders", "original_partition": 0, "original_offset": offset, "payload_copied": True}
+        return {**OURS, **place, **of, "routed_at": at + routed, "_ingested_at": at + taken}
+
+    store(
+        settings,
+        "silver.dlq_records",
+        letter(0, timedelta(), HOUR / 60),
+        letter(1, HOUR / 2, 2 * HOUR - HOUR / 60),
+        letter(2, HOUR / 2, 2 * HOUR),  # more than an hour after its hour, but nothing later was there
+        letter(3, 2 * HOUR, 2 * HOUR),
+    )
+    tables = ("gold.dlq_counts", SUMMARY)
+    run(spark, settings, *tables)
+    assert findings(spark, settings) == []
+    store(settings, "silver.dlq_records", letter(4, HOUR / 2, 3 * HOUR))
+    run(spark, settings, *tables)
+    (late,) = findings(spark, settings)
+    assert (late["kind"], late["amount"], late["since"], late["last_at"]) == ("LATE_DATA", 2, at, at + HOUR / 2)

@@ -23,7 +23,7 @@ RECORDS = (
     "original_partition int, original_offset bigint, routed_at timestamp, dlq_timestamp timestamp, "
     "_ingested_at timestamp, dlq_topic string, payload_copied boolean, delivery_count int, "
     "control_marker_suspected boolean, key binary, value binary, "
-    "user_headers array<struct<key: string, value: binary>>, _bronze_id string"
+    "user_headers array<struct<key: string, value: binary>>, fingerprint_version int, _bronze_id string"
 )
 NAMES = [one.split()[0] for one in RECORDS.replace("array<struct<key: string, value: binary>>", "headers").split(", ")]
 MARKERS = "cluster string, _bronze_id string, is_control_marker boolean"

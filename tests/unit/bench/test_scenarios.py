@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench.scenarios import CHANGES, PROFILES, SUSPECTS, VERDICTS, Scenario, TrueIncident, scenarios
+from bench.scenarios import CHANGES, HEADLESS, PROFILES, SUSPECTS, VERDICTS, Scenario, TrueIncident, scenarios
 from tests.testing.builders import rows, run, warehouse_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEED, MANY = 7, 60
+SEED, MANY = 7, 62
 MINUTE = 60_000
 SHARED = ("header", "schema_id", "key_prefix")
 
@@ -123,8 +123,9 @@ def made() -> tuple[Scenario, ...]:
 
 
 def lines(scenario: Scenario, feed: str = "dlq") -> list[str]:
-    """All lines of a feed, in the order in which they land."""
+    """All lines of a feed, in the order in which they land, without dead letters that lack a mandatory header."""
     files = [(batch, name) for batch, landed in enumerate(scenario.files) for name in landed]
+    files = [(batch, name) for batch, name in files if not name.endswith(HEADLESS)]
     return [line for batch, name in files if name.startswith(f"{feed}/") for line in scenario.files[batch][name]]
 
 
@@ -181,7 +182,7 @@ def test_all_kinds_occur() -> None:
     assert any(sum(not one.noise for one in scenario.truth) > 1 for scenario in made())
     assert any(scenario.duplicates for scenario in made())
     feeds = {name.partition("/")[0] for scenario in made() for files in scenario.files for name in files}
-    assert feeds == {"dlq", "streams-requests", "producers", "acknowledgements"}
+    assert feeds == {"dlq", "streams-requests", "producers", "acknowledgements", "broker-logs"}
 
 
 def test_names_are_unique_to_a_scenario() -> None:
@@ -309,6 +310,53 @@ def test_groups_that_are_not_new_are_known_for_a_day(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(MANY))
+def test_changes_come_shortly_before_their_incidents(number: int) -> None:
+    """What a stranger finds in the files of the feeds, of the last hour before an incident."""
+    scenario = made()[number]
+    started = [
+        (at, node)
+        for line in lines(scenario, "broker-logs")
+        for at, node in re.findall(r"^\[(.+?),\d+\] INFO \[BrokerServer id=(\d+)\] Transition from STARTING to", line)
+    ]
+    landed = letters(scenario)
+    stated: dict[str, int] = {}
+    for told in map(json.loads, lines(scenario, "producers")):
+        stated[told["client_id"]] = min(told["stated_at"], stated.get(told["client_id"], told["stated_at"]))
+    headless = [
+        json.loads(line)
+        for landed in scenario.files
+        for name, of in landed.items()
+        if name.endswith(HEADLESS)
+        for line in of
+    ]
+    assert not any("offset" in header["key"].rpartition(".")[2] for line in headless for header in line["headers"])
+    for one in scenario.truth:
+        suspect, first = one.first_suspect, millis(one.first_at)
+        if one.noise or suspect is None:
+            continue
+        hour = range(first - 60 * MINUTE, first)
+        if suspect.kind == "broker_restart":
+            times = {node: millis(datetime.fromisoformat(f"{at}+00:00")) for at, node in started}
+            near = [node for node in sorted(times, key=times.__getitem__) if times[node] in hour]
+            assert near[-1] == suspect.name
+        if suspect.kind == "new_client":
+            assert stated[suspect.name] in hour
+        if suspect.kind == "client":
+            told = {}
+            for sent in map(json.loads, lines(scenario, "acknowledgements")):
+                told[sent["partition"], sent["offset"]] = sent["client_id"]
+            own = {(landed[place].partition, landed[place].offset) for place in one.places}
+            assert {told[place] for place in own} == {suspect.name}
+            dead = {(letter.partition, letter.offset) for letter in landed.values()}
+            delivered = [client for place, client in told.items() if place not in dead]
+            assert delivered.count(suspect.name) < len(delivered) / 2
+        if suspect.kind == "missing_headers":
+            times_of = [line["timestamp"] for line in headless if line["topic"] == suspect.name]
+            assert times_of
+            assert all(at in hour for at in times_of)
+
+
+@pytest.mark.parametrize("number", range(MANY))
 def test_lines_of_the_other_feeds_are_valid(number: int) -> None:
     scenario = made()[number]
     for feed in ("producers", "acknowledgements"):
@@ -321,7 +369,8 @@ def test_lines_of_the_other_feeds_are_valid(number: int) -> None:
 def test_every_line_is_accepted(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
     """Five scenarios in one warehouse: none of their lines is quarantined, and changes are the suspects' alone."""
     settings = warehouse_of(empty_warehouse, tmp_path)
-    few = sorted(made(), key=lambda one: sum(x.records for x in one.truth))
+    whole = [one for one in made() if not any(name.endswith(HEADLESS) for files in one.files for name in files)]
+    few = sorted(whole, key=lambda one: sum(x.records for x in one.truth))
     late = [one for one in few if one.batches == 2][:2]
     pushing = [one for one in few if any(x.first_suspect and x.first_suspect.kind in CHANGES[:2] for x in one.truth)]
     chosen = {one.name: one for one in (*late, *pushing[:2], *few)}.values()

@@ -76,6 +76,7 @@ def rows_of(letters: list[Letter]) -> list[dict[str, Any]]:
                 "cluster": "c",
                 "fingerprint": "0123456789abcdef",
                 **SIGNATURE,
+                "algorithm_version": 1,
                 "half_hour": half_hour,
                 "original_partition": partition,
                 "record_count": len(own),

@@ -70,6 +70,83 @@ KEYS = [{"value": 1, "record_count": 96}]
 DENSE = {"dense_count": 100, "scattered_count": 100, "scattered_span": 850}
 
 
+def messages(count: int, **attributes: int) -> dict[str, Any]:
+    """Return what acknowledgements tell: how many messages have ``<kind>_<name>``, whose value is 1."""
+    common = [
+        {"negative": -number, "kind": name.partition("_")[0], "name": name.partition("_")[2], "value": 1}
+        for name, number in attributes.items()
+    ]
+    return {"message_count": count, "named_count": count, "headed_count": count, "attributes": common}
+
+
+TOLD = messages(100, client_shop=97, header_source=40)
+FEW_OF_ALL = messages(200, client_shop=50, header_source=150)
+OTHER_SOURCE = messages(200)
+OTHER_SOURCE["attributes"] = [{"negative": -200, "kind": "header", "name": "source", "value": 2}]
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict", "words"),
+    [
+        pytest.param({"delivered": FEW_OF_ALL}, "PRODUCER_LOCAL", "97 % were produced by client shop", id="client"),
+        pytest.param({"delivered": messages(200, client_shop=150)}, "UNDETERMINED", "", id="common client"),
+        pytest.param({"delivered": messages(19, client_shop=1)}, "UNDETERMINED", "", id="few delivered"),
+        pytest.param({"delivered": None}, "UNDETERMINED", "", id="nothing delivered"),
+        pytest.param(
+            {"delivered": FEW_OF_ALL, "told": messages(80, client_shop=80)}, "UNDETERMINED", "", id="few told"
+        ),
+        pytest.param(
+            {"delivered": FEW_OF_ALL, "told": messages(103, client_shop=100)},
+            "PRODUCER_LOCAL",
+            "97 %",
+            id="3 of others",
+        ),
+        pytest.param(
+            {"delivered": FEW_OF_ALL, "told": messages(120, client_shop=109)}, "UNDETERMINED", "", id="20 of others"
+        ),
+        pytest.param(
+            {"delivered": FEW_OF_ALL, "told": messages(100, header_source=96)}, "UNDETERMINED", "", id="common header"
+        ),
+        pytest.param(
+            {"delivered": OTHER_SOURCE, "told": messages(100, header_source=96)},
+            "PRODUCER_LOCAL",
+            "96 % share one value of header source, and 0 % of delivered messages",
+            id="header",
+        ),
+        pytest.param({"delivered": FEW_OF_ALL, **DENSE}, "SYSTEMIC", "94 %", id="nearly every record died"),
+    ],
+)
+def test_acknowledgements_tell_what_messages_that_went_through_lack(
+    values: dict[str, Any], verdict: str, words: str
+) -> None:
+    one = episode(**{"told": TOLD} | values)
+    judged = judge(one, Topic.of([one]))
+    assert judged.verdict == verdict
+    assert words in judged.sentence
+
+
+def test_headers_of_dead_letters_are_compared_with_messages_that_went_through() -> None:
+    one = episode(attributes=HEADER, delivered=messages(100, header_source=70))
+    assert judge(one, Topic.of([one, OTHERS])).verdict == "UNDETERMINED"
+    one = episode(attributes=HEADER, delivered=OTHER_SOURCE)
+    found = judge(one, Topic.of([one, SAME])).evidence
+    assert (found.attribute_share_elsewhere, found.attribute_compared_with) == (0, "delivered messages")
+
+
+@pytest.mark.parametrize(
+    "delivered",
+    [
+        pytest.param({**OTHER_SOURCE, "headed_count": 0}, id="without headers"),
+        pytest.param(messages(100, header_trace=50), id="without this header: the writer of dead letters may add it"),
+    ],
+)
+def test_what_no_message_that_went_through_tells_is_compared_with_dead_letters(delivered: dict[str, Any]) -> None:
+    one = episode(attributes=HEADER, delivered=delivered)
+    found = judge(one, Topic.of([one, OTHERS])).evidence
+    assert (found.attribute_share_elsewhere, found.attribute_compared_with) == (0, "other dead letters")
+    assert judge(one, Topic.of([one, SAME])).verdict == "UNDETERMINED"
+
+
 @pytest.mark.parametrize(
     ("values", "others", "verdict", "words"),
     [
