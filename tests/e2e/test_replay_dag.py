@@ -113,6 +113,12 @@ def states(run: dict[str, Any]) -> dict[str, str]:
     return {task: state["state"] for task, state in run["tasks"].items()}
 
 
+def test_without_a_plan_rules_must_be_allowed_to_choose(airflow: Airflow, settings: Settings) -> None:
+    done = airflow.run("replay", {"warehouse": settings.warehouse})
+    assert states(done)["choose"] == "failed"
+    assert "set by_rules = true under [replay]" in airflow.log.read_text(encoding="utf-8")
+
+
 def test_a_person_approves_and_each_record_goes_back_once(
     airflow: Airflow, settings: Settings, kafka: KafkaAdmin
 ) -> None:
@@ -139,9 +145,3 @@ def test_nothing_goes_back_that_a_person_rejects(airflow: Airflow, settings: Set
         done = airflow.run("replay", {"plan": plan, "warehouse": settings.warehouse})
     assert states(done)["run"] == "skipped"
     assert kafka.read(TOPIC) == before
-
-
-def test_without_a_plan_rules_must_be_allowed_to_choose(airflow: Airflow, settings: Settings) -> None:
-    done = airflow.run("replay", {"warehouse": settings.warehouse})
-    assert states(done)["choose"] == "failed"
-    assert "set by_rules = true under [replay]" in airflow.log.read_text(encoding="utf-8")
