@@ -34,14 +34,19 @@ sent AS (
       IF(
         client_id IS NULL,
         array(),
-        array(struct('named', '', CAST(0 AS BIGINT)), struct('client', client_id, xxhash64(client_id)))
+        array(
+          struct('named' AS kind, '' AS name, CAST(0 AS BIGINT) AS value),
+          struct('client' AS kind, client_id AS name, xxhash64(client_id) AS value)
+        )
       ),
       IF(
         coalesce(size(headers), 0) = 0,
         array(),
         concat(
-          array(struct('headed', '', CAST(0 AS BIGINT))),
-          transform(slice(headers, 1, 32), one -> struct('header', one.key, xxhash64(one.value)))
+          array(struct('headed' AS kind, '' AS name, CAST(0 AS BIGINT) AS value)),
+          transform(
+            slice(headers, 1, 32), one -> struct('header' AS kind, one.key AS name, xxhash64(one.value) AS value)
+          )
         )
       )
     )) AS facts
