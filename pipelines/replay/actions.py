@@ -72,6 +72,7 @@ def drawn(
         planning.refuse_without_cluster(settings)
     found = Candidates(warehouse, known).chosen(choice, settings.replay.most_records)
     entries = planning.judged(found, known, options)
+    planning.judge_loops(entries, letter_topics(warehouse))
     cluster_id, targets = "", {}
     if not dry_run:
         from pipelines.replay import client
@@ -80,12 +81,12 @@ def drawn(
         cluster_id = client.cluster_id(admin)
         wanted = sorted({entry.topic for entry in entries if entry.topic is not None})
         targets = {name: one for name, one in client.describe(admin, wanted).items() if one.ends is not None}
-        planning.judge_targets(entries, options, targets, letter_topics(warehouse))
+        planning.judge_targets(entries, options, targets)
         if fetches:
             planning.fetch_originals(entries, settings)
     planning.judge_claims(entries, options, claims(warehouse, entries))
-    for entry in entries:
-        if dry_run or not fetches:
+    if not fetches:
+        for entry in entries:
             planning.without_original(entry)
     if repair is not None:
         planning.repair(entries, repair)

@@ -30,7 +30,7 @@ REASONS = {
     "discard": "a rule discards it; --ignore-rules replays it",
     "no_source": "its headers name no source topic to go back to; --to TOPIC names another one",
     "topic_is_id": "its headers name only the id of its source topic; --to TOPIC names another one",
-    "no_payload": "key and value were never copied, and the original topic does not have them",
+    "no_payload": "key and value were never copied, and the original topic does not give them",
     "other_record": "another record stands at its place in the original topic now",
     "lossy_encoding": "the file that it came from cannot keep all bytes",
     "loop": "its target is a dead-letter topic",
@@ -93,16 +93,14 @@ def of_record(candidate: Candidate, action: Action, options: Options) -> list[st
     return found
 
 
-def of_target(
-    candidate: Candidate, options: Options, targets: Mapping[str, Topic], dead_letter_topics: Collection[str]
-) -> list[str]:
+def of_target(candidate: Candidate, options: Options, targets: Mapping[str, Topic]) -> list[str]:
     """Return the reasons that the target topic gives; ``targets`` lacks topics that do not exist."""
     topic = options.target_of(candidate)
     if topic is None:
         return []
     found = []
     target = targets.get(topic)
-    if topic in dead_letter_topics or (target is not None and target.is_dead_letter_topic):
+    if target is not None and target.is_dead_letter_topic:
         found.append("loop")
     if target is None:
         return [*found, "target_gone"]

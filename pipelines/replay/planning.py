@@ -6,7 +6,7 @@ import getpass
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -125,14 +125,19 @@ def leave_out_repeated(entries: Sequence[Entry]) -> None:
             latest[source, entry.topic] = entry
 
 
-def judge_targets(
-    entries: Sequence[Entry], options: Options, targets: Mapping[str, Topic], letter_topics: Iterable[str]
-) -> None:
+def judge_loops(entries: Sequence[Entry], letter_topics: Collection[str]) -> None:
+    """Refuse records whose target is a topic of which dead letters landed."""
+    for entry in entries:
+        if entry.candidate.state == "accepted" and entry.topic in letter_topics:
+            entry.reasons.append("loop")
+
+
+def judge_targets(entries: Sequence[Entry], options: Options, targets: Mapping[str, Topic]) -> None:
     """Add the reasons that targets give."""
-    dead_letter_topics = frozenset(letter_topics)
     for entry in entries:
         if entry.candidate.state == "accepted":
-            entry.reasons += judge.of_target(entry.candidate, options, targets, dead_letter_topics)
+            found = judge.of_target(entry.candidate, options, targets)
+            entry.reasons += [reason for reason in found if reason not in entry.reasons]
 
 
 def judge_claims(entries: Sequence[Entry], options: Options, claims: Mapping[Letter, str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.payloads import as_json
-from pipelines.privacy import Masks
+from pipelines.privacy import SHARE_GROUP, Masks
 from pipelines.replay.judge import REASONS
 from pipelines.replay.planning import Draft, Entry
 from pipelines.replay.rules import Action, Rule
@@ -42,9 +42,9 @@ def of_draft(draft: Draft, masks: Masks, *, kept: bool | None) -> str:
             lines.append(f"  {counted(originals, 'payload')} taken from the original topic: never copied to the DLQ")
         lost = sum(entry.headers_lost for entry in eligible)
         if lost:
-            lines.append(
-                f"  {counted(lost, 'record')} lost all headers: the broker dropped them, and the original is gone"
-            )
+            lines.append(f"  {counted(lost, 'record')} without user headers: a share group dropped them for good")
+        if kept is None:
+            lines += _to_fetch(eligible)
         lines += ["", "Order", *(f"  {sentence}." for sentence in draft.order.removesuffix(".").split(". "))]
     if draft.reasons:
         lines += ["", "Not eligible"]
@@ -84,6 +84,18 @@ def draft_as_json(draft: Draft, *, kept: bool | None) -> str:
             "transformed": sum(entry.is_transformed for entry in draft.eligible),
         }
     )
+
+
+def _to_fetch(entries: Sequence[Entry]) -> list[str]:
+    """Return what a plan that asks the cluster would take from the original topics."""
+    payloads = sum(entry.candidate.row["payload_copied"] is False for entry in entries)
+    headers = sum(entry.candidate.row["header_profile"] in SHARE_GROUP and not entry.headers_lost for entry in entries)
+    said = []
+    if payloads:
+        said.append(f"  {counted(payloads, 'payload')} to take from the original topic, if it still has them")
+    if headers:
+        said.append(f"  user headers of {counted(headers, 'record')} to take from the original topic, if it has them")
+    return said
 
 
 def _flows(entries: Iterable[Entry]) -> list[str]:

@@ -76,7 +76,7 @@ def warehouse(landed: Settings, tmp_path: Path) -> Callable[..., Warehouse]:
 
 
 def reasons(warehouse: Warehouse, choice: Choice, options: Options = Options()) -> dict[int, list[str]]:  # noqa: B008
-    draft = actions.drawn(warehouse, choice, options, dry_run=True)
+    draft = actions.drawn(warehouse, choice, options, dry_run=True, fetches=False)
     return {entry.letter.offset: sorted(entry.reasons) for entry in draft.entries}
 
 
@@ -92,6 +92,25 @@ def test_each_record_says_why_it_is_not_eligible(warehouse: Callable[..., Wareho
 def test_another_target_takes_what_has_no_way_back(warehouse: Callable[..., Warehouse]) -> None:
     found = reasons(warehouse(), Choice(records=("dlq.orders:0:30", "dlq.orders:0:0")), Options(to="repaired"))
     assert found == {30: [], 0: []}
+
+
+def test_a_dead_letter_topic_is_no_target(warehouse: Callable[..., Warehouse]) -> None:
+    choice = Choice(records=("dlq.orders:0:0",))
+    assert reasons(warehouse(), choice, Options(to="dlq.orders")) == {0: ["loop"]}
+    assert reasons(warehouse(), choice, Options(to="dlq.other")) == {0: []}
+
+
+def test_a_dry_run_says_what_it_would_take_from_the_original_topic(warehouse: Callable[..., Warehouse]) -> None:
+    said = actions.plan(warehouse(), Choice(where="original_topic = 'payments'"), Options(), dry_run=True).result
+    assert "8 records, of which 8 would be replayed" in said
+    assert "The cluster was not asked" in said
+    assert "3 payloads to take from the original topic, if it still has them" in said
+    assert "user headers of 8 records to take from the original topic, if it has them" in said
+    said = actions.plan(
+        warehouse(), Choice(where="original_topic = 'payments'"), Options(), fetches=False, dry_run=True
+    ).result
+    assert "8 records, of which 5 would be replayed" in said
+    assert "5 records without user headers" in said
 
 
 def test_headers_of_profiles_and_of_earlier_replays_do_not_go_back(warehouse: Callable[..., Warehouse]) -> None:

@@ -65,9 +65,7 @@ TARGET = Topic("a", "id", 2, ends=(10, 6), is_dead_letter_topic=False, may_write
     [
         ({}, Options(), TARGET, []),
         ({}, Options(), None, ["target_gone"]),
-        ({}, Options(to="dlq.a"), replace(TARGET, name="dlq.a"), ["loop"]),
         ({}, Options(to="b"), replace(TARGET, name="b", is_dead_letter_topic=True), ["loop"]),
-        ({}, Options(to="dlq.a"), None, ["loop", "target_gone"]),
         ({"original_partition": 2}, Options(), TARGET, ["partition_gone"]),
         ({"original_partition": 2}, Options(to="b"), replace(TARGET, name="b"), []),
         ({"original_offset": 6}, Options(), TARGET, ["target_recreated"]),
@@ -80,7 +78,7 @@ TARGET = Topic("a", "id", 2, ends=(10, 6), is_dead_letter_topic=False, may_write
 )
 def test_targets(facts: dict[str, Any], options: Options, target: Topic | None, reasons: list[str]) -> None:
     targets = {target.name: target} if target else {}
-    assert judge.of_target(candidate(**facts), options, targets, {"dlq.a"}) == reasons
+    assert judge.of_target(candidate(**facts), options, targets) == reasons
     assert set(reasons) <= judge.REASONS.keys()
 
 
