@@ -222,18 +222,8 @@ class Incidents:
 
         Raises UsageError: there is none, or several.
         """
-        name = ids.read(wanted)
-        if name is None:
-            raise UsageError(
-                f"'{visible(wanted[:40])}' is no id of an incident, such as 7KQ2-MD4X: see `afterlog incidents`."
-            )
         names = {one.row["incident_id"]: one for one in self.known}
-        found = sorted(one for one in {*names, *self.merged} if one.startswith(name))
-        if len(found) > 1:
-            raise UsageError(f"Several incidents begin with {name}: {', '.join(found[:5])}.")
-        if not found:
-            raise UsageError(f"There is no incident {name}: `afterlog incidents` lists all.")
-        end = found[0]
+        end = ids.named(wanted, {*names, *self.merged}, "an incident", "afterlog incidents")
         while end in self.merged:
             end = self.merged[end]
         if end not in names:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from hashlib import sha256
+
+from expectations.text import visible
+from pipelines.errors import UsageError
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's: I, L, O and U are not in it
 LENGTH = 8
@@ -19,6 +23,23 @@ def spoken(number: int) -> str:
     """Return the id of a number of 40 bits."""
     letters = "".join(ALPHABET[number >> 5 * place & 31] for place in reversed(range(LENGTH)))
     return f"{letters[:4]}-{letters[4:]}"
+
+
+def named(wanted: str, known: Iterable[str], what: str, command: str) -> str:
+    """Return the known id that a person typed, whole or its beginning; ``command`` lists what there is.
+
+    Raises UsageError: there is none, or several.
+    """
+    name = read(wanted)
+    if name is None:
+        raise UsageError(f"'{visible(wanted[:40])}' is no id of {what}, such as 7KQ2-MD4X: see `{command}`.")
+    found = sorted(one for one in set(known) if one.startswith(name))
+    noun = what.rpartition(" ")[2]
+    if len(found) > 1:
+        raise UsageError(f"Several {noun}s begin with {name}: {', '.join(found[:5])}.")
+    if not found:
+        raise UsageError(f"There is no {noun} {name}: `{command}` lists all.")
+    return found[0]
 
 
 def page(name: str) -> str:

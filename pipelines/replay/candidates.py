@@ -187,18 +187,8 @@ class Candidates:
 
         Raises UsageError: there is none, or several.
         """
-        name = ids.read(wanted)
-        if name is None:
-            raise UsageError(
-                f"'{visible(wanted[:40])}' is no id of an incident, such as 7KQ2-MD4X: see `afterlog incidents`."
-            )
         rows = {row["incident_id"]: row for row in self.incidents}
-        found = sorted(one for one in rows if one.startswith(name))
-        if len(found) > 1:
-            raise UsageError(f"Several incidents begin with {name}: {', '.join(found[:5])}.")
-        if not found:
-            raise UsageError(f"There is no incident {name}: `afterlog incidents` lists all.")
-        end = found[0]
+        end = ids.named(wanted, rows, "an incident", "afterlog incidents")
         while rows[end]["merged_into"] in rows:
             end = rows[end]["merged_into"]
         if not rows[end]["record_count"]:

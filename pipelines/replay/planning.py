@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import json
 from collections import Counter
@@ -21,6 +20,7 @@ from pipelines.replay.model import PREFIX, Headers, Letter, Plan, PlannedRecord,
 from pipelines.replay.rules import Action, Rules
 from pipelines.replay.transform import Content, Transform
 from pipelines.settings import Settings
+from pipelines.warehouse.actions import account
 
 if TYPE_CHECKING:
     from pipelines.replay.client import Topic
@@ -314,16 +314,6 @@ def drawn(
     plan_id = ids.spoken(int(name[:10], 16))
     plan = Plan(plan_id, name, cluster, kafka_cluster_id, datetime.now(UTC), aims, records, options.again)
     return Draft(plan, tuple(entries), choice, options, rules, transform, said, account())
-
-
-def account() -> str:
-    """Return who acts: the account's name, as far as the system tells it."""
-    import os
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
 
 
 def refuse_without_cluster(settings: Settings) -> None:

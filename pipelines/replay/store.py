@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from expectations.gold import replay_discards, replay_outcomes, replay_plans, replayed_records, replays
-from expectations.text import visible
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.incidents import ids
 from pipelines.replay.candidates import DISCARDS, OUTCOMES, PLANS, REPLAYED, REPLAYS, Candidate
 from pipelines.replay.journal import Journal
 from pipelines.replay.model import Letter, Plan, PlannedRecord, Replayed, Source, Target
-from pipelines.replay.planning import Draft, account
+from pipelines.replay.planning import Draft
 from pipelines.warehouse import append, jvmless
+from pipelines.warehouse.actions import account
 from pipelines.warehouse.tables import Warehouse
 
 DIRECTORY = "_replay"
@@ -138,17 +138,8 @@ def plan_row(warehouse: Warehouse, wanted: str) -> dict[str, Any]:
 
     Raises UsageError: there is none, or several.
     """
-    name = ids.read(wanted)
-    if name is None:
-        raise UsageError(
-            f"'{visible(wanted[:40])}' is no id of a plan, such as 7KQ2-MD4X: see `afterlog replay plans`."
-        )
-    found = [row for row in plans(warehouse) if row["plan_id"].startswith(name)]
-    if len(found) > 1:
-        raise UsageError(f"Several plans begin with {name}: {', '.join(row['plan_id'] for row in found[:5])}.")
-    if not found:
-        raise UsageError(f"There is no plan {name}: `afterlog replay plans` lists all.")
-    return found[0]
+    known = {row["plan_id"]: row for row in plans(warehouse)}
+    return known[ids.named(wanted, known, "a plan", "afterlog replay plans")]
 
 
 def records(warehouse: Warehouse, plan_id: str) -> list[dict[str, Any]]:

@@ -47,7 +47,7 @@ def act(
     """
     if not warehouse.is_local:
         raise UsageError("Incidents of a warehouse at a URI cannot be muted, resolved or noted from here yet.")
-    done = Action(secrets.token_hex(8), incident_id, action, datetime.now(UTC), _user(), until, note)
+    done = Action(secrets.token_hex(8), incident_id, action, datetime.now(UTC), account(), until, note)
     directory = Path(warehouse.root) / DIRECTORY
     try:
         directory.mkdir(exist_ok=True)
@@ -107,7 +107,7 @@ def _waiting(warehouse: Warehouse) -> Sequence[tuple[Path, dict[str, Any]]]:
     return found
 
 
-def _user() -> str:
+def account() -> str:
     """Return who acts: the account's name, as far as the system tells it."""
     try:
         return getpass.getuser()
