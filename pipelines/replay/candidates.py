@@ -347,8 +347,7 @@ class Candidates:
             fetched = duck.answer(self.warehouse, text, values, tables, missing)
         except duck.Untranslatable as error:
             raise UsageError(f"The records cannot be chosen: {visible(str(error).splitlines()[0])}") from None
-        names = list(fetched.names)
-        return [{name: _aware(value) for name, value in zip(names, row, strict=True)} for row in fetched.rows]
+        return fetched.objects()
 
 
 _LETTER = ("dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset")
@@ -362,7 +361,3 @@ _REPLAYED = f"SELECT 1 FROM {REPLAYED} AS replayed WHERE replayed.cluster = reco
 def _within(spans: Sequence[tuple[int, int]], offset: int) -> bool:
     at = bisect_right(spans, (offset, 2**63)) - 1
     return at >= 0 and spans[at][0] <= offset <= spans[at][1]
-
-
-def _aware(value: Any) -> Any:
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value

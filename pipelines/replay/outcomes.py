@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from pipelines.commands.trace import Place
 from pipelines.replay import groups, store
 from pipelines.replay.candidates import RECORDS, REPLAYED
 from pipelines.warehouse import duck
@@ -19,6 +20,10 @@ from pipelines.warehouse.tables import Warehouse
 
 DELIVERED, DIED_AGAIN, UNKNOWN = "DELIVERED", "DIED_AGAIN", "UNKNOWN"
 _PLACE = ("target_topic", "target_partition", "target_offset")
+_KEPT = (
+    *("cluster", "plan_id", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset", "consumer_group", "attempt"),
+    *("target_topic_id", *_PLACE),
+)
 
 Committed = Mapping[tuple[str, str, int], int]
 """Committed offsets by group, topic and partition."""
@@ -49,17 +54,7 @@ def refresh(warehouse: Warehouse, *, asks: bool = True) -> Counter[str]:
                 found["looked_at"] = now
             else:
                 found["looked_at"] = before["looked_at"]
-            kept: tuple[str, ...] = (
-                "cluster",
-                "plan_id",
-                "dlq_topic",
-                "dlq_topic_id",
-                "dlq_partition",
-                "dlq_offset",
-                "consumer_group",
-            )
-            kept += ("attempt", "target_topic", "target_topic_id", "target_partition", "target_offset")
-            rows.append({name: row[name] for name in kept} | found)
+            rows.append({name: row[name] for name in _KEPT} | found)
         if changed:
             store.replace_outcomes(warehouse, rows)
         return Counter(row["outcome"] for row in rows)
@@ -105,13 +100,7 @@ def _deaths(warehouse: Warehouse) -> dict[tuple[Any, ...], dict[str, Any]]:
     """
     tables = (RECORDS, REPLAYED)
     fetched = duck.answer(warehouse, text, {"cluster": warehouse.cluster}, tables, {})
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for values in fetched.rows:
-        row = dict(zip(fetched.names, values, strict=True))
-        if row["routed_at"] is not None:
-            row["routed_at"] = row["routed_at"].replace(tzinfo=UTC)
-        found[row["original_topic"], row["original_partition"], row["original_offset"]] = row
-    return found
+    return {tuple(row[f"original_{part}"] for part in Place._fields): row for row in fetched.objects()}
 
 
 def _committed(warehouse: Warehouse, replayed: list[dict[str, Any]]) -> dict[tuple[str, str, int], int]:

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract
+from pipelines.warehouse.jvmless import aware
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ class Fetched:
     names: Sequence[str]
     types: Sequence[Any]
     rows: Sequence[Sequence[Any]]
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return the rows by names of columns, with timezone-aware timestamps, as `jvmless.rows` does."""
+        return [dict(zip(self.names, map(aware, row), strict=True)) for row in self.rows]
 
 
 def parameters(text: str) -> set[str]:

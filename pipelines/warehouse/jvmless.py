@@ -204,8 +204,9 @@ def _of_spark(warehouse: Warehouse, table: str, equal: Mapping[str, str | int]) 
 
 
 def _collected(rows: DataFrame) -> list[dict[str, Any]]:
-    return [{name: _aware(value) for name, value in row.asDict(recursive=True).items()} for row in rows.collect()]
+    return [{name: aware(value) for name, value in row.asDict(recursive=True).items()} for row in rows.collect()]
 
 
-def _aware(value: Any) -> Any:
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value  # sessions run in UTC
+def aware(value: Any) -> Any:
+    """Return a time as one of UTC, in which sessions and DuckDB run; any other value as it is."""
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
