@@ -12,7 +12,7 @@ from dags.pool import POOL
 from pipelines.catalog import stages
 from pipelines.stage import Ask, Derive, Land, Split, Stage, Summarise
 
-NAME = r"^(?![\s\S]*[^A-Za-z0-9_.-])"
+_NAME = r"^(?![\s\S]*[^A-Za-z0-9_.-])"
 PRINTABLE = r"^(?!-)(?=[\s\S]*\S)(?![\s\S]*[\x00-\x1f\x7f])"
 """Not an option, not blank, no control character; written so that Python and browsers read it alike."""
 
@@ -68,14 +68,7 @@ def feed_dag(feed: str, schedule: str | None, *, asks: bool = False) -> DAG:
         params={
             "landing": place("Landing directory; empty: as in the settings."),
             "warehouse": place("Warehouse directory or URI; empty: as in the settings."),
-            "kafka_connection": Param(
-                None,
-                "Airflow connection of the Kafka cluster; empty: as in the settings.",
-                type=["null", "string"],
-                minLength=1,
-                maxLength=200,
-                pattern=NAME,
-            ),
+            "kafka_connection": kafka_connection(),
             "tolerance": Param(
                 None,
                 "Share of failing rows, 0 to 1, that every gate of this run tolerates; empty: as in the settings.",
@@ -132,6 +125,18 @@ def feed_dag(feed: str, schedule: str | None, *, asks: bool = False) -> DAG:
             first >> tasks[next(iter(layers))]
         [*before, *tasks.values(), reports] >> outcome
     return dag
+
+
+def kafka_connection() -> Param:
+    """Return the DAG parameter that names the cluster's Airflow connection."""
+    return Param(
+        None,
+        "Airflow connection of the Kafka cluster; empty: as in the settings.",
+        type=["null", "string"],
+        minLength=1,
+        maxLength=200,
+        pattern=_NAME,
+    )
 
 
 def place(description: str) -> Param:

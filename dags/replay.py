@@ -11,7 +11,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
-from dags.factory import NAME, place
+from dags.factory import kafka_connection, place
 from dags.operators import CannotRun, CommandDied, CommandOperator, tell_failure
 from pipelines import settings
 from pipelines.errors import UsageError
@@ -118,14 +118,7 @@ with DAG(
             pattern=PLAN,
         ),
         "warehouse": place("Warehouse directory; empty: as in the settings."),
-        "kafka_connection": Param(
-            None,
-            "Airflow connection of the Kafka cluster; empty: as in the settings.",
-            type=["null", "string"],
-            minLength=1,
-            maxLength=200,
-            pattern=NAME,
-        ),
+        "kafka_connection": kafka_connection(),
     },
     default_args={
         "owner": "afterlog",

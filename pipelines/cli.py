@@ -277,7 +277,8 @@ def run(
             _say(display.nothing_new(idle))
     else:
         display.stage_runs(done)
-    _look_at_replays(settings)
+    if any(stage_run.status != "idle" for stage_run in done):
+        _look_at_replays(settings)
     _measure(settings)
     _alert(settings)
     if wrong is not None:

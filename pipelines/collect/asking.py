@@ -16,6 +16,7 @@ from typing import Any
 
 from pipelines.collect import describes
 from pipelines.jvm import clients
+from pipelines.kafka.cluster import admin_client
 from pipelines.kafka.errors import MOST_NAMES, as_sentence, kinds
 from pipelines.kafka.properties import properties
 from pipelines.settings import Settings
@@ -106,11 +107,7 @@ def ask(settings: Settings, known: Collection[tuple[str, str]] = (), streams: Co
     """
     client_properties = properties(settings.kafka)
     with clients.newest() as jvm:
-        java_properties = jvm.java.util.Properties()
-        for name, value in client_properties.items():
-            java_properties.setProperty(name, value)
-        with as_sentence(settings.kafka):
-            admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(java_properties)
+        admin = admin_client(jvm, settings.kafka, client_properties)
         try:
             with as_sentence(settings.kafka):
                 return _Asking(settings, jvm, admin).answer(known, streams)

@@ -389,7 +389,7 @@ def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) 
 
 def _replays(warehouse: Warehouse, place: Place) -> Iterator[Event]:
     """Yield the replays of the message, or of it as a dead letter, and what became of them; and where it came from."""
-    if not warehouse.exists(REPLAYED):
+    if not warehouse.is_local or warehouse.local_version(REPLAYED) is None:  # others cannot be replayed from
         return
     cluster: Key = {"cluster": warehouse.cluster}
     parts = ("topic", "partition", "offset")
@@ -420,7 +420,7 @@ def _replays(warehouse: Warehouse, place: Place) -> Iterator[Event]:
 
 def _outcome(warehouse: Warehouse, row: dict[str, Any]) -> Iterator[Event]:
     """Yield that a group consumed a replayed record, if that is known."""
-    if not warehouse.exists(OUTCOMES_OF_REPLAYS):
+    if warehouse.local_version(OUTCOMES_OF_REPLAYS) is None:
         return
     grain = ("cluster", "plan_id", "dlq_topic", "dlq_partition", "dlq_offset")
     equal: Key = {name: row[name] for name in grain}

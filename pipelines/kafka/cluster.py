@@ -55,15 +55,20 @@ def connected(settings: Settings) -> Iterator[Cluster]:
     """
     client_properties = properties(settings.kafka)
     jvm = small.jvm()
-    java_properties = jvm.java.util.Properties()
-    for name, value in client_properties.items():
-        java_properties.setProperty(name, value)
-    with as_sentence(settings.kafka):
-        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(java_properties)
+    admin = admin_client(jvm, settings.kafka, client_properties)
     try:
         yield Cluster(jvm, admin, settings.kafka)
     finally:
         admin.close(jvm.java.time.Duration.ofSeconds(2))
+
+
+def admin_client(jvm: Any, kafka: Kafka, client_properties: Mapping[str, str]) -> Any:
+    """Create an admin client in a JVM; raises AfterlogError: the properties cannot be used."""
+    java_properties = jvm.java.util.Properties()
+    for name, value in client_properties.items():
+        java_properties.setProperty(name, value)
+    with as_sentence(kafka):
+        return jvm.org.apache.kafka.clients.admin.AdminClient.create(java_properties)
 
 
 class Cluster:

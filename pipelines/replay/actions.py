@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,8 @@ from pipelines.commands.describe import Answer
 from pipelines.errors import UsageError
 from pipelines.privacy import Masks
 from pipelines.replay import journal as journals
-from pipelines.replay import outcomes, planning, rules, store, telling, transform
-from pipelines.replay.candidates import Candidate, Candidates, Choice
+from pipelines.replay import judge, outcomes, planning, rules, store, telling, transform
+from pipelines.replay.candidates import RECORDS, Candidates, Choice
 from pipelines.replay.journal import Journal, State, Status
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Letter, Plan, Replayed
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pipelines.run.stop import Stop
 
 FLUSH_RECORDS = 5_000  # of what stands on the target, until they are written to the table
-RECORDS = "silver.dlq_records"
 
 
 def plan(
@@ -48,10 +48,21 @@ def plan(
     Raises UsageError: the choice, the rules, the transform or the settings cannot be used.
     """
     draft = drawn(warehouse, choice, options, file=file, fetches=fetches, dry_run=dry_run)
-    kept = None if dry_run or not draft.entries else store.keep(warehouse, draft)
+    if not draft.entries:
+        return _nothing(form)
+    kept = None if dry_run else store.keep(warehouse, draft)
     masks = Masks.of(warehouse.settings)
     said = telling.draft_as_json(draft, kept=kept) if form == "json" else telling.of_draft(draft, masks, kept=kept)
     return Answer(said, (), 0 if draft.eligible else 1)
+
+
+def _nothing(form: str) -> Answer:
+    message = "No dead letter was chosen, so there is nothing to plan."
+    return Answer(
+        json.dumps({"plan": None, "records": 0, "eligible": 0, "message": message}) if form == "json" else message,
+        (),
+        1,
+    )
 
 
 def drawn(
@@ -170,7 +181,8 @@ def run(
         with Journal(store.directory_of(warehouse)) as journal:
             journal.resume(planned.plan_id)
     kept = store.Replays(warehouse, planned)
-    if expired := why_expired(warehouse, row, kept):
+    is_over = recover(warehouse, planned, kept)
+    if not is_over and (expired := why_expired(warehouse, row, kept)):
         raise UsageError(f"Plan {planned.plan_id} has expired: {expired} Make a new one with `afterlog replay plan`.")
 
     def confirmed(found: Sequence[Replayed]) -> None:
@@ -178,7 +190,6 @@ def run(
         if len(kept.waiting) >= FLUSH_RECORDS:
             kept.flush()
 
-    recover(warehouse, planned, kept)
     try:
         ended = runner.run(
             planned,
@@ -199,8 +210,10 @@ def run(
     return Answer(said, (), ended.exit_code)
 
 
-def recover(warehouse: Warehouse, plan: Plan, kept: store.Replays) -> None:
+def recover(warehouse: Warehouse, plan: Plan, kept: store.Replays) -> bool:
     """Write down what a plan that has ended replayed, if its run was killed before it did so itself.
+
+    Return whether the plan has ended.
 
     Raises AfterlogError: the cluster does not tell.
     """
@@ -209,9 +222,12 @@ def recover(warehouse: Warehouse, plan: Plan, kept: store.Replays) -> None:
     directory = store.directory_of(warehouse)
     with Journal(directory) as journal:
         known = journal.status(plan.plan_id)
-    if known is not None and known.state in (State.FINISHED, State.CANCELLED) and known.replayed > len(kept.known):
+    if known is None or known.state not in (State.FINISHED, State.CANCELLED):
+        return False
+    if known.replayed > len(kept.known):
         kept.add(runner.learned(plan, directory, warehouse.settings))
         kept.flush()
+    return True
 
 
 def left(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
@@ -234,30 +250,21 @@ def why_expired(warehouse: Warehouse, row: Mapping[str, Any], kept: store.Replay
     to = None if row["target"] == "original" else row["target"]
     options = Options(to, row["again"], row["max_replays"], row["ignores_rules"])
     found = Candidates(warehouse).of_plan(row["plan_id"])
-    left = {record.letter for record in kept.plan.records}
+    planned: dict[str, list[Letter]] = defaultdict(list)
+    for record in kept.plan.records:
+        planned[record.letter.place].append(record.letter)
+    missing = {record.letter for record in kept.plan.records}
     for candidate in found:
-        action, _ = known.decide(candidate.facts)
         letter = store.letter_of(candidate.row)
-        left.discard(letter)
-        reasons = judge_again(candidate, action, options)
-        if reasons and letter not in kept.known:
-            return f"{visible(candidate.place)} is not eligible any more, as {_because(reasons[0])}."
-    if left:
-        return f"{visible(min(left).place)} is not in silver.dlq_records any more."
+        same = {one for one in planned[candidate.place] if one.may_be(letter)}
+        missing -= same
+        reasons = judge.of_record(candidate, known.decide(candidate.facts)[0], options)
+        if reasons and same.isdisjoint(kept.known):
+            why = judge.REASONS[reasons[0]].partition(";")[0].partition(":")[0]
+            return f"{visible(candidate.place)} is not eligible any more, as {why}."
+    if missing:
+        return f"{visible(min(missing).place)} is not in silver.dlq_records any more."
     return None
-
-
-def judge_again(candidate: Candidate, action: rules.Action, options: Options) -> list[str]:
-    """Return the reasons against a planned record as the tables stand now."""
-    from pipelines.replay import judge
-
-    return judge.of_record(candidate, action, options)
-
-
-def _because(reason: str) -> str:
-    from pipelines.replay.judge import REASONS
-
-    return REASONS[reason].partition(";")[0].partition(":")[0]
 
 
 def ask_pause(warehouse: Warehouse, wanted: str) -> Answer:
@@ -283,14 +290,16 @@ def ask_cancel(warehouse: Warehouse, wanted: str) -> Answer:
 def status(warehouse: Warehouse, wanted: str, form: str = "text", *, asks: bool = True) -> Answer:
     """Say how a plan stands and what became of its records; ``asks`` the cluster for committed offsets."""
     row = store.plan_row(warehouse, wanted)
-    planned = store.load(warehouse, row)
-    if asks and warehouse.settings.kafka.bootstrap_servers:
-        recover(warehouse, planned, store.Replays(warehouse, planned))
-    outcomes.refresh(warehouse, asks=asks)
-    counts = Counter(one["outcome"] for one in store.outcomes(warehouse, row["plan_id"]))
     with Journal(store.directory_of(warehouse)) as journal:
         state = journal.status(row["plan_id"])
     done = len(store.replayed(warehouse, row["plan_id"]))
+    if asks and warehouse.settings.kafka.bootstrap_servers and state is not None and state.replayed > done:
+        planned = store.load(warehouse, row)  # it holds all payloads
+        kept = store.Replays(warehouse, planned)
+        recover(warehouse, planned, kept)
+        done = len(kept.known)
+    outcomes.refresh(warehouse, asks=asks)
+    counts = Counter(one["outcome"] for one in store.outcomes(warehouse, row["plan_id"]))
     return Answer(telling.status(row, _name(state), state.sentence if state else None, done, counts, form))
 
 

@@ -141,7 +141,7 @@ class Candidates:
         """
         cluster = {"cluster": self.warehouse.cluster}
         if choice.records:
-            found = self._named(choice.records)
+            found = self._named(choice.records)[: choice.limit]
         elif choice.where is not None:
             found = self._accepted(f"({condition(choice.where, now=self.now)})", cluster, choice.limit, most)
         elif choice.incident is not None:
@@ -172,12 +172,9 @@ class Candidates:
 
     def of_plan(self, plan_id: str) -> list[Candidate]:
         """Return the eligible dead letters of a plan, as the tables know them now."""
-        here = "planned.cluster = records.cluster AND planned.dlq_topic = records.dlq_topic"
-        here += " AND planned.dlq_topic_id <=> records.dlq_topic_id"
-        here += " AND planned.dlq_partition = records.dlq_partition AND planned.dlq_offset = records.dlq_offset"
         text = (
             f"EXISTS (SELECT 1 FROM {REPLAYS} AS planned "
-            f"WHERE planned.plan_id = :plan_id AND planned.position IS NOT NULL AND {here})"
+            f"WHERE planned.plan_id = :plan_id AND planned.position IS NOT NULL AND {_same_letter('planned')})"
         )
         values = {"cluster": self.warehouse.cluster, "plan_id": plan_id}
         return self._accepted(text, values, None, None, more=(REPLAYS,), but_of=plan_id)
@@ -212,21 +209,28 @@ class Candidates:
 
         Raises UsageError: a text is no place, or nothing is known there.
         """
-        found: list[Candidate] = []
+        places = []
         for text in dict.fromkeys(wanted):
             place = Place.of(text)
             if place is None:
                 shown = elided(text, WIDEST)
                 raise UsageError(f"'{shown}' is not the place of a dead letter: write it like dlq.orders:0:5.")
-            values = {
-                "cluster": self.warehouse.cluster,
-                **dict(zip(("topic", "partition", "offset"), place, strict=True)),
-            }
-            here = "records.dlq_topic = :topic AND records.dlq_partition = :partition AND records.dlq_offset = :offset"
-            rows = self._accepted(here, values, None, None) or self._refused(place)
-            if not rows:
-                raise UsageError(f"Nothing is known of a dead letter at {place} in cluster '{self._cluster}'.")
-            found += rows
+            places.append(place)
+        values: dict[str, Any] = {"cluster": self.warehouse.cluster}
+        for number, place in enumerate(places):
+            values |= {f"{part}_{number}": at for part, at in place._asdict().items()}
+        here = " OR ".join(
+            "(" + " AND ".join(f"records.dlq_{part} = :{part}_{number}" for part in Place._fields) + ")"
+            for number in range(len(places))
+        )
+        found = self._accepted(here, values, None, None)
+        known = {one.place for one in found}
+        for place in places:
+            if ":".join(map(str, place)) not in known:
+                refused = self._refused(place)
+                if not refused:
+                    raise UsageError(f"Nothing is known of a dead letter at {place} in cluster '{self._cluster}'.")
+                found += refused
         return found
 
     @property
@@ -259,17 +263,22 @@ class Candidates:
     ) -> list[Candidate]:
         """Return accepted dead letters that meet a condition on ``records``; replays of one plan do not count."""
         columns = ", ".join(f"records.{name}" for name in COLUMNS)
-        grain = " AND ".join(f"{{0}}.{name} = records.{name}" for name in ("cluster", "dlq_topic", "dlq_partition"))
-        grain += " AND {0}.dlq_offset = records.dlq_offset AND {0}.dlq_topic_id <=> records.dlq_topic_id"
+        here = "{0}.cluster = records.cluster AND " + " AND ".join(f"{{0}}.{name} = records.{name}" for name in _PLACE)
         statement = f"""
             SELECT {columns}, markers.is_control_marker AS is_marker, letters.write_state,
-              discards.dlq_topic IS NOT NULL AS is_discarded
+              copies.letters AS copies,
+              EXISTS (SELECT 1 FROM {DISCARDS} AS discards WHERE {_same_letter("discards")}) AS is_discarded
             FROM {RECORDS} AS records
             LEFT JOIN {MARKERS} AS markers
               ON markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
-            LEFT JOIN {LETTERS} AS letters ON {grain.format("letters")}
-            LEFT JOIN (SELECT DISTINCT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM {DISCARDS})
-              AS discards ON {grain.format("discards")}
+            LEFT JOIN {LETTERS} AS letters
+              ON {here.format("letters")} AND letters.dlq_topic_id <=> records.dlq_topic_id
+            LEFT JOIN (
+              SELECT cluster, {", ".join(_PLACE)}, count(*) AS letters
+              FROM {RECORDS}
+              GROUP BY cluster, {", ".join(_PLACE)}
+              HAVING count(*) > 1
+            ) AS copies ON {here.format("copies")}
             WHERE records.cluster = :cluster AND ({text})
             ORDER BY records.dlq_topic, records.dlq_partition, records.dlq_offset, records.dlq_topic_id
         """
@@ -284,19 +293,19 @@ class Candidates:
         if not rows:
             return []
         replayed = self._replayed(but_of)
-        by_letter = {tuple(row[name] for name in _LETTER): row for row in replayed}
+        by_place: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+        for row in replayed:
+            by_place[tuple(row[name] for name in _PLACE)].append(row)
         by_source: dict[tuple[Any, ...], dict[str, Any]] = {}
         by_target = {(row["target_topic"], row["target_partition"], row["target_offset"]): row for row in replayed}
         for row in replayed:
             by_source[row["original_topic"], row["original_partition"], row["original_offset"]] = row
         aborted = self._aborted({row["original_topic"] for row in rows if row["original_topic"] is not None})
-        copies: dict[tuple[Any, ...], int] = defaultdict(int)
-        for row in rows:
-            copies[row["dlq_topic"], row["dlq_partition"], row["dlq_offset"]] += 1
         found = []
         for row in rows:
             source = (row["original_topic"], row["original_partition"], row["original_offset"])
-            before = by_letter.get(tuple(row[name] for name in _LETTER))
+            same = [one for one in by_place[tuple(row[name] for name in _PLACE)] if _may_be_same(one, row)]
+            before = same[-1] if same else None
             if before is None and None not in source:
                 before = by_source.get(source)
             died = by_target.get(source) if None not in source else None
@@ -307,7 +316,7 @@ class Candidates:
                     is_marker=row["is_marker"],
                     write_state=row["write_state"],
                     is_aborted=None not in source and _within(aborted.get(source[:2], []), row["original_offset"]),
-                    copies=copies[row["dlq_topic"], row["dlq_partition"], row["dlq_offset"]],
+                    copies=row["copies"] or 1,
                     attempt=1 + max((one["attempt"] for one in (before, died) if one is not None), default=0),
                     replayed=before["plan_id"] if before is not None else None,
                     is_discarded=row["is_discarded"],
@@ -350,12 +359,26 @@ class Candidates:
         return fetched.objects()
 
 
-_LETTER = ("dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset")
+_PLACE = ("dlq_topic", "dlq_partition", "dlq_offset")
+_LETTER = (*_PLACE, "dlq_topic_id")
 
 
-_REPLAYED = f"SELECT 1 FROM {REPLAYED} AS replayed WHERE replayed.cluster = records.cluster " + " ".join(
-    f"AND replayed.{name} <=> records.{name}" for name in _LETTER
-)
+def _same_letter(name: str) -> str:
+    """Return the condition that a row of a table is about the dead letter of a row of ``records``.
+
+    A file does not tell the topic's id, which is learned when the topic itself is read: so one id can be missing.
+    """
+    ids_agree = f"({name}.dlq_topic_id IS NULL OR records.dlq_topic_id IS NULL OR {name}.dlq_topic_id = "
+    here = " AND ".join(f"{name}.{column} = records.{column}" for column in ("cluster", *_PLACE))
+    return f"{here} AND {ids_agree}records.dlq_topic_id)"
+
+
+def _may_be_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether two rows of one place can be about the same dead letter."""
+    return None in (one["dlq_topic_id"], other["dlq_topic_id"]) or one["dlq_topic_id"] == other["dlq_topic_id"]
+
+
+_REPLAYED = f"SELECT 1 FROM {REPLAYED} AS replayed WHERE {_same_letter('replayed')}"
 
 
 def _within(spans: Sequence[tuple[int, int]], offset: int) -> bool:

@@ -45,7 +45,9 @@ CREATE TABLE IF NOT EXISTS claims (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS claims_of_plans ON claims (plan_id, produced);
 """
-_OF_LETTER = "topic = ? AND topic_id = ? AND partition = ? AND record = ?"
+_OF_LETTER = "topic = ?1 AND topic_id = ?2 AND partition = ?3 AND record = ?4"
+# A file does not tell the topic's id, which is learned when the topic itself is read: so one id can be missing.
+_OF_SAME_LETTER = "topic = ?1 AND (topic_id = ?2 OR topic_id = '' OR ?2 = '') AND partition = ?3 AND record = ?4"
 
 
 class State(StrEnum):
@@ -237,9 +239,8 @@ class Journal:
         """Return, for the dead letters that plans replayed or are about to replay, the last such plan."""
         found = {}
         for letter in letters:
-            for (plan_id,) in self._execute(
-                f"SELECT plan_id FROM claims WHERE {_OF_LETTER} ORDER BY attempt DESC, produced DESC LIMIT 1", letter
-            ):
+            newest = "ORDER BY attempt DESC, produced DESC LIMIT 1"
+            for (plan_id,) in self._execute(f"SELECT plan_id FROM claims WHERE {_OF_SAME_LETTER} {newest}", letter):
                 found[letter] = str(plan_id)
         return found
 
@@ -306,7 +307,7 @@ class Journal:
         """Give up claims of records whose transaction was aborted."""
         with self._transaction():
             self._database.executemany(
-                f"DELETE FROM claims WHERE {_OF_LETTER} AND plan_id = ? AND produced = 0",
+                f"DELETE FROM claims WHERE {_OF_LETTER} AND plan_id = ?5 AND produced = 0",
                 [(*record.letter, plan_id) for record in records],
             )
 
@@ -331,7 +332,7 @@ class Journal:
 
     def _taken(self, plan_id: str, letter: Letter) -> bool:
         return bool(
-            self._execute(f"SELECT 1 FROM claims WHERE {_OF_LETTER} AND plan_id <> ? LIMIT 1", (*letter, plan_id))
+            self._execute(f"SELECT 1 FROM claims WHERE {_OF_SAME_LETTER} AND plan_id <> ?5 LIMIT 1", (*letter, plan_id))
         )
 
     def _unsettled(self, plan_id: str) -> bool:

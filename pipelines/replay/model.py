@@ -29,6 +29,10 @@ class Letter(NamedTuple):
         """TOPIC:PARTITION:OFFSET."""
         return f"{self.topic}:{self.partition}:{self.offset}"
 
+    def may_be(self, other: Letter) -> bool:
+        """Tell whether it can be the same dead letter: a file does not tell the topic's id, which is learned later."""
+        return self.place == other.place and (self.topic_id == other.topic_id or "" in (self.topic_id, other.topic_id))
+
 
 class Source(NamedTuple):
     """The place of the record that failed, as far as it is known, and its timestamp in milliseconds since 1970."""

@@ -152,23 +152,18 @@ def fetch_originals(entries: Sequence[Entry], settings: Settings) -> None:
     from pipelines.columns.headers import NAMES
     from pipelines.replay import fetch
 
-    wanted = {}
+    lacking = []
     for entry in entries:
-        source = entry.candidate.source
-        row = entry.candidate.row
-        drops_headers = row["header_profile"] in SHARE_GROUP
-        if entry.reasons or not (drops_headers or row["payload_copied"] is False):
+        source, row = entry.candidate.source, entry.candidate.row
+        if entry.reasons or not (row["header_profile"] in SHARE_GROUP or row["payload_copied"] is False):
             continue
         if source is None or row["original_topic_id"]:
             without_original(entry)
-            continue
-        wanted[source] = entry
-    found = fetch.fetch(settings, wanted) if wanted else {}
-    for entry in entries:
-        source = entry.candidate.source
-        if entry.reasons or source not in wanted:
-            continue
-        one = found.get(source, fetch.ABSENT)
+        else:
+            lacking.append((entry, source))
+    found = fetch.fetch(settings, {source for _, source in lacking})
+    for entry, source in lacking:
+        one = found[source]
         if one is fetch.ABORTED:
             entry.reasons.append("aborted_transaction")
         elif one is fetch.OPEN:

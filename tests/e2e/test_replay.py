@@ -18,9 +18,9 @@ from pipelines.errors import UsageError
 from pipelines.replay import actions, store
 from pipelines.replay.candidates import Choice
 from pipelines.replay.judge import Options
-from pipelines.settings import Settings
+from pipelines.settings import Dlq, Settings
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import run, warehouse_of
+from tests.testing.builders import land, line, run, warehouse_of
 from tests.testing.kafka import KafkaAdmin
 
 if TYPE_CHECKING:
@@ -200,6 +200,66 @@ def test_what_dies_again_is_known_and_its_story_is_told(
     assert actions.drawn(warehouse, Choice(records=(place,)), Options(max_replays=9)).plan.records[0].attempt > 1
 
 
+def spring(topic: str, offset: int) -> list[tuple[str, bytes | None]]:
+    return [
+        ("kafka_dlt-original-topic", topic.encode()),
+        ("kafka_dlt-original-partition", (0).to_bytes(4, "big")),
+        ("kafka_dlt-original-offset", offset.to_bytes(8, "big")),
+        ("kafka_dlt-original-consumer-group", b"replayed-classic"),
+    ]
+
+
+def test_a_letter_with_its_own_payload_is_not_compared_with_what_another_groups_letter_lacks(
+    happened: Happened, kafka: KafkaAdmin, spark: SparkSession
+) -> None:
+    """Two groups failed on one record; only the share group's letter needs the original."""
+    kafka.create_topic("dlq.replayed-both")
+    kafka.produce("dlq.replayed-both", [Message(b"as Spring read it", b"k", spring(SOURCE, 3))])
+    run(spark, happened.settings, "bronze.dlq_records", "silver.dlq_records")
+    topics = f"dlq_topic IN ('dlq.replayed-both', '{BARE}')"
+    choice = Choice(where=f"original_partition = 0 AND original_offset = 3 AND {topics}")
+    draft = actions.drawn(happened.warehouse, choice, Options(again=True))
+    found = {one.letter.topic: one.reasons for one in draft.entries}
+    assert found == {"dlq.replayed-both": [], BARE: ["same_source_record"]}
+    assert [one.value for one in draft.plan.records] == [b"as Spring read it"]
+
+
+def test_a_letter_stays_the_same_when_its_topics_id_is_learned(
+    happened: Happened, kafka: KafkaAdmin, spark: SparkSession
+) -> None:
+    """A file tells no topic id; the topic, read later, does."""
+    warehouse, name = happened.warehouse, "dlq.replayed-learned"
+    kafka.create_topic("replayed-learned")
+    kafka.produce("replayed-learned", [Message(b"v", b"k")] * 3)
+    kafka.create_topic(name)
+    kafka.produce(name, [Message(b"v", b"k", spring("replayed-learned", offset)) for offset in range(3)])
+    files = happened.settings.model_copy(update={"dlq": Dlq()})
+    land(
+        files,
+        {
+            "learned.jsonl": [
+                line(one.offset, topic=name, timestamp=one.timestamp, key=one.key, value=one.value, headers=one.headers)
+                for one in kafka.read(name, expected=3)
+            ]
+        },
+    )
+    run(spark, files, "bronze.dlq_records", "silver.dlq_records")
+    actions.discard(warehouse, Choice(records=(f"{name}:0:0",)), None)
+    draft = actions.drawn(warehouse, of(name, "dlq_offset = 1"), Options())
+    assert draft.plan.records[0].letter.topic_id == ""
+    store.keep(warehouse, draft)
+    to_another = actions.drawn(warehouse, of(name, "dlq_offset = 2"), Options(to="replayed-learned"))
+    store.keep(warehouse, to_another)
+    actions.run(warehouse, to_another.plan.plan_id)
+
+    run(spark, happened.settings, "bronze.dlq_records", "silver.dlq_records")
+    now = actions.drawn(warehouse, of(name), Options())
+    assert {one.letter.topic_id for one in now.entries} == {kafka.topic_id(name)}
+    assert [one.reasons for one in now.entries] == [["discarded"], [], ["replayed_before"]]
+    assert json.loads(actions.run(warehouse, draft.plan.plan_id, form="json").result)["replayed"] == 1
+    assert len(kafka.read("replayed-learned", committed=True)) == 5
+
+
 def test_a_classic_group_that_commits_behind_a_record_has_it(
     happened: Happened, kafka: KafkaAdmin, spark: SparkSession
 ) -> None:
@@ -207,13 +267,7 @@ def test_a_classic_group_that_commits_behind_a_record_has_it(
     kafka.create_topic("replayed-spring")
     kafka.create_topic("dlq.replayed-spring")
     kafka.produce("replayed-spring", [Message(b"v", b"k")])
-    headers = [
-        ("kafka_dlt-original-topic", b"replayed-spring"),
-        ("kafka_dlt-original-partition", (0).to_bytes(4, "big")),
-        ("kafka_dlt-original-offset", (0).to_bytes(8, "big")),
-        ("kafka_dlt-original-consumer-group", b"replayed-classic"),
-    ]
-    kafka.produce("dlq.replayed-spring", [Message(b"v", b"k", headers)])
+    kafka.produce("dlq.replayed-spring", [Message(b"v", b"k", spring("replayed-spring", 0))])
     run(spark, happened.settings, "bronze.dlq_records", "silver.dlq_records")
     draft = actions.drawn(warehouse, of("dlq.replayed-spring"), Options())
     store.keep(warehouse, draft)

@@ -240,22 +240,22 @@ def replays(settings: Settings, kafka: KafkaAdmin) -> Replays:
 
 
 def test_every_byte_and_header(replays: Replays) -> None:
-    replays.kafka.create_topic("bytes", 3)
+    replays.kafka.create_topic("replayed-bytes", 3)
     ours = {"afterlog.replay.plan", "afterlog.replay.record", "afterlog.replay.attempt"}
     headers = (("a", b"1"), ("a", None), ("a", b""), ("\u00e4", b"\xff\xfe"), ("", b"x"))
     old = (("afterlog.replay.plan", b"an older one"), ("afterlog.replay.original", b"x:0:1"))
     planned = [
-        record(0, "bytes", partition=2, key=None, value=None),
-        record(1, "bytes", partition=2, key=b"", value=b""),
-        record(2, "bytes", partition=0, key=b"\xff\x00", value=b"\x00\xfe" * 2000, headers=(*headers, *old)),
-        record(3, "bytes", partition=1, value=b"v", source=Source(None, None, None)),
-        record(4, "bytes", partition=2, value=b"v", source=Source("or\u00e4nge", 1, 2, None)),
+        record(0, "replayed-bytes", partition=2, key=None, value=None),
+        record(1, "replayed-bytes", partition=2, key=b"", value=b""),
+        record(2, "replayed-bytes", partition=0, key=b"\xff\x00", value=b"\x00\xfe" * 2000, headers=(*headers, *old)),
+        record(3, "replayed-bytes", partition=1, value=b"v", source=Source(None, None, None)),
+        record(4, "replayed-bytes", partition=2, value=b"v", source=Source("or\u00e4nge", 1, 2, None)),
     ]
     began = int(time.time() * 1000) - 60_000
     got: list[Replayed] = []
     ended = replays.run(plan_of("bytes", replays.settings, planned), confirmed=got.extend)
     assert (ended.status, ended.replayed, ended.skipped, ended.exit_code) == (State.FINISHED, 5, 0, 0)
-    seen = {(one.partition, one.offset): one for one in replays.kafka.read("bytes", committed=True, expected=5)}
+    seen = {(one.partition, one.offset): one for one in replays.kafka.read("replayed-bytes", committed=True, expected=5)}
     in_order = [seen[one.partition, one.offset] for one in got]
     assert [(one.partition, one.key, one.value) for one in in_order] == [
         (one.partition, one.key, one.value) for one in planned

@@ -236,6 +236,18 @@ def test_the_first_rule_that_matches_decides(warehouse: Callable[..., Warehouse]
     assert reasons(tables, Choice(records=("dlq.orders:0:20",)), Options(ignore_rules=True)) == {20: []}
 
 
+def test_a_choice_of_nothing_is_no_plan(warehouse: Callable[..., Warehouse]) -> None:
+    said = actions.plan(warehouse(), Choice(where="dlq_offset > 1000"), Options(), dry_run=True)
+    assert (said.result, said.exit_code) == ("No dead letter was chosen, so there is nothing to plan.", 1)
+
+
+def test_a_limit_holds_for_named_records_too(warehouse: Callable[..., Warehouse]) -> None:
+    named = ("dlq.orders:0:2", "dlq.orders:0:1", "dlq.orders:0:31")
+    assert set(reasons(warehouse(), Choice(records=named, limit=2))) == {1, 2}
+    with pytest.raises(UsageError, match=r"Nothing is known of a dead letter at dlq\.orders:0:99 in"):
+        reasons(warehouse(), Choice(records=(*named, "dlq.orders:0:99")))
+
+
 def test_nothing_is_replayed_that_no_rule_chose(warehouse: Callable[..., Warehouse]) -> None:
     assert reasons(warehouse(), Choice(by_rules=True)) == {}
 

@@ -28,6 +28,7 @@ from tests.testing.builders import AT, HOUR, kip_1191, kip_1317, land, line, row
 CHAIN = ("bronze.dlq_records", "silver.dlq_records", "gold.dlq_counts", "gold.dlq_summary")
 BRONZE, SILVER, COUNTS, GOLD = CHAIN
 QUARANTINE, HELD = "quarantine.dlq_records", "held.dlq_records"
+SUSPECTS = "gold.incident_suspects"
 
 FOREIGN = [("trace", b"1")]
 
@@ -204,7 +205,8 @@ def test_broken_gate_holds_its_topic_and_what_comes_after(spark: SparkSession, s
     assert (broken[SILVER].status, broken[SILVER].read, broken[SILVER].held) == ("broken", 31, 31)
     assert broken[GOLD].status == "idle"
     after = tables(settings)
-    assert {table for table in after if after[table] != before[table]} == {BRONZE, HELD}
+    assert {table for table in after if after[table] != before[table]} == {BRONZE, HELD, SUSPECTS}
+    assert [(row["kind"], row["name"]) for row in rows(spark, settings, SUSPECTS)] == [("missing_headers", "dlq.orders")]
     assert "AFTERLOG_TOLERANCE" in (broken[SILVER].message or "")
     results = [row for row in rows(spark, settings, "quality.expectation_results") if not row["success"]]
     assert {(row["expectation"], row["failing"], row["candidates"]) for row in results} == {
