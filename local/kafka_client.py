@@ -114,10 +114,7 @@ class KafkaClient:
                 self._admin.close(self._seconds(5))
                 self._admin = None
         if self._owns:
-            self._gateway.shutdown()
-            process = self._gateway.java_process
-            process.stdin.close()  # ends the JVM
-            process.wait()
+            clients.end(self._gateway, self._gateway.java_process)
 
     # Topics, groups, users
 

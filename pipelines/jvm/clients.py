@@ -65,14 +65,19 @@ def newest() -> Iterator[Any]:
     try:
         yield gateway.jvm
     finally:
-        with contextlib.suppress(Exception):  # after Ctrl-C the JVM has perhaps ended
-            gateway.shutdown()
-        if process.stdin:
-            process.stdin.close()  # the JVM exits when its standard input closes
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(5)
-        process.kill()
-        process.wait()
+        end(gateway, process)
+
+
+def end(gateway: Gateway, process: subprocess.Popen[bytes]) -> None:
+    """End a gateway and its JVM."""
+    with contextlib.suppress(Exception):  # after Ctrl-C the JVM has perhaps ended
+        gateway.shutdown()
+    if process.stdin:
+        process.stdin.close()  # the JVM exits when its standard input closes
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    process.kill()
+    process.wait()
 
 
 def json_mapper(jvm: Any) -> Any:

@@ -475,7 +475,7 @@ def test_a_demo_that_is_stopped_leaves_no_broker(demo_broker: Broker, tmp_path: 
     places = {"AFTERLOG_WAREHOUSE": str(tmp_path / "warehouse"), "AFTERLOG_LANDING": str(tmp_path / "landing")}
     demo = subprocess.Popen(
         [sys.executable, "-c", script, str(demo_broker.directory)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | places,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1"} | places,
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -489,6 +489,10 @@ def test_a_demo_that_is_stopped_leaves_no_broker(demo_broker: Broker, tmp_path: 
         time.sleep(0.2)
     time.sleep(6)  # clients have started by now
     os.killpg(demo.pid, number)  # as a terminal does
-    _, said = demo.communicate(timeout=60)
+    try:
+        _, said = demo.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        os.kill(demo.pid, signal.SIGABRT)  # it says what it was doing
+        _, said = demo.communicate(timeout=60)
     assert (demo.returncode, said) == (130, "The demo is stopped; what it wrote so far is kept.\n")
     assert demo_broker.running is None

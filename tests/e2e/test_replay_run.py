@@ -255,7 +255,8 @@ def test_every_byte_and_header(replays: Replays) -> None:
     got: list[Replayed] = []
     ended = replays.run(plan_of("bytes", replays.settings, planned), confirmed=got.extend)
     assert (ended.status, ended.replayed, ended.skipped, ended.exit_code) == (State.FINISHED, 5, 0, 0)
-    seen = {(one.partition, one.offset): one for one in replays.kafka.read("replayed-bytes", committed=True, expected=5)}
+    read = replays.kafka.read("replayed-bytes", committed=True, expected=5)
+    seen = {(one.partition, one.offset): one for one in read}
     in_order = [seen[one.partition, one.offset] for one in got]
     assert [(one.partition, one.key, one.value) for one in in_order] == [
         (one.partition, one.key, one.value) for one in planned

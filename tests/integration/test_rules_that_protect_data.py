@@ -206,7 +206,8 @@ def test_broken_gate_holds_its_topic_and_what_comes_after(spark: SparkSession, s
     assert broken[GOLD].status == "idle"
     after = tables(settings)
     assert {table for table in after if after[table] != before[table]} == {BRONZE, HELD, SUSPECTS}
-    assert [(row["kind"], row["name"]) for row in rows(spark, settings, SUSPECTS)] == [("missing_headers", "dlq.orders")]
+    suspects = rows(spark, settings, SUSPECTS)
+    assert [(row["kind"], row["name"]) for row in suspects] == [("missing_headers", "dlq.orders")]
     assert "AFTERLOG_TOLERANCE" in (broken[SILVER].message or "")
     results = [row for row in rows(spark, settings, "quality.expectation_results") if not row["success"]]
     assert {(row["expectation"], row["failing"], row["candidates"]) for row in results} == {
