@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -29,6 +28,7 @@ from pipelines.settings import Settings
 TRANSACTIONAL_IDS = "afterlog-replay-"
 TRANSACTION_SECONDS = 60.0  # after so long the coordinator aborts a transaction that nobody ends
 _ATTEMPTS = 5
+_CLOSING_SECONDS = 5.0
 _ANY = -1  # the partition that the partitioner chooses
 _BATCH_BYTES = 1_000_000  # as librdkafka's default
 _UNKNOWN_BATCH_BYTES = 16_384  # as the default of Kafka's own producer, if the topic's limit is not known
@@ -76,18 +76,24 @@ class Sender:
             "allow.auto.create.topics": False,
             "error_cb": self._answers.heard,
         }
-        self._producer = made_of(settings, lambda found: Producer(found | own))
+
+        def producer(found: dict[str, Any]) -> Producer:
+            patience = min(int(found.get("socket.timeout.ms", millis)), millis)  # librdkafka wants it so
+            return Producer(found | own | {"socket.timeout.ms": patience})
+
+        self._producer = made_of(settings, producer)
+        self._is_settled = True  # no transaction is open, as far as is known
 
     def __enter__(self) -> Self:
         """Return the sender."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the producer; a transaction that is open is aborted."""
-        # If it failed for good before, it fails again, or warns that it cannot abort.
-        with contextlib.suppress(KafkaException), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self._producer.close()
+        """End the producer; a transaction that is open is aborted, now or later, by the next run or the brokers."""
+        if not self._is_settled:
+            with contextlib.suppress(KafkaException):
+                self._producer.abort_transaction(min(_CLOSING_SECONDS, self._answers.seconds))
+        self._producer.purge()  # its method close would wait for the brokers, however long they stay away
         # Nothing else may hold the producer: it must end here, and not when and where garbage is collected.
         del self._producer
 
@@ -128,6 +134,7 @@ class Sender:
 
     def _begin(self) -> None:
         self._producer.begin_transaction()
+        self._is_settled = False
 
     def _produce(self, batch: _Batch) -> None:
         for record in batch.records:
@@ -151,10 +158,12 @@ class Sender:
     def _commit(self, batch: _Batch) -> None:
         """Commit; an error that the client may pass is tried again until the transaction times out."""
         self._persistently("commit_transaction", batch)
+        self._is_settled = True
 
     def _abort(self) -> None:
         try:
             self._persistently("abort_transaction")
+            self._is_settled = True
         except KafkaException as raised:
             raise self._fatal(raised.args[0], 0.0) from None
 

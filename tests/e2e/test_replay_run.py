@@ -289,6 +289,13 @@ def test_keys_go_where_kafkas_own_producer_puts_them(replays: Replays) -> None:
     assert plan.records == ()
 
 
+def test_a_patient_user(replays: Replays) -> None:
+    plan = replays.plan("patient")
+    kafka = replays.settings.kafka.model_copy(update={"timeout_seconds": 300})
+    replays.settings = replays.settings.model_copy(update={"kafka": kafka})
+    assert replays.run(plan).replayed == 40
+
+
 def test_a_plan_runs_once(replays: Replays) -> None:
     plan = replays.plan("once", 35)
     told: list[Progress] = []

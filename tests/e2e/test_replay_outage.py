@@ -1,0 +1,116 @@
+"""Replays to a real broker that is killed in the middle of them."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from local.broker import Broker
+from pipelines.errors import AfterlogError, EnvironmentLacking
+from pipelines.replay.journal import Journal, State, directory_of
+from pipelines.replay.model import Plan
+from pipelines.replay.run import run
+from pipelines.replay.sender import Sender
+from pipelines.settings import Settings, load
+from tests.testing.kafka import KafkaAdmin
+from tests.testing.replays import in_order_of_keys, letters_of, numbered, plan_of, planned_letters, standing
+
+pytestmark = pytest.mark.thorough
+RECORDS = 120
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that tests of this module kill and start again."""
+    with Broker(tmp_path_factory.mktemp("mortal")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def client(mortal: Broker) -> Iterator[KafkaAdmin]:
+    with KafkaAdmin(mortal.bootstrap_servers) as client:
+        yield client
+
+
+def settings_of(mortal: Broker, tmp_path: Path, seconds: int) -> Settings:
+    kafka = {"bootstrap_servers": mortal.bootstrap_servers, "timeout_seconds": seconds}
+    return load(warehouse=str(tmp_path / "warehouse"), kafka=kafka)
+
+
+def planned(name: str, settings: Settings, client: KafkaAdmin) -> Plan:
+    client.create_topic(name, 3)
+    plan = plan_of(name, settings, numbered(RECORDS, name))
+    with Journal(directory_of(settings)) as journal:
+        journal.add(name)
+    return plan
+
+
+def is_replayed_once(plan: Plan, settings: Settings) -> bool:
+    seen = standing(settings, plan.targets[0].topic)
+    return letters_of(seen) == planned_letters(plan) and in_order_of_keys(seen)
+
+
+def kill_in(monkeypatch: pytest.MonkeyPatch, step: str, seconds: float, kill: Callable[[], None]) -> threading.Event:
+    """Let a thread kill the broker a while after a step of the third batch began; return the event of its end."""
+    method, calls, ended = getattr(Sender, step), [0], threading.Event()
+
+    def killing() -> None:
+        time.sleep(seconds)
+        try:
+            kill()
+        finally:
+            ended.set()
+
+    def dying(*arguments: object) -> object:
+        calls[0] += 1
+        if calls[0] == 3:
+            threading.Thread(target=killing, daemon=True).start()
+        return method(*arguments)
+
+    monkeypatch.setattr(Sender, step, dying)
+    return ended
+
+
+@pytest.mark.parametrize("step", ["_begin", "_produce", "_commit"])
+def test_a_broker_that_dies_and_comes_back(
+    step: str, mortal: Broker, client: KafkaAdmin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run goes on by itself, or says that it must be run again; each record stands once either way."""
+    settings = settings_of(mortal, tmp_path, 60)
+    plan = planned(f"outage{step}", settings, client)
+
+    def restart() -> None:
+        mortal.kill()
+        mortal.start()
+
+    ended = kill_in(monkeypatch, step, random.Random(step).uniform(0, 0.01), restart)
+    with contextlib.suppress(EnvironmentLacking):
+        run(plan, directory_of(settings), settings, batch=10)
+    assert ended.wait(120)
+    assert run(plan, directory_of(settings), settings, batch=10).status is State.FINISHED
+    assert is_replayed_once(plan, settings)
+
+
+def test_a_broker_that_stays_away(
+    mortal: Broker, client: KafkaAdmin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends with one sentence; when the broker is back, the same plan goes on."""
+    monkeypatch.setattr("pipelines.replay.sender.TRANSACTION_SECONDS", 10.0)
+    settings = settings_of(mortal, tmp_path, 3)
+    plan = planned("outage-for-long", settings, client)
+    ended = kill_in(monkeypatch, "_commit", 0, mortal.kill)
+    with pytest.raises(AfterlogError, match=r"No broker can be reached|do not say whether|run the plan again"):
+        run(plan, directory_of(settings), settings, batch=10)
+    assert ended.wait(120)
+    with pytest.raises(EnvironmentLacking, match="No broker can be reached"):
+        run(plan, directory_of(settings), settings, batch=10)
+    mortal.start()
+    patient = settings_of(mortal, tmp_path, 60)
+    assert run(plan, directory_of(patient), patient, batch=10).replayed == RECORDS
+    assert is_replayed_once(plan, patient)
