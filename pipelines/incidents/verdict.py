@@ -248,7 +248,8 @@ def _attribute(
     """Return the attribute that nearly all records of an episode share and other records do not, and its shares.
 
     Acknowledgements tell attributes of the source records, ``placed`` in number, that dead letters lack: share groups
-    drop headers, and no dead letter names the client. A client counts only against messages that went through.
+    drop headers, and no dead letter names the client. A client counts only against messages that went through. Where
+    all messages died, nothing tells how common these are: most topics have headers that are always the same.
     """
     records = episode["record_count"]
     if episode["source_record_count"] <= FEW:
@@ -256,6 +257,7 @@ def _attribute(
     is_of_few_keys = (episode["key_count"] or 0) <= FEW_KEYS
     told = Messages.of(episode.get("told"))
     shares = told.least_shares(placed) if told else {}
+    shown = {(one["kind"], one["name"], one["value"]) for one in episode["attributes"] or ()}
     for one in episode["attributes"] or ():
         if (is_of_few_keys and one["name"] == "key") or (
             one["kind"] == "key_prefix" and (episode["key_count"] or 0) < 2
@@ -268,6 +270,8 @@ def _attribute(
         if share < NEARLY_ALL or (elsewhere is not None and elsewhere > COMMON):
             continue
         if attribute[0] == "client" and compared_with != DELIVERED:
+            continue
+        if attribute not in shown and elsewhere is None:
             continue
         rank = share - (elsewhere if elsewhere is not None else COMMON)
         if best is None or rank > best[0]:

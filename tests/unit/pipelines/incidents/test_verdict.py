@@ -133,6 +133,14 @@ def test_headers_of_dead_letters_are_compared_with_messages_that_went_through() 
     assert (found.attribute_share_elsewhere, found.attribute_compared_with) == (0, "delivered messages")
 
 
+def test_a_header_that_acknowledgements_alone_tell_needs_others_to_compare_with() -> None:
+    told = messages(100, header_source=100)
+    alone = episode(told=told)
+    assert judge(alone, Topic.of([alone])).evidence.attribute_kind is None
+    compared = episode(told=told, delivered=OTHER_SOURCE)
+    assert judge(compared, Topic.of([compared])).evidence.attribute_kind == "header"
+
+
 @pytest.mark.parametrize(
     "delivered",
     [
