@@ -610,12 +610,16 @@ def afterlog() -> str:
 
 def incidents(bench: Bench) -> None:
     """How often incidents, verdicts and first suspects are right; at full scale the document gets the figures."""
-    count = max(8, int(labelled.COUNT * bench.scale))
-    found = labelled.measured(bench.spark, bench.scratch / "incidents", labelled.SEED, count)
-    for name, share in found.shares.items():
-        bench.found(f"wrong {name} of {count} scenarios", 100 * (1 - share), "%", 100 * (1 - labelled.TARGETS[name]))
+    all_found: dict[labelled.Drawn, labelled.Score] = {}
+    for seed, shape, number in labelled.ALL if bench.scale == 1 else labelled.ALL[:1]:
+        count = max(8, int(number * bench.scale))
+        found = labelled.measured(bench.spark, bench.scratch / "incidents" / shape, seed, count, shape)
+        all_found[seed, shape, count] = found
+        for name, share in found.shares.items():
+            what = f"wrong {name} of {count} scenarios ({shape})"
+            bench.found(what, 100 * (1 - share), "%", 100 * (1 - labelled.TARGETS[name]))
     if bench.scale == 1:
-        labelled.write(labelled.told(found, labelled.SEED, count, labelled.commit()))
+        labelled.write(labelled.told(all_found, labelled.commit()))
 
 
 def replay(bench: Bench) -> None:

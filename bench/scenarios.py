@@ -55,6 +55,9 @@ SUSPECTS = (*CHANGES, "header", "schema_id", "key_prefix", "client")
 """Suspects that are an event in time; the others are a value that the dead records share."""
 TOPIC_WIDE = ("writer_topology", "new_client", "producer", "broker_restart")
 
+MOST_TOLD = 6_000
+"""Messages that producers tell of around an incident."""
+
 HEADLESS = "-headless.jsonl"
 """How the names of files end whose dead letters lack a mandatory header; they belong to no incident."""
 
@@ -95,6 +98,34 @@ DECK: tuple[tuple[str, str | None, int], ...] = (
     ("UNDETERMINED", "topology", 1),
     ("UNDETERMINED", "broker_restart", 1),
 )
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the topics and incidents of scenarios look; shares are probabilities.
+
+    ``tells_all`` is the share of scenarios where every message around the main incident is acknowledged.
+    """
+
+    partitions: tuple[int, ...] = (3, 4, 6, 8, 12, 16, 24)
+    gap: tuple[float, float] = (3, 20 * MINUTE)
+    most_records: int = 3_000
+    noise: tuple[float, float, float] = (0.6, 0.6, 0.4)
+    overlap: float = 0.4
+    overlaps: tuple[int, ...] = (1, 1, 2)
+    late: float = 0.35
+    regression: float = 0.3
+    in_transactions: float = 0.3
+    tells_all: float = 0.0
+
+
+SHAPES = {
+    "usual": Shape(),
+    "narrow": Shape(partitions=(2, 3, 5), gap=(20 * SECOND, 25 * MINUTE), most_records=800, late=0.6, tells_all=0.3),
+    "wide": Shape(partitions=(32, 48, 64), gap=(2, 20 * SECOND), most_records=4_000, in_transactions=0.1),
+    "crowded": Shape(noise=(0.9, 0.9, 0.8), overlap=0.85, overlaps=(1, 2, 3), late=0.5, regression=0.5),
+    "transactions": Shape(in_transactions=1.0, tells_all=0.7),
+}
 
 SHARE, DRAFT, STREAMS, CONNECT, SPRING = "kip-1191", "kip-1317", "kafka-streams", "kafka-connect", "spring-kafka"
 PROFILES = (SHARE, DRAFT, STREAMS, CONNECT, SPRING)
@@ -170,22 +201,22 @@ class Scenario:
             scratch.rename(target)
 
 
-def scenarios(seed: int, count: int) -> Iterator[Scenario]:
-    """Yield scenarios with unique topics and groups. The same seed gives the same bytes, whatever the count."""
+def scenarios(seed: int, count: int, shape: Shape = SHAPES["usual"]) -> Iterator[Scenario]:
+    """Yield scenarios with unique topics and groups; seed and shape decide about each, whatever the count."""
     size = sum(weight for *_, weight in DECK)
     deck: list[tuple[str, str | None]] = []
     for number in range(count):
         if number % size == 0:
             deck = [(verdict, suspect) for verdict, suspect, weight in DECK for _ in range(weight)]
             random.Random(f"{seed}/deck/{number // size}").shuffle(deck)
-        yield _scenario(seed, number, *deck[number % size])
+        yield _scenario(seed, number, *deck[number % size], shape)
 
 
-def _scenario(seed: int, number: int, verdict: str, suspect: str | None) -> Scenario:
+def _scenario(seed: int, number: int, verdict: str, suspect: str | None, shape: Shape) -> Scenario:
     """Return the first attempt whose incidents obey the public definition; most first attempts do."""
     for attempt in range(200):
         try:
-            return _Plan(f"s{seed}-{number:04}", f"{seed}/{number}/{attempt}", verdict, suspect).scenario()
+            return _Plan(f"s{seed}-{number:04}", f"{seed}/{number}/{attempt}", verdict, suspect, shape).scenario()
         except _Undecidable:
             continue
     raise AssertionError(f"no scenario {number} of seed {seed} is decidable")
@@ -654,8 +685,9 @@ def _skip(r: random.Random, share: float) -> int:
 class _Plan:
     """One attempt at a scenario: its topic, consumers, incidents, changes and files."""
 
-    def __init__(self, name: str, seed: str, verdict: str, suspect: str | None) -> None:
-        self.name, self.verdict, self.suspect_kind = name, verdict, suspect
+    def __init__(self, name: str, seed: str, verdict: str, suspect: str | None, shape: Shape) -> None:
+        self.name, self.verdict, self.suspect_kind, self.shape = name, verdict, suspect, shape
+        self.tells_all = random.Random(f"{seed}/tells").random() < shape.tells_all
         self.random = r = random.Random(seed)
         self.incidents: list[_Incident] = []
         self.requests: list[tuple[int, str]] = []
@@ -670,7 +702,7 @@ class _Plan:
         needs_keys = verdict in ("KEY_LOCAL", "PRODUCER_LOCAL") or with_traits
         self.copied = profile in WITH_HEADERS or needs_keys or r.random() < 0.6
         self.start = r.randrange(FIRST_START, LAST_START)
-        partitions = r.choice((3, 4, 6, 8, 12, 16, 24))
+        partitions = r.choice(shape.partitions)
         if suspect == "key_prefix":
             key_style: str | None = "tenant"
         elif verdict == "KEY_LOCAL":
@@ -681,7 +713,7 @@ class _Plan:
                 key_style = None
         has_schemas = suspect == "schema_id" or r.random() < 0.3
         self.topic = _Topic(f"{noun}.{name}", r, partitions, key_style, has_schemas)
-        if r.random() < 0.3:
+        if r.random() < shape.in_transactions:
             self.topic.step = r.choice((1, 2, 5, 20))
         self.main_consumer = self._consumer(profile, self.copied, "a")
         self.other_consumer: _Consumer | None = None
@@ -752,9 +784,9 @@ class _Plan:
         self.main = main = _Incident(self.main_consumer, main_error, self.verdict, noise=False)
         main.suspect = self._suspect(main)
         times = _times(r, self.start, count, gap)
-        has_regression = r.random() < 0.3
+        has_regression = r.random() < self.shape.regression
         self._noise(times[-1])
-        if r.random() < 0.4:
+        if r.random() < self.shape.overlap:
             self._overlap(main, times)
         self._strike(main, times, share)
         if has_regression:
@@ -774,11 +806,12 @@ class _Plan:
         elif verdict == "UNDETERMINED":
             count = r.randrange(max(36, 3 * partitions), max(37, 3 * partitions) + 40)
         else:
-            count = round(log_uniform(max(50, 10 * partitions), 3_000))
-        slowest = min(20 * MINUTE, 30 * HOUR / count)
+            count = round(log_uniform(max(50, 10 * partitions), self.shape.most_records))
+        fastest, slowest = self.shape.gap
+        slowest = max(fastest, min(slowest, 30 * HOUR / count))
         if self.suspect_kind in ("header", "schema_id", "key_prefix"):
             slowest = min(slowest, 10 * SECOND)  # leaves room for other dead letters that lack the value
-        gap = log_uniform(3, slowest)
+        gap = log_uniform(min(fastest, slowest), slowest)
         of_log = {
             "POISON_PILL": 1.0,
             "KEY_LOCAL": log_uniform(0.005, 0.4),
@@ -789,7 +822,7 @@ class _Plan:
             "UNDETERMINED": log_uniform(0.0005, 0.012),
         }
         share = of_log[verdict]
-        has_markers = self.topic.step in (1, 2)  # a third or half of the offsets
+        has_markers = self.topic.step in (1, 2) and not self.tells_all  # a third or half of the offsets
         if verdict == "SYSTEMIC" and (has_markers or self.suspect_kind in ("header", "schema_id")):
             share = max(share, 0.95)
         self.topic.rate = 1 / (gap * share)
@@ -931,15 +964,16 @@ class _Plan:
         times = self._noise_of(known, self.start - r.randrange(52 * HOUR, 92 * HOUR), must_scatter=self.suspect_kind)
         if times[-1] > self.start - 26 * HOUR:
             raise _Undecidable
-        if r.random() < 0.6:
+        before, during, soon = self.shape.noise
+        if r.random() < before:
             consumer = known if r.random() < 0.5 else self._other()
             self._noise_of(consumer, self.start - r.randrange(80 * HOUR, 96 * HOUR))
         mixes = self.suspect_kind == "client"  # no figure tells whose client it was if a group has two errors at once
-        if r.random() < 0.6:  # under way when the main incident begins
+        if r.random() < during:  # under way when the main incident begins
             consumer = known if r.random() < 0.6 and not mixes else self._other()
             begin = self.start - r.randrange(2 * HOUR, 5 * HOUR)
             self._noise_of(consumer, begin, until=min(self.start + 2 * HOUR, max(end, self.start + HOUR)))
-        if r.random() < 0.4:
+        if r.random() < soon:
             self._noise_of(self._other() if mixes else self.main_consumer, self.start + r.randrange(2 * MINUTE, HOUR))
 
     def _noise_of(
@@ -983,7 +1017,7 @@ class _Plan:
 
         They begin before the first change, or after it; then they share its suspect.
         """
-        for _ in range(self.random.choice((1, 1, 2))):
+        for _ in range(self.random.choice(self.shape.overlaps)):
             self._overlap_once(main, times)
 
     def _overlap_once(self, main: _Incident, times: list[int]) -> None:
@@ -1270,8 +1304,8 @@ class _Plan:
             first[f"broker-logs/{self.name}-server.log"] = tuple(line for _, line in sorted(self.starts))
         if self.headless:
             first[f"dlq/{self.name}{HEADLESS}"] = tuple(self.headless)
-        if self.suspect_kind == "client" or (len(dead) < 400 and r.random() < 0.3):
-            first[f"acknowledgements/{self.name}.jsonl"] = tuple(self._acknowledgements())
+        if self.tells_all or self.suspect_kind == "client" or (len(dead) < 400 and r.random() < 0.3):
+            (second if logs_late else first)[f"acknowledgements/{self.name}.jsonl"] = tuple(self._acknowledgements())
         files = (first, second) if second else (first,)
         return Scenario(self.name, self._truth(dead), len(copies), files)
 
@@ -1279,7 +1313,7 @@ class _Plan:
         """Choose lines of the main incident that land in a second batch: its begin, middle or end, or some of all."""
         r = self.random
         main = [one for one in dead if one.incident is self.main]
-        if r.random() > 0.35 or len(main) < 10:
+        if r.random() > self.shape.late or len(main) < 10:
             return set()
         share = max(2, len(main) // r.randrange(5, 12))
         middle = r.randrange(1, len(main) - share)
@@ -1394,16 +1428,34 @@ class _Plan:
         return "\n\tat ".join((f"{error.exception}: {message}", *frames)).encode()
 
     def _acknowledgements(self) -> Iterator[str]:
-        """Yield what producers were told about the dead records, and about records beside them that went through."""
+        """Yield what producers were told about the dead records, and about records beside them that went through.
+
+        If producers tell all, these are all records around the main incident, and one beside each other dead record.
+        """
         topic, shows = self.topic, self.random.random() < 0.5
+        around = self._around() if self.tells_all else set()
+        for partition, number in sorted(around - topic.made.keys()):
+            client, at = self.random.choice(topic.clients), topic.made[min(topic.made)].written_at
+            headers = topic.headers(client) if shows else ()
+            yield _acknowledgement(topic.name, partition, topic.offset(number), at, client, headers)
         for (partition, number), source in sorted(topic.made.items()):
             place = (topic.name, partition, source.offset, source.written_at)
             yield _acknowledgement(*place, source.client, source.headers if shows else ())
-            if (partition, number + 1) not in topic.made:
+            if (partition, number + 1) not in topic.made.keys() | around:
                 client = self.random.choice(topic.clients)
                 headers = topic.headers(client) if shows else ()
                 place = (topic.name, partition, topic.offset(number + 1), source.written_at + 1)
                 yield _acknowledgement(*place, client, headers)
+
+    def _around(self) -> set[tuple[int, int]]:
+        """Return the records from the first to the last one of the main incident in each partition, if not too many."""
+        numbers = {(source.partition, source.offset): number for (_, number), source in self.topic.made.items()}
+        own: dict[int, list[int]] = {}
+        for _, source in self.main.dead:
+            own.setdefault(source.partition, []).append(numbers[source.partition, source.offset])
+        if sum(max(many) - min(many) + 1 for many in own.values()) > MOST_TOLD:
+            return set()
+        return {(partition, number) for partition, many in own.items() for number in range(min(many), max(many) + 1)}
 
 
 def _acknowledgement(

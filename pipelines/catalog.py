@@ -57,8 +57,10 @@ CATALOG: tuple[Stage, ...] = (
         "silver.dlq_records", "quarantine.dlq_records", "held.dlq_records", "silver.transactions",
         "silver.dlq_control_markers")),
     Summarise("silver.message_attributes", feed="delivery", inputs=("silver.acknowledgements", "silver.dead_letters")),
+    Summarise("silver.record_ranges", feed="delivery", inputs=(
+        "silver.dead_letters", "silver.acknowledgements", "silver.log_batches", "silver.log_ranges")),
     Derive("gold.dlq_incidents", feed="dlq", also=("delivery",), inputs=(
-        "silver.dlq_episodes", "silver.message_attributes")),
+        "silver.dlq_episodes", "silver.message_attributes", "silver.record_ranges")),
     Summarise("silver.dlq_hops", feed="delivery", inputs=("silver.dead_letters",)),
     Summarise("silver.dlq_roots", feed="delivery", inputs=("silver.dlq_hops",)),
     Summarise("silver.dlq_ranges", feed="delivery", inputs=("silver.dead_letters",)),

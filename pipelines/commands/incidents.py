@@ -504,8 +504,13 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
     lines = [
         f"{sources}, {counted(len(row['partitions'] or ()), 'partition')}{keys}; {incident.rate:,.0f} an hour{against}."
     ]
+    held = (
+        f"; {row['window_record_count']:,} of the {counted(row['window_offset_count'], 'offset')} hold records"
+        if row.get("window_record_count") is not None
+        else ""
+    )
     for name, words in (
-        ("offset_share", "of the offsets around them were dead-lettered"),
+        ("offset_share", f"of the {row.get('offset_share_of') or 'offsets'} around them were dead-lettered{held}"),
         ("partition_share", f"of the source records are of partition {row['partition']}"),
         ("key_share", "of the records have one of 3 keys"),
         ("attribute_share", f"share one {row['attribute_kind']} {visible(row['attribute_name'] or '')}".rstrip()),

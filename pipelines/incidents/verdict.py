@@ -36,6 +36,8 @@ COMMON = 0.5  # an attribute that other records have as often tells nothing
 LEAST_OTHERS = 5  # records of other errors that an attribute is compared with
 LEAST_DELIVERED = 20  # messages that went through, if it is compared with these
 DELIVERED, DEAD_LETTERS = "delivered messages", "other dead letters"
+LANDED, ACKNOWLEDGED, OFFSETS = "records in landed segments", "acknowledged records", "offsets"
+LONGEST_GAP = 1.25  # offsets between acknowledged ones in the mean, if these are all records: markers lie between
 
 Row = Mapping[str, Any]
 
@@ -140,6 +142,9 @@ class Evidence:
     """The figures that decide; shares are between 0 and 1, and null where nothing tells them."""
 
     offset_share: float | None = None
+    offset_share_of: str | None = None
+    window_offset_count: int | None = None
+    window_record_count: int | None = None
     partition: int | None = None
     partition_share: float | None = None
     partition_count: int = 0
@@ -172,8 +177,14 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
     keyed = episode["keyed_count"] or 0
     keys = episode["top_keys"] or []
     attribute, share, elsewhere, compared_with = _attribute(episode, topic, placed)
+    offsets = sum(one["last_offset"] - one["first_offset"] + 1 for one in partitions if one["source_record_count"] > 1)
+    held, of = _held(episode.get("windows"), offsets)
+    died = _offset_share(episode, placed, offsets, held)
     return Evidence(
-        offset_share=_offset_share(episode, placed),
+        offset_share=died,
+        offset_share_of=of if died is not None else None,
+        window_offset_count=offsets or None,
+        window_record_count=held,
         partition=top["original_partition"] if top else None,
         partition_share=top["source_record_count"] / placed if top else None,
         partition_count=topic.partition_count,
@@ -190,23 +201,45 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
     )
 
 
-def _offset_share(episode: Row, placed: int) -> float | None:
-    """Return which share of the offsets around the source records was dead-lettered; None if nothing tells it.
+def _held(windows: Row | None, offsets: int) -> tuple[int | None, str]:
+    """Return how many of an episode's offsets hold records, and who tells: None, and offsets, if nobody does.
+
+    Segments tell if nearly all of the offsets landed. Acknowledgements tell if nearly every dead-lettered record of
+    these slices has one, and if what lies between them is as short as the markers of transactions: otherwise not every
+    producer tells. What has the greater number counts: compaction removes records that were there.
+    """
+    if windows is None or not offsets:
+        return None, OFFSETS
+    told = []
+    if windows["landed_count"] >= NEARLY_ALL * offsets:
+        told.append((offsets - windows["without_record_count"], LANDED))
+    sent = windows["acknowledged_count"]
+    is_complete = windows["acknowledged_dead_lettered_count"] >= NEARLY_ALL * windows["dead_lettered_count"]
+    if is_complete and offsets - sent <= LONGEST_GAP * windows["acknowledged_range_count"]:
+        told.append((sent, ACKNOWLEDGED))
+    count, of = max(told, key=lambda one: one[0], default=(0, OFFSETS))
+    return (count, of) if count > 0 else (None, OFFSETS)
+
+
+def _offset_share(episode: Row, placed: int, offsets: int, held: int | None) -> float | None:
+    """Return which share of the records around the source records was dead-lettered; None if nothing tells it.
 
     Two figures can tell it, and the greater one does: how near the neighbours within a half hour are, and how many of
-    all offsets from a partition's first to its last record are of the incident. A topic that is written in transactions
-    has a marker behind each of them: where nearly all steps are equal, the offsets between hold no records.
+    all ``offsets`` from a partition's first to its last record are of the incident. Other feeds can tell how many of
+    these offsets ``held`` records. If not, a topic that is written in transactions has a marker behind each of them:
+    where nearly all steps are equal, the offsets between hold no records.
     """
     if not placed:
         return None
-    if placed >= FEW and max(episode[f"step_of_{step}_count"] or 0 for step in ("two", "three")) >= 0.8 * placed:
+    steps = max(episode[f"step_of_{step}_count"] or 0 for step in ("two", "three"))
+    if held is None and placed >= FEW and steps >= 0.8 * placed:
         return 1.0
-    partitions = [one for one in episode["partitions"] if one["source_record_count"] > 1]
-    offsets = sum(one["last_offset"] - one["first_offset"] + 1 for one in partitions)
-    of_all: float = sum(one["source_record_count"] for one in partitions) / offsets if offsets else 0.0
+    of_partitions = sum(one["source_record_count"] for one in episode["partitions"] if one["source_record_count"] > 1)
+    of_all: float = of_partitions / offsets if offsets else 0.0
     scattered = episode["scattered_count"] or 0
     near: float = 8 * scattered / max(episode["scattered_span"], 1) if scattered >= COMMON * placed else 0.0
-    return min(1.0, max(of_all, near))
+    share = max(of_all, near) * (offsets / held if held else 1)
+    return min(1.0, share)
 
 
 def _attribute(
@@ -215,7 +248,8 @@ def _attribute(
     """Return the attribute that nearly all records of an episode share and other records do not, and its shares.
 
     Acknowledgements tell attributes of the source records, ``placed`` in number, that dead letters lack: share groups
-    drop headers, and no dead letter names the client. A client counts only against messages that went through.
+    drop headers, and no dead letter names the client. A client counts only against messages that went through. Where
+    all messages died, nothing tells how common these are: most topics have headers that are always the same.
     """
     records = episode["record_count"]
     if episode["source_record_count"] <= FEW:
@@ -223,6 +257,7 @@ def _attribute(
     is_of_few_keys = (episode["key_count"] or 0) <= FEW_KEYS
     told = Messages.of(episode.get("told"))
     shares = told.least_shares(placed) if told else {}
+    shown = {(one["kind"], one["name"], one["value"]) for one in episode["attributes"] or ()}
     for one in episode["attributes"] or ():
         if (is_of_few_keys and one["name"] == "key") or (
             one["kind"] == "key_prefix" and (episode["key_count"] or 0) < 2
@@ -235,6 +270,8 @@ def _attribute(
         if share < NEARLY_ALL or (elsewhere is not None and elsewhere > COMMON):
             continue
         if attribute[0] == "client" and compared_with != DELIVERED:
+            continue
+        if attribute not in shown and elsewhere is None:
             continue
         rank = share - (elsewhere if elsewhere is not None else COMMON)
         if best is None or rank > best[0]:
@@ -296,7 +333,9 @@ def _words(verdict: str, episode: Row, found: Evidence, sources: int) -> tuple[s
     share = found.offset_share
     top: Sequence[Row] = episode["top_records"] or []
     died = (
-        f"{percent(share)} of the offsets around them died" if share is not None else "nothing tells which share died"
+        f"{percent(share)} of the {found.offset_share_of} around them died"
+        if share is not None
+        else "nothing tells which share died"
     )
     if verdict == POISON_PILL:
         if sources == 1 and top:

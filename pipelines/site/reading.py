@@ -409,7 +409,7 @@ def chip(row: Row) -> str:
         "PARTITION_LOCAL": (row["partition_share"], f"in partition {row['partition']}"),
         "PRODUCER_LOCAL": (row["attribute_share"], f"share one {row['attribute_kind']}"),
     }
-    share, of = figures.get(row["verdict"], (row["offset_share"], "of offsets"))
+    share, of = figures.get(row["verdict"], (row["offset_share"], f"of {row.get('offset_share_of') or 'offsets'}"))
     return f"{words}, {percent(share)} {of}" if share is not None and round(share, 2) > 0 else words
 
 

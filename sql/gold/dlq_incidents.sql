@@ -1,12 +1,17 @@
 -- Purpose: the episodes of each source topic, of which pipelines/gold/dlq_incidents.py makes incidents with verdicts.
 -- Grain: cluster, incident_id.
--- Parameters: {dlq_episodes}, {message_attributes}, rows of these silver tables, complete for each topic in them.
+-- Parameters: {dlq_episodes}, {message_attributes}, {record_ranges}, rows of these silver tables, complete for each
+-- topic in them.
 -- Refresh: original_topic
 --   silver.dlq_episodes: original_topic
 --   silver.message_attributes: topic
+--   silver.record_ranges: topic
 -- A verdict compares an episode with others of its topic: which partitions it has, and which attributes are common.
 -- Where acknowledgements tell clients and headers, it compares with the messages that went through (`delivered`), and
 -- knows those of the source records (`told`): of all errors of its group and disposition in its half hours.
+-- The windows of an episode are the offsets from its first to its last source record in each partition. `windows` counts
+-- which of them hold records, as far as other feeds tell: acknowledged offsets and the ranges that they form, offsets of
+-- landed segments, and those among them without a record.
 WITH parts AS (
   SELECT cluster, topic, is_dead_lettered, consumer_group, disposition, half_hour, message_count, named_count,
     headed_count, attributes
@@ -65,8 +70,57 @@ known AS (
   FROM sums
   LEFT JOIN common
     ON common.cluster = sums.cluster AND common.topic = sums.topic AND common.incident_id <=> sums.incident_id
+),
+edges AS (
+  SELECT
+    cluster, incident_id, original_topic AS topic, one.original_partition AS partition,
+    one.first_offset AS first_offset, one.last_offset AS last_offset
+  FROM {dlq_episodes} LATERAL VIEW explode(partitions) AS one
+  WHERE one.source_record_count > 1
+),
+overlaps AS (
+  SELECT
+    edges.cluster,
+    incident_id,
+    dead_lettered_count,
+    acknowledged_dead_lettered_count,
+    transform(
+      filter(acknowledged, one -> one.first_offset <= edges.last_offset AND one.last_offset >= edges.first_offset),
+      one -> least(one.last_offset, edges.last_offset) - greatest(one.first_offset, edges.first_offset) + 1
+    ) AS acknowledged,
+    transform(
+      filter(landed, one -> one.first_offset <= edges.last_offset AND one.last_offset >= edges.first_offset),
+      one -> least(one.last_offset, edges.last_offset) - greatest(one.first_offset, edges.first_offset) + 1
+    ) AS landed,
+    transform(
+      filter(without_record, one -> one.first_offset <= edges.last_offset AND one.last_offset >= edges.first_offset),
+      one -> one.offset_count
+        * (least(one.last_offset, edges.last_offset) - greatest(one.first_offset, edges.first_offset) + 1)
+        div (one.last_offset - one.first_offset + 1)
+    ) AS without_record
+  FROM edges
+  JOIN {record_ranges} AS ranges
+    ON ranges.cluster = edges.cluster
+      AND ranges.topic = edges.topic
+      AND ranges.partition = edges.partition
+      AND try_cast(left(ranges.slice, 15) AS BIGINT) BETWEEN edges.first_offset div 10000 AND edges.last_offset div 10000
+),
+windows AS (
+  SELECT
+    cluster,
+    incident_id,
+    struct(
+      sum(dead_lettered_count) AS dead_lettered_count,
+      sum(acknowledged_dead_lettered_count) AS acknowledged_dead_lettered_count,
+      sum(aggregate(acknowledged, CAST(0 AS BIGINT), (total, one) -> total + one)) AS acknowledged_count,
+      sum(size(acknowledged)) AS acknowledged_range_count,
+      sum(aggregate(landed, CAST(0 AS BIGINT), (total, one) -> total + one)) AS landed_count,
+      sum(aggregate(without_record, CAST(0 AS BIGINT), (total, one) -> total + one)) AS without_record_count
+    ) AS counts
+  FROM overlaps
+  GROUP BY cluster, incident_id
 )
-SELECT episodes.*, delivered.messages AS delivered, told.messages AS told
+SELECT episodes.*, delivered.messages AS delivered, told.messages AS told, windows.counts AS windows
 FROM {dlq_episodes} AS episodes
 LEFT JOIN known AS delivered
   ON delivered.cluster = episodes.cluster
@@ -76,3 +130,4 @@ LEFT JOIN known AS told
   ON told.cluster = episodes.cluster
     AND told.topic = episodes.original_topic
     AND told.incident_id = episodes.incident_id
+LEFT JOIN windows ON windows.cluster = episodes.cluster AND windows.incident_id = episodes.incident_id

@@ -6,7 +6,8 @@
 -- Refresh: cluster
 -- The score of a change falls with its distance: it halves in an hour. A minute after the first record is allowed for
 -- clocks that differ. An attribute scores by how much more common it is in the incident than elsewhere: in messages
--- that went through, where acknowledgements tell, or else in other dead letters. If neither tells, it scores half.
+-- that went through, where acknowledgements tell, or else in other dead letters. If neither tells, it scores less than
+-- a change of the last hour: most topics have headers that are always the same.
 -- Headers that name no group, as those of Kafka Streams, can be of any application that reads the topic.
 -- Mandatory headers went missing when a dead letter of a topic lacks one, and none did in the day before it. Such dead
 -- letters are in quarantine, or held if they are many. A time after the landing counts as the landing's time.
@@ -233,7 +234,7 @@ found AS (
     attribute_share_elsewhere,
     IF(
       attribute_share_elsewhere IS NULL,
-      0.45D,
+      0.15D,
       1.2D * (attribute_share - attribute_share_elsewhere)
     ) * IF(attribute_kind = 'key_prefix', 0.6D, 1D),
     concat(

@@ -48,7 +48,7 @@ TABLES = (
     *("silver.transactions", "silver.log_ranges", "silver.topic_policies", "silver.dlq_control_markers"),
     "silver.acknowledged_topics",
     *("silver.dead_letters", "silver.dlq_hops", "silver.dlq_roots", "silver.dlq_ranges", "silver.dlq_gaps"),
-    *("silver.dlq_errors", "silver.dlq_episodes", "silver.message_attributes"),
+    *("silver.dlq_errors", "silver.dlq_episodes", "silver.message_attributes", "silver.record_ranges"),
     *("gold.dlq_counts", "gold.dlq_summary", "gold.dlq_incidents", "gold.message_ledger"),
     *("gold.message_counts", "gold.reconciliation", "gold.delivery_guarantees"),
     *("gold.incident_suspects", "gold.blast_radius", "gold.trust_findings"),

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.catalog import stages
+from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.silver import dlq_records
-from pipelines.warehouse import jvmless
+from pipelines.warehouse import jvmless, lock
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import segments
 from tests.testing.builders import kip_1191, land, line, run, warehouse_of
 from tests.testing.deliveries import acknowledgement, store
 
@@ -47,6 +50,24 @@ def topologies(settings: Settings) -> None:
         place = {"part": "subtopology", "part_place": 0, "subtopology_id": str(number), "occurrence": 1}
         node = {"node": "in", "node_type": 1, "source_topics": ["paid"], "stores": [], "successors": []}
         store(settings, "silver.topology_nodes", key | {"topology_hash": f"hash-{number}"} | place | node)
+
+
+def run_feeds(spark: SparkSession, settings: Settings, *feeds: str) -> None:
+    """Run the stages of feeds once; none may break."""
+    wanted = [stage for stage in stages() if {stage.feed, *stage.also} & {*feeds}]
+    with lock.writer(settings, "test"):
+        done = runner.run(Warehouse(settings, spark), wanted)
+    assert {one.status for one in done} <= {"passed", "idle"}, done
+
+
+def land_logs(settings: Settings) -> None:
+    """Land the log of each partition of one topic: two transactions and their markers."""
+    for partition in range(3):
+        flags, directory = {"flags": 0x10, "producer": (7, 0, 0)}, settings.landing_of("segments") / f"paid-{partition}"
+        parts = (segments.batch(0, 39, **flags), segments.marker(39, True))
+        more = (segments.batch(40, 60, **flags), segments.marker(100, True))
+        directory.mkdir(parents=True)
+        (directory / f"{0:020}.log").write_bytes(b"".join((*parts, *more)))
 
 
 def told(settings: Settings) -> dict[str, list[dict[str, Any]]]:
@@ -93,21 +114,34 @@ def test_batches_in_any_order_give_the_incidents_of_all_records(
     everything = letters(chance, 90)
     shuffled = chance.sample(everything, len(everything))
     batches = [shuffled[:45], [*shuffled[45:], *shuffled[:10]]]
+    sent = [acknowledgement("orders", place % 3, place // 3, client_id=f"shop-{place % 5}") for place in range(300)]
+    chance.shuffle(sent)
     piecewise = warehouse_of(empty_warehouse, tmp_path / "piecewise")
     whole = warehouse_of(empty_warehouse, tmp_path / "whole")
     for settings in (piecewise, whole):
         topologies(settings)
     known: dict[str, str | None] = {}
+    land(piecewise, {"before.jsonl": sent[:100]}, "acknowledgements")
+    run_feeds(spark, piecewise, "delivery")
     for number, batch in enumerate(batches):
         land(piecewise, {f"{number}.jsonl": batch})
-        run(spark, piecewise)
+        if number == 1:
+            land(piecewise, {"with.jsonl": sent[100:200]}, "acknowledgements")
+            land_logs(piecewise)
+        run_feeds(spark, piecewise, "dlq", *(("delivery",) if number else ()))
         now = ids(piecewise)
         assert known.keys() <= now.keys()  # an id that was written never goes
         known = now
     assert any(known.values())  # late records merged incidents
+    land(piecewise, {"after.jsonl": [*sent[200:], *sent[:50]]}, "acknowledgements")
+    run_feeds(spark, piecewise, "delivery")
     land(whole, {"all.jsonl": everything})
-    run(spark, whole)
+    land(whole, {"all.jsonl": sent}, "acknowledgements")
+    land_logs(whole)
+    run_feeds(spark, whole, "dlq", "delivery")
     assert told(piecewise) == told(whole)
+    of = {one["offset_share_of"] for one in told(whole)[INCIDENTS]}
+    assert of >= {"acknowledged records", "records in landed segments"}
     assert {one["group_id"] for one in told(whole)[BLAST]} == {None, "paid-app"}
     assert all(into is None or known[into] is None for into in known.values())  # a chain of merges ends at once
 

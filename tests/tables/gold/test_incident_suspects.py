@@ -28,12 +28,17 @@ def stated(client: str, at: datetime, mode: str = "enabled", topic: str = "order
     return {**OURS, "client_id": client, "topic": topic, "stated_at": at, "requested_mode": mode, **settings}
 
 
-def test_a_client_is_new_if_its_first_settings_came_shortly_before(
+def test_a_client_is_new_if_its_first_settings_came_shortly_before_and_outranks_what_nothing_compares(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path
 ) -> None:
     settings = warehouse_of(empty_warehouse, tmp_path)
     incident = {"incident_id": "one", "original_topic": "orders", "consumer_group": "workers", "record_count": 3}
-    store(settings, "gold.dlq_incidents", {**OURS, **incident, "first_at": FIRST})
+    shared = {
+        "attribute_kind": "header",
+        "attribute_name": "content-type",
+        "attribute_share": 1.0,
+    }  # compared with none
+    store(settings, "gold.dlq_incidents", {**OURS, **incident, **shared, "first_at": FIRST})
     store(
         settings,
         "silver.producers",
@@ -53,6 +58,10 @@ def test_a_client_is_new_if_its_first_settings_came_shortly_before(
         ("producer", "changed", 0.4, "changed settings of producer changed came 60 minutes before"),
         ("new_client", "new", 0.3, "the first settings of producer new came 60 minutes before"),
         ("producer", "both", 0.2, "changed settings of producer both came 2 hours before"),
+        (
+            *("header", "content-type", 0.15),
+            "100.0 % of the records share one value of header content-type, and no other records tell how common it is",
+        ),
         ("new_client", "both", 0.075, "the first settings of producer both came 3 hours before"),
     ]
 

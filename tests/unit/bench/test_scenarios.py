@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench.scenarios import CHANGES, HEADLESS, PROFILES, SUSPECTS, VERDICTS, Scenario, TrueIncident, scenarios
+from bench.scenarios import (
+    CHANGES,
+    HEADLESS,
+    PROFILES,
+    SHAPES,
+    SUSPECTS,
+    VERDICTS,
+    Scenario,
+    TrueIncident,
+    scenarios,
+)
 from tests.testing.builders import rows, run, warehouse_of
 
 if TYPE_CHECKING:
@@ -364,6 +374,26 @@ def test_lines_of_the_other_feeds_are_valid(number: int) -> None:
     for line in lines(scenario, "streams-requests"):
         assert re.match(r"\[2026-11-\d\d \d\d:\d\d:\d\d,\d{3}\] DEBUG Completed request:\{", line)
         json.loads(line.partition("request:")[2].removesuffix(" (kafka.request.logger)"))
+
+
+def is_told_of(scenario: Scenario, one: TrueIncident) -> bool:
+    """Tell whether all offsets from an incident's first to its last source record are acknowledged, or are markers."""
+    told = {(x["partition"], x["offset"]) for x in map(json.loads, lines(scenario, "acknowledgements"))}
+    landed = letters(scenario)
+    own = sorted({(landed[place].partition, landed[place].offset) for place in one.places})
+    for partition in {partition for partition, _ in own}:
+        offsets = [offset for of, offset in own if of == partition]
+        acknowledged = sorted(offset for of, offset in told if of == partition and offsets[0] <= offset <= offsets[-1])
+        if acknowledged[:1] != offsets[:1] or any(after - before > 2 for before, after in pairwise(acknowledged)):
+            return False
+    return True
+
+
+def test_producers_tell_of_all_messages_around_incidents_if_the_shape_says_so() -> None:
+    drawn = list(scenarios(5, 10, SHAPES["transactions"]))
+    wide = [[one for one in scenario.truth if one.source_records > 40] for scenario in drawn]
+    told = [is_told_of(scenario, one) for scenario, many in zip(drawn, wide, strict=True) for one in many]
+    assert 0 < sum(told) < len(told)
 
 
 def test_every_line_is_accepted(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:

@@ -133,6 +133,14 @@ def test_headers_of_dead_letters_are_compared_with_messages_that_went_through() 
     assert (found.attribute_share_elsewhere, found.attribute_compared_with) == (0, "delivered messages")
 
 
+def test_a_header_that_acknowledgements_alone_tell_needs_others_to_compare_with() -> None:
+    told = messages(100, header_source=100)
+    alone = episode(told=told)
+    assert judge(alone, Topic.of([alone])).evidence.attribute_kind is None
+    compared = episode(told=told, delivered=OTHER_SOURCE)
+    assert judge(compared, Topic.of([compared])).evidence.attribute_kind == "header"
+
+
 @pytest.mark.parametrize(
     "delivered",
     [
@@ -172,6 +180,55 @@ def test_a_figure_decides(values: dict[str, Any], others: list[Any], verdict: st
     judged = judge(one, Topic.of([one, *others]))
     assert (judged.verdict, words in judged.sentence) == (verdict, True), judged.sentence
     assert judged.would_change.endswith(".")
+
+
+def windows(**counts: int) -> dict[str, Any]:
+    """Return what other feeds tell of the 40,000 offsets of an episode; by default nothing."""
+    names = ("acknowledged", "acknowledged_range", "landed", "without_record")
+    none = {f"{name}_count": 0 for name in names}
+    return {"dead_lettered_count": 100, "acknowledged_dead_lettered_count": 0} | none | counts
+
+
+ALL_LANDED = {"landed_count": 40_000, "without_record_count": 39_800}
+ALL_TOLD = {"acknowledged_dead_lettered_count": 95, "acknowledged_count": 39_000, "acknowledged_range_count": 900}
+HALF_TOLD = ALL_TOLD | {"acknowledged_count": 20_000, "acknowledged_range_count": 19_000}
+
+
+@pytest.mark.parametrize(
+    ("values", "of", "records", "share"),
+    [
+        pytest.param(ALL_LANDED, "records in landed segments", 200, 0.5, id="segments"),
+        pytest.param(ALL_LANDED | {"landed_count": 30_000}, "offsets", None, 0.0025, id="a part of them landed"),
+        pytest.param(HALF_TOLD, "acknowledged records", 20_000, 0.005, id="acknowledgements between markers"),
+        pytest.param(
+            HALF_TOLD | {"acknowledged_range_count": 15_000}, "offsets", None, 0.0025, id="some producers do not tell"
+        ),
+        pytest.param(
+            HALF_TOLD | {"acknowledged_dead_lettered_count": 80}, "offsets", None, 0.0025, id="some dead ones unknown"
+        ),
+        pytest.param(
+            HALF_TOLD | ALL_LANDED, "acknowledged records", 20_000, 0.005, id="compaction removed what was acknowledged"
+        ),
+        pytest.param({}, "offsets", None, 0.0025, id="nothing"),
+    ],
+)
+def test_the_share_that_died_is_of_records_where_other_feeds_tell_them(
+    values: dict[str, int], of: str, records: int | None, share: float
+) -> None:
+    one = episode(windows=windows(**values))
+    judged = judge(one, Topic.of([one]))
+    found = judged.evidence
+    assert (found.offset_share_of, found.window_record_count, found.offset_share) == (of, records, share)
+    assert found.window_offset_count == 40_000
+    assert f"of the {of} around them died" in judged.sentence
+    assert judged.verdict == ("SYSTEMIC" if share == 0.5 else "UNDETERMINED")
+
+
+def test_offsets_between_equal_steps_can_be_markers_unless_other_feeds_tell_of_records() -> None:
+    steps = {"step_of_two_count": 90}
+    told = windows(**ALL_TOLD | {"acknowledged_count": 40_000, "acknowledged_range_count": 4})
+    for one, verdict in ((episode(**steps), "SYSTEMIC"), (episode(**steps, windows=told), "UNDETERMINED")):
+        assert judge(one, Topic.of([one])).verdict == verdict
 
 
 def test_a_verdict_names_no_value_of_a_header() -> None:
