@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -46,6 +46,7 @@ MOST_SAMPLES = 3
 MOST_SHOWN = 20
 HOUR = timedelta(hours=1)
 WEEK = timedelta(days=7)
+MOST_WEEKS = 8  # of which the usual rate is the mean
 UNSHOWN = ("attribute_value",)  # a hash of a value, which tells nothing
 
 
@@ -113,6 +114,7 @@ class Incidents:
     now: datetime
     known: list[Incident] = field(init=False)
     merged: dict[str, str] = field(init=False)
+    _usual: dict[str, float | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Read them."""
@@ -150,15 +152,13 @@ class Incidents:
             shown.append(row | {name: seen[column] for column, name in ERROR_TEXTS.items()})
         return shown
 
-    @cached_property
-    def hours(self) -> list[dict[str, Any]]:
-        """The rows of gold.dlq_summary until now."""
+    def letters(self, columns: str) -> list[dict[str, Any]]:
+        """Return how many dead letters until now have the same values in columns of gold.dlq_summary."""
         if not self.warehouse.exists(SUMMARY):
             return []
-        columns = ["hour", "dlq_topic", "consumer_group", "original_topic", "disposition", "record_count"]
-        columns += ["without_payload_count", "last_routed_at"]
-        rows = jvmless.rows(self.warehouse, SUMMARY, {"cluster": self.warehouse.cluster}, columns)
-        return [row for row in rows if row["hour"] is not None and row["hour"] <= self.now]
+        text = f"SELECT {columns}, sum(record_count) AS record_count FROM rows GROUP BY {columns}"
+        equal = {"cluster": self.warehouse.cluster}
+        return jvmless.query(self.warehouse, SUMMARY, text, equal, jvmless.Span("hour", self.now))
 
     @cached_property
     def read_until(self) -> dict[str, datetime]:
@@ -168,10 +168,11 @@ class Incidents:
         that was read has reached the incidents.
         """
         found = {topic: min(at, self.now) for topic, at in self._read_to_their_ends().items()}
-        for row in self.hours:
-            at = row["last_routed_at"]
-            if at is not None and at <= self.now and at > found.get(row["dlq_topic"], at - HOUR):
-                found[row["dlq_topic"]] = at
+        if self.warehouse.exists(SUMMARY):
+            text = "SELECT dlq_topic, max(last_routed_at) AS last_at FROM rows GROUP BY dlq_topic"
+            span = jvmless.Span("last_routed_at", self.now)
+            for row in jvmless.query(self.warehouse, SUMMARY, text, {"cluster": self.warehouse.cluster}, span):
+                found[row["dlq_topic"]] = max(row["last_at"], found.get(row["dlq_topic"], row["last_at"]))
         return found
 
     def _read_to_their_ends(self) -> dict[str, datetime]:
@@ -195,27 +196,45 @@ class Incidents:
 
         None: no week before the incident is known.
         """
-        row = incident.row
-        begin = row["first_at"].replace(minute=0, second=0, microsecond=0)
-        weeks = (begin - self.first_hour) // WEEK if self.first_hour else 0
-        if weeks < 1:
-            return None
-        weeks = min(weeks, 8)
-        wanted = [begin - number * WEEK for number in range(1, weeks + 1)]
-        return float(sum(self.by_hour[hour, row["consumer_group"]] for hour in wanted) / weeks)
+        name = incident.row["incident_id"]
+        if name not in self._usual:
+            self.learn_usual_rates([incident])
+        return self._usual[name]
+
+    def learn_usual_rates(self, wanted: Sequence[Incident]) -> None:
+        """Read the usual rates of several incidents at once."""
+        times: dict[str, list[datetime]] = {}
+        for one in wanted:
+            begin = one.row["first_at"].replace(minute=0, second=0, microsecond=0)
+            weeks = min((begin - self.first_hour) // WEEK, MOST_WEEKS) if self.first_hour else 0
+            times[one.row["incident_id"]] = [begin - number * WEEK for number in range(1, weeks + 1)]
+        needed = {hour for hours in times.values() for hour in hours}
+        counts: dict[tuple[datetime, str | None], int] = {}
+        if needed:
+            of_day = ", ".join(map(str, sorted({hour.hour for hour in needed})))
+            text = f"""
+                SELECT hour, consumer_group, sum(record_count) AS record_count
+                FROM rows
+                WHERE date_part('HOUR', hour) IN ({of_day})
+                GROUP BY hour, consumer_group
+            """
+            span = jvmless.Span("hour", max(needed), min(needed))
+            for row in jvmless.query(self.warehouse, SUMMARY, text, {"cluster": self.warehouse.cluster}, span):
+                counts[row["hour"], row["consumer_group"]] = row["record_count"]
+        for one in wanted:
+            hours, group = times[one.row["incident_id"]], one.row["consumer_group"]
+            mean = float(sum(counts.get((hour, group), 0) for hour in hours) / len(hours)) if hours else None
+            self._usual[one.row["incident_id"]] = mean
 
     @cached_property
     def first_hour(self) -> datetime | None:
-        """The first hour with a dead letter."""
-        return min((one["hour"] for one in self.hours), default=None)
-
-    @cached_property
-    def by_hour(self) -> Counter[tuple[datetime, str | None]]:
-        """The dead letters of each hour and group."""
-        counts: Counter[tuple[datetime, str | None]] = Counter()
-        for one in self.hours:
-            counts[one["hour"], one["consumer_group"]] += one["record_count"]
-        return counts
+        """The first hour with a dead letter, until now."""
+        if not self.warehouse.exists(SUMMARY):
+            return None
+        equal, span = {"cluster": self.warehouse.cluster}, jvmless.Span("hour", self.now)
+        found = jvmless.query(self.warehouse, SUMMARY, "SELECT min(hour) AS first_hour FROM rows", equal, span)
+        first: datetime | None = found[0]["first_hour"]
+        return first
 
     def of(self, wanted: str) -> Incident:
         """Return the incident that an id, or its beginning, names.

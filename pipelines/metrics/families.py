@@ -116,7 +116,7 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
             if one.state.is_open and one.state.muted_until is None:
                 opened[one.row["severity"]] += 1
             muted += one.state.is_open and one.state.muted_until is not None
-        for row in found.hours:
+        for row in found.letters("consumer_group, disposition"):
             letters[row["consumer_group"] or "", row["disposition"] or ""] += row["record_count"]
     severities = [((level,), float(opened[level])) for level in LEVELS]
     yield _gauge("open_incidents", "Open incidents that nobody muted.", ("severity",), severities)

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from markupsafe import Markup, escape
 
 from expectations.rules import counted
+from expectations.text import visible
 from pipelines.commands.incidents import HOUR
-from pipelines.site.content import Case, Series, Timeline
+from pipelines.site.content import DAY, Case, History, Series, Timeline
 
 WIDTH, HEIGHT = 1000.0, 100.0
 HALF_HOUR = timedelta(minutes=30)
@@ -30,9 +31,15 @@ def hours(timeline: Timeline) -> Markup:
     return _stacked(timeline.series, timeline.begin, "Dead letters by hour and group", "chart", markers)
 
 
-def history(series: Series, begin: datetime) -> Markup:
+def hours_of(history: History) -> Markup:
     """Return the chart of one group's or topic's dead letters by hour."""
-    return _stacked((series,), begin, "Dead letters by hour", "chart low", ())
+    return _stacked((Series(None, False, history.hours),), history.hours_begin, "Dead letters by hour", "chart low", ())
+
+
+def days_of(history: History) -> Markup:
+    """Return the chart of one group's or topic's dead letters by day."""
+    series = (Series(None, False, history.days),)
+    return _stacked(series, history.days_begin, "Dead letters by day", "chart low", (), DAY)
 
 
 def _stacked(
@@ -41,6 +48,7 @@ def _stacked(
     label: str,
     kind: str,
     markers: Iterable[tuple[float, str, str]],
+    each: timedelta = HOUR,
 ) -> Markup:
     columns = len(series[0].counts) if series else 1
     totals = [sum(one.counts[place] for one in series) for place in range(columns)] if series else [0]
@@ -60,7 +68,9 @@ def _stacked(
     lines = [Markup('<path class="mark {}" d="M{:.1f} 0V100"/>').format(kind, at) for at, kind, _ in markers]
     titles = [
         Markup('<rect class="over" x="{:.1f}" y="0" width="{:.2f}" height="100"><title>{}</title></rect>').format(
-            place * step, step, _told(begin + place * HOUR, total, [(one.name, one.counts[place]) for one in series])
+            place * step,
+            step,
+            _told(begin + place * each, each, total, [(one.name, one.counts[place]) for one in series]),
         )
         for place, total in enumerate(totals)
         if total
@@ -70,18 +80,17 @@ def _stacked(
         '<path class="grid" d="M0 0H1000M0 50H1000"/>{}{}<path class="zero" d="M0 100H1000"/>{}</svg>'
     ).format(
         kind,
-        f"{label}: {sum(totals):,} in all, at most {max(totals):,} in an hour",
+        f"{label}: {sum(totals):,} in all, at most {max(totals):,} {'a day' if each == DAY else 'in an hour'}",
         Markup("").join(drawn),
         Markup("").join(lines),
         Markup("").join(titles),
     )
 
 
-def _told(at: datetime, total: int, parts: Sequence[tuple[str | None, int]]) -> str:
-    from expectations.text import visible
-
+def _told(at: datetime, each: timedelta, total: int, parts: Sequence[tuple[str | None, int]]) -> str:
     of = ", ".join(f"{visible(name) if name else 'no group'} {count:,}" for name, count in parts if count)
-    return f"{at:%Y-%m-%d %H:%M} UTC: {counted(total, 'dead letter')}" + (f" ({of})" if len(parts) > 1 else "")
+    when = f"{at:%Y-%m-%d}" if each == DAY else f"{at:%Y-%m-%d %H:%M} UTC"
+    return f"{when}: {counted(total, 'dead letter')}" + (f" ({of})" if len(parts) > 1 else "")
 
 
 def bars(case: Case) -> Markup:

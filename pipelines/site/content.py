@@ -17,6 +17,8 @@ from pipelines.site.examples import Quarantined
 from pipelines.site.news import News
 from pipelines.site.quality import Pipeline
 
+SHOWN_HOURS, SHOWN_DAYS = 7 * 24, 90  # of histories
+DAY = timedelta(days=1)
 SETTLED = ("DELETED", "OK")  # health of topologies that need no look
 
 Colour = Literal["grey", "green", "amber", "red"]
@@ -295,13 +297,44 @@ class Replay:
 
 
 @dataclass(frozen=True)
+class History:
+    """All dead letters of a group or topic by time, which ends with its last one, so that only news changes it.
+
+    ``hours`` are those of the 7 days until the last hour, ``days`` those of the 90 days (UTC) until the last day.
+    ``before`` counts what is earlier, ``untimed`` what has no time.
+    """
+
+    first_hour: datetime
+    last_hour: datetime
+    hours: tuple[int, ...]
+    days: tuple[int, ...]
+    before: int
+    untimed: int
+
+    @property
+    def hours_begin(self) -> datetime:
+        """When the first of the hours begins."""
+        return self.last_hour - (SHOWN_HOURS - 1) * HOUR
+
+    @property
+    def days_begin(self) -> datetime:
+        """When the first of the days begins."""
+        return self.last_hour.replace(hour=0) - (SHOWN_DAYS - 1) * DAY
+
+    @property
+    def is_older(self) -> bool:
+        """True if some are from before the hours."""
+        return self.first_hour < self.hours_begin
+
+
+@dataclass(frozen=True)
 class Place:
     """A group or a topic: its dead letters and what is known of it."""
 
     name: str | None
     records: int
     without_payload: int
-    hours: Series
+    history: History | None
     by: tuple[tuple[str, tuple[tuple[str | None, int], ...]], ...]
     incidents: tuple[str, ...]
     findings: tuple[Row, ...]

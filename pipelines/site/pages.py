@@ -22,7 +22,7 @@ from pipelines.commands.incidents import quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
 from pipelines.site import addresses, charts
-from pipelines.site.content import Application, Case, Content, Place
+from pipelines.site.content import SHOWN_DAYS, Application, Case, Content, Place
 from pipelines.site.quality import Pipeline, bars, unread_of
 from pipelines.text import elided, size_of
 from pipelines.topology import drawing
@@ -60,7 +60,6 @@ def pages(content: Content) -> Iterator[Page]:
     yield site.page(addresses.DELIVERY, "delivery.html.j2", [content.delivery, content.findings], content=content)
     yield site.page(addresses.INCIDENTS, "incidents.html.j2", site.incident_rows, finder=site.incidents())
     yield site.page("places.html", "places.html.j2", site.place_rows, finders=site.places())
-    begin = content.timeline.begin
     for case in content.incidents:
         others = site.alike[case.fingerprint][:50]
         yield site.page(
@@ -69,11 +68,11 @@ def pages(content: Content) -> Iterator[Page]:
     for group in content.groups:
         path = addresses.group(group.name)
         of = site.of(group)
-        yield site.page(path, "place.html.j2", [group, begin, of], "../", place=group, kind="group", of=of, begin=begin)
+        yield site.page(path, "place.html.j2", [group, of], "../", place=group, kind="group", of=of)
     for topic in content.topics:
         path = addresses.topic(topic.name)
         of = site.of(topic)
-        yield site.page(path, "place.html.j2", [topic, begin, of], "../", place=topic, kind="topic", of=of, begin=begin)
+        yield site.page(path, "place.html.j2", [topic, of], "../", place=topic, kind="topic", of=of)
     for application in content.applications:
         path, of = addresses.application(application.name), site.about[application.name]
         about = [application, application.description, of]
@@ -309,6 +308,7 @@ def _environment() -> Environment:
         "plural": plural,
         "data_docs": f"{DATA_DOCS}/index.html",
         "days": _days,
+        "months": _months,
         "most_coordinates": MOST_COORDINATES,
         "most_on_front": MOST_ON_FRONT,
         "unread": unread_of,
@@ -342,6 +342,11 @@ def _span(seconds: float) -> str:
 def _days(begin: datetime) -> list[tuple[str, str]]:
     """Return the labels of the seven days of a chart: day and hour."""
     return [(f"{at:%a %d}", f"{at:%H:%M}") for number in range(7) for at in [begin + number * timedelta(days=1)]]
+
+
+def _months(begin: datetime) -> list[str]:
+    """Return the labels of the thirds of a chart of days."""
+    return [f"{begin + number * timedelta(days=SHOWN_DAYS // 3):%d %b %Y}" for number in range(3)]
 
 
 def _drawn(

@@ -33,9 +33,10 @@ from pipelines.incidents.state import moment as moment_of
 from pipelines.incidents.verdict import POISON_PILL, percent
 from pipelines.run.freshness import Freshness
 from pipelines.run.newest import moment
-from pipelines.site import addresses, examples, news, payloads, quality
+from pipelines.site import addresses, examples, news, payloads, places, quality
 from pipelines.site.content import (
     SETTLED,
+    SHOWN_HOURS,
     Application,
     Case,
     Command,
@@ -47,7 +48,6 @@ from pipelines.site.content import (
     Lost,
     Marker,
     Partition,
-    Place,
     Replay,
     Replayable,
     Revision,
@@ -57,6 +57,7 @@ from pipelines.site.content import (
     Suspect,
     Timeline,
 )
+from pipelines.site.places import DeadLetters, dead_letters
 from pipelines.site.quality import Feed, Pipeline
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -66,7 +67,6 @@ CURRENT, CHANGES, HEALTH, EDGES = (
 )
 RECONCILIATION, GUARANTEES, LEDGER = "gold.reconciliation", "gold.delivery_guarantees", "gold.message_ledger"
 
-SHOWN_HOURS = 7 * 24
 MOST_REPLAYS = 5
 MOST_GROUPS = 6  # that the timeline tells apart
 MOST_DIFFS = 2
@@ -93,9 +93,9 @@ def gather(
     cases = _cases(warehouse, known, tables) if known else ()
     applications = _applications(tables, cases)
     delivery = _delivery(warehouse, tables)
-    hours = tables.guarded(SUMMARY, lambda: known.hours if known else nothing, nothing)
-    timeline = _timeline(hours, tables, pipeline, now)
-    groups, topics = _places(hours, timeline.begin, cases, findings, tables, delivery, applications)
+    letters = tables.guarded(SUMMARY, lambda: dead_letters(warehouse, now), DeadLetters())
+    timeline = _timeline(letters, tables, pipeline, now)
+    groups, topics = places.gather(letters, cases, findings, delivery, applications)
     opened = [one for one in known.known if one.state.is_open] if known else []
     refused = tables.guarded(
         "quarantine", lambda: examples.quarantined(warehouse, pipeline), examples.Quarantined(0, ()), must_exist=False
@@ -195,17 +195,17 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(map(visible, names[:most])) + more
 
 
-def _timeline(hours: Sequence[Row], tables: _Tables, pipeline: Pipeline, now: datetime) -> Timeline:
+def _timeline(letters: DeadLetters, tables: _Tables, pipeline: Pipeline, now: datetime) -> Timeline:
     """Count the dead letters of the last 7 days, or of the 7 days until the newest if that is older."""
     this_hour = _hour(now)
-    newest = max((one["hour"] for one in hours), default=None)
+    newest, first = letters.last_hour, letters.first_hour
     is_past = newest is not None and newest <= this_hour - WEEK
     end = (newest if newest is not None and is_past else this_hour) + HOUR
     begin = end - SHOWN_HOURS * HOUR
     last = end - 2 * HOUR if not is_past else end - HOUR
     counts: dict[str | None, Counter[int]] = defaultdict(Counter)
     last_hour = before = 0
-    for one in hours:
+    for one in letters.hours:
         at, records = one["hour"], one["record_count"]
         if begin <= at < end:
             counts[one["consumer_group"]][(at - begin) // HOUR] += records
@@ -218,10 +218,9 @@ def _timeline(hours: Sequence[Row], tables: _Tables, pipeline: Pipeline, now: da
         shown.append(
             Series(f"{len(rest):,} other groups" if len(rest) > 1 else rest[0], len(rest) > 1, _spread(others))
         )
-    first = min((one["hour"] for one in hours), default=None)
-    known = first is not None and first <= last - WEEK
+    is_known = first is not None and first <= last - WEEK
     markers = tuple(one for one in _markers(tables, pipeline) if begin <= one.at < end)
-    return Timeline(begin, end, is_past, tuple(shown), markers, last, last_hour, before if known else None)
+    return Timeline(begin, end, is_past, tuple(shown), markers, last, last_hour, before if is_known else None)
 
 
 def _hour(at: datetime) -> datetime:
@@ -265,6 +264,7 @@ def _cases(warehouse: Warehouse, known: Incidents, tables: _Tables) -> tuple[Cas
         revisions[row["group_id"]].append(row)
     no_letters: Letters = {}
     letters = tables.guarded(RECORDS, lambda: _letters(warehouse, known.known), no_letters)
+    known.learn_usual_rates(known.known)
     blasts = _Blasts(tables)
     show = payloads.shown(warehouse) if warehouse.settings.report.payloads else None
     return tuple(
@@ -637,97 +637,3 @@ def _changed(row: Row | None) -> Iterable[tuple[str, tuple[str, ...]]]:
         if row is not None and row[column]:
             names = [one if isinstance(one, str) else f"{one['from']} -> {one['to']}" for one in row[column]]
             yield words, tuple(names)
-
-
-# ---------------------------------------------------------------------------------------------------- groups and topics
-
-
-def _places(
-    hours: Sequence[Row],
-    begin: datetime,
-    cases: Sequence[Case],
-    findings: Sequence[Row],
-    tables: _Tables,
-    delivery: Delivery,
-    applications: Sequence[Application],
-) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
-    """Return the groups and the topics that dead letters, incidents, findings, topologies or messages name.
-
-    Their hours are those of the timeline, which starts at ``begin``.
-    """
-    groups: dict[str | None, _Gathered] = defaultdict(_Gathered)
-    topics: dict[str | None, _Gathered] = defaultdict(_Gathered)
-    for row in hours:
-        group, topic, dlq = row["consumer_group"], row["original_topic"], row["dlq_topic"]
-        place = (row["hour"] - begin) // HOUR
-        groups[group].add(row, place, {"source topic": topic, "DLQ topic": dlq, "disposition": row["disposition"]})
-        for name, of in ((topic, {"group": group, "DLQ topic": dlq}), (dlq, {"group": group, "source topic": topic})):
-            if name is not None and not (name == dlq and topic == dlq and of.get("source topic")):
-                topics[name].add(row, place, {**of, "disposition": row["disposition"]})
-    for one in cases:
-        groups[one.group].incidents.append(one.incident_id)
-        for topic in dict.fromkeys((one.topic, *one.dlq_topics)):
-            if topic is not None:
-                topics[topic].incidents.append(one.incident_id)
-    named = {one.name for one in applications}
-    readers: dict[str | None, set[str]] = defaultdict(set)
-    writers: dict[str | None, set[str]] = defaultdict(set)
-    for application in applications:
-        for topic in application.reads:
-            readers[topic].add(application.name)
-        for topic in application.writes:
-            writers[topic].add(application.name)
-    delivered = {one.topic: one for one in delivery.topics}
-    for finding in findings:
-        if finding["topic"] is not None:
-            topics[finding["topic"]].findings.append(finding)
-        if finding["name"] in groups:
-            groups[finding["name"]].findings.append(finding)
-    for topic in (*readers, *writers, *(one for one in delivered if one is not None)):
-        _ = topics[topic]
-    return (
-        tuple(one.place(name, is_application=name in named) for name, one in _in_order(groups)),
-        tuple(
-            one.place(
-                name,
-                readers=tuple(sorted(readers[name])),
-                writers=tuple(sorted(writers[name])),
-                delivered=delivered.get(name),
-            )
-            for name, one in _in_order(topics)
-        ),
-    )
-
-
-def _in_order(found: Mapping[str | None, _Gathered]) -> list[tuple[str | None, _Gathered]]:
-    return sorted(found.items(), key=lambda item: (-item[1].records, item[0] or ""))
-
-
-class _Gathered:
-    """What is known of a group or topic so far."""
-
-    def __init__(self) -> None:
-        self.records = self.without_payload = 0
-        self.hours: Counter[int] = Counter()
-        self.by: dict[str, Counter[str | None]] = defaultdict(Counter)
-        self.incidents: list[str] = []
-        self.findings: list[Row] = []
-
-    def add(self, row: Row, place: int, by: Mapping[str, str | None]) -> None:
-        """Add an hour of dead letters, told apart by other names."""
-        self.records += row["record_count"]
-        self.without_payload += row["without_payload_count"] or 0
-        self.hours[place] += row["record_count"]
-        for what, name in by.items():
-            self.by[what][name] += row["record_count"]
-
-    def place(self, name: str | None, **more: Any) -> Place:
-        """Return it whole."""
-        by = tuple(
-            (what, tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))))
-            for what, counts in self.by.items()
-        )
-        hours = Series(name, False, _spread(self.hours))
-        return Place(
-            name, self.records, self.without_payload, hours, by, tuple(self.incidents), tuple(self.findings), **more
-        )

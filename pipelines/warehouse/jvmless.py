@@ -6,6 +6,7 @@ If the warehouse is not local, a Spark session reads the rows, because Hadoop's 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +65,19 @@ def rows_by_spark(
     return _collected(_of_spark(warehouse, table, equal).select(*(columns or ["*"])))
 
 
-def query(warehouse: Warehouse, table: str, text: str, equal: Mapping[str, str | int]) -> list[dict[str, Any]]:
-    """Return the result of a SELECT on the rows of a table whose columns equal the given values.
+@dataclass(frozen=True)
+class Span:
+    """Rows whose timestamp column has a value from ``begin``, if there is one, to ``until``, both included."""
+
+    column: str
+    until: datetime
+    begin: datetime | None = None
+
+
+def query(
+    warehouse: Warehouse, table: str, text: str, equal: Mapping[str, str | int], span: Span | None = None
+) -> list[dict[str, Any]]:
+    """Return the result of a SELECT on the rows of a table whose columns equal the given values, within a span of time.
 
     The text calls these rows ``rows`` and must use only SQL that Spark and ``deltalake`` both support.
     """
@@ -75,10 +87,20 @@ def query(warehouse: Warehouse, table: str, text: str, equal: Mapping[str, str |
         predicate = _predicate(equal)
         if predicate is None:
             return []
+        if span is not None:
+            predicate += f' AND "{span.column}" <= {_time(span.until)}'
+            predicate += f' AND "{span.column}" >= {_time(span.begin)}' if span.begin is not None else ""
         stored = QueryBuilder().register("stored", warehouse.local_table(table))
         return _listed(stored.execute(f"WITH rows AS (SELECT * FROM stored WHERE {predicate}) {text}"))
     spark = warehouse.spark
-    _of_spark(warehouse, table, equal).createOrReplaceTempView("rows")
+    rows = _of_spark(warehouse, table, equal)
+    if span is not None:
+        from pyspark.sql import functions as F
+
+        micros = F.unix_micros(span.column)
+        rows = rows.where(micros <= _micros(span.until))
+        rows = rows.where(micros >= _micros(span.begin)) if span.begin is not None else rows
+    rows.createOrReplaceTempView("rows")
     try:
         return _collected(spark.sql(text))
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from dags import lineage
 from expectations.contract import contract_of
 from expectations.verdict import MOST_LISTED
+from local.airflow_home import environment
 from pipelines.settings import ROOT
 
 LETTERS = "silver.dlq_records"
@@ -92,3 +95,63 @@ def test_parsing_a_dag_imports_no_client_of_openlineage(tmp_path: Path) -> None:
     environment = {"AIRFLOW_HOME": str(tmp_path), "PATH": "", "PYTHONPATH": str(ROOT)}
     parsed = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True, text=True, timeout=120)
     assert parsed.stdout.splitlines()[-1] == "[]"
+
+
+TASK = """
+import json, sys, time
+from datetime import UTC, datetime
+from uuid import uuid4
+from airflow.dag_processing.bundles.local import LocalDagBundle
+from airflow.providers.openlineage.plugins.listener import OpenLineageListener
+from airflow.sdk.api.datamodels._generated import DagRun, TIRunContext
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+from dags.dlq import dag
+
+now = datetime.now(UTC)
+run = DagRun(
+    dag_id="dlq", run_id="r", logical_date=now, data_interval_start=now, data_interval_end=now, run_after=now,
+    start_date=now, end_date=None, run_type="manual", state="running", consumed_asset_events=[], partition_key=None,
+)
+task = dag.get_task("bronze")
+task.filled = {"bronze.dlq_records": {"written": 59, "verdict": None}}
+instance = RuntimeTaskInstance.model_construct(
+    id=uuid4(), task_id="bronze", dag_id="dlq", run_id="r", try_number=1, dag_version_id=uuid4(), map_index=-1,
+    hostname="h", context_carrier=None, task=task, bundle_instance=LocalDagBundle(name="dags"), max_tries=1,
+    start_date=now, end_date=None, state="running", is_mapped=False, rendered_map_index=None,
+    _ti_context_from_server=TIRunContext(dag_run=run, max_tries=1),
+)
+listener = OpenLineageListener()
+took = []
+for tell in (
+    lambda: listener.on_task_instance_running(None, instance),
+    lambda: listener.on_task_instance_success(None, instance),
+):
+    began = time.monotonic()
+    tell()
+    took.append(time.monotonic() - began)
+print(json.dumps(took))
+"""
+
+
+def test_a_receiver_that_hangs_holds_a_task_no_longer_than_airflow_allows(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as hanging:  # the kernel accepts, nobody ever answers
+        transport = {"type": "http", "url": f"http://127.0.0.1:{hanging.getsockname()[1]}", "timeout": 3600}
+        told = {
+            "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport),
+            "AIRFLOW__OPENLINEAGE__EXECUTION_TIMEOUT": "8",
+            "AFTERLOG_LANDING": str(tmp_path / "landing"),
+        }
+        command = [sys.executable, "-c", TASK]
+        ended = subprocess.run(
+            command, cwd=ROOT, env=environment(tmp_path) | told, capture_output=True, text=True, timeout=300
+        )
+        assert ended.returncode == 0, ended.stderr
+        took = json.loads(ended.stdout.splitlines()[-1])
+        assert all(8 <= seconds < 60 for seconds in took), ended.stdout  # it waits as long as it may, and goes on
+        hanging.settimeout(60)
+        requests = []
+        for _ in took:
+            connection, _ = hanging.accept()
+            with connection:
+                requests.append(connection.recv(1 << 20))
+    assert all(one.startswith(b"POST /api/v1/lineage") for one in requests)

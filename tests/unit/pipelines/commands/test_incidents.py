@@ -24,6 +24,7 @@ from pipelines.settings.runs import Report
 from pipelines.warehouse import actions, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import sites
 from tests.testing.builders import kip_1191, land, line, run, warehouse_of
 from tests.testing.deliveries import store
 
@@ -262,3 +263,29 @@ def test_actions_are_kept_and_respected(filled: Settings, spark: SparkSession) -
         (one.action, one.acted_at) for one in before
     ]
     assert name in {one["incident_id"] for one in known(filled)}
+
+
+def test_the_usual_rate_is_the_mean_of_the_weeks_before(settings: Settings) -> None:
+    for place in (settings.warehouse, settings.landing):
+        Path(place).mkdir()
+    begin = (sites.NOW - 3 * HOUR).replace(minute=0)  # the hour in which incidents begin
+    weeks = [begin - number * timedelta(days=7) for number in range(11)]
+    nobody = {"consumer_group": None}
+    store(
+        settings,
+        "gold.dlq_summary",
+        *(sites.hour(at, 2 * number + 1) for number, at in enumerate(weeks)),
+        *(sites.hour(at, 3, dlq_topic="dlq.other") for at in weeks[1:]),
+        *(sites.hour(at, 100, **nobody) for at in weeks[1:2]),
+        *(sites.hour(at + hours * HOUR, 1000) for at in weeks[1:] for hours in (-1, 1, 24)),
+    )
+    starts = {0: begin, 1: weeks[7] + HOUR / 2, 2: weeks[10] - 2 * HOUR}
+    several = [sites.incident(number, first_at=at) for number, at in starts.items()]
+    store(settings, "gold.dlq_incidents", *several, sites.incident(3, first_at=begin, **nobody))
+    expected = {0: sum(2 * number + 4 for number in range(1, 9)) / 8, 1: (20 + 22 + 24) / 3, 2: None, 3: 100 / 8}
+    at_once = incidents.Incidents(Warehouse(settings), sites.NOW)
+    at_once.learn_usual_rates(at_once.known)
+    for number, rate in expected.items():
+        assert at_once.usual_rate(at_once.of(sites.incident_id(number))) == rate
+        alone = incidents.Incidents(Warehouse(settings), sites.NOW)
+        assert alone.usual_rate(alone.of(sites.incident_id(number))) == rate

@@ -1,0 +1,194 @@
+"""gold.dlq_summary and what is known beside it -> groups and topics, each with its whole history."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pipelines.commands.incidents import HOUR, SUMMARY, WEEK
+from pipelines.site.content import DAY, SHOWN_DAYS, SHOWN_HOURS, Application, Case, Delivery, History, Place, Row
+from pipelines.warehouse import jvmless
+from pipelines.warehouse.tables import Warehouse
+
+NAMES = "consumer_group, original_topic, dlq_topic, disposition"
+_OF_GROUPS = "SELECT consumer_group AS name, hour, record_count FROM rows"
+_OF_TOPICS = """
+    SELECT original_topic AS name, hour, record_count FROM rows WHERE original_topic IS NOT NULL
+    UNION ALL
+    SELECT dlq_topic AS name, hour, record_count FROM rows
+    WHERE original_topic IS NULL OR dlq_topic <> original_topic
+"""
+
+Recent = Mapping[str | None, Mapping[datetime, int]]
+"""By name the dead letters of each time: hours of the last days, days before them."""
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """How many dead letters there are by group, topics and disposition, and when those of each group and topic came.
+
+    ``hours`` counts by group and hour those of at least the 7 days and 2 hours until the last one.
+    """
+
+    rows: Sequence[Row] = ()
+    hours: Sequence[Row] = ()
+    groups: Recent = field(default_factory=dict)
+    topics: Recent = field(default_factory=dict)
+
+    @property
+    def first_hour(self) -> datetime | None:
+        """The first hour with a dead letter."""
+        return min((row["first_hour"] for row in self.rows if row["first_hour"] is not None), default=None)
+
+    @property
+    def last_hour(self) -> datetime | None:
+        """The last hour with a dead letter."""
+        return max((row["last_hour"] for row in self.rows if row["last_hour"] is not None), default=None)
+
+
+def dead_letters(warehouse: Warehouse, now: datetime) -> DeadLetters:
+    """Count the dead letters until now, and those without a time."""
+    equal, until = {"cluster": warehouse.cluster}, jvmless.Span("hour", now)
+    sums = "sum(record_count) AS record_count, sum(without_payload_count) AS without_payload_count"
+    ends = "min(hour) AS first_hour, max(hour) AS last_hour"
+    rows = jvmless.query(warehouse, SUMMARY, f"SELECT {NAMES}, {sums}, {ends} FROM rows GROUP BY {NAMES}", equal, until)
+    untimed = f"SELECT {NAMES}, {sums}, {ends} FROM rows WHERE hour IS NULL GROUP BY {NAMES}"
+    last = max((row["last_hour"] for row in rows), default=now)
+    by_hour = "SELECT consumer_group, hour, sum(record_count) AS record_count FROM rows GROUP BY consumer_group, hour"
+    hours = jvmless.query(warehouse, SUMMARY, by_hour, equal, jvmless.Span("hour", now, last - WEEK - 2 * HOUR))
+    rows += jvmless.query(warehouse, SUMMARY, untimed, equal)
+    return DeadLetters(rows, hours, *(_recent(warehouse, of, until) for of in (_OF_GROUPS, _OF_TOPICS)))
+
+
+def _recent(warehouse: Warehouse, of: str, until: jvmless.Span) -> Recent:
+    """Count the dead letters of each name by hour in the 7 days until its last one, and by day in those before."""
+    text = f"""
+        SELECT name, at, sum(record_count) AS record_count
+        FROM (
+          SELECT
+            name,
+            record_count,
+            CASE WHEN hour > last_hour - INTERVAL '{SHOWN_HOURS}' HOUR THEN hour ELSE date_trunc('DAY', hour) END AS at
+          FROM (
+            SELECT name, hour, record_count, max(hour) OVER (PARTITION BY name) AS last_hour
+            FROM (SELECT name, hour, sum(record_count) AS record_count FROM ({of}) AS told GROUP BY name, hour) AS hours
+          ) AS ending
+          WHERE hour >= date_trunc('DAY', last_hour) - INTERVAL '{SHOWN_DAYS - 1}' DAY
+        ) AS recent
+        GROUP BY name, at
+    """
+    found: dict[str | None, dict[datetime, int]] = defaultdict(dict)
+    for row in jvmless.query(warehouse, SUMMARY, text, {"cluster": warehouse.cluster}, until):
+        found[row["name"]][row["at"]] = row["record_count"]
+    return found
+
+
+def gather(
+    known: DeadLetters,
+    cases: Sequence[Case],
+    findings: Sequence[Row],
+    delivery: Delivery,
+    applications: Sequence[Application],
+) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+    """Return the groups and the topics that dead letters, incidents, findings, topologies or messages name."""
+    groups: dict[str | None, _Gathered] = defaultdict(_Gathered)
+    topics: dict[str | None, _Gathered] = defaultdict(_Gathered)
+    for row in known.rows:
+        group, topic, dlq = row["consumer_group"], row["original_topic"], row["dlq_topic"]
+        groups[group].add(row, {"source topic": topic, "DLQ topic": dlq, "disposition": row["disposition"]})
+        for name, of in ((topic, {"group": group, "DLQ topic": dlq}), (dlq, {"group": group, "source topic": topic})):
+            if name is not None and not (name == dlq and topic == dlq and of.get("source topic")):
+                topics[name].add(row, {**of, "disposition": row["disposition"]})
+    for one in cases:
+        groups[one.group].incidents.append(one.incident_id)
+        for topic in dict.fromkeys((one.topic, *one.dlq_topics)):
+            if topic is not None:
+                topics[topic].incidents.append(one.incident_id)
+    named = {one.name for one in applications}
+    readers: dict[str | None, set[str]] = defaultdict(set)
+    writers: dict[str | None, set[str]] = defaultdict(set)
+    for application in applications:
+        for topic in application.reads:
+            readers[topic].add(application.name)
+        for topic in application.writes:
+            writers[topic].add(application.name)
+    delivered = {one.topic: one for one in delivery.topics}
+    for finding in findings:
+        if finding["topic"] is not None:
+            topics[finding["topic"]].findings.append(finding)
+        if finding["name"] in groups:
+            groups[finding["name"]].findings.append(finding)
+    for topic in (*readers, *writers, *(one for one in delivered if one is not None)):
+        _ = topics[topic]
+    return (
+        tuple(
+            one.place(name, known.groups.get(name, {}), is_application=name in named) for name, one in _in_order(groups)
+        ),
+        tuple(
+            one.place(
+                name,
+                known.topics.get(name, {}),
+                readers=tuple(sorted(readers[name])),
+                writers=tuple(sorted(writers[name])),
+                delivered=delivered.get(name),
+            )
+            for name, one in _in_order(topics)
+        ),
+    )
+
+
+def _in_order(found: Mapping[str | None, _Gathered]) -> list[tuple[str | None, _Gathered]]:
+    return sorted(found.items(), key=lambda item: (-item[1].records, item[0] or ""))
+
+
+class _Gathered:
+    """What is known of a group or topic so far."""
+
+    def __init__(self) -> None:
+        self.records = self.without_payload = self.untimed = 0
+        self.first_hour: datetime | None = None
+        self.last_hour: datetime | None = None
+        self.by: dict[str, Counter[str | None]] = defaultdict(Counter)
+        self.incidents: list[str] = []
+        self.findings: list[Row] = []
+
+    def add(self, row: Row, by: Mapping[str, str | None]) -> None:
+        """Add dead letters, told apart by other names."""
+        self.records += row["record_count"]
+        self.without_payload += row["without_payload_count"] or 0
+        if row["first_hour"] is None:
+            self.untimed += row["record_count"]
+        else:
+            self.first_hour = min(self.first_hour or row["first_hour"], row["first_hour"])
+            self.last_hour = max(self.last_hour or row["last_hour"], row["last_hour"])
+        for what, name in by.items():
+            self.by[what][name] += row["record_count"]
+
+    def place(self, name: str | None, recent: Mapping[datetime, int], **more: Any) -> Place:
+        """Return it whole."""
+        by = tuple(
+            (what, tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))))
+            for what, counts in self.by.items()
+        )
+        history = _history(self.first_hour, self.last_hour, recent, self.records, self.untimed)
+        return Place(
+            name, self.records, self.without_payload, history, by, tuple(self.incidents), tuple(self.findings), **more
+        )
+
+
+def _history(
+    first: datetime | None, last: datetime | None, recent: Mapping[datetime, int], records: int, untimed: int
+) -> History | None:
+    if first is None or last is None:
+        return None
+    begin = last - WEEK + HOUR
+    days_begin = last.replace(hour=0) - (SHOWN_DAYS - 1) * DAY
+    hours, days = [0] * SHOWN_HOURS, [0] * SHOWN_DAYS
+    for at, count in recent.items():
+        if at >= begin:
+            hours[(at - begin) // HOUR] += count
+        days[(at - days_begin) // DAY] += count
+    return History(first, last, tuple(hours), tuple(days), records - untimed - sum(days), untimed)
