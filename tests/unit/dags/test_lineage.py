@@ -133,6 +133,7 @@ print(json.dumps(took))
 """
 
 
+@pytest.mark.thorough
 def test_a_receiver_that_hangs_holds_a_task_no_longer_than_airflow_allows(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=16) as hanging:  # the kernel accepts, nobody ever answers
         transport = {"type": "http", "url": f"http://127.0.0.1:{hanging.getsockname()[1]}", "timeout": 3600}
