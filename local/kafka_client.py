@@ -114,7 +114,7 @@ class KafkaClient:
                 self._admin.close(self._seconds(5))
                 self._admin = None
         if self._owns:
-            clients.end(self._gateway, self._gateway.java_process)
+            launch.end(self._gateway, self._gateway.java_process)
 
     # Topics, groups, users
 

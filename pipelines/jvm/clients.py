@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,19 +64,7 @@ def newest() -> Iterator[Any]:
     try:
         yield gateway.jvm
     finally:
-        end(gateway, process)
-
-
-def end(gateway: Gateway, process: subprocess.Popen[bytes]) -> None:
-    """End a gateway and its JVM."""
-    with contextlib.suppress(Exception):  # after Ctrl-C the JVM has perhaps ended
-        gateway.shutdown()
-    if process.stdin:
-        process.stdin.close()  # the JVM exits when its standard input closes
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(5)
-    process.kill()
-    process.wait()
+        launch.end(gateway, process)
 
 
 def json_mapper(jvm: Any) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pipelines.errors import EnvironmentLacking
 from pipelines.jvm import java
@@ -53,6 +55,18 @@ def gateway(class_path: str, options: Sequence[str], **starting: bool) -> tuple[
             f"{executable} does not start: check the free memory; `afterlog doctor` says what else is wrong here."
         ) from None
     return started
+
+
+def end(gateway: Any, process: subprocess.Popen[bytes]) -> None:
+    """End a gateway and its JVM."""
+    with contextlib.suppress(Exception):  # after Ctrl-C the JVM has perhaps ended
+        gateway.shutdown()
+    if process.stdin:
+        process.stdin.close()  # the JVM exits when its standard input closes
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    process.kill()
+    process.wait()
 
 
 def pyspark_jars(*patterns: str) -> list[Path]:

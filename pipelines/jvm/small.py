@@ -6,7 +6,6 @@ The JVM starts in a quarter of a second; its first answer from Kafka takes about
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import subprocess
 import sys
@@ -35,13 +34,7 @@ def jvm() -> Any:
 def hang_up() -> None:
     """Stop the small JVM, if one runs."""
     while _small:
-        gateway, process = _small.pop()
-        gateway.shutdown()
-        if process.stdin:
-            process.stdin.close()  # the JVM exits when its standard input closes
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(5)
-        process.kill()
+        launch.end(*_small.pop())
 
 
 def cut_off() -> None:

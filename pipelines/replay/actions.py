@@ -255,7 +255,7 @@ def why_expired(warehouse: Warehouse, row: Mapping[str, Any], kept: store.Replay
         planned[record.letter.place].append(record.letter)
     missing = {record.letter for record in kept.plan.records}
     for candidate in found:
-        letter = store.letter_of(candidate.row)
+        letter = Letter.of(candidate.row)
         same = {one for one in planned[candidate.place] if one.may_be(letter)}
         missing -= same
         reasons = judge.of_record(candidate, known.decide(candidate.facts)[0], options)

@@ -16,6 +16,7 @@ from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.signature import frame_of, pattern_of
 from pipelines.replay.conditions import condition
+from pipelines.replay.model import Letter
 from pipelines.replay.rules import Rules
 from pipelines.text import elided
 from pipelines.warehouse import duck, jvmless
@@ -293,9 +294,10 @@ class Candidates:
         if not rows:
             return []
         replayed = self._replayed(but_of)
-        by_place: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+        by_place: dict[str, list[tuple[Letter, dict[str, Any]]]] = defaultdict(list)
         for row in replayed:
-            by_place[tuple(row[name] for name in _PLACE)].append(row)
+            letter = Letter.of(row)
+            by_place[letter.place].append((letter, row))
         by_source: dict[tuple[Any, ...], dict[str, Any]] = {}
         by_target = {(row["target_topic"], row["target_partition"], row["target_offset"]): row for row in replayed}
         for row in replayed:
@@ -304,7 +306,8 @@ class Candidates:
         found = []
         for row in rows:
             source = (row["original_topic"], row["original_partition"], row["original_offset"])
-            same = [one for one in by_place[tuple(row[name] for name in _PLACE)] if _may_be_same(one, row)]
+            letter = Letter.of(row)
+            same = [one for known, one in by_place[letter.place] if known.may_be(letter)]
             before = same[-1] if same else None
             if before is None and None not in source:
                 before = by_source.get(source)
@@ -371,11 +374,6 @@ def _same_letter(name: str) -> str:
     ids_agree = f"({name}.dlq_topic_id IS NULL OR records.dlq_topic_id IS NULL OR {name}.dlq_topic_id = "
     here = " AND ".join(f"{name}.{column} = records.{column}" for column in ("cluster", *_PLACE))
     return f"{here} AND {ids_agree}records.dlq_topic_id)"
-
-
-def _may_be_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tell whether two rows of one place can be about the same dead letter."""
-    return None in (one["dlq_topic_id"], other["dlq_topic_id"]) or one["dlq_topic_id"] == other["dlq_topic_id"]
 
 
 _REPLAYED = f"SELECT 1 FROM {REPLAYED} AS replayed WHERE {_same_letter('replayed')}"

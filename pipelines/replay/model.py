@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -23,6 +24,11 @@ class Letter(NamedTuple):
     topic_id: str
     partition: int
     offset: int
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        """Return the place of a row's dead letter."""
+        return cls(row["dlq_topic"], row["dlq_topic_id"] or "", row["dlq_partition"], row["dlq_offset"])
 
     @property
     def place(self) -> str:

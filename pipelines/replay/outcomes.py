@@ -15,6 +15,7 @@ from typing import Any
 from pipelines.commands.trace import Place
 from pipelines.replay import groups, store
 from pipelines.replay.candidates import RECORDS, REPLAYED
+from pipelines.replay.model import Letter
 from pipelines.warehouse import duck
 from pipelines.warehouse.tables import Warehouse
 
@@ -38,16 +39,14 @@ def refresh(warehouse: Warehouse, *, asks: bool = True) -> Counter[str]:
         replayed = store.replayed(warehouse)
         if not replayed:
             return Counter()
-        known = {(row["plan_id"], store.letter_of(row)): row for row in store.outcomes(warehouse)}
+        known = {(row["plan_id"], Letter.of(row)): row for row in store.outcomes(warehouse)}
         deaths = _deaths(warehouse)
-        open_ = [
-            row for row in replayed if known.get((row["plan_id"], store.letter_of(row)), {}).get("outcome") != DELIVERED
-        ]
+        open_ = [row for row in replayed if known.get((row["plan_id"], Letter.of(row)), {}).get("outcome") != DELIVERED]
         committed = _committed(warehouse, open_) if asks else {}
         now = datetime.now(UTC)
         rows, changed = [], False
         for row in replayed:
-            before = known.get((row["plan_id"], store.letter_of(row)))
+            before = known.get((row["plan_id"], Letter.of(row)))
             found = _outcome(row, deaths, committed, before)
             if before is None or any(before[name] != value for name, value in found.items()):
                 changed = True

@@ -145,7 +145,7 @@ def plan_row(warehouse: Warehouse, wanted: str) -> dict[str, Any]:
 def records(warehouse: Warehouse, plan_id: str) -> list[dict[str, Any]]:
     """Return the rows of a plan's records: the eligible ones in order, then the others by place."""
     rows = _rows(warehouse, REPLAYS, {"cluster": warehouse.cluster, "plan_id": plan_id})
-    return sorted(rows, key=lambda row: (row["position"] is None, row["position"] or 0, *letter_of(row)))
+    return sorted(rows, key=lambda row: (row["position"] is None, row["position"] or 0, *Letter.of(row)))
 
 
 def load(warehouse: Warehouse, row: Mapping[str, Any]) -> Plan:
@@ -163,7 +163,7 @@ def load(warehouse: Warehouse, row: Mapping[str, Any]) -> Plan:
         tuple(
             PlannedRecord(
                 one["position"],
-                letter_of(one),
+                Letter.of(one),
                 source_of(one),
                 one["consumer_group"],
                 one["attempt"],
@@ -177,11 +177,6 @@ def load(warehouse: Warehouse, row: Mapping[str, Any]) -> Plan:
         ),
         row["again"],
     )
-
-
-def letter_of(row: Mapping[str, Any]) -> Letter:
-    """Return the place of a row's dead letter."""
-    return Letter(row["dlq_topic"], row["dlq_topic_id"] or "", row["dlq_partition"], row["dlq_offset"])
 
 
 def source_of(row: Mapping[str, Any]) -> Source:
@@ -198,7 +193,7 @@ class Replays:
         """Read what is known of the plan."""
         self.warehouse, self.plan = warehouse, plan
         equal = {"cluster": plan.cluster, "plan_id": plan.plan_id}
-        self.known = {letter_of(row) for row in _rows(warehouse, REPLAYED, equal)}
+        self.known = {Letter.of(row) for row in _rows(warehouse, REPLAYED, equal)}
         self.waiting: list[Replayed] = []
 
     def add(self, found: Sequence[Replayed]) -> None:
@@ -241,10 +236,10 @@ def discard(warehouse: Warehouse, candidates: Sequence[Candidate], note: str | N
 
 
 def _discard(warehouse: Warehouse, given: Sequence[tuple[Candidate, str | None, str | None]]) -> int:
-    known = {letter_of(row) for row in _rows(warehouse, DISCARDS, {"cluster": warehouse.cluster})}
+    known = {Letter.of(row) for row in _rows(warehouse, DISCARDS, {"cluster": warehouse.cluster})}
     rows = []
     for candidate, rule, note in given:
-        letter = letter_of(candidate.row)
+        letter = Letter.of(candidate.row)
         if letter in known:
             continue
         known.add(letter)

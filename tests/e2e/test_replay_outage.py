@@ -13,13 +13,11 @@ import pytest
 
 from local.broker import Broker
 from pipelines.errors import AfterlogError, EnvironmentLacking
-from pipelines.replay.journal import Journal, State, directory_of
-from pipelines.replay.model import Plan
-from pipelines.replay.run import run
+from pipelines.replay.journal import State
 from pipelines.replay.sender import Sender
-from pipelines.settings import Settings, load
+from pipelines.settings import load
 from tests.testing.kafka import KafkaAdmin
-from tests.testing.replays import in_order_of_keys, letters_of, numbered, plan_of, planned_letters, standing
+from tests.testing.replays import Replays
 
 pytestmark = pytest.mark.thorough
 RECORDS = 120
@@ -38,22 +36,9 @@ def client(mortal: Broker) -> Iterator[KafkaAdmin]:
         yield client
 
 
-def settings_of(mortal: Broker, tmp_path: Path, seconds: int) -> Settings:
+def replays_of(mortal: Broker, client: KafkaAdmin, tmp_path: Path, seconds: int) -> Replays:
     kafka = {"bootstrap_servers": mortal.bootstrap_servers, "timeout_seconds": seconds}
-    return load(warehouse=str(tmp_path / "warehouse"), kafka=kafka)
-
-
-def planned(name: str, settings: Settings, client: KafkaAdmin) -> Plan:
-    client.create_topic(name, 3)
-    plan = plan_of(name, settings, numbered(RECORDS, name))
-    with Journal(directory_of(settings)) as journal:
-        journal.add(name)
-    return plan
-
-
-def is_replayed_once(plan: Plan, settings: Settings) -> bool:
-    seen = standing(settings, plan.targets[0].topic)
-    return letters_of(seen) == planned_letters(plan) and in_order_of_keys(seen)
+    return Replays(load(warehouse=str(tmp_path / "warehouse"), kafka=kafka), client)
 
 
 def kill_in(monkeypatch: pytest.MonkeyPatch, step: str, seconds: float, kill: Callable[[], None]) -> threading.Event:
@@ -82,8 +67,8 @@ def test_a_broker_that_dies_and_comes_back(
     step: str, mortal: Broker, client: KafkaAdmin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run goes on by itself, or says that it must be run again; each record stands once either way."""
-    settings = settings_of(mortal, tmp_path, 60)
-    plan = planned(f"outage{step}", settings, client)
+    replays = replays_of(mortal, client, tmp_path, 60)
+    plan = replays.plan(f"outage{step}", RECORDS)
 
     def restart() -> None:
         mortal.kill()
@@ -91,10 +76,10 @@ def test_a_broker_that_dies_and_comes_back(
 
     ended = kill_in(monkeypatch, step, random.Random(step).uniform(0, 0.01), restart)
     with contextlib.suppress(EnvironmentLacking):
-        run(plan, directory_of(settings), settings, batch=10)
+        replays.run(plan)
     assert ended.wait(120)
-    assert run(plan, directory_of(settings), settings, batch=10).status is State.FINISHED
-    assert is_replayed_once(plan, settings)
+    assert replays.run(plan).status is State.FINISHED
+    assert replays.is_replayed_once(plan)
 
 
 def test_a_broker_that_stays_away(
@@ -102,15 +87,15 @@ def test_a_broker_that_stays_away(
 ) -> None:
     """The run ends with one sentence; when the broker is back, the same plan goes on."""
     monkeypatch.setattr("pipelines.replay.sender.TRANSACTION_SECONDS", 10.0)
-    settings = settings_of(mortal, tmp_path, 3)
-    plan = planned("outage-for-long", settings, client)
+    replays = replays_of(mortal, client, tmp_path, 3)
+    plan = replays.plan("outage-for-long", RECORDS)
     ended = kill_in(monkeypatch, "_commit", 0, mortal.kill)
     with pytest.raises(AfterlogError, match=r"No broker can be reached|do not say whether|run the plan again"):
-        run(plan, directory_of(settings), settings, batch=10)
+        replays.run(plan)
     assert ended.wait(120)
     with pytest.raises(EnvironmentLacking, match="No broker can be reached"):
-        run(plan, directory_of(settings), settings, batch=10)
+        replays.run(plan)
     mortal.start()
-    patient = settings_of(mortal, tmp_path, 60)
-    assert run(plan, directory_of(patient), patient, batch=10).replayed == RECORDS
-    assert is_replayed_once(plan, patient)
+    patient = replays_of(mortal, client, tmp_path, 60)
+    assert patient.run(plan).replayed == RECORDS
+    assert patient.is_replayed_once(plan)

@@ -10,7 +10,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError, Writ
 from pipelines.replay.client import admin, cluster_id, describe
 from pipelines.replay.deaths import Deaths
 from pipelines.replay.fetch import ABORTED, ABSENT, OPEN, Fetched, fetch
-from pipelines.replay.journal import Journal, State, alone, directory_of
+from pipelines.replay.journal import State, alone, directory_of
 from pipelines.replay.model import Plan, Replayed, Source
 from pipelines.replay.run import Ended, Progress, cancel, run
 from pipelines.run.stop import Stop
@@ -31,13 +31,11 @@ from tests.testing.broker import SecuredBroker
 from tests.testing.kafka import KafkaAdmin
 from tests.testing.replays import (
     POINTS,
+    Replays,
     context,
-    in_order_of_keys,
     killed,
-    letters_of,
     numbered,
     plan_of,
-    planned_letters,
     record,
     run_without_lock,
     standing,
@@ -175,63 +173,6 @@ def test_wrong_settings(
 
 
 # Runs
-
-
-class Replays:
-    """Plans to topics of their own on the shared broker, and one journal."""
-
-    def __init__(self, settings: Settings, kafka: KafkaAdmin) -> None:
-        self.settings = settings
-        self.kafka = kafka
-        self.directory = directory_of(settings)
-
-    def plan(self, plan_id: str, count: int = 40, *, partitions: int = 3, **configs: str) -> Plan:
-        """Create a topic and a plan of numbered records to it, both with the same name."""
-        settings = {name.replace("_", "."): value for name, value in configs.items()}
-        self.kafka.create_topic(plan_id, partitions, settings)
-        plan = plan_of(plan_id, self.settings, numbered(count, plan_id))
-        with self.journal() as journal:
-            journal.add(plan_id)
-        return plan
-
-    @contextlib.contextmanager
-    def journal(self) -> Iterator[Journal]:
-        with Journal(self.directory) as journal:
-            yield journal
-
-    def run(self, plan: Plan, **how: object) -> Ended:
-        return run(plan, self.directory, self.settings, **{"batch": 10, **how})  # type: ignore[arg-type]
-
-    def run_partly(self, plan: Plan, batches: int = 2) -> list[Replayed]:
-        """Replay some batches of a plan, and leave it as a run that died does."""
-        found: list[Replayed] = []
-
-        def confirmed(replayed: object) -> None:
-            found.extend(replayed)  # type: ignore[arg-type]
-            if len(found) >= batches * 10:
-                raise Died
-
-        with pytest.raises(Died):
-            self.run(plan, confirmed=confirmed)
-        return found
-
-    def is_replayed_once(self, plan: Plan) -> bool:
-        """Tell whether a reader sees each record of a plan once, and those of a key in order."""
-        seen = standing(self.settings, plan.targets[0].topic)
-        return letters_of(seen) == planned_letters(plan) and in_order_of_keys(seen)
-
-    def replayed(self, plan: Plan) -> int:
-        return len(standing(self.settings, plan.targets[0].topic))
-
-    def state(self, plan: Plan) -> State:
-        with self.journal() as journal:
-            status = journal.status(plan.plan_id)
-        assert status is not None
-        return status.state
-
-
-class Died(Exception):
-    """Stands for the end of a process."""
 
 
 @pytest.fixture

@@ -7,22 +7,24 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from pipelines.replay import journal
 from pipelines.replay.client import admin, cluster_id, consumer, describe
 from pipelines.replay.fetch import headers_of
-from pipelines.replay.journal import Journal
-from pipelines.replay.model import RECORD, Headers, Letter, Plan, PlannedRecord, Source, Target
-from pipelines.replay.run import run
+from pipelines.replay.journal import Journal, State, directory_of
+from pipelines.replay.model import RECORD, Headers, Letter, Plan, PlannedRecord, Replayed, Source, Target
+from pipelines.replay.run import Ended, run
 from pipelines.replay.sender import Sender
 from pipelines.settings import Settings
+from tests.testing.kafka import KafkaAdmin
 
 
 class Standing(NamedTuple):
@@ -225,3 +227,60 @@ def letters_of(records: Sequence[Standing]) -> list[str]:
 def planned_letters(plan: Plan) -> list[str]:
     """Return the places of the dead letters of a plan, in order."""
     return sorted((one.letter.place for one in plan.records), key=lambda place: (len(place), place))
+
+
+class Replays:
+    """Plans to topics of their own on a broker, and one journal."""
+
+    def __init__(self, settings: Settings, kafka: KafkaAdmin) -> None:
+        self.settings = settings
+        self.kafka = kafka
+        self.directory = directory_of(settings)
+
+    def plan(self, plan_id: str, count: int = 40, *, partitions: int = 3, **configs: str) -> Plan:
+        """Create a topic and a plan of numbered records to it, both with the same name."""
+        settings = {name.replace("_", "."): value for name, value in configs.items()}
+        self.kafka.create_topic(plan_id, partitions, settings)
+        plan = plan_of(plan_id, self.settings, numbered(count, plan_id))
+        with self.journal() as journal:
+            journal.add(plan_id)
+        return plan
+
+    @contextlib.contextmanager
+    def journal(self) -> Iterator[Journal]:
+        with Journal(self.directory) as journal:
+            yield journal
+
+    def run(self, plan: Plan, **how: object) -> Ended:
+        return run(plan, self.directory, self.settings, **{"batch": 10, **how})  # type: ignore[arg-type]
+
+    def run_partly(self, plan: Plan, batches: int = 2) -> list[Replayed]:
+        """Replay some batches of a plan, and leave it as a run that died does."""
+        found: list[Replayed] = []
+
+        def confirmed(replayed: object) -> None:
+            found.extend(replayed)  # type: ignore[arg-type]
+            if len(found) >= batches * 10:
+                raise Died
+
+        with pytest.raises(Died):
+            self.run(plan, confirmed=confirmed)
+        return found
+
+    def is_replayed_once(self, plan: Plan) -> bool:
+        """Tell whether a reader sees each record of a plan once, and those of a key in order."""
+        seen = standing(self.settings, plan.targets[0].topic)
+        return letters_of(seen) == planned_letters(plan) and in_order_of_keys(seen)
+
+    def replayed(self, plan: Plan) -> int:
+        return len(standing(self.settings, plan.targets[0].topic))
+
+    def state(self, plan: Plan) -> State:
+        with self.journal() as journal:
+            status = journal.status(plan.plan_id)
+        assert status is not None
+        return status.state
+
+
+class Died(Exception):
+    """Stands for the end of a process."""
