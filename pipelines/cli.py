@@ -117,15 +117,15 @@ def top(
     """Tell whether anything is wrong: open incidents, findings, and how old the data is."""
     from pipelines.commands import incidents as stories
 
-    tables = Warehouse(_settings(warehouse, landing, lands=True))
-    while True:
-        answer = stories.top(tables, format, at)
-        if watch is not None and sys.stdout.isatty():
-            print("\x1b[2J\x1b[H", end="")
-        print(answer.result, flush=True)
-        if watch is None:
-            break
-        time.sleep(watch)
+    with _readable(_settings(warehouse, landing, lands=True)) as tables:
+        while True:
+            answer = stories.top(tables, format, at)
+            if watch is not None and sys.stdout.isatty():
+                print("\x1b[2J\x1b[H", end="")
+            print(answer.result, flush=True)
+            if watch is None:
+                break
+            time.sleep(watch)
 
 
 @app.command()
@@ -146,8 +146,8 @@ def incidents(
     """List incidents, the most urgent first."""
     from pipelines.commands import incidents as stories
 
-    tables = Warehouse(_settings(warehouse, landing))
-    _show(stories.listed(tables, format, only_open=open, since=since, group=group, topic=topic, at=at))
+    with _readable(_settings(warehouse, landing)) as tables:
+        _show(stories.listed(tables, format, only_open=open, since=since, group=group, topic=topic, at=at))
 
 
 @app.command()
@@ -174,11 +174,11 @@ def incident(
     """Tell all about an incident: why, where, suspects, what it touches, and what to type next."""
     from pipelines.commands import incidents as stories
 
-    tables = Warehouse(_settings(warehouse, landing))
-    if mute_until is not None or resolve or note is not None:
-        _show(stories.acted(tables, wanted, mute_until, resolve, note))
-    else:
-        _show(stories.one(tables, wanted, format, at))
+    with _readable(_settings(warehouse, landing)) as tables:
+        if mute_until is not None or resolve or note is not None:
+            _show(stories.acted(tables, wanted, mute_until, resolve, note))
+        else:
+            _show(stories.one(tables, wanted, format, at))
 
 
 def _show(answer: Answer) -> None:
@@ -541,7 +541,7 @@ def report(
         raise UsageError("--host, --port and --every need --serve.")
     if serve and format == "json":
         raise UsageError("--serve shows pages; --format json is for one report.")
-    tables = Warehouse(_settings(warehouse, landing, lands=True))
+    settings = _settings(warehouse, landing, lands=True)
 
     def built(tables: Warehouse, is_first: bool = True, is_due: bool = False) -> None:
         behind = freshness(tables)
@@ -552,15 +552,12 @@ def report(
         if is_first:
             for feed in feeds:
                 _say(feed.in_words)
-        if (sent := publish(tables.settings)) and is_first:
-            _say(f"{counted(sent, 'file')} published to {tables.settings.report.publish}.")
+        if (sent := publish(settings)) and is_first:
+            _say(f"{counted(sent, 'file')} published to {settings.report.publish}.")
         if is_first and not serve:
             print(page if format != "json" or told is None else json.dumps({"page": str(page), **told.as_json()}))
 
-    with contextlib.ExitStack() as kept:
-        if not tables.is_local:
-            watch = kept.enter_context(_starting())
-            tables = Warehouse(tables.settings, kept.enter_context(_session(tables.settings, watch, gates=True)))
+    with _readable(settings, gates=True) as tables:
         built(tables)
         if serve:
             _serve(tables, host, port, every, lambda is_due: built(tables, is_first=False, is_due=is_due))
@@ -1225,6 +1222,17 @@ def _run_once(
                     raise
                 return done, error  # what all stages did is told first
     return done, None
+
+
+@contextlib.contextmanager
+def _readable(settings: Settings, gates: bool = False) -> Iterator[Warehouse]:
+    """Yield a warehouse whose tables can be read: one session for all reads of a warehouse at a URI, none else."""
+    tables = Warehouse(settings)
+    if tables.is_local:
+        yield tables
+    else:
+        with _starting() as watch, _session(settings, watch, gates) as spark:
+            yield Warehouse(settings, spark)
 
 
 @contextlib.contextmanager
