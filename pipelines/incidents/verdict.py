@@ -37,6 +37,7 @@ LEAST_OTHERS = 5  # records of other errors that an attribute is compared with
 LEAST_DELIVERED = 20  # messages that went through, if it is compared with these
 DELIVERED, DEAD_LETTERS = "delivered messages", "other dead letters"
 LANDED, ACKNOWLEDGED, OFFSETS = "records in landed segments", "acknowledged records", "offsets"
+MOST_OFFSETS = 2**63 - 1  # the greatest bigint: headers can name any offset
 LONGEST_GAP = 1.25  # offsets between acknowledged ones in the mean, if these are all records: markers lie between
 
 Row = Mapping[str, Any]
@@ -177,7 +178,8 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
     keyed = episode["keyed_count"] or 0
     keys = episode["top_keys"] or []
     attribute, share, elsewhere, compared_with = _attribute(episode, topic, placed)
-    offsets = sum(one["last_offset"] - one["first_offset"] + 1 for one in partitions if one["source_record_count"] > 1)
+    windows = (one["last_offset"] - one["first_offset"] + 1 for one in partitions if one["source_record_count"] > 1)
+    offsets = min(sum(windows), MOST_OFFSETS)
     held, of = _held(episode.get("windows"), offsets)
     died = _offset_share(episode, placed, offsets, held)
     return Evidence(

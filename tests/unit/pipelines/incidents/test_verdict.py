@@ -260,3 +260,10 @@ def test_a_share_is_never_rounded_to_all_or_nothing() -> None:
         "more than 99 %",
         "100 %",
     ]
+
+
+def test_a_window_has_no_more_offsets_than_a_bigint_holds() -> None:
+    """Headers can name any offset."""
+    given = episode()
+    given["partitions"] = [{**one, "last_offset": 2**63 - 1} for one in given["partitions"]]
+    assert judge(given, Topic.of([given])).evidence.window_offset_count == 2**63 - 1
