@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,8 +16,9 @@ from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.runner import contracts
 from pipelines.settings import Settings
 from pipelines.site import addresses, news, pages, reading
-from pipelines.site.content import Content, plain
+from pipelines.site.content import Content
 from pipelines.site.pages import DATA_DOCS, Page
+from pipelines.site.parts import digest_of
 from pipelines.site.quality import Feed, feeds_of, uncommitted
 from pipelines.warehouse import actions, progress, storage
 from pipelines.warehouse.tables import Warehouse
@@ -78,7 +78,7 @@ def write(directory: Path, told: Content) -> list[str]:
     """
     made = _made(directory)
     written = []
-    for page in sorted(pages.pages(told), key=lambda one: one.path == addresses.FRONT):
+    for page in sorted(pages.pages(told, directory), key=lambda one: one.path == addresses.FRONT):
         target = directory / page.path
         digest = _digest(page)
         if digest is not None and made.get(page.path) == digest and target.exists():
@@ -107,8 +107,7 @@ def _digest(page: Page) -> str | None:
     """Return a hash of all that a page depends on; None for a page that is always made."""
     if page.about is None:
         return None
-    text = json.dumps([pages.version(), plain(page.about)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+    return digest_of([pages.version(), page.about])
 
 
 def _holds(target: Path, text: str) -> bool:
