@@ -42,7 +42,7 @@ MOST_SHAPES = 400  # nodes of a topology that is drawn on a page
 MOST_REVISIONS = 20  # with their differences
 MOST_LINES = 200  # of a difference
 
-LONGEST_NAME = 48  # columns of a name where its whole would make a row tall
+LONGEST_NAME = 40  # columns of a name where its whole would make a row tall
 
 _WORDS = re.compile(r"(\s+)")
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)

@@ -3,7 +3,7 @@
 "use strict";
 
 const MOST_ROWS = 50;
-const LONGEST_NAME = 48; // of a name in a row
+const LONGEST_NAME = 40; // of a name in a row
 const LOOK_EVERY = 5000; // milliseconds
 
 function age(seconds) {

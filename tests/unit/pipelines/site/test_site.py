@@ -376,7 +376,7 @@ def test_long_names_are_cut_but_on_their_own_pages(settings: Settings) -> None:
     for path in ("index.html", "places.html", "delivery.html", addresses.incident(incident_id(0)), *own):
         outside = re.sub("<(title|code|script|h1)[ >].*?</\\1>", "", made[path], flags=re.DOTALL)
         assert name not in Page(outside).words, path
-    assert f'title="{name}">{"x" * 24}…{"x" * 23}</span>' in made["places.html"]
+    assert f'title="{name}">{"x" * 20}…{"x" * 19}</span>' in made["places.html"]
     assert all(f">{name}</h1>" in made[path] for path in own)
 
 
@@ -509,6 +509,27 @@ def test_only_pages_that_changed_are_written_and_none_is_removed(settings: Setti
     (site / report.MADE).write_text("[")
     assert {"delivery.html", "places.html"} <= set(report.write(site, gone))
     assert not list(site.rglob("*.tmp"))
+
+
+def test_data_docs_are_rendered_again_only_with_new_results(settings: Settings) -> None:
+    warehouse, made = Warehouse(settings), settings.reports()
+
+    def built(run: str | None = None) -> int:
+        """Build the site after a run's gate; return when Data Docs were rendered."""
+        if run is not None:
+            from expectations.suite import gate_facts
+
+            gate_facts({"grain.duplicates": 0}, "gold.dlq_summary", run_id=run, store=made / "gx")
+        report.build(warehouse)
+        return (made / report.DATA_DOCS / "index.html").stat().st_mtime_ns
+
+    first = built("run-1")
+    assert built() == first
+    second = built("run-2")
+    assert second > first
+    assert [one.name for one in (made / report.DATA_DOCS / "validations").rglob("run-2")] == ["run-2"]
+    (made / report.DOCUMENTED).unlink()
+    assert built() > second
 
 
 def test_pages_of_incidents_tell_their_addresses(settings: Settings) -> None:
