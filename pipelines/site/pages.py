@@ -42,8 +42,10 @@ MOST_SHAPES = 400  # nodes of a topology that is drawn on a page
 MOST_REVISIONS = 20  # with their differences
 MOST_LINES = 200  # of a difference
 
+LONGEST_WORD = 20  # characters that stay together
 LONGEST_NAME = 40  # columns of a name where its whole would make a row tall
 
+_SIGNS = re.compile(r"(?<=[._/])(?=\w)")
 _WORDS = re.compile(r"(\s+)")
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
@@ -380,11 +382,13 @@ def _shown(value: Any) -> Any:
 
 
 def _cut(text: str) -> Markup:
-    """Return text whose long names lack their middle; the pointer shows them whole."""
+    """Return text whose long names lack their middle, which the pointer shows; others break behind signs."""
 
     def shown(name: str) -> Markup:
         short = elided(name, LONGEST_NAME)
-        return escape(name) if short == name else Markup('<span title="{}">{}</span>').format(name, short)
+        if short != name:
+            return Markup('<span title="{}">{}</span>').format(name, short)
+        return Markup("<wbr>").join(_SIGNS.split(name)) if len(name) > LONGEST_WORD else escape(name)
 
     return Markup("").join(shown(one) for one in _WORDS.split(visible(text)))
 

@@ -3,6 +3,7 @@
 "use strict";
 
 const MOST_ROWS = 50;
+const LONGEST_WORD = 20; // characters that stay together
 const LONGEST_NAME = 40; // of a name in a row
 const LOOK_EVERY = 5000; // milliseconds
 
@@ -152,11 +153,14 @@ function addZoom() {
   }
 }
 
-// Text whose long names lack their middle; the pointer shows them whole.
+// Text whose long names lack their middle, which the pointer shows; others break behind signs.
 function cut(text) {
-  return text.split(/(\s+)/).map((name) => {
-    if (name.length <= LONGEST_NAME) {
+  return text.split(/(\s+)/).flatMap((name) => {
+    if (name.length <= LONGEST_WORD) {
       return name;
+    }
+    if (name.length <= LONGEST_NAME) {
+      return name.split(/(?<=[._/])(?=\w)/).flatMap((part, place) => (place ? [document.createElement("wbr"), part] : part));
     }
     const short = document.createElement("span");
     short.title = name;
