@@ -45,6 +45,7 @@ WITH_HOPS = "SELECT DISTINCT original_topic FROM rows WHERE cardinality(earlier_
 MOST_SAMPLES = 3
 MOST_SHOWN = 20
 HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 MOST_WEEKS = 8  # of which the usual rate is the mean
 UNSHOWN = ("attribute_value",)  # a hash of a value, which tells nothing
@@ -358,12 +359,22 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
     return Answer("\n".join(lines), exit_code=0)
 
 
+def newest_at(feeds: Iterable[Newest]) -> datetime | None:
+    """Return the time of the newest dead letter; None if none is known."""
+    return next((one.at for one in feeds if one.feed == "dlq"), None)
+
+
+def clock(at: datetime, now: datetime) -> str:
+    """Return a time of the last day without its date."""
+    return f"{at:%H:%M} UTC" if timedelta(0) <= now - at < DAY else f"{at:%Y-%m-%d %H:%M} UTC"
+
+
 def front(
-    opened: Sequence[Incident], findings: Sequence[Mapping[str, Any]], feeds: Sequence[Any], now: datetime
+    opened: Sequence[Incident], findings: Sequence[Mapping[str, Any]], feeds: Sequence[Newest], now: datetime
 ) -> str:
     """Return in one sentence whether anything is wrong."""
-    ages = [one.at for one in feeds if one.feed == "dlq" and one.at is not None]
-    data = f"newest dead letter {lasting(now - ages[0])} old" if ages else "no dead letter has landed"
+    at = newest_at(feeds)
+    data = f"data {lasting(now - at)} old (newest dead letter {clock(at, now)})" if at else "no dead letter has landed"
     loud = [one for one in opened if one.state.muted_until is None]
     urgent = [one for one in findings if one["severity"] in ("critical", "high")]
     lost = sum(one["amount"] for one in findings if one["kind"] == "LOST_MESSAGES")

@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 
 from expectations.rules import counted
 from expectations.text import visible
-from pipelines.commands.incidents import HOUR
-from pipelines.site.content import DAY, Case, History, Series, Timeline
+from pipelines.commands.incidents import DAY, HOUR
+from pipelines.site.content import Case, History, Series, Timeline
 
 WIDTH, HEIGHT = 1000.0, 100.0
 HALF_HOUR = timedelta(minutes=30)

@@ -11,14 +11,13 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from expectations.text import visible
-from pipelines.commands.incidents import HOUR
+from pipelines.commands.incidents import DAY, HOUR
 from pipelines.incidents.blast import Blast
 from pipelines.site.examples import Quarantined
 from pipelines.site.news import News
 from pipelines.site.quality import Pipeline
 
 SHOWN_HOURS, SHOWN_DAYS = 7 * 24, 90  # of histories
-DAY = timedelta(days=1)
 SETTLED = ("DELETED", "OK")  # health of topologies that need no look
 
 Colour = Literal["grey", "green", "amber", "red"]
@@ -27,11 +26,16 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Light:
-    """Whether anything is wrong: a colour, a sentence, and why the colour is not green."""
+    """Whether anything is wrong: a colour, a sentence, and why the colour is not green.
+
+    The sentence tells the time of the newest dead letter, ``newest_at``, as ``clock``; both are None if none is known.
+    """
 
     colour: Colour
     sentence: str
     reasons: tuple[str, ...]
+    newest_at: datetime | None = None
+    clock: str | None = None
 
 
 @dataclass(frozen=True)
@@ -244,6 +248,8 @@ class Revision:
     replaced_at: datetime | None
     epochs: tuple[int, ...]
     changes: tuple[tuple[str, tuple[str, ...]], ...]
+    topology_hash: str | None = None
+    description: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from expectations.rules import counted, plural
 from expectations.text import visible
@@ -22,21 +22,31 @@ from pipelines.commands.incidents import quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
 from pipelines.site import addresses, charts
-from pipelines.site.content import SHOWN_DAYS, Application, Case, Content, Place
+from pipelines.site.content import SHOWN_DAYS, Application, Case, Content, Light, Place
+from pipelines.site.parts import Parts
 from pipelines.site.quality import Pipeline, bars, unread_of
 from pipelines.text import elided, size_of
 from pipelines.topology import drawing
+from pipelines.topology.diff import diff
 from pipelines.topology.model import NoTopology, Topology
 
 ASSETS = Path(__file__).with_name("assets")
 TEMPLATES = Path(__file__).with_name("templates")
+DRAWING = Path(drawing.__file__).parent
 DATA_DOCS = "data_docs"
 CSS, SCRIPT, ICON = "assets/site.css", "assets/site.js", "assets/icon.svg"
 MOST_ON_FRONT = 12  # incidents, applications and rows of other tables
 MOST_AT_FIRST = 50  # rows of a table that the script pages through
 MOST_COORDINATES = 5
 MOST_SHAPES = 400  # nodes of a topology that is drawn on a page
+MOST_REVISIONS = 20  # with their differences
+MOST_LINES = 200  # of a difference
 
+LONGEST_WORD = 20  # characters that stay together
+LONGEST_NAME = 40  # columns of a name where its whole would make a row tall
+
+_SIGNS = re.compile(r"(?<=[._/])(?=\w)")
+_WORDS = re.compile(r"(\s+)")
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
 
@@ -49,9 +59,9 @@ class Page:
     text: Callable[[], str]
 
 
-def pages(content: Content) -> Iterator[Page]:
-    """Return all pages of a site; each is made when its text is asked for."""
-    site = _Site(content)
+def pages(content: Content, directory: Path | None = None) -> Iterator[Page]:
+    """Return all pages of a site; each is made when its text is asked for, with what ``directory`` has."""
+    site = _Site(content, directory)
     yield Page(CSS, "", styles)
     yield Page(ICON, "", lambda: (ASSETS / "icon.svg").read_text(encoding="utf-8"))
     yield Page(SCRIPT, "", lambda: (ASSETS / "site.js").read_text(encoding="utf-8"))
@@ -65,18 +75,23 @@ def pages(content: Content) -> Iterator[Page]:
         yield site.page(
             addresses.incident(case.incident_id), "incident.html.j2", [case, others], "../", case=case, others=others
         )
-    for group in content.groups:
-        path = addresses.group(group.name)
-        of = site.of(group)
-        yield site.page(path, "place.html.j2", [group, of], "../", place=group, kind="group", of=of)
     for topic in content.topics:
         path = addresses.topic(topic.name)
         of = site.of(topic)
-        yield site.page(path, "place.html.j2", [topic, of], "../", place=topic, kind="topic", of=of)
-    for application in content.applications:
-        path, of = addresses.application(application.name), site.about[application.name]
-        about = [application, application.description, of]
-        yield site.page(path, "application.html.j2", about, "../", application=application, of=of)
+        yield site.page(path, "place.html.j2", [topic, of], "../", place=topic, kind="topic", of=of, application=None)
+    applications: dict[str | None, Application] = {one.name: one for one in content.applications}
+    groups = {one.name: one for one in content.groups}
+    for name in dict.fromkeys((*groups, *applications)):  # a group's page and its application's share parts
+        group, application = groups.get(name), applications.get(name)
+        if group is not None:
+            of, about = site.of(group), [group, site.of(group), _about(application)]
+            values = {"place": group, "kind": "group", "of": of, "application": application}
+            yield site.page(addresses.group(name), "place.html.j2", about, "../", **values)
+        if application is not None:
+            of = site.about[application.name]
+            about = [_about(application), of, group and [group.records, group.without_payload, group.history]]
+            values = {"application": application, "place": group, "of": of}
+            yield site.page(addresses.application(application.name), "application.html.j2", about, "../", **values)
 
 
 def quality_page(report: Pipeline) -> str:
@@ -96,7 +111,7 @@ def styles() -> str:
 def version() -> str:
     """Return a hash of what makes pages from content: a page of another version is made again."""
     digest = hashlib.sha256()
-    for directory in (TEMPLATES, ASSETS, Path(__file__).parent):
+    for directory in (TEMPLATES, ASSETS, Path(__file__).parent, DRAWING, DRAWING.parent):
         for file in sorted(one for one in directory.iterdir() if one.is_file()):
             digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:12]
@@ -105,8 +120,9 @@ def version() -> str:
 class _Site:
     """What pages of one content share."""
 
-    def __init__(self, content: Content) -> None:
+    def __init__(self, content: Content, directory: Path | None) -> None:
         self.content = content
+        self.parts = Parts(version(), directory)
         self.environment = _environment()
         self.cases = {one.incident_id: one for one in content.incidents}
         self.environment.globals |= {
@@ -115,6 +131,7 @@ class _Site:
             "topics": frozenset(one.name for one in content.topics),
             "applications": frozenset(one.name for one in content.applications),
             "known_incidents": frozenset(self.cases),
+            "difference": self.difference,
             "picture": self.picture,
             "reached": self.reached,
         }
@@ -127,25 +144,53 @@ class _Site:
 
         return Page(path, None if about is None else [self.content.cluster, about], text)
 
-    def picture(self, application: Application, root: str) -> Markup | None:
-        """Return the picture of an application's topology; None if there is none, or it is too large for a page."""
-        try:
-            topology = Topology.parsed(application.description or "")
-        except NoTopology:
-            return None
-        return _drawn(topology, f"Topology of {application.name}", self.link(root), None)
+    def picture(self, application: Application, path: str, root: str) -> Markup:
+        """Return the picture of an application's topology; it is empty if none is known, or too large for a page."""
 
-    def reached(self, blast: Blast, root: str) -> Markup | None:
-        """Return the picture of what a topic reaches, with the topic marked; None if it reaches nothing."""
+        def drawn() -> Markup:
+            try:
+                topology = Topology.parsed(application.description or "")
+            except NoTopology:
+                return Markup("")
+            return _drawn(topology, f"Topology of {application.name}", self.link(root), None)
+
+        links = [self.link(root)(topic) for topic in sorted({*application.reads, *application.writes})]
+        return self.parts.part(path, ["picture", application.name, application.description, links], drawn)
+
+    def difference(self, application: Application, place: int, path: str) -> Markup:
+        """Return the lines of the difference between a revision, by its place, and the one before it."""
+        after, before = application.revisions[place : place + 2]
+
+        def told() -> Markup:
+            try:
+                sides = [Topology.parsed(one.description or "") for one in (before, after)]
+            except NoTopology:
+                return Markup("What has landed cannot be compared.")
+            return _marked(diff(*sides).as_text().splitlines())
+
+        about = ["difference", before.topology_hash, after.topology_hash]
+        if None in about:
+            return told()
+        return self.parts.part(path, about, told)
+
+    def reached(self, blast: Blast, path: str, root: str) -> Markup:
+        """Return the picture of what a topic reaches, with the topic marked; it is empty if it reaches nothing."""
         if not blast.reached:
-            return None
+            return Markup("")
         applications: frozenset[str] = self.environment.globals["applications"]  # type: ignore[assignment]
         parts = {
             blast.part_name(one): f"{root}{addresses.application(one.group_id)}"
             for one in blast.reached
             if one.group_id in applications
         }
-        return _drawn(blast.topology(), f"What {blast.topic} reaches", self.link(root), blast.topic, parts.get)
+        topology = blast.topology()
+        link = self.link(root)
+        links = [link(topic) for topic in sorted({topic for node in topology.nodes for topic in node.topics})]
+        return self.parts.part(
+            path,
+            ["reached", blast.topic, topology.wire(), links, parts],
+            lambda: _drawn(topology, f"What {blast.topic} reaches", link, blast.topic, parts.get),
+        )
 
     def link(self, root: str) -> Callable[[str], str | None]:
         """Return a function that returns the address of a topic's page, None if it has none."""
@@ -210,9 +255,9 @@ class _Site:
         names = ["Dead letters", "Open incidents", "Incidents"]
         of = ["Application", "Health", "Revision", "Last seen (UTC)", "In words"]
         return [
-            Finder("groups", "Consumer groups", ["Group", *names], counts, groups),
-            Finder("topics", "Topics", ["Topic", *names], counts, topics),
-            Finder("applications", "Applications", of, ["link", "text", "number", "time", "text"], applications),
+            Finder("groups", "Consumer groups", ["Group", *names], counts, groups, True),
+            Finder("topics", "Topics", ["Topic", *names], counts, topics, True),
+            Finder("applications", "Applications", of, ["link", "text", "number", "time", "text"], applications, True),
         ]
 
     @cached_property
@@ -251,6 +296,7 @@ class Finder:
     names: Sequence[str]
     kinds: Sequence[str]
     rows: Sequence[Sequence[Any]]
+    is_titled: bool = False  # by a heading that says what the caption says
 
     @property
     def data(self) -> Markup:
@@ -265,6 +311,11 @@ class Finder:
     def first(self) -> Sequence[Sequence[Any]]:
         """The rows that the page shows without the script."""
         return self.rows[:MOST_AT_FIRST]
+
+
+def _about(application: Application | None) -> Any:
+    """Return all that pages tell of an application."""
+    return application and [application, application.description]
 
 
 def _brief(case: Case) -> dict[str, Any]:
@@ -294,7 +345,11 @@ def _environment() -> Environment:
         "size": size_of,
         "share": share,
         "time": _time,
+        "timed": _timed,
+        "milliseconds": _milliseconds,
+        "seconds": _seconds,
         "span": _span,
+        "cut": _cut,
         "elided": elided,
         "quoted": quoted,
     }
@@ -311,6 +366,7 @@ def _environment() -> Environment:
         "months": _months,
         "most_coordinates": MOST_COORDINATES,
         "most_on_front": MOST_ON_FRONT,
+        "most_revisions": MOST_REVISIONS,
         "unread": unread_of,
         "version": version(),
     }
@@ -325,6 +381,18 @@ def _shown(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+def _cut(text: str) -> Markup:
+    """Return text whose long names lack their middle, which the pointer shows; others break behind signs."""
+
+    def shown(name: str) -> Markup:
+        short = elided(name, LONGEST_NAME)
+        if short != name:
+            return Markup('<span title="{}">{}</span>').format(name, short)
+        return Markup("<wbr>").join(_SIGNS.split(name)) if len(name) > LONGEST_WORD else escape(name)
+
+    return Markup("").join(shown(one) for one in _WORDS.split(visible(text)))
+
+
 def _iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
@@ -332,6 +400,26 @@ def _iso(at: datetime) -> str:
 def _time(at: datetime) -> Markup:
     """Return a time in UTC; the script adds the local time and the age as its title."""
     return Markup('<time datetime="{}">{:%Y-%m-%d %H:%M} UTC</time>').format(_iso(at), at.astimezone(UTC))
+
+
+def _timed(light: Light) -> Markup:
+    """Return the sentence of a light, in which the time of the newest dead letter is marked as one."""
+    sentence = visible(light.sentence)
+    before, clock, after = sentence.partition(light.clock) if light.clock else (sentence, "", "")
+    if not clock or light.newest_at is None:
+        return escape(sentence)
+    time = Markup('<time datetime="{}">{}</time>').format(_iso(light.newest_at), clock)
+    return Markup("{}{}{}").format(before, time, after)
+
+
+def _milliseconds(milliseconds: float) -> str:
+    """Return milliseconds with as many digits as tell something."""
+    return f"{milliseconds:,.0f} ms" if milliseconds >= 10 else f"{milliseconds:.1f} ms"
+
+
+def _seconds(seconds: float) -> str:
+    """Return seconds, with a digit more than whole ones if they are few."""
+    return lasting(timedelta(seconds=seconds)) if seconds >= 10 else f"{seconds:.1f} seconds"
 
 
 def _span(seconds: float) -> str:
@@ -355,9 +443,20 @@ def _drawn(
     link: Callable[[str], str | None],
     marked: str | None,
     part_link: Callable[[str], str | None] | None = None,
-) -> Markup | None:
-    """Return a picture whose styles are in the style sheet; None if it is too large for a page."""
+) -> Markup:
+    """Return a picture whose styles are in the style sheet; it is empty if it is too large for a page."""
     if len(topology.nodes) > MOST_SHAPES:
-        return None
+        return Markup("")
     svg = drawing.svg(topology, title, link=link, marked=marked, part_link=part_link)
     return Markup(_STYLE.sub("", svg, count=1))  # names in it are escaped
+
+
+def _marked(lines: Sequence[str]) -> Markup:
+    """Return the lines of a difference, of which added and removed ones are told apart."""
+    kinds = {"+": "plus", "-": "minus", "~": "turned"}
+    told = [
+        Markup('<span class="{}">{}</span>\n').format(kinds.get(one[:1], "same"), one) for one in lines[:MOST_LINES]
+    ]
+    if more := len(lines) - MOST_LINES:
+        told += [Markup("and {}\n").format(counted(more, "more line"))] if more > 0 else []
+    return Markup("").join(told)

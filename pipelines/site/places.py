@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pipelines.commands.incidents import HOUR, SUMMARY, WEEK
-from pipelines.site.content import DAY, SHOWN_DAYS, SHOWN_HOURS, Application, Case, Delivery, History, Place, Row
+from pipelines.commands.incidents import DAY, HOUR, SUMMARY, WEEK
+from pipelines.site.content import SHOWN_DAYS, SHOWN_HOURS, Application, Case, Delivery, History, Place, Row
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 

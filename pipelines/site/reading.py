@@ -100,12 +100,15 @@ def gather(
     refused = tables.guarded(
         "quarantine", lambda: examples.quarantined(warehouse, pipeline), examples.Quarantined(0, ()), must_exist=False
     )
-    sentence = incidents.front(opened, findings, [one.newest for one in feeds if one.newest.used], now)
+    used = [one.newest for one in feeds if one.newest.used]
+    light = _light(incidents.front(opened, findings, used, now), cases, findings, pipeline, tables.unreadable)
+    if newest := incidents.newest_at(used):
+        light = replace(light, newest_at=newest, clock=incidents.clock(newest, now))
     return Content(
         warehouse.cluster,
         warehouse.root,
         now,
-        _light(sentence, cases, findings, pipeline, tables.unreadable),
+        light,
         timeline,
         cases,
         tuple(findings),
@@ -613,6 +616,8 @@ def _applications(tables: _Tables, cases: Sequence[Case]) -> tuple[Application, 
                         one["replaced_at"],
                         tuple(one["topology_epochs"] or ()),
                         tuple(_changed(changes.get((name, one["revision"])))),
+                        one["topology_hash"],
+                        one["description"],
                     )
                     for one in sorted(revisions[name], key=lambda one: -one["revision"])
                 ),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.runner import contracts
 from pipelines.settings import Settings
 from pipelines.site import addresses, news, pages, reading
-from pipelines.site.content import Content, plain
+from pipelines.site.content import Content
 from pipelines.site.pages import DATA_DOCS, Page
+from pipelines.site.parts import digest_of
 from pipelines.site.quality import Feed, feeds_of, uncommitted
 from pipelines.warehouse import actions, progress, storage
 from pipelines.warehouse.tables import Warehouse
 
-SHOWN, MADE = ".shown.json", ".made.json"
+SHOWN, MADE, DOCUMENTED = ".shown.json", ".made.json", ".documented.json"
 
 
 def current(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed] | None = None) -> Path | None:
@@ -51,14 +52,13 @@ def build(
 
     Raises EnvironmentLacking: the directory cannot be written.
     """
-    from expectations import suite
-
-    directory = warehouse.settings.reports()
+    settings = warehouse.settings
+    directory = settings.reports()
     try:
         behind = freshness(warehouse) if behind is None else behind
         feeds = feeds_of(warehouse) if feeds is None else feeds
         state = _state(warehouse, behind, feeds)
-        suite.build_docs(directory / "gx", directory / DATA_DOCS, warehouse.settings.report.keep_runs)
+        _document(directory, settings.report.keep_runs)
         told = reading.gather(warehouse, behind, feeds) if told is None else told
         write(directory, told)
         news.keep(directory, told.incidents, told.findings, told.news, told.made_at)
@@ -71,6 +71,20 @@ def build(
     return directory / addresses.FRONT
 
 
+def _document(directory: Path, keep_runs: int) -> None:
+    """Render the results of gates as Data Docs, unless they show these already: Great Expectations takes seconds."""
+    site, note = directory / DATA_DOCS, directory / DOCUMENTED
+    results = sorted((directory / "gx").glob("*"))
+    kept = {table.name: sorted(run.name for run in table.glob("*.json"))[-keep_runs:] for table in results}
+    told = json.dumps([version("great_expectations"), pages.version(), keep_runs, kept])
+    if (site / "index.html").is_file() and note.is_file() and note.read_text(encoding="utf-8") == told:
+        return
+    from expectations import suite
+
+    suite.build_docs(directory / "gx", site, keep_runs)
+    storage.replace_text(note, told, durable=False)
+
+
 def write(directory: Path, told: Content) -> list[str]:
     """Write the pages that changed, each in one step, the front last; return the paths of those written.
 
@@ -78,7 +92,7 @@ def write(directory: Path, told: Content) -> list[str]:
     """
     made = _made(directory)
     written = []
-    for page in sorted(pages.pages(told), key=lambda one: one.path == addresses.FRONT):
+    for page in sorted(pages.pages(told, directory), key=lambda one: one.path == addresses.FRONT):
         target = directory / page.path
         digest = _digest(page)
         if digest is not None and made.get(page.path) == digest and target.exists():
@@ -107,8 +121,7 @@ def _digest(page: Page) -> str | None:
     """Return a hash of all that a page depends on; None for a page that is always made."""
     if page.about is None:
         return None
-    text = json.dumps([pages.version(), plain(page.about)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+    return digest_of([pages.version(), page.about])
 
 
 def _holds(target: Path, text: str) -> bool:

@@ -94,7 +94,7 @@ def test_a_page_has_no_error_asks_for_nothing_outside_and_fits(
     site: Site, tab: Browser, kind: str, served: bool
 ) -> None:
     root = site.address if served else site.directory.as_uri()
-    for width, dark in ((1400, False), (400, True)):
+    for width, dark in ((1400, False), (1000, False), (400, True)):
         tab.open(f"{root}/{KINDS[kind]}", width=width, dark=dark)
         assert tab.run("getComputedStyle(document.querySelector('.brand')).fontWeight") == "700"  # the sheet is loaded
         assert tab.run("document.documentElement.scrollWidth") <= width
@@ -109,6 +109,17 @@ def test_a_page_has_no_error_asks_for_nothing_outside_and_fits(
     assert (tab.errors, tab.failed, tab.dialogs) == ([], [], [])
     assert tab.requests
     assert all(one.startswith(root) for one in tab.requests)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_names_make_no_row_tall(site: Site, tab: Browser, kind: str) -> None:
+    for width, most in ((1400, 160), (1000, 250)):
+        tab.open((site.directory / KINDS[kind]).as_uri(), width=width)
+        tall = tab.run(
+            "[...document.querySelectorAll('tbody tr, .incidents summary')].map((one) => [one.offsetHeight, "
+            f"one.textContent.slice(0, 80)]).filter((one) => one[0] > {most})"
+        )
+        assert tall == []
 
 
 def test_every_link_of_the_pages_leads_somewhere(site: Site, tab: Browser) -> None:
@@ -221,25 +232,125 @@ def test_times_are_told_in_local_time_commands_can_be_copied_and_pictures_zoom(s
     assert tab.run("document.querySelectorAll('.picture a').length") >= 1
 
 
-def test_the_keyboard_reaches_the_content_first(site: Site, tab: Browser) -> None:
+def press(tab: Browser, name: str, text: str = "") -> None:
+    """Press a key and let it go."""
+    codes = {"Tab": 9, "Enter": 13}
+    key = {"key": name, "code": name, "windowsVirtualKeyCode": codes.get(name, 0)} | ({"text": text} if text else {})
+    tab.send("Input.dispatchKeyEvent", type="keyDown", **key)
+    tab.send("Input.dispatchKeyEvent", type="keyUp", **key)
+
+
+def tab_to(tab: Browser, selector: str, most: int = 300) -> None:
+    """Press Tab until the focus is on an element."""
+    for _ in range(most):
+        press(tab, "Tab")
+        if tab.run(f"document.activeElement.matches({json.dumps(selector)})"):
+            return
+    raise AssertionError(f"Tab does not reach {selector}.")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_keyboard_reaches_all_in_order_and_the_focus_is_seen(site: Site, tab: Browser, kind: str) -> None:
+    for width in (1400, 400):
+        tab.open((site.directory / KINDS[kind]).as_uri(), width=width)
+        wanted = tab.run(
+            "[...document.querySelectorAll('a[href], button, input, select, summary, [tabindex=\"0\"]')]"
+            ".filter((one) => one.checkVisibility() && !one.disabled).length"
+        )
+        unseen: list[str] = []
+        places: list[int] = []
+        for _ in range(wanted + 5):
+            press(tab, "Tab")
+            told = tab.run(
+                "(() => { const one = document.activeElement; if (one === document.body) return null;"
+                " const box = one.getBoundingClientRect(), how = getComputedStyle(one);"
+                " const all = [...document.querySelectorAll('*')];"
+                " return [all.indexOf(one), how.outlineStyle !== 'none' && parseFloat(how.outlineWidth) >= 2"
+                " && box.width > 3 && box.height > 3 && box.right > 0 && box.left < innerWidth"
+                " && box.bottom > 0 && box.top < innerHeight, one.outerHTML.slice(0, 100)]; })()"
+            )
+            if told is None or told[0] in places[:1]:  # all around
+                break
+            places.append(told[0])
+            if not told[1]:
+                unseen.append(told[2])
+        assert unseen == []
+        assert places == sorted(places)  # in the order in which the page reads
+        assert len(places) >= wanted
+
+
+def test_the_keyboard_skips_opens_sorts_searches_and_pages(site: Site, tab: Browser) -> None:
     tab.open((site.directory / FRONT).as_uri())
-    for _ in range(2):
-        key = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
-        if _:
-            key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
-        tab.send("Input.dispatchKeyEvent", type="keyDown", **key)
-        tab.send("Input.dispatchKeyEvent", type="keyUp", **key)
+    tab_to(tab, ".skip", most=1)
+    press(tab, "Enter", "\r")
     assert tab.run("location.hash") == "#main"
+    tab_to(tab, ".incidents summary")
+    press(tab, "Enter", "\r")
+    assert tab.run("document.querySelector('.incidents details').open")
+    tab_to(tab, ".incidents .body a")
+    tab.open((site.directory / KINDS["application"]).as_uri())
+    tab_to(tab, ".revisions summary")
+    press(tab, "Enter", "\r")
+    assert tab.run("document.querySelector('.revisions details').open")
+    tab_to(tab, ".diff")
+    tab.open((site.directory / "incidents.html").as_uri(), width=400)
+    tab_to(tab, "input[type=search]")
+    for letter in "etc":
+        tab.send("Input.insertText", text=letter)
+    assert len(rows(tab)) == 1
+    tab_to(tab, "#incidents-rows th:nth-child(7) button")
+    press(tab, "Enter", "\r")
+    assert tab.run("document.querySelectorAll('#incidents-rows th')[6].getAttribute('aria-sort')") == "descending"
 
 
-def test_a_page_without_a_script_tells_the_same(site: Site, tab: Browser) -> None:
-    tab.send("Emulation.setScriptExecutionDisabled", value=True)
+def test_times_turn_into_local_time(site: Site, tab: Browser) -> None:
+    tab.send("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
     try:
-        tab.open((site.directory / "incidents.html").as_uri())
+        tab.open((site.directory / "incidents.html").as_uri(), width=400)
+        first = "document.querySelector('#incidents-rows tbody time').textContent"
+        assert tab.run(first) == "2026-11-21 09:30"
+        tab_to(tab, "#clock")
+        press(tab, "Enter", "\r")
+        assert tab.run(first) == "2026-11-21 15:00"
+        assert tab.run("document.querySelectorAll('#incidents-rows th')[7].textContent") == "Since (local)"
+        assert tab.run("document.querySelector('#incidents-rows tbody time').title").startswith(
+            "2026-11-21 09:30:00 UTC"
+        )
+        tab.run("document.querySelectorAll('#incidents-rows th button')[6].click()")  # rows that are made anew
+        assert tab.run(first) == "2026-11-21 15:00"
+        tab.open((site.directory / INCIDENT).as_uri())  # the browser remembers it
+        assert tab.run("document.querySelector('main time').textContent") == "2026-11-21 15:00 local"
+        tab.run("document.getElementById('clock').click()")
+        assert tab.run("document.querySelector('main time').textContent") == "2026-11-21 09:30 UTC"
+        tab.open((site.directory / FRONT).as_uri())
+        assert "(newest dead letter 11:30 UTC, 17:00 local)" in tab.run("document.querySelector('h1').textContent")
     finally:
-        tab.send("Emulation.setScriptExecutionDisabled", value=False)
-    assert len(rows(tab)) == 2 + len(HOSTILE)
-    assert tab.run("document.querySelector('.tools').hidden") is True
+        tab.send("Emulation.setTimezoneOverride", timezoneId="")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_without_a_script_tells_the_same(site: Site, tab: Browser, kind: str) -> None:
+    words = "document.querySelector('main').innerText.replace(/\\s+/g, ' ')"
+    said = []
+    for disabled in (True, False):
+        tab.send("Emulation.setScriptExecutionDisabled", value=disabled)
+        try:
+            tab.open((site.directory / KINDS[kind]).as_uri())
+        finally:
+            tab.send("Emulation.setScriptExecutionDisabled", value=False)
+        if not disabled:  # what only a script can do, and the age of the page
+            tab.run(
+                "document.querySelectorAll('button, .tools, .pager, #page-age').forEach((one) => "
+                "one.closest('th') ? one.replaceWith(one.textContent) : one.remove())"
+            )
+        tab.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        said.append(tab.run(words))
+        assert tab.run("document.querySelectorAll('main button').length") == 0 or disabled
+        if disabled:
+            assert (
+                tab.run("[...document.querySelectorAll('button')].filter((one) => one.checkVisibility()).length") == 0
+            )
+    assert said[0] == said[1]
 
 
 def test_a_served_site_follows_the_data(tmp_path: Path, tab: Browser) -> None:

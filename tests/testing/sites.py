@@ -163,6 +163,9 @@ def description(source: str = "orders", sink: str = "totals", node: str = "sourc
 def application(settings: Settings, name: str, source: str = "orders", sink: str = "totals", **more: Any) -> None:
     """Store an application of Kafka Streams with two revisions, the second of which came before an incident."""
     told = description(source, sink)
+    before = json.loads(told)
+    before["subtopologies"][0]["nodes"].pop(1)
+    before["subtopologies"][0]["nodes"][0]["successors"] = ["sink"]
     store(
         settings,
         "gold.topology_current",
@@ -185,11 +188,18 @@ def application(settings: Settings, name: str, source: str = "orders", sink: str
     store(
         settings,
         "gold.topology_revisions",
-        revision | {"revision": 1, "accepted_at": NOW - 30 * HOUR, "topology_hash": f"{name}-1"},
+        revision
+        | {"revision": 1, "accepted_at": NOW - 30 * HOUR, "topology_hash": f"{name}-1"}
+        | {"replaced_at": NOW - 4 * HOUR, "description": json.dumps(before)},
         revision | {"revision": 2, "accepted_at": NOW - 4 * HOUR},
     )
     changed = {"nodes_added": ["count"], "edges_added": [{"from": "count", "to": "sink"}], "topics_removed": [sink]}
     store(settings, "gold.topology_changes", key | {"revision": 2, "previous_revision": 1} | changed)
+    times = {"first_pushed_at": NOW - 30 * HOUR, "last_pushed_at": NOW - 4 * HOUR}
+    asked = {"solicitation_count": 3, "followed_count": 2, "unanswered_count": 1, "median_seconds_to_push": 0.25}
+    pushes = {"push_count": 3, "accepted_count": 2, "refused_count": 1, "error_names": ["INVALID_REQUEST"]}
+    took = {"median_ms": 3.5, "p95_ms": 12.0, "max_ms": 1234.0}
+    store(settings, "gold.push_health", key | times | asked | pushes | took)
     at = key | {"topology_hash": f"{name}-2", "part": "subtopology", "part_place": 0, "subtopology_id": "0"}
     none: Sequence[str] = []
     store(
@@ -240,6 +250,8 @@ def filled(settings: Settings) -> Settings:
     store(settings, "gold.dlq_incidents", *rows)
     store(settings, "gold.dlq_summary", *hours)
     store(settings, "silver.dlq_records", letter())
+    landed = {"cluster": "default", "timestamp": NOW - HOUR, "_ingested_at": NOW - HOUR}
+    store(settings, "bronze.dlq_records", landed)
     application(settings, "totals-app")
     store(settings, "gold.incident_suspects", suspect(0, "totals-app"), suspect(2, HOSTILE[0], sentence=HOSTILE[0]))
     counts = {"acknowledged_count": 1000, "lost_count": 3, "dead_lettered_count": 12, "absent_count": 1}

@@ -3,6 +3,8 @@
 "use strict";
 
 const MOST_ROWS = 50;
+const LONGEST_WORD = 20; // characters that stay together
+const LONGEST_NAME = 40; // of a name in a row
 const LOOK_EVERY = 5000; // milliseconds
 
 function age(seconds) {
@@ -15,13 +17,62 @@ function age(seconds) {
   return "moments";
 }
 
+// Times stand in UTC. A button turns them into local time, also where no pointer can rest on them; the first line of the
+// front has both.
+let isLocal = false;
+const CLOCK = "afterlog-local-time"; // of what the browser remembers
+
+function localOf(at, utc) {
+  const two = (number) => String(number).padStart(2, "0");
+  const date = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} `;
+  const seconds = /:\d\d:\d\d/.test(utc) ? `:${two(at.getSeconds())}` : "";
+  return `${/^\d{4}/.test(utc) ? date : ""}${two(at.getHours())}:${two(at.getMinutes())}${seconds}${utc.endsWith("UTC") ? " local" : ""}`;
+}
+
 function tellTimes(within) {
   for (const time of within.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime);
     if (!isNaN(at)) {
+      const utc = time.dataset.utc = time.dataset.utc || time.textContent;
       const seconds = (Date.now() - at) / 1000;
-      time.title = `${at.toLocaleString()} local time${seconds >= 0 ? `, ${age(seconds)} ago` : ""}`;
+      const other = isLocal ? `${at.toISOString().slice(0, 19).replace("T", " ")} UTC` : `${at.toLocaleString()} local time`;
+      time.title = `${other}${seconds >= 0 ? `, ${age(seconds)} ago` : ""}`;
+      time.textContent = isLocal ? localOf(at, utc) : utc;
+      if (time.closest("#now") && at.getTimezoneOffset()) {
+        time.textContent = `${utc}, ${localOf(at, utc)}`;
+      }
     }
+  }
+}
+
+function turnClock(toLocal) {
+  isLocal = toLocal;
+  document.getElementById("clock").setAttribute("aria-pressed", String(isLocal));
+  document.getElementById("clocks").textContent = isLocal ? ", shown as local time" : "; the button at the top shows local time";
+  for (const head of document.querySelectorAll("th button, th")) {
+    if (!head.children.length && /\((UTC|local)\)$/.test(head.textContent)) {
+      head.textContent = head.textContent.replace(/\((UTC|local)\)$/, isLocal ? "(local)" : "(UTC)");
+    }
+  }
+  tellTimes(document);
+}
+
+function addClock() {
+  const button = document.getElementById("clock");
+  const remembered = (set) => {
+    try { // a page from disk may have no memory
+      return set === undefined ? localStorage.getItem(CLOCK) : localStorage.setItem(CLOCK, set);
+    } catch {
+      return null;
+    }
+  };
+  if (new Date().getTimezoneOffset()) {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      turnClock(!isLocal);
+      remembered(isLocal ? "yes" : "no");
+    });
+    turnClock(remembered() === "yes");
   }
 }
 
@@ -100,6 +151,22 @@ function addZoom() {
       }
     });
   }
+}
+
+// Text whose long names lack their middle, which the pointer shows; others break behind signs.
+function cut(text) {
+  return text.split(/(\s+)/).flatMap((name) => {
+    if (name.length <= LONGEST_WORD) {
+      return name;
+    }
+    if (name.length <= LONGEST_NAME) {
+      return name.split(/(?<=[._/])(?=\w)/).flatMap((part, place) => (place ? [document.createElement("wbr"), part] : part));
+    }
+    const short = document.createElement("span");
+    short.title = name;
+    short.textContent = `${name.slice(0, LONGEST_NAME / 2)}…${name.slice(1 - LONGEST_NAME / 2)}`;
+    return short;
+  });
 }
 
 // A table whose rows are data: {"columns": [{"name", "kind"}], "rows": [[...]]}. The kinds of cells: text, number, time,
@@ -192,6 +259,7 @@ class Finder {
     this.said.textContent = all ? `${first + 1} to ${first + shown.length} of ${all}` : "Nothing matches.";
     this.before.disabled = this.page === 0;
     this.after.disabled = first + MOST_ROWS >= all;
+    this.before.hidden = this.after.hidden = all <= MOST_ROWS;
     tellTimes(this.root);
   }
 
@@ -206,7 +274,7 @@ class Finder {
       } else if (kind === "link") {
         const link = document.createElement("a");
         link.href = value[1];
-        link.textContent = value[0];
+        link.append(...cut(value[0]));
         cell.append(link);
       } else if (kind === "number") {
         cell.className = "n";
@@ -222,7 +290,7 @@ class Finder {
         chip.textContent = value;
         cell.append(chip);
       } else {
-        cell.textContent = value;
+        cell.append(...cut(String(value)));
       }
       row.append(cell);
     });
@@ -267,7 +335,6 @@ function followChanges() {
   setInterval(look, LOOK_EVERY);
 }
 
-tellTimes(document);
 tellAge();
 if (location.protocol.startsWith("http")) {
   followChanges();
@@ -278,3 +345,5 @@ addZoom();
 for (const root of document.querySelectorAll(".finder")) {
   new Finder(root);
 }
+tellTimes(document);
+addClock();

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import threading
+import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -88,6 +90,70 @@ def test_a_manifest_that_cannot_be_read_copies_all(settings: Settings, site: Pat
     for damaged in ("[1]", "{", "\x00"):
         (tmp_path / "there" / MANIFEST).write_text(damaged)
         assert publish(asked) == len(SITE)
+
+
+PAGES = [f"incidents/{number:04d}-0000.html" for number in range(40)]
+
+
+def version(site: Path, number: int) -> None:
+    """Write a version of a site: a front that leads to pages, each large enough to be read in several steps."""
+    pages = {path: f"<p>{number}</p>" + "x" * 300_000 + f"<p>{number}</p></html>" for path in PAGES}
+    new = {f"incidents/{number:04d}-1111.html": f"<p>{number}</p><p>{number}</p></html>"}
+    links = "".join(f'<a href="{path}">' for path in (*PAGES, *new))
+    write(site, pages | new | {"index.html": f"<p>{number}</p>{links}<p>{number}</p></html>"})
+
+
+def test_a_reader_meets_no_missing_or_half_page_while_pages_are_published(
+    settings: Settings, site: Path, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    asked = publishing(settings, site, there)
+    version(site, 0)
+    publish(asked)
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    ended = threading.Event()
+    read: list[int] = []
+    wrong: list[object] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(there)))
+
+    def load(path: str) -> tuple[int, str]:
+        """Load a page; return the version that it is of, and its text."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_address[1]}/{path}", timeout=30) as answer:
+            text = answer.read().decode()
+        first, last = re.findall(r"<p>(\d+)</p>", text)
+        if first != last or not text.endswith("</html>"):
+            wrong.append((path, first, last, len(text)))
+        return int(first), text
+
+    def reader() -> None:
+        try:
+            while not ended.is_set():
+                number, front = load("index.html")
+                read.append(number)
+                wrong.extend((one, number) for one in re.findall('href="([^"]+)"', front) if load(one)[0] < number)
+        except (OSError, ValueError) as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=server.serve_forever, daemon=True)]
+    threads += [threading.Thread(target=reader) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(1, 13):
+            version(site, number)
+            assert publish(asked) == len(PAGES) + 2
+    finally:
+        ended.set()
+        for thread in threads[1:]:
+            thread.join(60)
+        server.shutdown()
+        server.server_close()
+    assert wrong == []
+    assert len(set(read)) > 2  # the readers met several versions
 
 
 class Bucket(ThreadingHTTPServer):

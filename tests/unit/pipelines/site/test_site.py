@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections import Counter
@@ -20,11 +21,14 @@ from pipelines.settings.payloads import Mask
 from pipelines.settings.runs import Report
 from pipelines.site import addresses, content, news, pages, reading, report
 from pipelines.site.content import Content
+from pipelines.topology.diff import diff
+from pipelines.topology.model import Topology
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
 from tests.testing.deliveries import store
 from tests.testing.sites import CANARY, HOSTILE, HOUR, NOW, hour, incident, incident_id
+from tests.testing.topologies import chain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,7 +121,7 @@ def test_stale_data_is_red(settings: Settings) -> None:
     found = light(settings)
     assert found.colour == "red"
     assert "Nothing landed in dlq for longer than usual." in found.reasons
-    assert "newest dead letter 30 hours old" in found.sentence
+    assert "data 30 hours old (newest dead letter 2026-11-20 06:25 UTC)" in found.sentence
 
 
 def test_a_damaged_table_is_red_and_ends_nothing(settings: Settings) -> None:
@@ -275,6 +279,107 @@ def test_the_front_stands_in_the_order_of_questions(settings: Settings) -> None:
         assert part in words, part
 
 
+def pre(text: str) -> list[str]:
+    """The lines of each preformatted part of a page."""
+    return [html.unescape(re.sub("<[^>]+>", "", one)) for one in re.findall("<pre[^>]*>(.*?)</pre>", text, re.DOTALL)]
+
+
+def test_pages_of_groups_and_applications_show_the_topology(settings: Settings) -> None:
+    sites.filled(settings)
+    sites.application(settings, "orders-workers")
+    told_of = {one.name: one for one in told(settings).applications}["orders-workers"]
+    after, before = (Topology.parsed(one.description or "") for one in told_of.revisions)
+    difference = diff(before, after).as_text()
+    assert "+   Processor: count\n+     store: s\n" in difference
+    made = written(settings)
+    for path in (addresses.group("orders-workers"), addresses.application("orders-workers")):
+        text, words = made[path], Page(made[path]).words
+        picture = text.partition('class="topology"')[2].partition("</svg>")[0]
+        assert f'<a href="../{addresses.topic("totals")}">' in picture
+        assert pre(text) == [difference]
+        for part in (
+            "OK The topology of orders-workers is known.",
+            "19,845 dead letters in all",
+            "15,876 dead letters by hour, in the 7 days until the newest.",
+            "3: 2 accepted, 1 refused ; the first 2026-11-20 06:30 UTC , the last 2026-11-21 08:30 UTC",
+            "Refused with INVALID_REQUEST",
+            "median 3.5 ms, 95 of 100 within 12 ms, at most 1,234 ms",
+            "3 times: a push followed 2 times, none 1 time , the median after 0.2 seconds",
+            "Revision 2 since 2026-11-21 08:30 UTC 1 node added, 1 edge added, 1 topic removed",
+            "afterlog describe orders-workers --diff 1 2",
+            "Revision 1 since 2026-11-20 06:30 UTC until 2026-11-21 08:30 UTC the first",
+        ):
+            assert part in words, (path, part)
+    nothing = Page(made[addresses.application("totals-app")]).words
+    assert "Dead letters of its group None is known." in nothing
+
+
+def test_a_topology_is_drawn_again_only_if_it_changed(settings: Settings, tmp_path: Path) -> None:
+    sites.filled(settings)
+    first, path = told(settings), addresses.application("totals-app")
+    report.write(tmp_path, first)
+    page = tmp_path / path
+    page.write_text(
+        page.read_text().replace("</svg>", "drawn before</svg>").replace("</span>\n", " as before</span>\n")
+    )
+
+    def rewritten(**more: Any) -> str:
+        """The page after something changed in its application."""
+        changed = tuple(replace(one, **more) if one.name == "totals-app" else one for one in first.applications)
+        assert path in report.write(tmp_path, replace(first, applications=changed))
+        return page.read_text()
+
+    seen = rewritten(last_seen_at=NOW)
+    assert ("drawn before" in seen, "as before" in seen) == (True, True)
+    other = rewritten(description=sites.description(node="another"))
+    assert ("drawn before" in other, "another" in other, "as before" in other) == (False, True, True)
+    before = {one.name: one for one in first.applications}["totals-app"].revisions
+    third = replace(before[0], revision=3, topology_hash="third", description=sites.description(node="third"))
+    assert pre(rewritten(revisions=(third, *before)))[1].startswith("Nodes +1 ~1, edges +2 -1, stores +1. as before")
+
+
+def test_large_topologies_and_long_differences_are_cut(settings: Settings) -> None:
+    sites.filled(settings)
+    large = json.dumps(chain(500).wire())
+    found = told(settings)
+    one = found.applications[0]
+    revised = (replace(one.revisions[0], topology_hash="large", description=large), one.revisions[1])
+    path = addresses.application(one.name)
+    made = {
+        page.path: page.text
+        for page in pages.pages(replace(found, applications=(replace(one, description=large, revisions=revised),)))
+    }[path]()
+    assert "It is too large to draw here: afterlog describe" in Page(made).words
+    assert 'class="topology"' not in made
+    assert pre(made)[0].count("\n") == 201
+    assert re.search(r"and [\d,]+ more lines$", pre(made)[0].rstrip())
+    broken = (replace(one.revisions[0], topology_hash="broken", description="{"), one.revisions[1])
+    told_of = replace(found, applications=(replace(one, description=None, revisions=broken),))
+    words = Page({page.path: page.text for page in pages.pages(told_of)}[path]()).words
+    assert "What has landed cannot be compared." in words
+    assert "No description of it is known." in words
+
+
+def test_the_sentence_of_the_front_tells_the_time_of_the_newest_dead_letter(settings: Settings) -> None:
+    dead_letters(settings, *(timedelta(minutes=4 + 5 * place) for place in range(200)))
+    store(settings, "gold.dlq_incidents", incident(0))
+    assert told(settings).light.sentence.endswith("; data 4 minutes old (newest dead letter 12:26 UTC).")
+    text = written(settings)["index.html"]
+    assert '(newest dead letter <time datetime="2026-11-21T12:26:00Z">12:26 UTC</time>).</h1>' in text
+
+
+def test_long_names_are_cut_but_on_their_own_pages(settings: Settings) -> None:
+    sites.filled(settings)
+    name = HOSTILE[6]
+    made = written(settings)
+    own = (addresses.group(name), addresses.topic(name), addresses.application(name))
+    for path in ("index.html", "places.html", "delivery.html", addresses.incident(incident_id(0)), *own):
+        outside = re.sub("<(title|code|script|h1)[ >].*?</\\1>", "", made[path], flags=re.DOTALL)
+        assert name not in Page(outside).words, path
+    assert f'title="{name}">{"x" * 20}…{"x" * 19}</span>' in made["places.html"]
+    assert all(f">{name}</h1>" in made[path] for path in own)
+
+
 def test_boxes_of_pictures_lead_to_pages(settings: Settings) -> None:
     sites.filled(settings)
     made = written(settings)
@@ -290,8 +395,10 @@ def test_hostile_names_are_text_everywhere(settings: Settings) -> None:
     known = (
         "a article body b br button caption circle code dd details div dl dt footer g h1 h2 h3 head header html i input"
     )
-    known += " label li link main meta nav noscript ol option p path rect script section select span style summary svg"
-    known += " table tbody td text th thead time title tr ul"
+    known += (
+        " label li link main meta nav noscript ol option p path pre rect script section select span style summary svg"
+    )
+    known += " table tbody td text th thead time title tr ul wbr"
     for path, text in made.items():
         if path.endswith(".html"):
             page = Page(text)
@@ -402,6 +509,27 @@ def test_only_pages_that_changed_are_written_and_none_is_removed(settings: Setti
     (site / report.MADE).write_text("[")
     assert {"delivery.html", "places.html"} <= set(report.write(site, gone))
     assert not list(site.rglob("*.tmp"))
+
+
+def test_data_docs_are_rendered_again_only_with_new_results(settings: Settings) -> None:
+    warehouse, made = Warehouse(settings), settings.reports()
+
+    def built(run: str | None = None) -> int:
+        """Build the site after a run's gate; return when Data Docs were rendered."""
+        if run is not None:
+            from expectations.suite import gate_facts
+
+            gate_facts({"grain.duplicates": 0}, "gold.dlq_summary", run_id=run, store=made / "gx")
+        report.build(warehouse)
+        return (made / report.DATA_DOCS / "index.html").stat().st_mtime_ns
+
+    first = built("run-1")
+    assert built() == first
+    second = built("run-2")
+    assert second > first
+    assert [one.name for one in (made / report.DATA_DOCS / "validations").rglob("run-2")] == ["run-2"]
+    (made / report.DOCUMENTED).unlink()
+    assert built() > second
 
 
 def test_pages_of_incidents_tell_their_addresses(settings: Settings) -> None:
