@@ -44,7 +44,9 @@ CREATE TABLE IF NOT EXISTS claims (
     PRIMARY KEY (topic, topic_id, partition, record, plan_id)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS claims_of_plans ON claims (plan_id, produced);
+CREATE INDEX IF NOT EXISTS claims_of_places ON claims (topic, partition, record);
 """
+_BY_PLACE = "claims INDEXED BY claims_of_places"  # by the primary key SQLite would look at all claims of a topic
 _OF_LETTER = "topic = ?1 AND topic_id = ?2 AND partition = ?3 AND record = ?4"
 # A file does not tell the topic's id, which is learned when the topic itself is read: so one id can be missing.
 _OF_SAME_LETTER = "topic = ?1 AND (topic_id = ?2 OR topic_id = '' OR ?2 = '') AND partition = ?3 AND record = ?4"
@@ -240,7 +242,9 @@ class Journal:
         found = {}
         for letter in letters:
             newest = "ORDER BY attempt DESC, produced DESC LIMIT 1"
-            for (plan_id,) in self._execute(f"SELECT plan_id FROM claims WHERE {_OF_SAME_LETTER} {newest}", letter):
+            for (plan_id,) in self._execute(
+                f"SELECT plan_id FROM {_BY_PLACE} WHERE {_OF_SAME_LETTER} {newest}", letter
+            ):
                 found[letter] = str(plan_id)
         return found
 
@@ -332,7 +336,9 @@ class Journal:
 
     def _taken(self, plan_id: str, letter: Letter) -> bool:
         return bool(
-            self._execute(f"SELECT 1 FROM claims WHERE {_OF_SAME_LETTER} AND plan_id <> ?5 LIMIT 1", (*letter, plan_id))
+            self._execute(
+                f"SELECT 1 FROM {_BY_PLACE} WHERE {_OF_SAME_LETTER} AND plan_id <> ?5 LIMIT 1", (*letter, plan_id)
+            )
         )
 
     def _unsettled(self, plan_id: str) -> bool:

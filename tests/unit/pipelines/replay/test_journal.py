@@ -148,6 +148,32 @@ def test_claims(journal: Journal) -> None:
     assert journal.claim("b", RECORDS[1:2], again=True) == RECORDS[1:2]
 
 
+def test_a_claim_costs_the_same_however_many_there_are(journal: Journal) -> None:
+    """Plans have hundreds of thousands of dead letters of one topic: the work must not grow with those claimed."""
+    records = numbered(3_200, "orders")
+    steps = 0
+
+    def step() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    def steps_of(first: int) -> int:
+        nonlocal steps
+        steps = 0
+        batch = records[first : first + 100]
+        assert journal.claim("a", batch, again=False) == batch
+        assert len(journal.claims(one.letter for one in batch)) == 100
+        return steps
+
+    journal._database.set_progress_handler(step, 10)
+    few = steps_of(100)
+    journal.claim("a", records[200:3_100], again=False)
+    many = steps_of(3_100)
+    assert few > 100
+    assert many < 1.5 * few
+
+
 def test_notes(journal: Journal) -> None:
     journal.note("a", {("t", 0): 5, ("t", 1): 0})
     journal.note("b", {("t", 0): 9})
