@@ -171,6 +171,8 @@ class _Run:
         return self._over(before.state, words[before.state], exit_code)
 
     def _go(self, before: journals.Status) -> Ended:
+        if not self._plan.records:
+            return self._over(State.FINISHED, f"Plan {self._plan.plan_id} has no eligible record.", 0)
         asked = admin(self._settings)
         topics = targets.checked(asked, self._plan)
         with Sender(self._settings, self._plan, topics) as sender:

@@ -36,7 +36,8 @@ def directory_of(warehouse: Warehouse) -> Path:
     """
     if not warehouse.is_local:
         raise UsageError(
-            "Replays need a warehouse in a directory of this machine, and this one is at a URI: name one with --warehouse."
+            "Replays need a warehouse in a directory of this machine, and this one is at a URI: name one with "
+            "--warehouse."
         )
     return Path(warehouse.root) / DIRECTORY
 
