@@ -177,7 +177,12 @@ def explained(entry: Entry, rule: Rule | None, action: Action, tried: Sequence[R
         }
         return json.dumps(facts)
     lines = [visible(candidate.place)]
-    if rule is not None:
+    if rule is not None and rule.verdict is not None and candidate.verdict is None:
+        lines.append(
+            f"  {action}: rule {len(tried)}, {visible(rule.name)!r}, looks at the verdict of an incident, and the "
+            "record is of none yet, so a person decides."
+        )
+    elif rule is not None:
         lines.append(f"  {action}: rule {len(tried)}, {visible(rule.name)!r}, is the first that matches.")
     elif tried:
         lines.append(f"  {action}: none of {counted(len(tried), 'rule')} matches, so a person decides.")

@@ -68,6 +68,17 @@ def test_a_limit_helps_where_more_records_are_looked_at_than_a_plan_may_have(
                 known.chosen(Choice(**choice, limit=limit), 40)  # type: ignore[arg-type]
 
 
+def test_why_a_record_without_an_incident_waits_is_said(settings: Settings) -> None:
+    more = '[[rule]]\nname = "all else"\nthen = "REPLAY"\n'
+    Path(settings.replay.rules).write_text(RULES.replace("REPLAY", "HOLD") + more, encoding="utf-8")
+    warehouse = letters_in(settings, 1)
+    assert (
+        "REVIEW: rule 1, 'what one key breaks', looks at the verdict of an incident, and the record is of none yet"
+        in (actions.explain(warehouse, "dlq.many:0:0").result)
+    )
+    assert Candidates(warehouse, read(Path(settings.replay.rules))).chosen(Choice(by_rules=True), 40) == []
+
+
 def kept(warehouse: Warehouse, where: str = "true") -> Draft:
     draft = actions.drawn(warehouse, Choice(where=where), Options(to="elsewhere"), dry_run=True)
     store.keep(warehouse, draft)
