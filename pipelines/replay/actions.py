@@ -16,7 +16,7 @@ from pipelines.privacy import Masks
 from pipelines.replay import journal as journals
 from pipelines.replay import judge, outcomes, planning, rules, store, telling, transform
 from pipelines.replay.candidates import RECORDS, Candidates, Choice
-from pipelines.replay.journal import Journal, State, Status
+from pipelines.replay.journal import Journal, Request, State, Status
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Letter, Plan, Replayed
 from pipelines.settings import located
@@ -51,8 +51,14 @@ def plan(
     if not draft.entries:
         return _nothing(form)
     kept = None if dry_run else store.keep(warehouse, draft)
-    masks = Masks.of(warehouse.settings)
-    said = telling.draft_as_json(draft, kept=kept) if form == "json" else telling.of_draft(draft, masks, kept=kept)
+    revived = False
+    if kept is False:
+        with Journal(store.directory_of(warehouse)) as journal:
+            revived = journal.revive(draft.plan.plan_id)
+    if form == "json":
+        said = telling.draft_as_json(draft, kept=kept)
+    else:
+        said = telling.of_draft(draft, Masks.of(warehouse.settings), kept=kept, revived=revived)
     return Answer(said, (), 0 if draft.eligible else 1)
 
 
@@ -118,12 +124,18 @@ def drawn(
 
 
 def claims(warehouse: Warehouse, entries: Sequence[planning.Entry]) -> Mapping[Letter, str]:
-    """Return the plans that have taken records and have not ended, by dead letter."""
+    """Return the plans that have taken dead letters, or others of the same source records, by dead letter."""
     directory = store.directory_of(warehouse)
     if not (directory / journals.NAME).exists():
         return {}
     with Journal(directory) as journal:
-        return journal.claims(entry.letter for entry in entries)
+        found = journal.claims(entry.letter for entry in entries)
+        sources = journal.claimed_sources(entry.source for entry in entries)
+    return {
+        entry.letter: sources[entry.source.place]
+        for entry in entries
+        if entry.source.place is not None and entry.source.place in sources
+    } | found
 
 
 def letter_topics(warehouse: Warehouse) -> set[str]:
@@ -135,6 +147,7 @@ def letter_topics(warehouse: Warehouse) -> set[str]:
 
 def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     """Say which rule decides about the dead letter at TOPIC:PARTITION:OFFSET, and what speaks against its replay."""
+    store.directory_of(warehouse)
     known = rules.read(located(warehouse.settings.replay.rules))
     options = Options(max_replays=warehouse.settings.replay.max_replays)
     said = []
@@ -148,6 +161,7 @@ def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
 
 def discard(warehouse: Warehouse, choice: Choice, note: str | None) -> Answer:
     """Write down that dead letters are given up; nothing is deleted."""
+    store.directory_of(warehouse)
     if choice.by_rules:
         raise UsageError('Rules discard by then = "DISCARD": a plan writes it down.')
     found = Candidates(warehouse).chosen(choice, warehouse.settings.replay.most_records)
@@ -174,6 +188,7 @@ def run(
     from pipelines.replay import run as runner
 
     settings = warehouse.settings
+    store.directory_of(warehouse)
     planning.refuse_without_cluster(settings)
     row = store.plan_row(warehouse, wanted)
     planned = store.load(warehouse, row)
@@ -268,11 +283,19 @@ def why_expired(warehouse: Warehouse, row: Mapping[str, Any], kept: store.Replay
 
 
 def ask_pause(warehouse: Warehouse, wanted: str) -> Answer:
-    """Ask the run of a plan to pause after its batch."""
+    """Ask the run of a plan to pause after its batch; the exit code is 1 if the plan has ended."""
     row = store.plan_row(warehouse, wanted)
+    plan_id = row["plan_id"]
     with Journal(store.directory_of(warehouse)) as journal:
-        journal.ask_pause(row["plan_id"])
-    return Answer(f"Plan {row['plan_id']} pauses; `afterlog replay resume {row['plan_id']}` goes on.")
+        journal.ask_pause(plan_id)
+        found = journal.status(plan_id)
+    state = found.state if found else State.READY
+    if state in (State.FINISHED, State.CANCELLED):
+        return Answer(f"Plan {plan_id} is {state.lower()} already, so there is nothing to pause.", (), 1)
+    if found is not None and found.request is Request.CANCEL:
+        return Answer(f"Plan {plan_id} is being cancelled, so it is not paused.", (), 1)
+    how = "pauses after its batch" if state is State.RUNNING else "is paused"
+    return Answer(f"Plan {plan_id} {how}; `afterlog replay resume {plan_id}` goes on.")
 
 
 def ask_cancel(warehouse: Warehouse, wanted: str) -> Answer:
@@ -298,6 +321,7 @@ def status(warehouse: Warehouse, wanted: str, form: str = "text", *, asks: bool 
         kept = store.Replays(warehouse, planned)
         recover(warehouse, planned, kept)
         done = len(kept.known)
+    done = max(done, state.replayed if state is not None else 0)  # a run writes to the table now and then
     outcomes.refresh(warehouse, asks=asks)
     counts = Counter(one["outcome"] for one in store.outcomes(warehouse, row["plan_id"]))
     return Answer(telling.status(row, _name(state), state.sentence if state else None, done, counts, form))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 from expectations.contract import contract_of
@@ -28,6 +29,7 @@ INCIDENTS = "gold.dlq_incidents"
 PLANS, REPLAYS, REPLAYED = "gold.replay_plans", "gold.replays", "gold.replayed_records"
 OUTCOMES, DISCARDS = "gold.replay_outcomes", "gold.replay_discards"
 MOST_NAMED = 1_000
+PAGE = 50_000  # dead letters that are read at once, to be tested one by one
 WIDEST = 80
 
 SIGNATURE = ("consumer_group", "original_topic", "disposition", "exception_class", "exception_cause_class")
@@ -156,15 +158,33 @@ class Candidates:
             text += f" AND {at} BETWEEN :first_at AND :last_at"
             values = {name: value for name, value in wanted.items() if value is not None}
             values |= {"first_at": incident["first_at"], "last_at": incident["last_at"]}
-            found = self._accepted(text, cluster | values, None, most)
-            found = [one for one in found if one.incident_id == incident["incident_id"]][: choice.limit]
+            wanted_id = incident["incident_id"]
+            found = self._filtered(text, cluster | values, lambda one: one.incident_id == wanted_id, choice.limit, most)
         else:
             text, values = self.rules.replayed()
-            found = self._accepted(
-                f"({text}) AND NOT EXISTS ({_REPLAYED})", cluster | values, None, most, more=(REPLAYED,)
+            text = f"({text}) AND NOT EXISTS ({_REPLAYED})"
+            found = self._filtered(
+                text, cluster | values, lambda one: self.rules.decide(one.facts)[0] == "REPLAY", choice.limit, most
             )
-            found = [one for one in found if self.rules.decide(one.facts)[0] == "REPLAY"][: choice.limit]
         return found
+
+    def _filtered(
+        self, text: str, values: Mapping[str, Any], keeps: Callable[[Candidate], bool], limit: int | None, most: int
+    ) -> list[Candidate]:
+        """Return the first dead letters that meet a condition and a test in Python, which a condition cannot express.
+
+        Raises UsageError: these are more than ``most``.
+        """
+        wanted = most + 1 if limit is None else min(limit, most + 1)
+        found: list[Candidate] = []
+        for begin in count(0, PAGE):
+            page = self._accepted(text, values, PAGE, None, more=(REPLAYED,), begin=begin)
+            found += [one for one in page if keeps(one)]
+            if len(found) >= wanted or len(page) < PAGE:
+                break
+        if len(found[:wanted]) > most:
+            raise self._too_many(most)
+        return found[:wanted]
 
     @property
     def now(self) -> datetime:
@@ -261,6 +281,7 @@ class Candidates:
         *,
         more: Iterable[str] = (),
         but_of: str = "",
+        begin: int = 0,
     ) -> list[Candidate]:
         """Return accepted dead letters that meet a condition on ``records``; replays of one plan do not count."""
         columns = ", ".join(f"records.{name}" for name in COLUMNS)
@@ -283,11 +304,16 @@ class Candidates:
             WHERE records.cluster = :cluster AND ({text})
             ORDER BY records.dlq_topic, records.dlq_partition, records.dlq_offset, records.dlq_topic_id
         """
-        statement += f" LIMIT {limit if limit is not None else most + 1}" if most is not None else ""
+        if limit is not None or most is not None:
+            statement += f" LIMIT {min(limit or 2**62, (most or 2**62) + 1)}"
+        statement += f" OFFSET {begin}" if begin else ""
         rows = self._rows(statement, values, (RECORDS, MARKERS, LETTERS, DISCARDS, *more))
         if most is not None and len(rows) > most:
-            raise UsageError(f"These are {HOW_MANY} ({most:,}): narrow the choice, give --limit, or raise the setting.")
+            raise self._too_many(most)
         return self._known(rows, but_of)
+
+    def _too_many(self, most: int) -> UsageError:
+        return UsageError(f"These are {HOW_MANY} ({most:,}): narrow the choice, give --limit, or raise the setting.")
 
     def _known(self, rows: Sequence[dict[str, Any]], but_of: str) -> list[Candidate]:
         """Return candidates with what replays, transactions and incidents say about their source records."""

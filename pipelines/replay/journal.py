@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
-from pipelines.replay.model import Letter, PlannedRecord
+from pipelines.replay.model import Letter, PlannedRecord, Source
 from pipelines.settings import Settings
 from pipelines.warehouse import storage
 
@@ -41,13 +41,25 @@ CREATE TABLE IF NOT EXISTS offsets (
 CREATE TABLE IF NOT EXISTS claims (
     topic TEXT, topic_id TEXT, partition INTEGER, record INTEGER, plan_id TEXT,
     attempt INTEGER NOT NULL, produced INTEGER NOT NULL,
+    source_topic TEXT, source_partition INTEGER, source_record INTEGER,
     PRIMARY KEY (topic, topic_id, partition, record, plan_id)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS claims_of_plans ON claims (plan_id, produced);
+CREATE INDEX IF NOT EXISTS claims_of_places ON claims (topic, partition, record);
 """
+_OF_SOURCES = "CREATE INDEX IF NOT EXISTS claims_of_sources ON claims (source_topic, source_partition, source_record)"
+_LATER = ("source_topic TEXT", "source_partition INTEGER", "source_record INTEGER")  # older journals lack them
+_BY_PLACE = "claims INDEXED BY claims_of_places"  # by the primary key SQLite would look at all claims of a topic
 _OF_LETTER = "topic = ?1 AND topic_id = ?2 AND partition = ?3 AND record = ?4"
 # A file does not tell the topic's id, which is learned when the topic itself is read: so one id can be missing.
 _OF_SAME_LETTER = "topic = ?1 AND (topic_id = ?2 OR topic_id = '' OR ?2 = '') AND partition = ?3 AND record = ?4"
+
+
+_BY_SOURCE = "claims INDEXED BY claims_of_sources"
+_OF_SAME_SOURCE = "source_topic = ?1 AND source_partition = ?2 AND source_record = ?3"
+_COLUMNS = (
+    "(topic, topic_id, partition, record, plan_id, attempt, produced, source_topic, source_partition, source_record)"
+)
 
 
 class State(StrEnum):
@@ -175,6 +187,7 @@ class Journal:
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.executescript(_TABLES)
+            self._complete()
 
     def __enter__(self) -> Self:
         """Return the journal."""
@@ -187,6 +200,15 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+    def _complete(self) -> None:
+        """Add the columns that an older journal lacks; two processes can do it at once."""
+        known = {name for _, name, *_ in self._database.execute("PRAGMA table_info(claims)")}
+        for column in _LATER:
+            if column.split()[0] not in known:
+                with contextlib.suppress(sqlite3.OperationalError):
+                    self._database.execute(f"ALTER TABLE claims ADD COLUMN {column}")
+        self._database.execute(_OF_SOURCES)
 
     # Plans
 
@@ -235,12 +257,40 @@ class Journal:
                 (_now(), State.PAUSED, State.PAUSED, State.READY, plan_id),
             )
 
+    def revive(self, plan_id: str) -> bool:
+        """Let a cancelled plan be run again, as somebody makes the same plan anew; return False if it is not cancelled.
+
+        What it replayed stays known, and the run learns it from the target.
+        """
+        with self._transaction():
+            found = self._row(plan_id)
+            if found is None or found.state is not State.CANCELLED:
+                return False
+            self._execute(
+                "UPDATE plans SET state = ?, sentence = NULL, request = NULL, updated_at = ? WHERE plan_id = ?",
+                (State.READY, _now(), plan_id),
+            )
+            return True
+
+    def claimed_sources(self, sources: Iterable[Source]) -> dict[str, str]:
+        """Return, for the places of source records of which plans took a dead letter, the last such plan."""
+        found = {}
+        newest = "ORDER BY attempt DESC, produced DESC LIMIT 1"
+        for source in sources:
+            if source.place is not None:
+                asked = f"SELECT plan_id FROM {_BY_SOURCE} WHERE {_OF_SAME_SOURCE} {newest}"
+                for (plan_id,) in self._execute(asked, source[:3]):
+                    found[source.place] = str(plan_id)
+        return found
+
     def claims(self, letters: Iterable[Letter]) -> dict[Letter, str]:
         """Return, for the dead letters that plans replayed or are about to replay, the last such plan."""
         found = {}
         for letter in letters:
             newest = "ORDER BY attempt DESC, produced DESC LIMIT 1"
-            for (plan_id,) in self._execute(f"SELECT plan_id FROM claims WHERE {_OF_SAME_LETTER} {newest}", letter):
+            for (plan_id,) in self._execute(
+                f"SELECT plan_id FROM {_BY_PLACE} WHERE {_OF_SAME_LETTER} {newest}", letter
+            ):
                 found[letter] = str(plan_id)
         return found
 
@@ -281,12 +331,15 @@ class Journal:
             )
 
     def claim(self, plan_id: str, records: Sequence[PlannedRecord], again: bool) -> list[PlannedRecord]:
-        """Claim the records of the next batch, and return those that no other plan took before (``again``: all)."""
+        """Claim the records of the next batch, and return those that no other plan took before (``again``: all).
+
+        A plan takes a source record with any of its dead letters: two groups can dead-letter one record.
+        """
         with self._transaction():
-            free = [record for record in records if again or not self._taken(plan_id, record.letter)]
+            free = [record for record in records if again or not self._taken(plan_id, record)]
             self._database.executemany(
-                "INSERT OR IGNORE INTO claims VALUES (?, ?, ?, ?, ?, ?, 0)",
-                [(*record.letter, plan_id, record.attempt) for record in free],
+                f"INSERT OR IGNORE INTO claims {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?)",
+                [(*record.letter, plan_id, record.attempt, *record.source[:3]) for record in free],
             )
             self._execute("UPDATE plans SET attempted = attempted + ? WHERE plan_id = ?", (len(free), plan_id))
         return free
@@ -295,8 +348,9 @@ class Journal:
         """Remember that records stand committed on their targets, and how many of the plan do in all."""
         with self._transaction():
             self._database.executemany(
-                "INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO UPDATE SET produced = 1",
-                [(*record.letter, plan_id, record.attempt) for record in records],
+                f"INSERT INTO claims {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET produced = 1",
+                [(*record.letter, plan_id, record.attempt, *record.source[:3]) for record in records],
             )
             self._execute(
                 "UPDATE plans SET replayed = ?, skipped = ?, updated_at = ? WHERE plan_id = ?",
@@ -330,10 +384,12 @@ class Journal:
 
     # Rows
 
-    def _taken(self, plan_id: str, letter: Letter) -> bool:
-        return bool(
-            self._execute(f"SELECT 1 FROM claims WHERE {_OF_SAME_LETTER} AND plan_id <> ?5 LIMIT 1", (*letter, plan_id))
-        )
+    def _taken(self, plan_id: str, record: PlannedRecord) -> bool:
+        asked = f"SELECT 1 FROM {_BY_PLACE} WHERE {_OF_SAME_LETTER} AND plan_id <> ?5 LIMIT 1"
+        if self._execute(asked, (*record.letter, plan_id)):
+            return True
+        asked = f"SELECT 1 FROM {_BY_SOURCE} WHERE {_OF_SAME_SOURCE} AND plan_id <> ?4 LIMIT 1"
+        return record.source.place is not None and bool(self._execute(asked, (*record.source[:3], plan_id)))
 
     def _unsettled(self, plan_id: str) -> bool:
         """Tell whether a batch was attempted of which nobody knows yet whether it was committed."""

@@ -22,7 +22,7 @@ REASONS = {
     "open_transaction": "the record that failed is of a transaction that is still open",
     "rolled_back": "the transaction that wrote the dead letter was aborted",
     "replayed_before": "it, or its source record, was replayed before; --again replays it once more",
-    "claimed": "another plan has taken it and has not ended",
+    "claimed": "another plan has taken it, or its source record: cancel that plan, or see `afterlog replay plans`",
     "died_after_replay": "it died after more replays than --max-replays allows",
     "same_source_record": "a later dead letter of the same source record is in the plan",
     "discarded": "it was discarded; --again replays it",

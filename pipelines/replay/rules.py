@@ -55,19 +55,19 @@ class Rule(Section):
 
     def matches(self, letter: Mapping[str, Any]) -> bool:
         """Tell whether a row of silver.dlq_records, with the ``verdict`` of its incident, is what the rule is about."""
+        return self.verdict in (None, letter.get("verdict")) and self.may_match(letter)
+
+    def may_match(self, letter: Mapping[str, Any]) -> bool:
+        """Tell the same of all but the verdict, which is not known until the record's incident is."""
         patterns = (
             (self.group, [letter.get("consumer_group")]),
             (self.topic, [letter.get("original_topic")]),
             (self.dlq_topic, [letter.get("dlq_topic")]),
             (self.error, [letter.get("exception_class"), letter.get("error_message")]),
         )
-        return (
-            self.disposition in (None, letter.get("disposition"))
-            and self.verdict in (None, letter.get("verdict"))
-            and all(
-                pattern is None or any(text is not None and globs.matches(pattern, text) for text in texts)
-                for pattern, texts in patterns
-            )
+        return self.disposition in (None, letter.get("disposition")) and all(
+            pattern is None or any(text is not None and globs.matches(pattern, text) for text in texts)
+            for pattern, texts in patterns
         )
 
     def as_sql(self, number: int) -> tuple[str, dict[str, str]]:
@@ -106,10 +106,19 @@ class Rules:
         return " OR ".join(f"({text})" for text, _ in found) or "false", values
 
     def decide(self, letter: Mapping[str, Any]) -> tuple[Action, Rule | None]:
-        """Return what is to be done with a dead letter and the rule that says so: REVIEW if no rule matches."""
+        """Return what is to be done with a dead letter and the rule that says so: REVIEW if no rule matches.
+
+        As long as no incident has a dead letter, its verdict is not known. A rule that looks at it may match later, so
+        nothing behind this rule replays or discards the dead letter: the decision is REVIEW.
+        """
+        waits: Rule | None = None
         for rule in self.rules:
             if rule.matches(letter):
+                if waits is not None and rule.then in ("REPLAY", "DISCARD"):
+                    return "REVIEW", waits
                 return rule.then, rule
+            if waits is None and letter.get("verdict") is None and rule.may_match(letter):
+                waits = rule
         return "REVIEW", None
 
 

@@ -171,8 +171,16 @@ class _Run:
         return self._over(before.state, words[before.state], exit_code)
 
     def _go(self, before: journals.Status) -> Ended:
+        if not self._plan.records:
+            return self._over(State.FINISHED, f"Plan {self._plan.plan_id} has no eligible record.", 0)
         asked = admin(self._settings)
-        topics = targets.checked(asked, self._plan)
+        try:
+            topics = targets.checked(asked, self._plan)
+        except targets.Gone:
+            is_cancelled = self._journal.request(self._plan.plan_id) is Request.CANCEL
+            if is_cancelled and targets.are_gone(asked, self._plan):
+                return self._cancelled()
+            raise
         with Sender(self._settings, self._plan, topics) as sender:
             sender.initialise()
             topics = targets.checked(asked, self._plan)  # their ends, now that no earlier run can commit any more

@@ -35,7 +35,10 @@ def directory_of(warehouse: Warehouse) -> Path:
     Raises UsageError: the warehouse is not local.
     """
     if not warehouse.is_local:
-        raise UsageError("Replays of a warehouse at a URI are not possible yet: use a local warehouse.")
+        raise UsageError(
+            "Replays need a warehouse in a directory of this machine, and this one is at a URI: name one with "
+            "--warehouse."
+        )
     return Path(warehouse.root) / DIRECTORY
 
 

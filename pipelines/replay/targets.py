@@ -53,6 +53,15 @@ def checked(admin: Admin, plan: Plan) -> dict[str, Topic]:
     return topics
 
 
+def are_gone(admin: Admin, plan: Plan) -> bool:
+    """Tell whether all targets are deleted, or are other topics now: then no record of the plan stands anywhere."""
+    now = describe_ids(admin, {target.topic: target.topic_id for target in plan.targets})
+    return all(
+        target.topic not in now or now[target.topic] not in (None, target.topic_id)  # None: ACLs hide it
+        for target in plan.targets
+    )
+
+
 def unchanged(admin: Admin, plan: Plan) -> None:
     """Check that the targets are still the same topics; raises UsageError: one is not."""
     ids = {target.topic: target.topic_id for target in plan.targets}

@@ -21,8 +21,11 @@ MOST_SAMPLES = 10
 MOST_OF_VALUE = 120  # characters
 
 
-def of_draft(draft: Draft, masks: Masks, *, kept: bool | None) -> str:
-    """Return a plan as text; ``kept`` tells whether it was written (None: it is only looked at)."""
+def of_draft(draft: Draft, masks: Masks, *, kept: bool | None, revived: bool = False) -> str:
+    """Return a plan as text; ``kept`` tells whether it was written (None: it is only looked at).
+
+    ``revived`` tells that it was cancelled and can be run again.
+    """
     plan, eligible = draft.plan, draft.eligible
     chosen = counted(len(draft.entries), "record")
     lines = [
@@ -32,7 +35,9 @@ def of_draft(draft: Draft, masks: Masks, *, kept: bool | None) -> str:
     if kept is None:
         lines.append("  The cluster was not asked: whether targets and originals are there is not known.")
     if kept is False:
-        lines.append("  The same plan was made before; it still stands.")
+        lines.append(
+            f"  The same plan was made before; it {'was cancelled, and can be run now' if revived else 'still stands'}."
+        )
     if eligible:
         lines += ["", "Goes to", *(f"  {line}" for line in _flows(eligible))]
         keys = {entry.content.key for entry in eligible if entry.content.key is not None}
@@ -172,7 +177,12 @@ def explained(entry: Entry, rule: Rule | None, action: Action, tried: Sequence[R
         }
         return json.dumps(facts)
     lines = [visible(candidate.place)]
-    if rule is not None:
+    if rule is not None and rule.verdict is not None and candidate.verdict is None:
+        lines.append(
+            f"  {action}: rule {len(tried)}, {visible(rule.name)!r}, looks at the verdict of an incident, and the "
+            "record is of none yet, so a person decides."
+        )
+    elif rule is not None:
         lines.append(f"  {action}: rule {len(tried)}, {visible(rule.name)!r}, is the first that matches.")
     elif tried:
         lines.append(f"  {action}: none of {counted(len(tried), 'rule')} matches, so a person decides.")

@@ -23,6 +23,7 @@ _TYPES = {
     "string": "VARCHAR",
     "int": "INTEGER",
     "bigint": "BIGINT",
+    "double": "DOUBLE",
     "boolean": "BOOLEAN",
     "binary": "BLOB",
     "timestamp": "TIMESTAMPTZ",

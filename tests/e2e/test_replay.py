@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +22,7 @@ from pipelines.errors import UsageError
 from pipelines.replay import actions, store
 from pipelines.replay.candidates import Choice
 from pipelines.replay.judge import Options
-from pipelines.settings import Dlq, Settings
+from pipelines.settings import ROOT, Dlq, Settings
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, line, run, warehouse_of
 from tests.testing.kafka import KafkaAdmin
@@ -141,6 +145,76 @@ def test_each_group_s_records_go_back_as_they_were_and_once(happened: Happened, 
     assert sum("replayed_before" in reasons for reasons in refused.values()) == 50
     both = drawn(happened, of(LETTERS), Options(to="replayed-target"))
     assert sum("replayed_before" in reasons for reasons in both.values()) == 50  # the same source records
+
+
+def test_the_same_choice_after_a_cancelled_plan_can_be_run(happened: Happened, kafka: KafkaAdmin) -> None:
+    """It is the same plan, as it says the same; so it must not stay cancelled for ever."""
+    warehouse = happened.warehouse
+    kafka.create_topic("replayed-revived")
+    choice = of(LETTERS, "original_partition = 1 AND original_offset < 3")
+    options = Options(to="replayed-revived", again=True)
+    plan = json.loads(actions.plan(warehouse, choice, options, form="json").result)["plan"]
+    assert actions.ask_cancel(warehouse, plan).exit_code == 0
+    refused = actions.run(warehouse, plan)
+    assert (refused.exit_code, f"Plan {plan} is cancelled." in refused.result) == (2, True)
+    said = actions.plan(warehouse, choice, options).result
+    assert f"Plan {plan}\n" in said
+    assert "The same plan was made before; it was cancelled, and can be run now." in said
+    assert "it still stands" in actions.plan(warehouse, choice, options).result
+    assert json.loads(actions.run(warehouse, plan, form="json").result)["replayed"] == 3
+    assert len(kafka.read("replayed-revived", committed=True)) == 3
+
+
+def test_two_machines_with_copies_of_a_warehouse(happened: Happened, kafka: KafkaAdmin, tmp_path: Path) -> None:
+    """No lock is common to them: Kafka fences the run that began first, and nothing stands twice."""
+    name = "replayed-copied"
+    kafka.create_topic(name, 3)
+    draft = actions.drawn(happened.warehouse, of(LETTERS), Options(to=name, again=True))
+    store.keep(happened.warehouse, draft)
+    plan, count = draft.plan.plan_id, len(draft.plan.records)
+    copies = [tmp_path / "one", tmp_path / "two"]
+    for copy in copies:
+        shutil.copytree(happened.settings.warehouse, copy)
+
+    slow = replaying(happened, copies[0], plan, "--rate", "5", "--batch", "1")
+    until = time.monotonic() + 60
+    while not kafka.read(name, committed=True) and slow.poll() is None:
+        assert time.monotonic() < until
+    fast = replaying(happened, copies[1], plan)
+    told, _ = fast.communicate(timeout=120)
+    assert (fast.returncode, json.loads(told)["status"]) == (0, "FINISHED")
+    _, complaint = slow.communicate(timeout=120)
+    assert slow.returncode == 4
+    sentence = f"Another process took over plan {plan} and goes on with it."
+    assert [line for line in complaint.splitlines() if line.startswith("afterlog: ")] == [f"afterlog: {sentence}"]
+    assert "Traceback" not in complaint
+
+    def standing_once() -> bool:
+        letters = [dict(one.headers)["afterlog.replay.record"] for one in kafka.read(name, committed=True)]
+        return len(letters) == len(set(letters)) == count
+
+    assert standing_once()
+    again = replaying(happened, copies[0], plan)
+    told, _ = again.communicate(timeout=120)
+    assert (again.returncode, json.loads(told)["status"], json.loads(told)["replayed"]) == (0, "FINISHED", count)
+    assert standing_once()
+
+
+def replaying(happened: Happened, warehouse: Path, plan: str, *how: str) -> subprocess.Popen[str]:
+    """Run a plan of a copy of the warehouse, as a user does."""
+    variables = {
+        "AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": happened.settings.kafka.bootstrap_servers,
+        "AFTERLOG_REPLAY__RULES": happened.settings.replay.rules,
+    }
+    program = [sys.executable, "-c", "from pipelines.cli import main; main()"]
+    return subprocess.Popen(
+        [*program, "replay", "run", plan, "--format", "json", "--warehouse", str(warehouse), *how],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def test_targets_that_cannot_take_a_record(happened: Happened, kafka: KafkaAdmin) -> None:

@@ -492,6 +492,18 @@ def test_cancel_after_a_kill(replays: Replays) -> None:
         assert len(journal.claims([one.letter for one in other.records])) == 20
 
 
+def test_cancel_after_a_kill_when_the_target_is_gone(replays: Replays) -> None:
+    """Nothing of the plan stands anywhere any more, so its records are free for other plans."""
+    plan = replays.plan("cancelled-gone", 45)
+    assert killed(plan, replays.directory, replays.settings, "in a transaction with records")
+    replays.kafka.delete_topics("cancelled-gone")
+    ended = cancel(plan, replays.directory, replays.settings)
+    assert ended is not None
+    assert (ended.status, ended.exit_code) == (State.CANCELLED, 0)
+    with replays.journal() as journal:
+        assert len(journal.claims([one.letter for one in plan.records])) == 20  # they stood there, and are known
+
+
 def test_two_plans_with_the_same_records(replays: Replays) -> None:
     first = replays.plan("shared", 40)
     replays.run(first)

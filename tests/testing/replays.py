@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
+from expectations.contract import contract_of
 from pipelines.replay import journal
+from pipelines.replay.candidates import LETTERS, MARKERS, RECORDS, TRANSACTIONS
 from pipelines.replay.client import admin, cluster_id, consumer, describe
 from pipelines.replay.fetch import headers_of
 from pipelines.replay.journal import Journal, State, directory_of
@@ -24,6 +26,8 @@ from pipelines.replay.model import RECORD, Headers, Letter, Plan, PlannedRecord,
 from pipelines.replay.run import Ended, run
 from pipelines.replay.sender import Sender
 from pipelines.settings import Settings
+from pipelines.warehouse import append
+from pipelines.warehouse.tables import Warehouse
 from tests.testing.kafka import KafkaAdmin
 
 
@@ -57,10 +61,11 @@ def record(
 ) -> PlannedRecord:
     """Return a record of a plan, whose dead letter has the offset ``letter``, else the position."""
     offset = position if letter is None else letter
+    of = "orders" if letters == "dlq.of-tests" else f"source-of-{letters}"
     return PlannedRecord(
         position=position,
         letter=Letter(letters, "AAAAAAAAAAAAAAAAAAAAAQ", 0, offset),
-        source=source or Source("orders", position % 3, offset, 1_600_000_000_000 + position),
+        source=source or Source(of, position % 3, offset, 1_600_000_000_000 + position),
         group="billing",
         attempt=1,
         topic=topic,
@@ -74,11 +79,34 @@ def record(
 def numbered(count: int, topic: str, *, keys: int = 5, letters: str = "", size: int = 0) -> list[PlannedRecord]:
     """Return records whose values tell their order, under a few keys; without ``letters``, of letters of their own."""
     letters = letters or f"dlq.{topic}"
-    letters = letters or f"dlq.{topic}"
     return [
         record(at, topic, key=f"key {at % keys}".encode(), value=f"{at:06}".encode().ljust(size, b"."), letters=letters)
         for at in range(count)
     ]
+
+
+def letters_in(settings: Settings, count: int, **more: Callable[[int], Any]) -> Warehouse:
+    """Return a warehouse with dead letters of one topic, written without Spark; ``more`` gives columns by number."""
+    at = datetime(2026, 11, 20, tzinfo=UTC)
+    columns = dict.fromkeys(column.name for column in contract_of(RECORDS).stored)
+    known = {
+        **{"_source": "a test", "_run_id": "a test", "_ingested_at": at, "cluster": settings.cluster},
+        **{"dlq_topic": "dlq.many", "dlq_topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "header_profile": "spring"},
+        **{"original_topic": "many", "original_timestamp": at, "consumer_group": "billing", "routed_at": at},
+        **{"exception_class": "com.acme.TimeoutException", "error_message": "no answer", "payload_copied": True},
+        **{"control_marker_suspected": False, "lossy_encoding": False, "user_headers": [("trace", b"t")]},
+    }
+    rows = []
+    for number in range(count):
+        place = {"dlq_partition": number % 3, "dlq_offset": number // 3}
+        place |= {"original_partition": number % 3, "original_offset": number // 3}
+        payload = {"_bronze_id": f"{number:064x}", "key": f"key {number % 100}".encode(), "value": f"{number}".encode()}
+        rows.append(columns | known | place | payload | {name: of(number) for name, of in more.items()})
+    warehouse = Warehouse(settings)
+    for table in (MARKERS, LETTERS, TRANSACTIONS):
+        append.append(warehouse, contract_of(table), [])
+    append.append(warehouse, contract_of(RECORDS), rows)
+    return warehouse
 
 
 def plan_of(plan_id: str, settings: Settings, records: Sequence[PlannedRecord], again: bool = False) -> Plan:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from pipelines.errors import EnvironmentLacking, UsageError, WriterBusy
 from pipelines.replay.journal import Journal, Request, State, Status, alone, directory_of, is_running
+from pipelines.replay.model import Source
 from pipelines.settings import load
 from tests.testing.replays import numbered
 
@@ -146,6 +148,68 @@ def test_claims(journal: Journal) -> None:
     journal.release("a", RECORDS[1:2])
     assert journal.claim("b", RECORDS[1:2], again=False) == []
     assert journal.claim("b", RECORDS[1:2], again=True) == RECORDS[1:2]
+
+
+def test_a_source_record_is_taken_once_whatever_dead_letter_of_it_a_plan_has(journal: Journal) -> None:
+    """Two groups dead-lettered the same records, and a plan for each group runs at the same time."""
+    others = [replace(one, letter=one.letter._replace(topic="dlq.of-another-group")) for one in RECORDS]
+    assert journal.claim("a", RECORDS[:2], again=False) == RECORDS[:2]
+    assert journal.claim("b", others, again=False) == others[2:]
+    assert journal.claim("b", others[:1], again=True) == others[:1]
+    assert journal.claimed_sources(one.source for one in others[1:3]) == {
+        others[1].source.place: "a",
+        others[2].source.place: "b",
+    }
+    unknown = [replace(one, source=Source(None, None, None)) for one in others]
+    assert journal.claimed_sources(one.source for one in unknown) == {}
+    journal.release("a", RECORDS[:2])
+    assert journal.claim("c", others[1:2], again=False) == others[1:2]
+
+
+def test_a_journal_of_an_older_version_is_completed(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.claim("a", RECORDS[:1], again=False)
+        journal._database.execute("DROP INDEX claims_of_sources")
+        for column in ("source_topic", "source_partition", "source_record"):
+            journal._database.execute(f"ALTER TABLE claims DROP COLUMN {column}")
+    with Journal(tmp_path) as journal, Journal(tmp_path):
+        assert journal.claim("b", RECORDS, again=False) == RECORDS[1:]
+        assert set(journal.claimed_sources(one.source for one in RECORDS)) == {one.source.place for one in RECORDS[1:]}
+
+
+def test_a_cancelled_plan_that_is_made_anew_can_be_run(journal: Journal) -> None:
+    journal.add("a")
+    assert not journal.revive("a")
+    journal.ask_cancel("a")
+    assert status(journal).state is State.CANCELLED
+    assert journal.revive("a")
+    assert journal.begin("a", "me").can_run
+
+
+def test_a_claim_costs_the_same_however_many_there_are(journal: Journal) -> None:
+    """Plans have hundreds of thousands of dead letters of one topic: the work must not grow with those claimed."""
+    records = numbered(3_200, "orders")
+    steps = 0
+
+    def step() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    def steps_of(first: int) -> int:
+        nonlocal steps
+        steps = 0
+        batch = records[first : first + 100]
+        assert journal.claim("a", batch, again=False) == batch
+        assert len(journal.claims(one.letter for one in batch)) == 100
+        return steps
+
+    journal._database.set_progress_handler(step, 10)
+    few = steps_of(100)
+    journal.claim("a", records[200:3_100], again=False)
+    many = steps_of(3_100)
+    assert few > 100
+    assert many < 1.5 * few
 
 
 def test_notes(journal: Journal) -> None:

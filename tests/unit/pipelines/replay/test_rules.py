@@ -41,8 +41,33 @@ def test_the_first_rule_whose_patterns_all_match_decides() -> None:
     assert decided(consumer_group="billing", error_message="Timeout of x\nmore") == ("REPLAY", "a")
     assert decided(consumer_group="billing") == ("REVIEW", None)
     assert decided(consumer_group="Billing", error_message="Timeout", verdict="SYSTEMIC") == ("HOLD", "b")
-    assert decided(original_topic="orders", dlq_topic="dlq.x") == ("DISCARD", "c")
+    assert decided(original_topic="orders", dlq_topic="dlq.x", verdict="FLOOD") == ("DISCARD", "c")
     assert decided(original_topic="orders", dlq_topic=None) == ("REVIEW", None)
+
+
+@pytest.mark.parametrize(
+    ("then", "verdict", "decision"),
+    [
+        ("REPLAY", None, ("REVIEW", "b")),
+        ("DISCARD", None, ("REVIEW", "b")),
+        ("HOLD", None, ("HOLD", "c")),
+        ("REPLAY", "SYSTEMIC", ("HOLD", "b")),
+        ("REPLAY", "KEY_LOCAL", ("REPLAY", "c")),
+    ],
+)
+def test_what_has_no_verdict_yet_is_not_replayed_past_a_rule_that_may_hold_it(
+    then: rules.Action, verdict: str | None, decision: tuple[str, str]
+) -> None:
+    known = rules.Rules(
+        (
+            rules.Rule(name="a", verdict="SYSTEMIC", group="another", then="HOLD"),
+            rules.Rule(name="b", verdict="SYSTEMIC", group="bill*", then="HOLD"),
+            rules.Rule(name="c", error="*Timeout*", then=then),
+        )
+    )
+    action, rule = known.decide({"consumer_group": "billing", "error_message": "Timeout", "verdict": verdict})
+    assert rule is not None
+    assert (action, rule.name) == decision
 
 
 def test_another_rule_is_another_digest() -> None:

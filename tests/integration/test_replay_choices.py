@@ -1,0 +1,137 @@
+"""Plans of many dead letters and what becomes of plans, on real Delta tables, without a cluster and without Spark."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from expectations.contract import contract_of
+from pipelines.errors import UsageError
+from pipelines.incidents.signature import frame_of, pattern_of
+from pipelines.replay import actions, store
+from pipelines.replay.candidates import INCIDENTS, Candidates, Choice
+from pipelines.replay.journal import Journal, State
+from pipelines.replay.judge import Options
+from pipelines.replay.planning import Draft
+from pipelines.replay.rules import read
+from pipelines.settings import Settings, load
+from pipelines.warehouse import append
+from pipelines.warehouse.tables import Warehouse
+from tests.testing.replays import letters_in
+
+AT = datetime(2026, 11, 20, tzinfo=UTC)
+RULES = """
+[[rule]]
+name = "what one key breaks"
+verdict = "KEY_LOCAL"
+then = "REPLAY"
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    rules = tmp_path / "rules.toml"
+    rules.write_text(RULES, encoding="utf-8")
+    return load(
+        warehouse=str(tmp_path / "warehouse"),
+        landing=str(tmp_path),
+        replay={"rules": str(rules), "most_records": 40},
+        kafka={"bootstrap_servers": "127.0.0.1:1"},
+    )
+
+
+def test_a_limit_helps_where_more_records_are_looked_at_than_a_plan_may_have(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each tenth of 300 dead letters is of an incident that is large in itself; pages of 25 are read one by one."""
+    monkeypatch.setattr("pipelines.replay.candidates.PAGE", 25)
+    warehouse = letters_in(
+        settings, 300, error_message=lambda number: "time-out" if number % 2 else "refused", stage=lambda _: "x"
+    )
+    incident = dict.fromkeys(column.name for column in contract_of(INCIDENTS).stored)
+    incident |= {"cluster": settings.cluster, "incident_id": "7KQ2-MD4X", "consumer_group": "billing"}
+    incident |= {"original_topic": "many", "exception_class": "com.acme.TimeoutException", "record_count": 150}
+    incident |= {"error_pattern": pattern_of("time-out"), "error_frame": frame_of(None), "verdict": "KEY_LOCAL"}
+    incident |= {"first_at": AT, "last_at": AT, "sentence": "x"}
+    append.append(warehouse, contract_of(INCIDENTS), [incident])
+    known = Candidates(warehouse, read(Path(settings.replay.rules)))
+    for choice in ({"incident": "7KQ2-MD4X"}, {"by_rules": True}):
+        found = known.chosen(Choice(**choice, limit=30), 40)  # type: ignore[arg-type]
+        assert len(found) == 30
+        assert {one.row["error_message"] for one in found} == {"time-out"}
+        assert len({one.place for one in known.chosen(Choice(**choice), 150)}) == 150  # type: ignore[arg-type]
+        for limit in (None, 41):
+            with pytest.raises(UsageError, match=r"more records than \[replay\] most_records allows \(40\)"):
+                known.chosen(Choice(**choice, limit=limit), 40)  # type: ignore[arg-type]
+
+
+def test_why_a_record_without_an_incident_waits_is_said(settings: Settings) -> None:
+    more = '[[rule]]\nname = "all else"\nthen = "REPLAY"\n'
+    Path(settings.replay.rules).write_text(RULES.replace("REPLAY", "HOLD") + more, encoding="utf-8")
+    warehouse = letters_in(settings, 1)
+    assert (
+        "REVIEW: rule 1, 'what one key breaks', looks at the verdict of an incident, and the record is of none yet"
+        in (actions.explain(warehouse, "dlq.many:0:0").result)
+    )
+    assert Candidates(warehouse, read(Path(settings.replay.rules))).chosen(Choice(by_rules=True), 40) == []
+
+
+def kept(warehouse: Warehouse, where: str = "true") -> Draft:
+    draft = actions.drawn(warehouse, Choice(where=where), Options(to="elsewhere"), dry_run=True)
+    store.keep(warehouse, draft)
+    return draft
+
+
+def test_what_has_ended_cannot_be_paused(settings: Settings) -> None:
+    warehouse = letters_in(settings, 3)
+    plan = kept(warehouse).plan.plan_id
+    assert actions.ask_cancel(warehouse, plan).exit_code == 0
+    answer = actions.ask_pause(warehouse, plan)
+    assert answer.result == f"Plan {plan} is cancelled already, so there is nothing to pause."
+    assert answer.exit_code == 1
+
+
+def test_a_plan_without_an_eligible_record_ends_at_once(settings: Settings) -> None:
+    warehouse = letters_in(settings, 3, lossy_encoding=lambda _: True)
+    draft = kept(warehouse)
+    assert draft.plan.records == ()
+    answer = actions.run(warehouse, draft.plan.plan_id)
+    assert (answer.exit_code, "has no eligible record" in answer.result) == (0, True)
+
+
+def test_the_status_of_a_run_tells_what_stands_though_it_is_not_in_the_table_yet(settings: Settings) -> None:
+    warehouse = letters_in(settings, 3)
+    draft = kept(warehouse)
+    plan, records = draft.plan.plan_id, draft.plan.records
+    with Journal(store.directory_of(warehouse)) as journal:
+        journal.begin(plan, "a runner")
+        assert journal.claim(plan, records, again=False) == list(records)
+        journal.confirm(plan, records[:2], 2, 0)
+        assert journal.status(plan).state is State.READY  # type: ignore[union-attr]  # its runner died
+    told = json.loads(actions.status(warehouse, plan, "json", asks=False).result)
+    assert (told["replayed"], told["eligible"]) == (2, 3)
+    paused = actions.ask_pause(warehouse, plan).result
+    assert paused == f"Plan {plan} is paused; `afterlog replay resume {plan}` goes on."
+
+
+def test_a_dead_letter_whose_source_record_another_plan_has_taken_is_claimed(settings: Settings) -> None:
+    """Two groups dead-lettered each of three records to one topic."""
+    warehouse = letters_in(
+        settings,
+        6,
+        dlq_offset=lambda number: number,
+        original_partition=lambda number: number % 3,
+        original_offset=lambda _: 7,
+        consumer_group=lambda number: "billing" if number < 3 else "shipping",
+    )
+    draft = kept(warehouse, "consumer_group = 'billing'")
+    with Journal(store.directory_of(warehouse)) as journal:
+        journal.claim(draft.plan.plan_id, draft.plan.records[:1], again=False)
+    choice = Choice(where="consumer_group = 'shipping'")
+    found = actions.drawn(warehouse, choice, Options(to="elsewhere"), dry_run=True).entries
+    assert [one.reasons for one in found] == [["claimed"], [], []]
+    said = actions.plan(warehouse, choice, Options(to="elsewhere"), dry_run=True).result
+    assert "another plan has taken it, or its source record: cancel that plan" in said
