@@ -84,7 +84,8 @@ def pages(content: Content, directory: Path | None = None) -> Iterator[Page]:
     for name in dict.fromkeys((*groups, *applications)):  # a group's page and its application's share parts
         group, application = groups.get(name), applications.get(name)
         if group is not None:
-            of, about = site.of(group), [group, site.of(group), _about(application)]
+            of = site.of(group)
+            about = [group, of, _about(application)]
             values = {"place": group, "kind": "group", "of": of, "application": application}
             yield site.page(addresses.group(name), "place.html.j2", about, "../", **values)
         if application is not None:
