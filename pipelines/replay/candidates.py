@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import count
 from typing import Any
 
-from expectations.contract import contract_of
+from expectations.contract import Contract, contract_of
 from expectations.text import visible
 from pipelines.commands.trace import Place
 from pipelines.errors import UsageError
@@ -29,7 +29,7 @@ INCIDENTS = "gold.dlq_incidents"
 PLANS, REPLAYS, REPLAYED = "gold.replay_plans", "gold.replays", "gold.replayed_records"
 OUTCOMES, DISCARDS = "gold.replay_outcomes", "gold.replay_discards"
 MOST_NAMED = 1_000
-PAGE = 50_000  # dead letters that are read at once, to be tested one by one
+PAGE = 50_000  # dead letters that are in memory at once while they are tested one by one
 WIDEST = 80
 
 SIGNATURE = ("consumer_group", "original_topic", "disposition", "exception_class", "exception_cause_class")
@@ -175,15 +175,15 @@ class Candidates:
 
         Raises UsageError: these are more than ``most``.
         """
-        wanted = most + 1 if limit is None else min(limit, most + 1)
+        wanted, history = _wanted(limit, most), self._history()
         found: list[Candidate] = []
-        for begin in count(0, PAGE):
-            page = self._accepted(text, values, PAGE, None, more=(REPLAYED,), begin=begin)
-            found += [one for one in page if keeps(one)]
-            if len(found) >= wanted or len(page) < PAGE:
-                break
+        with contextlib.closing(self._pages(_statement(text), values, (*_TABLES, REPLAYED))) as pages:
+            for page in pages:
+                found += [one for one in self._known(page, history) if keeps(one)]
+                if len(found) >= wanted:
+                    break
         if len(found[:wanted]) > most:
-            raise self._too_many(most)
+            raise _too_many(most)
         return found[:wanted]
 
     @property
@@ -281,70 +281,38 @@ class Candidates:
         *,
         more: Iterable[str] = (),
         but_of: str = "",
-        begin: int = 0,
     ) -> list[Candidate]:
-        """Return accepted dead letters that meet a condition on ``records``; replays of one plan do not count."""
-        columns = ", ".join(f"records.{name}" for name in COLUMNS)
-        here = "{0}.cluster = records.cluster AND " + " AND ".join(f"{{0}}.{name} = records.{name}" for name in _PLACE)
-        statement = f"""
-            SELECT {columns}, markers.is_control_marker AS is_marker, letters.write_state,
-              copies.letters AS copies,
-              EXISTS (SELECT 1 FROM {DISCARDS} AS discards WHERE {_same_letter("discards")}) AS is_discarded
-            FROM {RECORDS} AS records
-            LEFT JOIN {MARKERS} AS markers
-              ON markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
-            LEFT JOIN {LETTERS} AS letters
-              ON {here.format("letters")} AND letters.dlq_topic_id <=> records.dlq_topic_id
-            LEFT JOIN (
-              SELECT cluster, {", ".join(_PLACE)}, count(*) AS letters
-              FROM {RECORDS}
-              GROUP BY cluster, {", ".join(_PLACE)}
-              HAVING count(*) > 1
-            ) AS copies ON {here.format("copies")}
-            WHERE records.cluster = :cluster AND ({text})
-            ORDER BY records.dlq_topic, records.dlq_partition, records.dlq_offset, records.dlq_topic_id
+        """Return accepted dead letters that meet a condition on ``records``; replays of one plan do not count.
+
+        Raises UsageError: these are more than ``most``.
         """
-        if limit is not None or most is not None:
-            statement += f" LIMIT {min(limit or 2**62, (most or 2**62) + 1)}"
-        statement += f" OFFSET {begin}" if begin else ""
-        rows = self._rows(statement, values, (RECORDS, MARKERS, LETTERS, DISCARDS, *more))
+        statement = _statement(text)
+        if most is not None:
+            statement += f" LIMIT {_wanted(limit, most)}"
+        rows = self._rows(statement, values, (*_TABLES, *more))
         if most is not None and len(rows) > most:
-            raise self._too_many(most)
-        return self._known(rows, but_of)
+            raise _too_many(most)
+        return self._known(rows, self._history(but_of)) if rows else []
 
-    def _too_many(self, most: int) -> UsageError:
-        return UsageError(f"These are {HOW_MANY} ({most:,}): narrow the choice, give --limit, or raise the setting.")
-
-    def _known(self, rows: Sequence[dict[str, Any]], but_of: str) -> list[Candidate]:
+    def _known(self, rows: Sequence[dict[str, Any]], history: _History) -> list[Candidate]:
         """Return candidates with what replays, transactions and incidents say about their source records."""
-        if not rows:
-            return []
-        replayed = self._replayed(but_of)
-        by_place: dict[str, list[tuple[Letter, dict[str, Any]]]] = defaultdict(list)
-        for row in replayed:
-            letter = Letter.of(row)
-            by_place[letter.place].append((letter, row))
-        by_source: dict[tuple[Any, ...], dict[str, Any]] = {}
-        by_target = {(row["target_topic"], row["target_partition"], row["target_offset"]): row for row in replayed}
-        for row in replayed:
-            by_source[row["original_topic"], row["original_partition"], row["original_offset"]] = row
-        aborted = self._aborted({row["original_topic"] for row in rows if row["original_topic"] is not None})
         found = []
         for row in rows:
             source = (row["original_topic"], row["original_partition"], row["original_offset"])
             letter = Letter.of(row)
-            same = [one for known, one in by_place[letter.place] if known.may_be(letter)]
+            same = [one for known, one in history.by_place.get(letter.place, ()) if known.may_be(letter)]
             before = same[-1] if same else None
             if before is None and None not in source:
-                before = by_source.get(source)
-            died = by_target.get(source) if None not in source else None
+                before = history.by_source.get(source)
+            died = history.by_target.get(source) if None not in source else None
+            spans = history.aborted.get(source[:2], ()) if None not in source else ()
             incident_id, verdict = self._incident_of(row)
             found.append(
                 Candidate(
                     {name: row[name] for name in COLUMNS},
                     is_marker=row["is_marker"],
                     write_state=row["write_state"],
-                    is_aborted=None not in source and _within(aborted.get(source[:2], []), row["original_offset"]),
+                    is_aborted=_within(spans, row["original_offset"]),
                     copies=row["copies"] or 1,
                     attempt=1 + max((one["attempt"] for one in (before, died) if one is not None), default=0),
                     replayed=before["plan_id"] if before is not None else None,
@@ -355,41 +323,112 @@ class Candidates:
             )
         return found
 
-    def _replayed(self, but_of: str) -> list[dict[str, Any]]:
+    def _history(self, but_of: str = "") -> _History:
+        """Return what is known of source records; replays of one plan do not count."""
         columns = ", ".join((*_LETTER, "original_topic", "original_partition", "original_offset", "plan_id", "attempt"))
         columns += ", target_topic, target_partition, target_offset"
         text = f"SELECT {columns} FROM {REPLAYED} WHERE cluster = :cluster AND plan_id <> :but_of ORDER BY attempt"
-        return self._rows(text, {"cluster": self.warehouse.cluster, "but_of": but_of}, (REPLAYED,))
+        found = _History(self._aborted())
+        for row in self._rows(text, {"cluster": self.warehouse.cluster, "but_of": but_of}, (REPLAYED,)):
+            letter = Letter.of(row)
+            found.by_place[letter.place].append((letter, row))
+            found.by_source[row["original_topic"], row["original_partition"], row["original_offset"]] = row
+            found.by_target[row["target_topic"], row["target_partition"], row["target_offset"]] = row
+        return found
 
-    def _aborted(self, topics: set[str]) -> dict[tuple[Any, ...], list[tuple[int, int]]]:
+    def _aborted(self) -> dict[tuple[Any, ...], list[tuple[int, int]]]:
         """Return, by topic and partition, the ranges of offsets of aborted transactions, in order."""
-        if not topics or not self.warehouse.exists(TRANSACTIONS):
+        if not self.warehouse.exists(TRANSACTIONS):
             return {}
         text = f"SELECT topic, partition, ranges FROM {TRANSACTIONS} WHERE cluster = :cluster AND state = 'ABORTED'"
         found: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
         for row in self._rows(text, {"cluster": self.warehouse.cluster}, (TRANSACTIONS,)):
-            if row["topic"] in topics:
-                spans = [(span["first_offset"], span["last_offset"]) for span in row["ranges"] or ()]
-                found[row["topic"], row["partition"]] += spans
+            spans = [(span["first_offset"], span["last_offset"]) for span in row["ranges"] or ()]
+            found[row["topic"], row["partition"]] += spans
         return {partition: sorted(spans) for partition, spans in found.items()}
 
     def _rows(self, text: str, values: Mapping[str, Any], tables: Iterable[str]) -> list[dict[str, Any]]:
         """Return the rows of a statement; tables of replays that do not exist yet are empty."""
         tables = tuple(tables)
-        missing = {
+        with _choosing():
+            return duck.answer(self.warehouse, text, values, tables, self._missing(tables)).objects()
+
+    def _pages(
+        self, text: str, values: Mapping[str, Any], tables: Sequence[str]
+    ) -> Generator[list[dict[str, Any]], None, None]:
+        """Yield the same rows ``PAGE`` at a time, all from the same versions of the tables."""
+        with _choosing():
+            for page in duck.batches(self.warehouse, text, values, tables, self._missing(tables), PAGE):
+                yield page.objects()
+
+    def _missing(self, tables: Iterable[str]) -> dict[str, tuple[Contract, tuple[()]]]:
+        """Return the tables of replays that do not exist yet, without rows."""
+        return {
             table: (contract_of(table), ())
             for table in tables
             if table.startswith("gold.") and not self.warehouse.exists(table)
         }
-        try:
-            fetched = duck.answer(self.warehouse, text, values, tables, missing)
-        except duck.Untranslatable as error:
-            raise UsageError(f"The records cannot be chosen: {visible(str(error).splitlines()[0])}") from None
-        return fetched.objects()
+
+
+@dataclass
+class _History:
+    """What is known of source records: aborted transactions by topic and partition, and rows of replayed records.
+
+    ``by_place`` has the rows of dead letters by place, ``by_source`` those of source records, ``by_target`` those that
+    stand at places of targets; the last replay comes last.
+    """
+
+    aborted: dict[tuple[Any, ...], list[tuple[int, int]]]
+    by_place: dict[str, list[tuple[Letter, dict[str, Any]]]] = field(default_factory=lambda: defaultdict(list))
+    by_source: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
+    by_target: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def _choosing() -> Iterator[None]:
+    """Say in one sentence why DuckDB cannot answer."""
+    try:
+        yield
+    except duck.Untranslatable as error:
+        raise UsageError(f"The records cannot be chosen: {visible(str(error).splitlines()[0])}") from None
+
+
+def _wanted(limit: int | None, most: int) -> int:
+    """Return how many records to look for: one more than ``most`` shows that there are more."""
+    return most + 1 if limit is None else min(limit, most + 1)
+
+
+def _too_many(most: int) -> UsageError:
+    return UsageError(f"These are {HOW_MANY} ({most:,}): narrow the choice, give --limit, or raise the setting.")
 
 
 _PLACE = ("dlq_topic", "dlq_partition", "dlq_offset")
 _LETTER = (*_PLACE, "dlq_topic_id")
+_TABLES = (RECORDS, MARKERS, LETTERS, DISCARDS)  # that `_statement` reads
+
+
+def _statement(text: str) -> str:
+    """Return the statement for the accepted dead letters that meet a condition on ``records``, in order."""
+    columns = ", ".join(f"records.{name}" for name in COLUMNS)
+    here = "{0}.cluster = records.cluster AND " + " AND ".join(f"{{0}}.{name} = records.{name}" for name in _PLACE)
+    return f"""
+        SELECT {columns}, markers.is_control_marker AS is_marker, letters.write_state,
+          copies.letters AS copies,
+          EXISTS (SELECT 1 FROM {DISCARDS} AS discards WHERE {_same_letter("discards")}) AS is_discarded
+        FROM {RECORDS} AS records
+        LEFT JOIN {MARKERS} AS markers
+          ON markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
+        LEFT JOIN {LETTERS} AS letters
+          ON {here.format("letters")} AND letters.dlq_topic_id <=> records.dlq_topic_id
+        LEFT JOIN (
+          SELECT cluster, {", ".join(_PLACE)}, count(*) AS letters
+          FROM {RECORDS}
+          GROUP BY cluster, {", ".join(_PLACE)}
+          HAVING count(*) > 1
+        ) AS copies ON {here.format("copies")}
+        WHERE records.cluster = :cluster AND ({text})
+        ORDER BY records.dlq_topic, records.dlq_partition, records.dlq_offset, records.dlq_topic_id
+    """
 
 
 def _same_letter(name: str) -> str:

@@ -6,9 +6,10 @@ The text is translated, so an answer is right only if a test has compared it wit
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -141,6 +142,37 @@ def answer(
 
     Raises Untranslatable: DuckDB cannot answer it. UsageError: a table does not exist.
     """
+    with _opened(warehouse, text, values, tables, given) as (connection, statement, bound):
+        answered = connection.sql(statement, params=bound)
+        return Fetched(answered.columns, answered.types, answered.fetchall())
+
+
+def batches(
+    warehouse: Warehouse,
+    text: str,
+    values: Mapping[str, Any],
+    tables: Iterable[str],
+    given: Mapping[str, tuple[Contract, Sequence[Any]]],
+    size: int,
+) -> Generator[Fetched, None, None]:
+    """Yield what ``answer`` returns, ``size`` rows at a time, all from the same versions of the tables."""
+    with _opened(warehouse, text, values, tables, given) as (connection, statement, bound):
+        answered = connection.execute(statement, bound)
+        names = [column[0] for column in answered.description]
+        types = [column[1] for column in answered.description]
+        while rows := answered.fetchmany(size):
+            yield Fetched(names, types, rows)
+
+
+@contextlib.contextmanager
+def _opened(
+    warehouse: Warehouse,
+    text: str,
+    values: Mapping[str, Any],
+    tables: Iterable[str],
+    given: Mapping[str, tuple[Contract, Sequence[Any]]],
+) -> Iterator[tuple[DuckDBPyConnection, str, dict[str, Any]]]:
+    """Yield a connection that knows the tables, the translated statement and its values; see ``answer``."""
     import duckdb
 
     bound = {name: _bound(values[name]) for name in parameters(text)}
@@ -156,8 +188,7 @@ def answer(
                     _insert(connection, *given[table])
                 else:
                     _view(connection, warehouse, table)
-            answered = connection.sql(statement, params=bound)
-            return Fetched(answered.columns, answered.types, answered.fetchall())
+            yield connection, statement, bound
         except duckdb.Error as error:
             raise Untranslatable(str(error)) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from expectations.contract import contract_of
 from pipelines.errors import UsageError
 from pipelines.incidents.signature import frame_of, pattern_of
 from pipelines.replay import actions, store
-from pipelines.replay.candidates import INCIDENTS, Candidates, Choice
+from pipelines.replay.candidates import INCIDENTS, Candidate, Candidates, Choice
 from pipelines.replay.journal import Journal, State
 from pipelines.replay.judge import Options
 from pipelines.replay.planning import Draft
@@ -135,3 +136,22 @@ def test_a_dead_letter_whose_source_record_another_plan_has_taken_is_claimed(set
     assert [one.reasons for one in found] == [["claimed"], [], []]
     said = actions.plan(warehouse, choice, Options(to="elsewhere"), dry_run=True).result
     assert "another plan has taken it, or its source record: cancel that plan" in said
+
+
+def test_what_lands_while_dead_letters_are_looked_at_gives_none_twice(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run beside the command lands dead letters that come first in the order, after each page."""
+    monkeypatch.setattr("pipelines.replay.candidates.PAGE", 25)
+    rules = Path(settings.replay.rules)
+    rules.write_text('[[rule]]\nname = "all"\nthen = "REPLAY"\n', encoding="utf-8")
+    warehouse = letters_in(settings, 100)
+    looked_at = Candidates._known
+
+    def landing(self: Candidates, *arguments: Any) -> list[Candidate]:
+        letters_in(settings, 6, dlq_topic=lambda _: "dlq.first")
+        return looked_at(self, *arguments)
+
+    monkeypatch.setattr(Candidates, "_known", landing)
+    found = [one.place for one in Candidates(warehouse, read(rules)).chosen(Choice(by_rules=True), 1_000)]
+    assert len(found) == len(set(found)) == 100
