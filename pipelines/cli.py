@@ -711,13 +711,11 @@ def plan_replay(
     """Plan a replay: say what would be replayed, what not and why, in which order; keep the plan."""
     from pipelines.replay import actions, candidates, judge
 
-    settings = _settings(warehouse, None)
+    tables = _replays(warehouse)
     choice = candidates.Choice(incident, where, tuple(record or ()), by_rules, limit)
-    most = settings.replay.max_replays if max_replays is None else max_replays
+    most = tables.settings.replay.max_replays if max_replays is None else max_replays
     options = judge.Options(None if to == "original" else to, again, most, ignore_rules)
-    _show(
-        actions.plan(Warehouse(settings), choice, options, file=transform, fetches=fetch, dry_run=dry_run, form=format)
-    )
+    _show(actions.plan(tables, choice, options, file=transform, fetches=fetch, dry_run=dry_run, form=format))
 
 
 @replay.command("explain")
@@ -731,7 +729,7 @@ def explain_replay(
     """Say which remediation rule decides about a dead letter, and what speaks against its replay."""
     from pipelines.replay import actions
 
-    _show(actions.explain(Warehouse(_settings(warehouse, None)), record, format))
+    _show(actions.explain(_replays(warehouse), record, format))
 
 
 RateOption = Annotated[
@@ -780,7 +778,7 @@ def pause_replay(plan: PlanArgument, warehouse: WarehouseOption = None) -> None:
     """Let the run of a plan pause after its batch."""
     from pipelines.replay import actions
 
-    _show(actions.ask_pause(Warehouse(_settings(warehouse, None)), plan))
+    _show(actions.ask_pause(_replays(warehouse), plan))
 
 
 @replay.command("cancel")
@@ -788,7 +786,7 @@ def cancel_replay(plan: PlanArgument, warehouse: WarehouseOption = None) -> None
     """Cancel a plan; what it replayed stays, and the rest is free for other plans."""
     from pipelines.replay import actions
 
-    _show(actions.ask_cancel(Warehouse(_settings(warehouse, None)), plan))
+    _show(actions.ask_cancel(_replays(warehouse), plan))
 
 
 @replay.command("status")
@@ -800,7 +798,7 @@ def show_replay_status(
     """Say how a plan stands, and what became of the records that it replayed."""
     from pipelines.replay import actions
 
-    _show(actions.status(Warehouse(_settings(warehouse, None)), plan, format))
+    _show(actions.status(_replays(warehouse), plan, format))
 
 
 @replay.command("plans")
@@ -811,7 +809,7 @@ def list_replays(
     """List all plans, the newest first."""
     from pipelines.replay import actions
 
-    _show(actions.plans(Warehouse(_settings(warehouse, None)), format))
+    _show(actions.plans(_replays(warehouse), format))
 
 
 @replay.command("show")
@@ -823,7 +821,7 @@ def show_replay(
     """List the records of a plan, without their payloads."""
     from pipelines.replay import actions
 
-    _show(actions.show(Warehouse(_settings(warehouse, None)), plan, format))
+    _show(actions.show(_replays(warehouse), plan, format))
 
 
 @replay.command("discard")
@@ -839,7 +837,16 @@ def discard_letters(
     from pipelines.replay import actions, candidates
 
     choice = candidates.Choice(incident, where, tuple(record or ()), limit=limit)
-    _show(actions.discard(Warehouse(_settings(warehouse, None)), choice, note))
+    _show(actions.discard(_replays(warehouse), choice, note))
+
+
+def _replays(warehouse: str | None) -> Warehouse:
+    """Return the warehouse of a command of replays; raises UsageError: it is at a URI."""
+    from pipelines.replay import store
+
+    tables = Warehouse(_settings(warehouse, None))
+    store.directory_of(tables)
+    return tables
 
 
 def _run_replay(
@@ -857,7 +864,7 @@ def _run_replay(
     from pipelines.replay.display import Bar
     from pipelines.run.stop import Stop
 
-    tables = Warehouse(_settings(warehouse, None))
+    tables = _replays(warehouse)
     if dry_run:
         _show(actions.left(tables, plan, format))
         return

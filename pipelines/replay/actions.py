@@ -147,7 +147,6 @@ def letter_topics(warehouse: Warehouse) -> set[str]:
 
 def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     """Say which rule decides about the dead letter at TOPIC:PARTITION:OFFSET, and what speaks against its replay."""
-    store.directory_of(warehouse)
     known = rules.read(located(warehouse.settings.replay.rules))
     options = Options(max_replays=warehouse.settings.replay.max_replays)
     said = []
@@ -161,7 +160,6 @@ def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
 
 def discard(warehouse: Warehouse, choice: Choice, note: str | None) -> Answer:
     """Write down that dead letters are given up; nothing is deleted."""
-    store.directory_of(warehouse)
     if choice.by_rules:
         raise UsageError('Rules discard by then = "DISCARD": a plan writes it down.')
     found = Candidates(warehouse).chosen(choice, warehouse.settings.replay.most_records)
@@ -188,7 +186,6 @@ def run(
     from pipelines.replay import run as runner
 
     settings = warehouse.settings
-    store.directory_of(warehouse)
     planning.refuse_without_cluster(settings)
     row = store.plan_row(warehouse, wanted)
     planned = store.load(warehouse, row)

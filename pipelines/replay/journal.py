@@ -49,14 +49,16 @@ CREATE INDEX IF NOT EXISTS claims_of_places ON claims (topic, partition, record)
 """
 _OF_SOURCES = "CREATE INDEX IF NOT EXISTS claims_of_sources ON claims (source_topic, source_partition, source_record)"
 _LATER = ("source_topic TEXT", "source_partition INTEGER", "source_record INTEGER")  # older journals lack them
-_BY_PLACE = "claims INDEXED BY claims_of_places"  # by the primary key SQLite would look at all claims of a topic
 _OF_LETTER = "topic = ?1 AND topic_id = ?2 AND partition = ?3 AND record = ?4"
-# A file does not tell the topic's id, which is learned when the topic itself is read: so one id can be missing.
-_OF_SAME_LETTER = "topic = ?1 AND (topic_id = ?2 OR topic_id = '' OR ?2 = '') AND partition = ?3 AND record = ?4"
-
-
-_BY_SOURCE = "claims INDEXED BY claims_of_sources"
-_OF_SAME_SOURCE = "source_topic = ?1 AND source_partition = ?2 AND source_record = ?3"
+# By the primary key SQLite would look at all claims of a topic: hence the indexes. A file does not tell the topic's id,
+# which is learned when the topic itself is read: so one id can be missing.
+_OF_SAME_LETTER = (
+    "claims INDEXED BY claims_of_places"
+    " WHERE topic = ?1 AND (topic_id = ?2 OR topic_id = '' OR ?2 = '') AND partition = ?3 AND record = ?4"
+)
+_OF_SAME_SOURCE = (
+    "claims INDEXED BY claims_of_sources WHERE source_topic = ?1 AND source_partition = ?2 AND source_record = ?3"
+)
 _COLUMNS = (
     "(topic, topic_id, partition, record, plan_id, attempt, produced, source_topic, source_partition, source_record)"
 )
@@ -202,13 +204,16 @@ class Journal:
         self._database.close()
 
     def _complete(self) -> None:
-        """Add the columns that an older journal lacks; two processes can do it at once."""
-        known = {name for _, name, *_ in self._database.execute("PRAGMA table_info(claims)")}
-        for column in _LATER:
-            if column.split()[0] not in known:
-                with contextlib.suppress(sqlite3.OperationalError):
-                    self._database.execute(f"ALTER TABLE claims ADD COLUMN {column}")
-        self._database.execute(_OF_SOURCES)
+        """Add the columns that an older journal lacks."""
+        if self._lacking():
+            with self._transaction():
+                for column in self._lacking():  # another process may have added them meanwhile
+                    self._execute(f"ALTER TABLE claims ADD COLUMN {column}")
+        self._execute(_OF_SOURCES)
+
+    def _lacking(self) -> list[str]:
+        known = {name for _, name, *_ in self._execute("PRAGMA table_info(claims)")}
+        return [column for column in _LATER if column.split()[0] not in known]
 
     # Plans
 
@@ -274,25 +279,13 @@ class Journal:
 
     def claimed_sources(self, sources: Iterable[Source]) -> dict[str, str]:
         """Return, for the places of source records of which plans took a dead letter, the last such plan."""
-        found = {}
-        newest = "ORDER BY attempt DESC, produced DESC LIMIT 1"
-        for source in sources:
-            if source.place is not None:
-                asked = f"SELECT plan_id FROM {_BY_SOURCE} WHERE {_OF_SAME_SOURCE} {newest}"
-                for (plan_id,) in self._execute(asked, source[:3]):
-                    found[source.place] = str(plan_id)
-        return found
+        found = ((source.place, self._last_plan(_OF_SAME_SOURCE, source[:3])) for source in sources)
+        return {place: plan_id for place, plan_id in found if place is not None and plan_id is not None}
 
     def claims(self, letters: Iterable[Letter]) -> dict[Letter, str]:
         """Return, for the dead letters that plans replayed or are about to replay, the last such plan."""
-        found = {}
-        for letter in letters:
-            newest = "ORDER BY attempt DESC, produced DESC LIMIT 1"
-            for (plan_id,) in self._execute(
-                f"SELECT plan_id FROM {_BY_PLACE} WHERE {_OF_SAME_LETTER} {newest}", letter
-            ):
-                found[letter] = str(plan_id)
-        return found
+        found = ((letter, self._last_plan(_OF_SAME_LETTER, letter)) for letter in letters)
+        return {letter: plan_id for letter, plan_id in found if plan_id is not None}
 
     # What a runner writes
 
@@ -384,12 +377,18 @@ class Journal:
 
     # Rows
 
+    def _last_plan(self, claims: str, values: Sequence[object]) -> str | None:
+        """Return the plan of the last of some claims."""
+        rows = self._execute(f"SELECT plan_id FROM {claims} ORDER BY attempt DESC, produced DESC LIMIT 1", values)
+        return str(rows[0][0]) if rows else None
+
     def _taken(self, plan_id: str, record: PlannedRecord) -> bool:
-        asked = f"SELECT 1 FROM {_BY_PLACE} WHERE {_OF_SAME_LETTER} AND plan_id <> ?5 LIMIT 1"
-        if self._execute(asked, (*record.letter, plan_id)):
-            return True
-        asked = f"SELECT 1 FROM {_BY_SOURCE} WHERE {_OF_SAME_SOURCE} AND plan_id <> ?4 LIMIT 1"
-        return record.source.place is not None and bool(self._execute(asked, (*record.source[:3], plan_id)))
+        """Tell whether another plan has a claim of the dead letter or of its source record."""
+        others = ((_OF_SAME_LETTER, record.letter), (_OF_SAME_SOURCE, record.source[:3]))  # null equals nothing
+        return any(
+            self._execute(f"SELECT 1 FROM {claims} AND plan_id <> ?{len(values) + 1} LIMIT 1", (*values, plan_id))
+            for claims, values in others
+        )
 
     def _unsettled(self, plan_id: str) -> bool:
         """Tell whether a batch was attempted of which nobody knows yet whether it was committed."""
