@@ -28,14 +28,13 @@ Row = Mapping[str, Any]
 class Light:
     """Whether anything is wrong: a colour, a sentence, and why the colour is not green.
 
-    The sentence tells the time of the newest dead letter, ``newest_at``, as ``clock``; both are None if none is known.
+    ``newest_at`` is the time of the newest dead letter, which the sentence tells; None if none is known.
     """
 
     colour: Colour
     sentence: str
     reasons: tuple[str, ...]
     newest_at: datetime | None = None
-    clock: str | None = None
 
 
 @dataclass(frozen=True)

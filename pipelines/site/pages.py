@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from expectations.rules import counted, plural
 from expectations.text import visible
 from expectations.verdict import share
-from pipelines.commands.incidents import quoted
+from pipelines.commands.incidents import clock, quoted
 from pipelines.incidents.blast import Blast
 from pipelines.run.newest import lasting, moment
 from pipelines.site import addresses, charts
@@ -403,14 +403,13 @@ def _time(at: datetime) -> Markup:
     return Markup('<time datetime="{}">{:%Y-%m-%d %H:%M} UTC</time>').format(_iso(at), at.astimezone(UTC))
 
 
-def _timed(light: Light) -> Markup:
+def _timed(light: Light, now: datetime) -> Markup:
     """Return the sentence of a light, in which the time of the newest dead letter is marked as one."""
     sentence = visible(light.sentence)
-    before, clock, after = sentence.partition(light.clock) if light.clock else (sentence, "", "")
-    if not clock or light.newest_at is None:
+    if light.newest_at is None:
         return escape(sentence)
-    time = Markup('<time datetime="{}">{}</time>').format(_iso(light.newest_at), clock)
-    return Markup("{}{}{}").format(before, time, after)
+    before, told, after = sentence.partition(clock(light.newest_at, now))
+    return Markup('{}<time datetime="{}">{}</time>{}').format(before, _iso(light.newest_at), told, after)
 
 
 def _milliseconds(milliseconds: float) -> str:

@@ -102,8 +102,7 @@ def gather(
     )
     used = [one.newest for one in feeds if one.newest.used]
     light = _light(incidents.front(opened, findings, used, now), cases, findings, pipeline, tables.unreadable)
-    if newest := incidents.newest_at(used):
-        light = replace(light, newest_at=newest, clock=incidents.clock(newest, now))
+    light = replace(light, newest_at=incidents.newest_at(used))
     return Content(
         warehouse.cluster,
         warehouse.root,
