@@ -592,10 +592,9 @@ def _summarise(
 ) -> tuple[Progress, StageRun | None]:
     """Refresh the groups that a batch touches, if the facts hold or the caller accepts broken facts."""
     started_at = quality.now()
-    summary = Summary.of(warehouse, stage, batch)
-    if summary is None:
-        return _passed(warehouse, stage, known), None
-    try:
+    with Summary.of(warehouse, stage, batch) as summary:
+        if summary is None:
+            return _passed(warehouse, stage, known), None
         verdict, count = summary.gate(run_id)
         stage_run = StageRun(
             run_id,
@@ -612,14 +611,12 @@ def _summarise(
         if not verdict.passed and not accept:
             return _blocked(warehouse, stage, known, stage_run), stage_run
         written = summary.write(count)
-    finally:
-        summary.rows.unpersist()
     accepted = "" if verdict.passed else f", though {verdict.findings()}"
     stage_run = replace(
         stage_run,
         status="passed",
         finished_at=quality.now(),
-        accepted=summary.read,
+        accepted=stage_run.read,
         refreshed=written,
         message=f"{counted(written, 'row')} refreshed{accepted}",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from expectations.silver.acknowledged_topics import CONTRACT
+from pipelines.columns.cached import cached
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -19,10 +20,7 @@ def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
     existing_rows = warehouse.existing_rows(CONTRACT.table)
     if existing_rows is not None:
         named = named.join(existing_rows, on=["cluster", "topic"], how="left_anti")
-    found = named.coalesce(1).persist()
-    try:
+    with cached(named.coalesce(1)) as found:
         if not found.count():  # reads all new rows, as the check of the change feed requires
             return 0
         return warehouse.insert(found, CONTRACT)
-    finally:
-        found.unpersist()

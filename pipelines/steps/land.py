@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from expectations.contract import contract_of
 from expectations.rules import counted
+from pipelines.columns.cached import cached
 from pipelines.errors import AfterlogError, UsageError
 from pipelines.kafka import offsets
 from pipelines.kafka import records as kafka_records
@@ -312,8 +313,7 @@ class _Landing:
 
         parse_records = self.module.parse_records
         records = kafka_records.records(self.warehouse.spark, self.settings, topics, batch)
-        held = (records if parse_records else kafka_records.lines(records)).persist()
-        try:
+        with cached(records if parse_records else kafka_records.lines(records)) as held:
             unwanted = self.module.skipped(held)
             counted = held.agg(F.count("*").alias("read"), F.count_if(unwanted).alias("skipped")).collect()[0]
             read, skipped = int(counted["read"]), int(counted["skipped"])
@@ -331,8 +331,6 @@ class _Landing:
             )
             rows = rows.coalesce(1 + (read - skipped) // ROWS_OF_A_FILE)
             return read, skipped, self._insert_new(rows, batch)
-        finally:
-            held.unpersist()
 
     def _insert_new(self, rows: DataFrame, batch: Sequence[OffsetRange]) -> int:
         """Insert a batch's rows that the table does not hold; look into the table only if its offsets are doubtful."""
@@ -363,11 +361,8 @@ class _Landing:
             if landed is not None:
                 landed = landed.where(F.col("cluster") == self.settings.cluster)
             decoded = reader_module(self.stage).read(self.warehouse.spark, directory, files, landed)
-        decoded.persist()
-        try:
-            return self._insert(decoded, files)
-        finally:
-            decoded.unpersist()
+        with cached(decoded) as kept:
+            return self._insert(kept, files)
 
     def _insert(self, lines: DataFrame, files: Sequence[LandedFile]) -> tuple[int, int, int]:
         from pyspark.sql import Window

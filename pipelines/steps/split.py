@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from expectations.contract import Contract, contract_of
 from expectations.verdict import SCOPE, Verdict
+from pipelines.columns.cached import cached
 from pipelines.columns.once import computed_once
 from pipelines.settings import Settings
 from pipelines.stage import Split, Stage
@@ -107,16 +108,14 @@ class SplitBatch:
         if is_small:
             judgement = judgement_by(contract, candidates)
             names = [name for name in candidates.columns if name != SKIPPED]
-            cached = candidates.select(*names, *judgement.values()).persist()
-            judged = cached.select(*_names(contract, candidates), *(f"`{name}`" for name in judgement))
-            transformed = cached.select(*names, SKIPPED)
+            with cached(candidates.select(*names, *judgement.values())) as kept:
+                judged = kept.select(*_names(contract, candidates), *(f"`{name}`" for name in judgement))
+                counted = census(judged, contract)
+                transformed = kept.select(*names, SKIPPED)
+                yield cls(warehouse, contract, rows, transform, judged, counted, transformed=transformed)
         else:
-            cached = judged = judged_by(contract, candidates).persist()
-            transformed = None
-        try:
-            yield cls(warehouse, contract, rows, transform, judged, census(judged, contract), transformed=transformed)
-        finally:
-            cached.unpersist()
+            with cached(judged_by(contract, candidates)) as judged:
+                yield cls(warehouse, contract, rows, transform, judged, census(judged, contract))
 
     @property
     def candidates(self) -> DataFrame:
@@ -231,11 +230,8 @@ class SplitBatch:
         ranges = self.census.ranges
         existing_rows = self.warehouse.existing_rows(self.contract.table, ranges) if ranges else None
         quarantined = self._quarantined(existing_rows is not None)
-        decisions = decided(self.flowing(), self.contract, self.census.repeats, existing_rows, quarantined).persist()
-        try:
-            yield decisions
-        finally:
-            decisions.unpersist()
+        with cached(decided(self.flowing(), self.contract, self.census.repeats, existing_rows, quarantined)) as kept:
+            yield kept
 
     def _quarantined(self, is_contested: bool) -> DataFrame | None:
         """Return the rows of quarantine; None if it has none from the rows of bronze that an uncontested batch is of.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from expectations.contract import contract_of
 from expectations.verdict import Verdict
 from pipelines.catalog import CATALOG
 from pipelines.columns import slices
+from pipelines.columns.cached import cached
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Ask, Derive, Summarise
 from pipelines.steps.derive import derived, shares
@@ -47,11 +48,21 @@ class Summary:
     read: int
 
     @classmethod
-    def of(cls, warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> Summary | None:
+    @contextlib.contextmanager
+    def of(cls, warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> Iterator[Summary | None]:
         """Compute again the groups that a batch touches, from all rows of the inputs in these groups as of the batch.
 
-        Return None if the batch changes nothing. ``rows`` are persisted; the caller must unpersist them.
+        Yield None if the batch changes nothing. ``rows`` are cached until the block ends.
         """
+        made = cls._made(warehouse, stage, batch)
+        if made is None:
+            yield None
+            return
+        with cached(made.rows) as rows:
+            yield replace(made, rows=rows)
+
+    @classmethod
+    def _made(cls, warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> Summary | None:
         from pyspark.sql import functions as F
 
         refresh = refresh_of(stage)
@@ -108,7 +119,7 @@ class Summary:
                 existing_rows = existing_rows.where(_is_one_of(F.col(refresh.column), touched))
             fresh = derived(warehouse.spark, stage, refresh.column, fresh, existing_rows)
         replaces = None if touched is None else predicate(refresh.column, touched)
-        return cls(warehouse, stage, refresh, inputs, fresh.persist(), replaces, read)
+        return cls(warehouse, stage, refresh, inputs, fresh, replaces, read)
 
     def gate(self, run_id: str) -> tuple[Verdict, int]:
         """Check facts: the fresh rows add up, their grain is unique, the contract's rules hold.
