@@ -18,7 +18,7 @@ from pipelines.settings import CleanupPolicy, Settings
 from pipelines.sources.segments import TOPIC_PROPERTIES
 from pipelines.stage import Land
 from pipelines.warehouse import jvmless, progress, quality
-from pipelines.warehouse.groups import MOST_GROUPS, predicate
+from pipelines.warehouse.groups import MOST_GROUPS, Groups
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
         for row in (written.get((row["cluster"], row["topic"]), row) for row in affected)
     ]
     frame = warehouse.rows_of_objects(CONTRACT, objects)
-    warehouse.replace_groups(CONTRACT.table, frame, predicate("topic", topics) if few else None)
+    warehouse.replace_groups(CONTRACT.table, frame, Groups("topic", tuple(topics)) if few else None)
     return len(written)
 
 

@@ -122,6 +122,11 @@ def _damage_rows(spark: SparkSession, damages: list[tuple[str, None, str]], in_o
     return rows.withColumns({name: F.lit(None).cast("bigint") for name in ORDER}) if in_order else rows
 
 
+def are_plain(files: Sequence[LandedFile]) -> bool:
+    """Tell whether no file is packed, so that their lines are no larger than the files."""
+    return not any(_suffix(file.source) == GZIP for file in files)
+
+
 def damaged(directory: Path, files: Sequence[LandedFile]) -> dict[str, str]:
     """Unpack the gzip files and return, by source, a sentence on each that cannot be unpacked to its end."""
     root = os.path.realpath(directory)

@@ -24,7 +24,7 @@ from pipelines.stage import Land
 from pipelines.steps.modules import land_module, reader_module
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.text import files_of
-from pipelines.warehouse import progress, quality
+from pipelines.warehouse import few_rows, progress, quality
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.ranges import Range, points
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("afterlog")
 
 MOST_NAMES = 200
+SMALL = 8 << 20  # bytes of plain files
 MOST_ATTEMPTS = 3
 MOST_TOPICS = 5  # named in a message
 MOST_SKIPPED = 12  # names of skipped lines, such as APIs, in a message
@@ -384,7 +385,9 @@ class _Landing:
         existing_rows = self._existing_rows(files)
         if existing_rows is not None:
             rows = rows.join(existing_rows.select(grain), grain, how="left_anti")
-        written = self.warehouse.insert(rows, self.contract, _from(files))
+        is_small = not self.stage.reader and landing.are_plain(files) and sum(file.size for file in files) <= SMALL
+        are_few = is_small and read - skipped <= few_rows.MOST_ROWS
+        written = self.warehouse.insert(rows, self.contract, _from(files), are_few=are_few)
         return read, skipped, written
 
     def _census(self, lines: DataFrame, unwanted: Column) -> tuple[int, int, bool]:

@@ -17,7 +17,7 @@ from pipelines.steps import places
 from pipelines.steps.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, decided
 from pipelines.steps.modules import split_module, unexplained
 from pipelines.steps.scopes import APPLYING, Counted, count, scope_of
-from pipelines.warehouse import jvmless
+from pipelines.warehouse import few_rows, jvmless
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class SplitBatch:
     columns that name it, its grain and scope, bitmasks of the rules that it breaks and of the rules that apply to it,
     and the values that rules examine. It is computed once; later passes over the candidates evaluate no rule.
     ``transformed`` are the candidates of a small batch, cached too: to plan the transform again would take longer than
-    to run it. ``explain`` adds to a broken gate's verdict what else the judged and the input rows tell.
+    to run it. ``are_few`` says that all candidates surely fit into memory. ``explain`` adds to a broken gate's verdict
+    what else the judged and the input rows tell.
     """
 
     warehouse: Warehouse
@@ -60,6 +61,7 @@ class SplitBatch:
     census: Census
     held: frozenset[str] = frozenset()
     transformed: DataFrame | None = None
+    are_few: bool = False
     explain: Callable[[DataFrame, DataFrame, Verdict], Verdict] = unexplained
 
     @classmethod
@@ -91,7 +93,8 @@ class SplitBatch:
 
         is_small = size is not None and size <= SMALL
         with cls.between(warehouse, contract, rows, transform, is_small) as split:
-            yield replace(split, explain=module.explain)
+            are_few = size is not None and size <= few_rows.MOST_BYTES and split.census.rows <= few_rows.MOST_ROWS
+            yield replace(split, explain=module.explain, are_few=are_few)
 
     @classmethod
     @contextmanager
@@ -186,7 +189,7 @@ class SplitBatch:
             why = decisions.where(F.col("outcome").isin("refused", "conflict")).select(
                 *row, self.why(F.col("outcome") == "conflict").alias("violations")
             )
-            quarantined = warehouse.insert(self.among(why), quarantine)
+            quarantined = warehouse.insert(self.among(why), quarantine, are_few=self.are_few)
         replaced = 0
         if tally["supersede"] or tally["identify"]:  # before the insert: a new row may have the grain of a replaced one
             chosen = decisions.where(F.col("outcome").isin("supersede", "identify")).select(*row, "_replaces")
@@ -197,7 +200,7 @@ class SplitBatch:
         new = self.candidates
         if any(tally[outcome] for outcome in OUTCOMES):
             new = new.join(decisions.where(F.col("outcome").isNotNull()).select(*row), row, how="left_anti")
-        accepted = warehouse.insert(new, contract, self.census.ranges or None)
+        accepted = warehouse.insert(new, contract, self.census.ranges or None, are_few=self.are_few)
         accepted += replaced - tally["identify"]
         duplicates = tally["duplicate"] + tally["identify"]
         if tally["leaves_quarantine"]:

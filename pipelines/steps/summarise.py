@@ -21,7 +21,7 @@ from pipelines.steps.derive import derived, shares
 from pipelines.steps.refresh import Along, EachOf, OwnRows, Refresh, Span, refresh_of, select_of
 from pipelines.warehouse import change_feed
 from pipelines.warehouse.change_feed import Changes
-from pipelines.warehouse.groups import MOST_GROUPS, predicate, runs
+from pipelines.warehouse.groups import MOST_GROUPS, Groups, runs
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.ranges import Range
 from pipelines.warehouse.tables import ROWS_OF_A_FILE, Warehouse
@@ -37,14 +37,14 @@ _ROWS = "_rows"
 
 @dataclass(frozen=True)
 class Summary:
-    """Fresh rows of a table, the inputs that they are made from, and the predicate of the table's rows to replace."""
+    """Fresh rows of a table, the inputs that they are made from, and the groups of the table's rows to replace."""
 
     warehouse: Warehouse
     stage: Summarise
     refresh: Refresh
     inputs: dict[str, Any]
     rows: DataFrame
-    replaces: str | None
+    replaces: Groups | None
     read: int
 
     @classmethod
@@ -118,7 +118,7 @@ class Summary:
             if touched is not None:
                 existing_rows = existing_rows.where(_is_one_of(F.col(refresh.column), touched))
             fresh = derived(warehouse.spark, stage, refresh.column, fresh, existing_rows)
-        replaces = None if touched is None else predicate(refresh.column, touched)
+        replaces = None if touched is None else Groups(refresh.column, tuple(touched))
         return cls(warehouse, stage, refresh, inputs, fresh, replaces, read)
 
     def gate(self, run_id: str) -> tuple[Verdict, int]:
@@ -151,7 +151,7 @@ class Summary:
             rows = rows.repartitionByRange(files, column).sortWithinPartitions(column)
         else:
             rows = rows.coalesce(1)
-        return self.warehouse.replace_groups(self.stage.table, rows, self.replaces, contract)
+        return self.warehouse.replace_groups(self.stage.table, rows, self.replaces, contract, count)
 
 
 def _repeated(rows: DataFrame, grain: Sequence[str]) -> DataFrame:

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import UsageError, unreadable_log
 from pipelines.settings import Settings
-from pipelines.warehouse import delta_log, ranges, storage
+from pipelines.warehouse import delta_log, few_rows, ranges, storage
+from pipelines.warehouse.groups import Groups
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.ranges import Range
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable as LocalTable
+    from pyarrow import Table as ArrowTable  # type: ignore[import-untyped]
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import DataType
@@ -314,17 +316,27 @@ class Warehouse:
         parsed = F.from_json(F.lit(json.dumps(objects)), schema, {"mode": "FAILFAST"})
         return self.spark.range(1).select(F.inline(parsed)).coalesce(1)
 
-    def insert(self, rows: DataFrame, contract: Contract, among: Sequence[Range] | None = None, mark: str = "") -> int:
+    def insert(
+        self,
+        rows: DataFrame,
+        contract: Contract,
+        among: Sequence[Range] | None = None,
+        mark: str = "",
+        are_few: bool = False,
+    ) -> int:
         """Insert rows that the caller knows to be missing from the contract's table; return how many were written.
 
         On a local warehouse this is an append, because the lock keeps other writers out. Elsewhere it is an
         insert-only, null-safe MERGE on the grain, so that Delta's conflict check arbitrates between writers. The
         ranges must include every row of the table that has the grain of a new row. The user metadata of the commit
-        contains the mark.
+        contains the mark. ``are_few`` says that the rows surely fit into memory.
         """
         rows = rows.select([column.name for column in contract.stored])
         if self.is_local:
             ordered = rows.sortWithinPartitions(contract.sorted_by) if contract.sorted_by else rows
+            written = self._appended(contract.table, ordered, mark) if are_few else None
+            if written is not None:
+                return written
             writer = ordered.write.format("delta").mode("append").option("mergeSchema", "true")
             most = ROWS_OF_A_FILE if contract.sorted_by else 0  # 0: no limit
             return self._written(contract.table, writer.option("maxRecordsPerFile", most), mark)
@@ -355,6 +367,8 @@ class Warehouse:
     def append_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> None:
         """Append a few rows given as JSON-ready objects, timestamps as ISO-8601 text."""
         rows = _commented(self.rows_of_objects(contract, objects), contract)
+        if self._appended(contract.table, rows) is not None:
+            return
         before = self.state(contract.table)[1]
         writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")  # a column may be new
         writer.save(self.location(contract.table))
@@ -399,19 +413,31 @@ class Warehouse:
         DeltaTable.forPath(self.spark, self.location(table)).delete(condition)
         self._compact_at_times(table, before)
 
-    def replace_groups(self, table: str, rows: DataFrame, groups: str | None, contract: Contract | None = None) -> int:
-        """Replace the rows that meet an SQL predicate (None: all) in one commit; return how many were written.
+    def replace_groups(
+        self,
+        table: str,
+        rows: DataFrame,
+        groups: Groups | None,
+        contract: Contract | None = None,
+        count: int | None = None,
+    ) -> int:
+        """Replace the rows of groups (None: all) by the given ones in one commit; return how many were written.
 
         If all rows are replaced and a contract is given, the columns of the table are replaced too if an earlier
-        version of Afterlog created them with other names or types.
+        version of Afterlog created them with other names or types. ``count`` is the number of rows, if it is known.
 
         Raises UsageError: some rows are replaced, but the table has not the columns of its contract.
         """
+        if count is not None and count <= few_rows.MOST_ROWS:
+            written = self._replaced(table, rows, groups)
+            if written is not None:
+                return written
         if groups is not None:
             from pyspark.errors import AnalysisException
 
+            writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", groups.predicate())
             try:
-                return self._written(table, rows.write.format("delta").mode("overwrite").option("replaceWhere", groups))
+                return self._written(table, writer)
             except AnalysisException as error:
                 if contract is None or error.getCondition() != "DELTA_METADATA_MISMATCH":
                     raise
@@ -423,6 +449,36 @@ class Warehouse:
             return self._written(table, rows.write.format("delta").mode("overwrite"))
         writer = _commented(rows, contract).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         return self._written(table, writer)
+
+    def _collected(self, table: str, rows: DataFrame) -> tuple[LocalTable, ArrowTable] | None:
+        """Return a table and a few rows for ``few_rows`` to write; None if only Spark can write them."""
+        opened = self.local_table(table) if self.is_local else None
+        if opened is None or not few_rows.can_write(opened, rows):
+            return None
+        few = few_rows.collected(rows)
+        return None if few is None else (opened, few)
+
+    def _appended(self, table: str, rows: DataFrame, mark: str = "") -> int | None:
+        """Append a few rows without Delta's planning; None, and nothing is written, if that needs Spark."""
+        if (collected := self._collected(table, rows)) is None:
+            return None
+        opened, few = collected
+        before = opened.version()
+        if few.num_rows:
+            few_rows.append(opened, few, mark)
+            self._compact_at_times(table, before)
+        return int(few.num_rows)
+
+    def _replaced(self, table: str, rows: DataFrame, groups: Groups | None) -> int | None:
+        """Replace groups (None: all rows) by a few rows as ``_appended`` does."""
+        predicate = groups.local_predicate() if groups else None
+        if (groups and predicate is None) or (collected := self._collected(table, rows)) is None:
+            return None
+        opened, few = collected
+        before = opened.version()
+        few_rows.replace(opened, few, predicate, "")
+        self._compact_at_times(table, before)
+        return int(few.num_rows)
 
     def _written(self, table: str, writer: DataFrameWriter, more: str = "") -> int:
         """Write, and return the number of rows written, from the metrics of the commit.

@@ -17,7 +17,7 @@ from pipelines.stage import Summarise
 from pipelines.steps import summarise
 from pipelines.steps.refresh import Span
 from pipelines.steps.summarise import REPEATED, Summary
-from pipelines.warehouse.groups import literal, predicate
+from pipelines.warehouse.groups import Groups, literal
 from pipelines.warehouse.ranges import within
 from tests.testing.builders import land, line, run
 
@@ -117,7 +117,7 @@ def test_groups_of_each_type_are_found_again(spark: SparkSession, kind: str, gro
     assert of(rows) == set(groups)
     for touched in (groups[1:], groups[:1]):
         assert of(rows.where(summarise._is_one_of(F.col("_group"), touched))) == set(touched)
-        assert of(rows.where(predicate("_group", touched))) == set(touched)
+        assert of(rows.where(Groups("_group", tuple(touched)).predicate())) == set(touched)
         if ranges := summarise._ranges(rows.columns, "_group", touched, None):
             assert of(rows.where(within(ranges))) == set(touched)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.errors import UsageError
-from pipelines.warehouse.groups import MOST_RUNS, literal, predicate, runs
+from pipelines.warehouse.groups import MOST_RUNS, Groups, literal, local_literal, runs
 
 NAMES = st.lists(st.text(max_size=5), min_size=1, max_size=200)
 
@@ -26,17 +26,19 @@ def test_runs_hold_every_group_and_begin_and_end_with_one(names: list[str]) -> N
 def test_a_predicate_has_the_list_its_ranges_and_null() -> None:
     hour = datetime(2026, 3, 1, 12, tzinfo=UTC)
     text = "TIMESTAMP '2026-03-01 12:00:00.000000+00:00'"
-    assert predicate("hour", [hour]) == f"(`hour` IN ({text}) AND (`hour` BETWEEN {text} AND {text}))"
-    assert predicate("day", [date(900, 3, 1)]).startswith("(`day` IN (DATE '0900-03-01') AND (`day` BETWEEN ")
-    assert predicate("day", [None, 2, 10]).startswith("(`day` IN (2, 10) AND ")
-    assert predicate("name", ["b", None, "a"]) == (
+    assert Groups("hour", (hour,)).predicate() == f"(`hour` IN ({text}) AND (`hour` BETWEEN {text} AND {text}))"
+    assert Groups("day", (date(900, 3, 1),)).predicate().startswith("(`day` IN (DATE '0900-03-01') AND (`day` BETWEEN ")
+    assert Groups("day", (None, 2, 10)).predicate().startswith("(`day` IN (2, 10) AND ")
+    assert Groups("name", ("b", None, "a")).predicate() == (
         "(`name` IN ('b', 'a') AND (`name` BETWEEN 'a' AND 'a' OR `name` BETWEEN 'b' AND 'b')) OR `name` IS NULL"
     )
-    assert predicate("name", [None]) == "`name` IS NULL"
-    assert predicate("name", []) == "false"
+    assert Groups("name", (None,)).predicate() == "`name` IS NULL"
+    assert Groups("name", ()).predicate() == "false"
 
 
 @pytest.mark.parametrize("value", [True, 1.5, b"a"], ids=repr)
 def test_a_group_of_another_type_is_refused(value: object) -> None:
     with pytest.raises(UsageError, match="cannot be refreshed"):
         literal(value)
+    with pytest.raises(UsageError, match="cannot be refreshed"):
+        local_literal(value)

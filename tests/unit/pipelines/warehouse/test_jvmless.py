@@ -11,6 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, load
 from pipelines.warehouse import jvmless
+from pipelines.warehouse.groups import Groups
 from pipelines.warehouse.tables import PROPERTIES, Warehouse
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def test_what_spark_wrote_and_replaced_is_seen(spark: SparkSession, settings: Se
     )
     for revision in range(2, 13):
         one = spark.createDataFrame([row("orders", revision)], schema)
-        Warehouse(settings, spark).replace_groups(TABLE, one, "group_id = 'orders'")
+        Warehouse(settings, spark).replace_groups(TABLE, one, Groups("group_id", ("orders",)))
     log = Path(Warehouse(settings).location(TABLE)) / "_delta_log"
     assert list(log.glob("*.checkpoint*.parquet"))
 

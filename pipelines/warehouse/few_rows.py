@@ -1,0 +1,97 @@
+"""A few rows of Spark -> a local table, without Delta's planning.
+
+Delta in Spark plans each write with queries of its own on the table's log and on the files that it replaces. For a few
+rows they take a second or two, the writer without a JVM takes some hundredths. What it commits is the same: the rows,
+their statistics, and the change feed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable, WriterProperties
+    from pyarrow import Table  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+MOST_ROWS = 20_000
+MOST_BYTES = 1 << 20  # of a batch's input in compressed files
+READER, WRITER = 1, 4  # Delta's versions of the protocol of tables that Afterlog creates
+CONSTRAINT = "delta.constraints."
+PREVIEW = "Preview of invalid data"
+TOO_LARGE = "spark.driver.maxResultSize"
+
+
+def can_write(opened: DeltaTable, rows: DataFrame) -> bool:
+    """Tell whether a table is as Afterlog creates it, with the columns of the rows, so that Spark is not needed."""
+    from pyspark.sql.types import StructType
+
+    protocol, metadata = opened.protocol(), opened.metadata()
+    return (
+        protocol.min_reader_version == READER
+        and protocol.min_writer_version <= WRITER
+        and not metadata.partition_columns
+        and not any(name.startswith(CONSTRAINT) for name in metadata.configuration)
+        and _columns(StructType.fromJson(json.loads(opened.schema().to_json()))) == _columns(rows.schema)
+    )
+
+
+def _columns(schema: StructType) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.simpleString()) for field in schema]
+
+
+def collected(rows: DataFrame) -> Table | None:
+    """Return rows as an Arrow table; None if they are larger than Spark gives to this process."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        few = rows.toArrow()
+    except (PySparkException, Py4JJavaError) as error:
+        if TOO_LARGE in str(error):
+            return None
+        raise
+    # Spark's empty arrays of text lack a buffer, which the format allows and ``deltalake`` does not expect.
+    return few.take(list(range(few.num_rows))) if few.num_rows else few.schema.empty_table()
+
+
+def append(opened: DeltaTable, rows: Table, mark: str) -> None:
+    """Add rows in one commit; its user metadata is the mark."""
+    from deltalake import write_deltalake
+
+    write_deltalake(opened, rows, mode="append", writer_properties=_zstd(), commit_properties=_marked(mark))
+
+
+def replace(opened: DeltaTable, rows: Table, predicate: str | None, mark: str) -> None:
+    """Replace the rows that meet a predicate (None: all) by others in one commit; its user metadata is the mark.
+
+    Raises RuntimeError: a row does not meet the predicate, or the commit fails.
+    """
+    from deltalake import write_deltalake
+    from deltalake.exceptions import DeltaError
+
+    try:
+        write_deltalake(
+            opened,
+            rows,
+            mode="overwrite",
+            predicate=predicate,
+            writer_properties=_zstd(),
+            commit_properties=_marked(mark),
+        )
+    except DeltaError as error:
+        raise RuntimeError(str(error).partition(PREVIEW)[0].strip()) from None  # the preview shows values
+
+
+def _zstd() -> WriterProperties:
+    from deltalake import WriterProperties
+
+    return WriterProperties(compression="ZSTD")
+
+
+def _marked(mark: str) -> CommitProperties:
+    from deltalake import CommitProperties
+
+    return CommitProperties(custom_metadata={"userMetadata": mark})

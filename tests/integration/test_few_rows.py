@@ -1,0 +1,140 @@
+"""What is written without Delta's planning is what Delta in Spark writes: rows, change feed, and what comes after."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from expectations.contract import Column, Contract
+from pipelines.settings import Settings
+from pipelines.warehouse.groups import Groups
+from pipelines.warehouse.tables import Warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TYPES = {
+    "name": "string",
+    "number": "int",
+    "large": "bigint",
+    "share": "double",
+    "is_true": "boolean",
+    "content": "binary",
+    "at": "timestamp",
+    "names": "array<string>",
+    "headers": "array<struct<key: string, value: binary>>",
+    "ends": "array<bigint>",
+    "nested": "struct<topic: string, at: timestamp, ends: array<struct<first: bigint, names: array<string>>>>",
+}
+CONTRACT = Contract(
+    table="gold.every_type",
+    description="One row per test.",
+    columns=tuple(Column(name, kind, "A value.") for name, kind in TYPES.items()),
+    grain=("name",),
+)
+ROWS = """
+    ('a', -2147483648, 9223372036854775807, double('NaN'), true, x'00ff', timestamp '2026-03-01 12:00:00.999999',
+     array('', null, 'x'), array(named_struct('key', 'k', 'value', x'ff'), named_struct('key', null, 'value', null)),
+     array(1L, null), named_struct('topic', 't', 'at', timestamp '0001-01-01 00:00:00',
+       'ends', array(named_struct('first', 1L, 'names', array('n', null))))),
+    ('o''brien \\\\ \\u202e', 0, -1L, double('-0.0'), false, x'', timestamp '9999-12-31 23:59:59.999999', array(),
+     array(), array(), named_struct('topic', null, 'at', null, 'ends', array())),
+    (null, null, null, null, null, null, null, null, null, null, null)
+"""
+
+
+def rows_of(spark: SparkSession, text: str) -> DataFrame:
+    columns = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in TYPES.items())
+    return spark.sql(f"SELECT {columns} FROM VALUES {text} AS made({', '.join(TYPES)})")
+
+
+def texts(rows: DataFrame) -> Counter[str]:
+    told = rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("text"))
+    return Counter(row["text"] for row in told.collect())
+
+
+@pytest.fixture
+def pair(spark: SparkSession, settings: Settings, tmp_path: Any) -> tuple[Warehouse, Warehouse]:
+    """Two warehouses with the table: one to write without Delta's planning, one to write with it."""
+    few, many = (Warehouse(settings.model_copy(update={"warehouse": str(tmp_path / name)}), spark) for name in "fm")
+    for warehouse in (few, many):
+        warehouse.ensure(CONTRACT)
+    return few, many
+
+
+def feed(warehouse: Warehouse) -> Counter[str]:
+    """Return what the latest version changed, rows that were written back unchanged left out."""
+    _, version = warehouse.state(CONTRACT.table)
+    reader = warehouse.spark.read.format("delta").option("readChangeFeed", "true")
+    rows = reader.option("startingVersion", version).load(warehouse.location(CONTRACT.table))
+    rows = rows.drop("_commit_version", "_commit_timestamp")
+    came, went = (
+        texts(rows.where(F.col("_change_type").isin(kinds)).drop("_change_type"))
+        for kinds in (["insert", "update_postimage"], ["delete", "update_preimage"])
+    )
+    return Counter({text: came[text] - went[text] for text in {*came, *went} if came[text] != went[text]})
+
+
+def test_every_type_is_written_as_delta_in_spark_writes_it(
+    spark: SparkSession, pair: tuple[Warehouse, Warehouse], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, planned = rows_of(spark, ROWS), []
+    write = Warehouse._written
+    monkeypatch.setattr(Warehouse, "_written", lambda *given: planned.append(given[0].root) or write(*given))
+    few, many = pair
+    assert few.insert(rows, CONTRACT, mark="the mark", are_few=True) == 3
+    assert few.was_committed(CONTRACT.table, 0, "the mark")
+    assert many.insert(rows, CONTRACT) == 3
+    touched = Groups("name", (None, "o'brien \\ \u202e", "none has this name"))
+    fresh = rows.where("name IS NULL").withColumn("number", F.lit(7))
+    for warehouse, count in ((few, 1), (many, None)):
+        assert warehouse.replace_groups(CONTRACT.table, fresh, touched, CONTRACT, count) == 1
+        assert warehouse.replace_groups(CONTRACT.table, rows.limit(0), Groups("name", ("b",)), CONTRACT, count) == 0
+    assert texts(few.read(CONTRACT.table)) == texts(many.read(CONTRACT.table))
+    everything = Groups("name", (*touched.values, "a"))
+    for warehouse, count in ((few, 3), (many, None)):
+        warehouse.replace_groups(CONTRACT.table, rows, everything, CONTRACT, count)
+    assert feed(few) == feed(many) != Counter()
+    by_delta = [spark.read.format("delta").load(warehouse.location(CONTRACT.table)) for warehouse in pair]
+    assert texts(by_delta[0]) == texts(by_delta[1]) == texts(rows)
+    assert texts(by_delta[0].where("at > timestamp '2026-03-01 12:00:00.9999985'")) == texts(
+        by_delta[1].where("at > timestamp '2026-03-01 12:00:00.9999985'")
+    )
+    assert set(planned) == {many.root}
+    for warehouse in pair:  # Delta in Spark goes on with the table
+        warehouse.remove_matching(CONTRACT.table, rows.where("number < 0"), ["name"])
+        warehouse.insert(rows.limit(1), CONTRACT)
+    assert texts(few.read(CONTRACT.table)) == texts(many.read(CONTRACT.table))
+
+
+def test_rows_that_are_too_large_for_this_process_are_written_by_spark(
+    spark: SparkSession, pair: tuple[Warehouse, Warehouse]
+) -> None:
+    few, _ = pair
+    conf = spark.sparkContext._jsc.sc().conf()
+    conf.set("spark.driver.maxResultSize", "200k")
+    try:
+        rows = rows_of(spark, ROWS).withColumn(
+            "content", F.expr("CAST(repeat(CAST(uuid() AS STRING), 9999) AS BINARY)")
+        )
+        assert few.insert(rows, CONTRACT, are_few=True) == 3
+    finally:
+        conf.remove("spark.driver.maxResultSize")
+    assert few.read(CONTRACT.table).count() == 3
+
+
+def test_a_table_that_users_changed_is_left_to_delta_in_spark(
+    spark: SparkSession, pair: tuple[Warehouse, Warehouse]
+) -> None:
+    few, _ = pair
+    where = few.location(CONTRACT.table)
+    spark.sql(f"ALTER TABLE delta.`{where}` ADD CONSTRAINT small CHECK (number < 5 OR number IS NULL)")
+    with pytest.raises(Exception, match=r"(?i)constraint"):
+        few.insert(rows_of(spark, ROWS).withColumn("number", F.lit(9)), CONTRACT, are_few=True)
+    spark.sql(f"ALTER TABLE delta.`{where}` DROP CONSTRAINT small")
+    spark.sql(f"ALTER TABLE delta.`{where}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    assert few.insert(rows_of(spark, ROWS), CONTRACT, are_few=True) == 3
+    assert spark.read.format("delta").load(where).count() == 3
