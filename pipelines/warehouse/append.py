@@ -9,26 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Contract
 from pipelines.errors import UsageError
 from pipelines.warehouse.tables import PROPERTIES, Warehouse
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection, DuckDBPyRelation
-
-_TYPES = {
-    "string": "VARCHAR",
-    "int": "INTEGER",
-    "bigint": "BIGINT",
-    "double": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "binary": "BLOB",
-    "timestamp": "TIMESTAMPTZ",
-    "array<string>": "VARCHAR[]",
-}
 
 
 def append(
@@ -49,34 +35,17 @@ def append(
     _ensure(warehouse, contract)
     if not rows and mode == "append":
         return
-    import duckdb
+    import pyarrow as arrow  # type: ignore[import-untyped]
     from deltalake import write_deltalake
 
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        write_deltalake(warehouse.location(contract.table), _relation(connection, contract, rows), mode=mode)
+    opened = warehouse.local_table(contract.table)
+    headers = [column.name for column in contract.stored if column.type == HEADERS]
+    given = [dict(row) | {name: _headers(row[name]) for name in headers} for row in rows]
+    write_deltalake(opened, arrow.Table.from_pylist(given, arrow.schema(opened.schema().to_arrow())), mode=mode)
 
 
-def _relation(
-    connection: DuckDBPyConnection, contract: Contract, rows: Sequence[Mapping[str, Any]]
-) -> DuckDBPyRelation:
-    given, selected, values = [], [], []
-    for number, column in enumerate(contract.stored):
-        kind = _TYPES.get(column.type, "VARCHAR")  # a nested value goes as JSON
-        given.append(f"unnest(CAST(${number + 1} AS {kind}[])) AS c{number}")
-        selected.append(f'{_typed(f"c{number}", column.type)} AS "{column.name}"')
-        values.append([_plain(row[column.name], column.type) for row in rows])
-    return connection.sql(f"SELECT {', '.join(selected)} FROM (SELECT {', '.join(given)})", params=values)
-
-
-def _typed(name: str, kind: str) -> str:
-    if kind in _TYPES:
-        return name
-    if kind == HEADERS:
-        pairs = f"from_json({name}, '[[\"VARCHAR\"]]')"
-        pair = "{'key': pair[1], 'value': unhex(pair[2])}"
-        return f'CAST(list_transform({pairs}, lambda pair: {pair}) AS STRUCT("key" VARCHAR, "value" BLOB)[])'
-    return f"CAST(CAST({name} AS JSON) AS {_of_duck(_parsed(kind))})"
+def _headers(pairs: Sequence[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:
+    return None if pairs is None else [{"key": name, "value": content} for name, content in pairs]
 
 
 def _ensure(warehouse: Warehouse, contract: Contract) -> None:
@@ -132,23 +101,6 @@ def _of_delta(kind: Parsed) -> Any:
         ]
         return {"type": "struct", "fields": fields}
     return {"int": "integer", "bigint": "long"}.get(kind, kind)
-
-
-def _of_duck(kind: Parsed) -> str:
-    if isinstance(kind, list):
-        return f"{_of_duck(kind[0])}[]"
-    if isinstance(kind, dict):
-        fields = (f'"{name}" {_of_duck(its)}' for name, its in kind.items())
-        return f"STRUCT({', '.join(fields)})"
-    return _TYPES[kind]
-
-
-def _plain(value: Any, kind: str) -> Any:
-    if value is None or kind in _TYPES:
-        return value
-    if kind == HEADERS:
-        return json.dumps([[name, None if content is None else content.hex()] for name, content in value])
-    return json.dumps(value)
 
 
 def moment(millis: int | None) -> datetime | None:

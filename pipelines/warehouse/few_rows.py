@@ -8,13 +8,17 @@ their statistics, and the change feed.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, WriterProperties
     from pyarrow import Table  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+    from expectations.contract import Contract
 
 MOST_ROWS = 20_000
 MOST_BYTES = 1 << 20  # of a batch's input in compressed files
@@ -24,22 +28,41 @@ PREVIEW = "Preview of invalid data"
 TOO_LARGE = "spark.driver.maxResultSize"
 
 
-def can_write(opened: DeltaTable, rows: DataFrame) -> bool:
-    """Tell whether a table is as Afterlog creates it, with the columns of the rows, so that Spark is not needed."""
-    from pyspark.sql.types import StructType
-
+def is_plain(opened: DeltaTable) -> bool:
+    """Tell whether a table is as Afterlog creates it, without features that ``deltalake`` may not know."""
     protocol, metadata = opened.protocol(), opened.metadata()
     return (
         protocol.min_reader_version == READER
         and protocol.min_writer_version <= WRITER
         and not metadata.partition_columns
         and not any(name.startswith(CONSTRAINT) for name in metadata.configuration)
-        and _columns(StructType.fromJson(json.loads(opened.schema().to_json()))) == _columns(rows.schema)
     )
+
+
+def have_its_columns(rows: DataFrame, opened: DeltaTable) -> bool:
+    """Tell whether rows have the columns of a table, in its order and with its types."""
+    from pyspark.sql.types import StructType
+
+    stored = StructType.fromJson(json.loads(opened.schema().to_json()))
+    return _columns(stored) == _columns(rows.schema)
 
 
 def _columns(schema: StructType) -> list[tuple[str, str]]:
     return [(field.name, field.dataType.simpleString()) for field in schema]
+
+
+def of_objects(opened: DeltaTable, contract: Contract, objects: Sequence[Mapping[str, Any]]) -> Table | None:
+    """Return JSON-ready objects, timestamps as ISO-8601 text, as rows of a table; None if it has other columns."""
+    import pyarrow as arrow
+
+    if [field.name for field in opened.schema().fields] != [column.name for column in contract.stored]:
+        return None
+    times = [column.name for column in contract.stored if column.type == "timestamp"]
+    given = [
+        {**one, **{name: datetime.fromisoformat(one[name]) for name in times if one[name] is not None}}
+        for one in objects
+    ]
+    return arrow.Table.from_pylist(given, arrow.schema(opened.schema().to_arrow()))
 
 
 def collected(rows: DataFrame) -> Table | None:

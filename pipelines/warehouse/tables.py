@@ -366,9 +366,15 @@ class Warehouse:
 
     def append_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> None:
         """Append a few rows given as JSON-ready objects, timestamps as ISO-8601 text."""
+        opened = self.local_table(contract.table) if self.is_local else None
+        if opened is not None and few_rows.is_plain(opened):
+            before = opened.version()
+            few = few_rows.of_objects(opened, contract, objects)
+            if few is not None:
+                few_rows.append(opened, few, "")
+                self._compact_at_times(contract.table, before)
+                return
         rows = _commented(self.rows_of_objects(contract, objects), contract)
-        if self._appended(contract.table, rows) is not None:
-            return
         before = self.state(contract.table)[1]
         writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")  # a column may be new
         writer.save(self.location(contract.table))
@@ -453,7 +459,7 @@ class Warehouse:
     def _collected(self, table: str, rows: DataFrame) -> tuple[LocalTable, ArrowTable] | None:
         """Return a table and a few rows for ``few_rows`` to write; None if only Spark can write them."""
         opened = self.local_table(table) if self.is_local else None
-        if opened is None or not few_rows.can_write(opened, rows):
+        if opened is None or not few_rows.is_plain(opened) or not few_rows.have_its_columns(rows, opened):
             return None
         few = few_rows.collected(rows)
         return None if few is None else (opened, few)

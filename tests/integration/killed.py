@@ -77,7 +77,7 @@ def die_before(module: Any, name: str, when: Callable[..., bool]) -> None:
 
 
 def inserts_into(table: str) -> Callable[..., bool]:
-    return lambda warehouse, rows, contract, *rest: bool(contract.table == table)
+    return lambda warehouse, rows, contract, *rest, **named: bool(contract.table == table)
 
 
 def finishes(table: str) -> Callable[..., bool]:
@@ -104,12 +104,12 @@ def without_a_commit(rows: Any, path: str) -> None:
 def die_between_data_files_and_commit() -> None:
     insert = Warehouse.insert
 
-    def dying(warehouse: Warehouse, rows: Any, contract: Any, *rest: Any) -> int:
+    def dying(warehouse: Warehouse, rows: Any, contract: Any, *rest: Any, **named: Any) -> int:
         if contract.table == "silver.dlq_records":
             names = [column.name for column in contract.stored]
             without_a_commit(rows.select(names), warehouse.location(contract.table))
             die()
-        return insert(warehouse, rows, contract, *rest)
+        return insert(warehouse, rows, contract, *rest, **named)
 
     Warehouse.insert = dying  # type: ignore[method-assign]
 
@@ -129,7 +129,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "after rows are held": lambda: die_after(Warehouse, "insert", inserts_into("held.dlq_records")),
     "before held rows are released": lambda: die_before(Warehouse, "remove_where", lambda *arguments: True),
     "after held rows are released": lambda: die_after(Warehouse, "remove_where", lambda *arguments: True),
-    "during gold": lambda: die_before(Warehouse, "replace_groups", lambda *arguments: True),
+    "during gold": lambda: die_before(Warehouse, "replace_groups", lambda *given, **named: True),
     "between gold and progress": lambda: die_before(progress, "save", finishes("gold.dlq_summary")),
     "readmit, before rows leave quarantine": lambda: die_before(Warehouse, "remove_matching", lambda *arguments: True),
     "readmit, before violations are refreshed": lambda: die_after(

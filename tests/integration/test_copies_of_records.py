@@ -259,8 +259,8 @@ def test_a_run_that_dies_between_two_steps_converges(
     land(spark, settings, fresh)
     done = getattr(Warehouse, step)
 
-    def dying(warehouse: Warehouse, *given: Any) -> int:
-        written = done(warehouse, *given)
+    def dying(warehouse: Warehouse, *given: Any, **named: Any) -> int:
+        written = done(warehouse, *given, **named)
         if SILVER in (given[0], getattr(given[1], "table", None)):
             raise Died
         return int(written)
