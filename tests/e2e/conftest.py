@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
+from local import warm
 from local.broker import Broker
 from local.demo import Airflow
 from tests.testing.broker import SecuredBroker
@@ -20,6 +21,16 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     started = Airflow(home, home / "airflow.log", Console(file=io.StringIO()))
     yield started
     started.close()
+
+
+@pytest.fixture(scope="session")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The text of AFTERLOG_COMMAND for an Airflow whose tasks share one process, so that Java starts once for them.
+
+    The tasks of the DAG `collect` start processes of their own.
+    """
+    with warm.process(tmp_path_factory.mktemp("commands") / "commands.log", {}) as command:
+        yield command
 
 
 @pytest.fixture(scope="session")

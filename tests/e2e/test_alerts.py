@@ -97,6 +97,7 @@ def test_runs_tell_what_is_new_whatever_becomes_of_them(
     assert SECRET not in json.dumps(receiver.got)
 
 
+@pytest.mark.thorough  # unit tests of alerts meet a receiver that hangs, too
 def test_a_receiver_that_hangs_delays_no_cycle(empty_warehouse: Path, tmp_path: Path, receiver: Receiver) -> None:
     settings = warehouse_of(empty_warehouse, tmp_path)
     receiver.behaviours = ["hang"]

@@ -66,11 +66,11 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Airflow]:
+def airflow(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver, command: str) -> Iterator[Airflow]:
     home = tmp_path_factory.mktemp("airflow")
     base, _, endpoint = receiver.address.rpartition("/hook/")
     transport = {"type": "http", "url": base, "endpoint": f"hook/{endpoint}", "timeout": 5, "retry": {"total": 1}}
-    variables = {"AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport)}
+    variables = {"AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport), "AFTERLOG_COMMAND": command}
     started = Airflow(home, home / "airflow.log", Console(file=io.StringIO()), variables)
     yield started
     started.close()
