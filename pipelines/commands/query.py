@@ -45,6 +45,7 @@ TABLES = (
     FRESHNESS,
 )
 QUESTIONS = ROOT / "sql" / "questions"
+SHOWN_FIELDS, FIELDS = "spark.sql.debug.maxToStringFields", "25"  # in plans of EXPLAIN; conf/ sets none
 READING_COMMANDS = ("Show", "Describe", "Explain")
 TIME_FORMATS = {"timestamp": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timestamp_ntz": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
 JSON_OPTIONS = {
@@ -353,6 +354,8 @@ def rows_of(warehouse: Warehouse, text: str, values: Mapping[str, Parameter]) ->
                 return _all_tables(warehouse.spark, pattern)
         else:
             _register(warehouse, statement_tables(text))
+        if SHOWN_FIELDS not in warehouse.settings.spark:
+            warehouse.spark.conf.set(SHOWN_FIELDS, FIELDS)
         return warehouse.spark.sql(text, args=dict(values))
     except PySparkException as error:
         raise UsageError(_sentence(error)) from None

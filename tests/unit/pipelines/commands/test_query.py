@@ -159,6 +159,10 @@ def test_tables_of_the_warehouse_answer_by_name(ask: Callable[..., str]) -> None
     assert json.loads(ask("from gold.dlq_summary |> select hour"))["hour"] == "2026-11-21T01:00:00.000000Z"
 
 
+def test_explain_names_columns(ask: Callable[..., str]) -> None:
+    assert "dlq_topic" in ask("EXPLAIN SELECT hour, dlq_topic FROM gold.dlq_summary", form="json")
+
+
 def test_freshness_is_made_when_a_statement_names_it(ask: Callable[..., str]) -> None:
     rows = [json.loads(line) for line in ask("select * from quality.freshness order by `table`").splitlines()]
 
