@@ -27,7 +27,12 @@ def spark() -> Iterator[SparkSession]:
     from pipelines.jvm.session import spark_session
 
     # Its work is small, as in a short-lived session, but it lives long enough to profit from the JVM's full compiler.
-    long_lived = {"spark.master": "local[2]", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
+    # Tests of plans read all columns in them.
+    long_lived = {
+        "spark.master": "local[2]",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4",
+        "spark.sql.debug.maxToStringFields": "25",
+    }
     with spark_session(load(spark=long_lived), short_lived=True) as session:
         yield session
 

@@ -104,9 +104,8 @@ def ids(settings: Settings) -> dict[str, str | None]:
     return {row["incident_id"]: row["merged_into"] for row in rows}
 
 
-@pytest.mark.parametrize(
-    "seed", [1, pytest.param(2, marks=pytest.mark.thorough), pytest.param(3, marks=pytest.mark.thorough)]
-)
+@pytest.mark.thorough  # test_episodes.py has the same property for episodes, their merges and their ids
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_batches_in_any_order_give_the_incidents_of_all_records(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, seed: int
 ) -> None:

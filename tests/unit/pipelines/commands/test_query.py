@@ -159,7 +159,8 @@ def test_tables_of_the_warehouse_answer_by_name(ask: Callable[..., str]) -> None
     assert json.loads(ask("from gold.dlq_summary |> select hour"))["hour"] == "2026-11-21T01:00:00.000000Z"
 
 
-def test_explain_names_columns(ask: Callable[..., str]) -> None:
+def test_explain_names_columns(spark: SparkSession, ask: Callable[..., str]) -> None:
+    spark.conf.set("spark.sql.debug.maxToStringFields", "0")  # as in conf/spark-defaults.conf
     assert "dlq_topic" in ask("EXPLAIN SELECT hour, dlq_topic FROM gold.dlq_summary", form="json")
 
 
