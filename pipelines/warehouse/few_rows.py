@@ -59,7 +59,7 @@ def of_objects(opened: DeltaTable, contract: Contract, objects: Sequence[Mapping
         return None
     times = [column.name for column in contract.stored if column.type == "timestamp"]
     given = [
-        {**one, **{name: datetime.fromisoformat(one[name]) for name in times if one[name] is not None}}
+        {**one, **{name: datetime.fromisoformat(one[name]) for name in times if one.get(name) is not None}}
         for one in objects
     ]
     return arrow.Table.from_pylist(given, arrow.schema(opened.schema().to_arrow()))
