@@ -71,7 +71,7 @@ def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
         for row in (written.get((row["cluster"], row["topic"]), row) for row in affected)
     ]
     frame = warehouse.rows_of_objects(CONTRACT, objects)
-    warehouse.replace_groups(CONTRACT.table, frame, Groups("topic", tuple(topics)) if few else None)
+    warehouse.replace_groups(CONTRACT.table, frame, Groups("topic", tuple(topics)) if few else None, count=len(objects))
     return len(written)
 
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("afterlog")
 
 MOST_NAMES = 200
-SMALL = 8 << 20  # bytes of plain files
 MOST_ATTEMPTS = 3
 MOST_TOPICS = 5  # named in a message
 MOST_SKIPPED = 12  # names of skipped lines, such as APIs, in a message
@@ -385,7 +384,8 @@ class _Landing:
         existing_rows = self._existing_rows(files)
         if existing_rows is not None:
             rows = rows.join(existing_rows.select(grain), grain, how="left_anti")
-        is_small = not self.stage.reader and landing.are_plain(files) and sum(file.size for file in files) <= SMALL
+        is_plain = not self.stage.reader and landing.are_plain(files)
+        is_small = is_plain and sum(file.size for file in files) <= few_rows.MOST_PLAIN_BYTES
         are_few = is_small and read - skipped <= few_rows.MOST_ROWS
         written = self.warehouse.insert(rows, self.contract, _from(files), are_few=are_few)
         return read, skipped, written

@@ -21,7 +21,7 @@ from pipelines.steps.derive import derived, shares
 from pipelines.steps.refresh import Along, EachOf, OwnRows, Refresh, Span, refresh_of, select_of
 from pipelines.warehouse import change_feed
 from pipelines.warehouse.change_feed import Changes
-from pipelines.warehouse.groups import MOST_GROUPS, Groups, runs
+from pipelines.warehouse.groups import EPOCH, MOST_GROUPS, Groups, runs
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.ranges import Range
 from pipelines.warehouse.tables import ROWS_OF_A_FILE, Warehouse
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 REPEATED = "grain.repeated"
 _ROWS = "_rows"
 

@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Contract
 from pipelines.errors import UsageError
+from pipelines.warehouse import few_rows
 from pipelines.warehouse.tables import PROPERTIES, Warehouse
+
+if TYPE_CHECKING:
+    from deltalake import Schema
 
 
 def append(
@@ -35,25 +39,38 @@ def append(
     _ensure(warehouse, contract)
     if not rows and mode == "append":
         return
-    import pyarrow as arrow  # type: ignore[import-untyped]
-    from deltalake import write_deltalake
-
     opened = warehouse.local_table(contract.table)
-    headers = [column.name for column in contract.stored if column.type == HEADERS]
-    given = [dict(row) | {name: _headers(row[name]) for name in headers} for row in rows]
-    write_deltalake(opened, arrow.Table.from_pylist(given, arrow.schema(opened.schema().to_arrow())), mode=mode)
+    given = [{column.name: _value(row[column.name], column.type) for column in contract.stored} for row in rows]
+    few = few_rows.of_values(_schema(contract), given)
+    if mode == "append":
+        few_rows.append(opened, few)
+    else:
+        few_rows.replace(opened, few, None)
 
 
-def _headers(pairs: Sequence[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:
-    return None if pairs is None else [{"key": name, "value": content} for name, content in pairs]
+def _value(value: Any, kind: str) -> Any:
+    if value is None or kind != HEADERS:
+        return value
+    return [{"key": name, "value": content} for name, content in value]
 
 
 def _ensure(warehouse: Warehouse, contract: Contract) -> None:
     """Create the contract's table, if it is not there; `Warehouse.ensure` needs Spark to parse types."""
-    from deltalake import DeltaTable, Schema
+    from deltalake import DeltaTable
 
     if warehouse.exists(contract.table):
         return
+    DeltaTable.create(
+        warehouse.location(contract.table),
+        _schema(contract),
+        description=contract.description,
+        configuration=PROPERTIES,
+    )
+
+
+def _schema(contract: Contract) -> Schema:
+    from deltalake import Schema
+
     fields = [
         {
             "name": column.name,
@@ -63,12 +80,7 @@ def _ensure(warehouse: Warehouse, contract: Contract) -> None:
         }
         for column in contract.stored
     ]
-    DeltaTable.create(
-        warehouse.location(contract.table),
-        Schema.from_json(json.dumps({"type": "struct", "fields": fields})),
-        description=contract.description,
-        configuration=PROPERTIES,
-    )
+    return Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
 
 
 Parsed = str | list[Any] | dict[str, Any]

@@ -1,8 +1,8 @@
 """A few rows of Spark -> a local table, without Delta's planning.
 
 Delta in Spark plans each write with queries of its own on the table's log and on the files that it replaces. For a few
-rows they take a second or two, the writer without a JVM takes some hundredths. What it commits is the same: the rows,
-their statistics, and the change feed.
+rows these queries take longer than the rows. The writer without a JVM commits the same: the rows, their statistics and
+the change feed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pipelines.warehouse.local_files import PLAIN_READER
+
 if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable, WriterProperties
+    from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties
     from pyarrow import Table  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
     from expectations.contract import Contract
 
 MOST_ROWS = 20_000
-MOST_BYTES = 1 << 20  # of a batch's input in compressed files
-READER, WRITER = 1, 4  # Delta's versions of the protocol of tables that Afterlog creates
+MOST_BYTES = 1 << 20  # of compressed files, whose rows are larger
+MOST_PLAIN_BYTES = 8 << 20  # of files that are not compressed
+PLAIN_WRITER = 4  # the writer's version of a table as Afterlog creates it
 CONSTRAINT = "delta.constraints."
 PREVIEW = "Preview of invalid data"
 TOO_LARGE = "spark.driver.maxResultSize"
@@ -32,8 +35,8 @@ def is_plain(opened: DeltaTable) -> bool:
     """Tell whether a table is as Afterlog creates it, without features that ``deltalake`` may not know."""
     protocol, metadata = opened.protocol(), opened.metadata()
     return (
-        protocol.min_reader_version == READER
-        and protocol.min_writer_version <= WRITER
+        protocol.min_reader_version == PLAIN_READER
+        and protocol.min_writer_version <= PLAIN_WRITER
         and not metadata.partition_columns
         and not any(name.startswith(CONSTRAINT) for name in metadata.configuration)
     )
@@ -53,8 +56,6 @@ def _columns(schema: StructType) -> list[tuple[str, str]]:
 
 def of_objects(opened: DeltaTable, contract: Contract, objects: Sequence[Mapping[str, Any]]) -> Table | None:
     """Return JSON-ready objects, timestamps as ISO-8601 text, as rows of a table; None if it has other columns."""
-    import pyarrow as arrow
-
     if [field.name for field in opened.schema().fields] != [column.name for column in contract.stored]:
         return None
     times = [column.name for column in contract.stored if column.type == "timestamp"]
@@ -62,7 +63,14 @@ def of_objects(opened: DeltaTable, contract: Contract, objects: Sequence[Mapping
         {**one, **{name: datetime.fromisoformat(one[name]) for name in times if one.get(name) is not None}}
         for one in objects
     ]
-    return arrow.Table.from_pylist(given, arrow.schema(opened.schema().to_arrow()))
+    return of_values(opened.schema(), given)
+
+
+def of_values(schema: Schema, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return rows of Python's values as an Arrow table with a table's columns; a value that a row lacks is null."""
+    import pyarrow as arrow
+
+    return arrow.Table.from_pylist(list(rows), arrow.schema(schema.to_arrow()))
 
 
 def collected(rows: DataFrame) -> Table | None:
@@ -80,14 +88,14 @@ def collected(rows: DataFrame) -> Table | None:
     return few.take(list(range(few.num_rows))) if few.num_rows else few.schema.empty_table()
 
 
-def append(opened: DeltaTable, rows: Table, mark: str) -> None:
+def append(opened: DeltaTable, rows: Table, mark: str = "") -> None:
     """Add rows in one commit; its user metadata is the mark."""
     from deltalake import write_deltalake
 
     write_deltalake(opened, rows, mode="append", writer_properties=_zstd(), commit_properties=_marked(mark))
 
 
-def replace(opened: DeltaTable, rows: Table, predicate: str | None, mark: str) -> None:
+def replace(opened: DeltaTable, rows: Table, predicate: str | None, mark: str = "") -> None:
     """Replace the rows that meet a predicate (None: all) by others in one commit; its user metadata is the mark.
 
     Raises RuntimeError: a row does not meet the predicate, or the commit fails.

@@ -1,4 +1,4 @@
-"""Groups of rows that a refresh replaces -> the SQL predicate of them, for Delta in Spark and for ``deltalake``."""
+"""Groups of rows that a refresh replaces -> their SQL predicate, for Delta in Spark and for ``deltalake``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Groups:
 
     def predicate(self) -> str:
         """Return the SQL text for Delta in Spark; values are quoted."""
-        return self._written(literal)
+        return self._text(literal)
 
     def local_predicate(self) -> str | None:
         """Return the SQL text for ``deltalake``, which has literals of its own; values are quoted.
@@ -39,10 +39,10 @@ class Groups:
         """
         if any(isinstance(value, datetime) and value.microsecond % 1000 for value in self.values):
             return None
-        return self._written(local_literal)
+        return self._text(local_literal)
 
-    def _written(self, quoted: Callable[[Any], str]) -> str:
-        """The ranges of the groups are in it, too: Delta skips files by the ranges, but not by each value of a list."""
+    def _text(self, quoted: Callable[[Any], str]) -> str:
+        """Write the values and their ranges: Delta skips files by the ranges, but not by each value of a list."""
         name = f"`{self.column}`"
         values = ", ".join(quoted(value) for value in self.values if value is not None)
         ranges = " OR ".join(f"{name} BETWEEN {quoted(least)} AND {quoted(most)}" for least, most in runs(self.values))

@@ -334,9 +334,8 @@ class Warehouse:
         rows = rows.select([column.name for column in contract.stored])
         if self.is_local:
             ordered = rows.sortWithinPartitions(contract.sorted_by) if contract.sorted_by else rows
-            written = self._appended(contract.table, ordered, mark) if are_few else None
-            if written is not None:
-                return written
+            if are_few and (collected := self._collected(contract.table, ordered)) is not None:
+                return self._append(contract.table, *collected, mark)
             writer = ordered.write.format("delta").mode("append").option("mergeSchema", "true")
             most = ROWS_OF_A_FILE if contract.sorted_by else 0  # 0: no limit
             return self._written(contract.table, writer.option("maxRecordsPerFile", most), mark)
@@ -366,14 +365,10 @@ class Warehouse:
 
     def append_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> None:
         """Append a few rows given as JSON-ready objects, timestamps as ISO-8601 text."""
-        opened = self.local_table(contract.table) if self.is_local else None
-        if opened is not None and few_rows.is_plain(opened):
-            before = opened.version()
-            few = few_rows.of_objects(opened, contract, objects)
-            if few is not None:
-                few_rows.append(opened, few, "")
-                self._compact_at_times(contract.table, before)
-                return
+        opened = self._plain(contract.table)
+        if opened is not None and (few := few_rows.of_objects(opened, contract, objects)) is not None:
+            self._append(contract.table, opened, few)
+            return
         rows = _commented(self.rows_of_objects(contract, objects), contract)
         before = self.state(contract.table)[1]
         writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")  # a column may be new
@@ -434,10 +429,14 @@ class Warehouse:
 
         Raises UsageError: some rows are replaced, but the table has not the columns of its contract.
         """
-        if count is not None and count <= few_rows.MOST_ROWS:
-            written = self._replaced(table, rows, groups)
-            if written is not None:
-                return written
+        predicate = groups.local_predicate() if groups else None
+        are_few = count is not None and count <= few_rows.MOST_ROWS and (predicate is not None or not groups)
+        if are_few and (collected := self._collected(table, rows)) is not None:
+            opened, few = collected
+            before = opened.version()
+            few_rows.replace(opened, few, predicate)
+            self._compact_at_times(table, before)
+            return int(few.num_rows)
         if groups is not None:
             from pyspark.errors import AnalysisException
 
@@ -456,34 +455,25 @@ class Warehouse:
         writer = _commented(rows, contract).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         return self._written(table, writer)
 
+    def _plain(self, table: str) -> LocalTable | None:
+        """Return a local table, opened, if ``few_rows`` can write it; None if only Spark can."""
+        opened = self.local_table(table) if self.is_local else None
+        return opened if opened is not None and few_rows.is_plain(opened) else None
+
     def _collected(self, table: str, rows: DataFrame) -> tuple[LocalTable, ArrowTable] | None:
         """Return a table and a few rows for ``few_rows`` to write; None if only Spark can write them."""
-        opened = self.local_table(table) if self.is_local else None
-        if opened is None or not few_rows.is_plain(opened) or not few_rows.have_its_columns(rows, opened):
+        opened = self._plain(table)
+        if opened is None or not few_rows.have_its_columns(rows, opened):
             return None
         few = few_rows.collected(rows)
         return None if few is None else (opened, few)
 
-    def _appended(self, table: str, rows: DataFrame, mark: str = "") -> int | None:
-        """Append a few rows without Delta's planning; None, and nothing is written, if that needs Spark."""
-        if (collected := self._collected(table, rows)) is None:
-            return None
-        opened, few = collected
-        before = opened.version()
+    def _append(self, table: str, opened: LocalTable, few: ArrowTable, mark: str = "") -> int:
+        """Append a few rows without Delta's planning; return how many. Without rows there is no commit."""
         if few.num_rows:
+            before = opened.version()
             few_rows.append(opened, few, mark)
             self._compact_at_times(table, before)
-        return int(few.num_rows)
-
-    def _replaced(self, table: str, rows: DataFrame, groups: Groups | None) -> int | None:
-        """Replace groups (None: all rows) by a few rows as ``_appended`` does."""
-        predicate = groups.local_predicate() if groups else None
-        if (groups and predicate is None) or (collected := self._collected(table, rows)) is None:
-            return None
-        opened, few = collected
-        before = opened.version()
-        few_rows.replace(opened, few, predicate, "")
-        self._compact_at_times(table, before)
         return int(few.num_rows)
 
     def _written(self, table: str, writer: DataFrameWriter, more: str = "") -> int:

@@ -66,7 +66,7 @@ def told(receiver: Receiver) -> list[tuple[str, str | None]]:
 
 
 def until(holds: Callable[[], Any]) -> None:
-    end = time.monotonic() + 600
+    end = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -97,17 +97,16 @@ def test_runs_tell_what_is_new_whatever_becomes_of_them(
     assert SECRET not in json.dumps(receiver.got)
 
 
-@pytest.mark.thorough  # unit tests of alerts meet a receiver that hangs, too
 def test_a_receiver_that_hangs_delays_no_cycle(empty_warehouse: Path, tmp_path: Path, receiver: Receiver) -> None:
     settings = warehouse_of(empty_warehouse, tmp_path)
     receiver.behaviours = ["hang"]
     following = Following(settings, tmp_path / "log", **routes(receiver))
     try:
         land(settings, {"a.jsonl": letters(0, 30, "fraud-workers")})
-        until(lambda: receiver.got)
+        following.until(lambda _: bool(receiver.got))  # it starts Java first
         began = time.monotonic()
         following.until_idle()
-        assert time.monotonic() - began < 25  # the receiver hangs for 30 seconds
+        assert time.monotonic() - began < 10
         receiver.behaviours = ["200"]
         receiver.got.clear()
         until(lambda: receiver.got)

@@ -10,8 +10,10 @@ from pyspark.sql import functions as F
 
 from expectations.contract import Column, Contract
 from pipelines.settings import Settings
+from pipelines.warehouse import change_feed
 from pipelines.warehouse.groups import Groups
-from pipelines.warehouse.tables import Warehouse
+from pipelines.warehouse.progress import Batch
+from pipelines.warehouse.tables import COMPACTED_EVERY, Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,3 +140,28 @@ def test_a_table_that_users_changed_is_left_to_delta_in_spark(
     spark.sql(f"ALTER TABLE delta.`{where}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     assert few.insert(rows_of(spark, ROWS), CONTRACT, are_few=True) == 3
     assert spark.read.format("delta").load(where).count() == 3
+
+
+def test_many_commits_are_read_by_delta_in_spark_and_compacted(
+    spark: SparkSession, pair: tuple[Warehouse, Warehouse]
+) -> None:
+    few, _ = pair
+    rows = rows_of(spark, ROWS).where("name = 'a'").coalesce(1)
+    _, one = few._collected(CONTRACT.table, rows) or pytest.fail("only Spark can write it")
+    for number in range(120):  # beyond a checkpoint of the writer without a JVM
+        few._append(CONTRACT.table, few.local_table(CONTRACT.table), one, f"commit {number}")
+    assert few.insert(rows, CONTRACT, are_few=True) == 1
+    assert few.local_gap(CONTRACT.table) is None
+    _, version = few.state(CONTRACT.table)
+    assert version >= 121 + 120 // COMPACTED_EVERY
+    by_delta = spark.read.format("delta").load(few.location(CONTRACT.table))
+    assert texts(by_delta) == texts(few.read(CONTRACT.table)) == Counter(dict.fromkeys(texts(rows), 121))
+    assert len(by_delta.inputFiles()) < 121  # some are merged
+    news = change_feed.changes(few, CONTRACT.table, Batch(100, version)).rows
+    through_delta = change_feed._feed(few, CONTRACT.table, Batch(100, version))
+    kinds = [Counter(row[0] for row in one.select("_change_type").collect()) for one in (news, through_delta)]
+    assert kinds[0] == kinds[1] == {"insert": kinds[0]["insert"]}
+    assert few.was_committed(CONTRACT.table, 100, "commit 110")
+    assert few.insert(rows, CONTRACT) == 1  # by Delta in Spark
+    assert few.insert(rows, CONTRACT, are_few=True) == 1
+    assert few.read(CONTRACT.table).count() == 123

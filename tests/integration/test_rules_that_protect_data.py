@@ -459,7 +459,6 @@ def test_second_writer_waits_and_then_names_the_holder(settings: Settings) -> No
     assert lock.holder(settings.warehouse) is None
 
 
-@pytest.mark.thorough  # test_uri_warehouses.py also runs on a warehouse at a URI
 def test_warehouse_by_uri_gives_the_same_tables(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
     land(settings, {"a.jsonl": [line(1), line(2, headers=FOREIGN)], "b.jsonl": [line(1), line(3)]})
     run(spark, settings)

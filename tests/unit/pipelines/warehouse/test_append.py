@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from deltalake.exceptions import DeltaError
 
 from expectations.contract import Column, Contract, contract_of
 from expectations.replays import TABLES
@@ -62,6 +64,17 @@ def test_rows_come_back_as_they_were(settings: Settings) -> None:
 
     append(warehouse, CONTRACT, [nothing], "overwrite")
     assert jvmless.values(warehouse, CONTRACT.table, "cluster", 10) == {"nothing"}
+
+
+def test_no_value_is_left_out(settings: Settings) -> None:
+    warehouse = Warehouse(settings)
+    append(warehouse, CONTRACT, [ROW])
+    with pytest.raises(KeyError):
+        append(warehouse, CONTRACT, [{name: value for name, value in ROW.items() if name != "content"}])
+    grown = replace(CONTRACT, columns=(*CONTRACT.columns, Column("more", "string", "A column of a later version.")))
+    with pytest.raises(DeltaError):  # the table lacks the column
+        append(warehouse, grown, [ROW | {"more": "a value"}])
+    assert jvmless.values(warehouse, CONTRACT.table, "content", 10) == {ROW["content"]}
 
 
 def test_a_uri_is_refused(settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tempfile
 from collections import Counter
@@ -34,12 +35,14 @@ KINDS = {
     "integer": (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
 }
 Row = tuple[Any, int]
+PLACE = tempfile.TemporaryDirectory(prefix="afterlog-few-")  # examples of a property share fixtures
+NUMBERS = itertools.count()
 
 
 def table_of(kind: str) -> DeltaTable:
     fields = [{"name": name, "type": of, "nullable": True, "metadata": {}} for name, of in (("g", kind), ("n", "long"))]
     schema = Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
-    return DeltaTable.create(tempfile.mkdtemp(prefix="few-"), schema, configuration=PROPERTIES)
+    return DeltaTable.create(f"{PLACE.name}/{next(NUMBERS)}", schema, configuration=PROPERTIES)
 
 
 def arrow(kind: str, rows: Sequence[Row]) -> pa.Table:
