@@ -31,6 +31,7 @@ from rich.table import Table
 
 from bench import incidents as labelled
 from bench import peers, replays
+from bench import site as pages
 from bench.growth import SCENARIOS, Cost, cost_onto, draw
 from bench.records import acknowledgements, dead_letters, land_lines, pushed
 from expectations.contract import Column, Contract
@@ -622,6 +623,15 @@ def incidents(bench: Bench) -> None:
         labelled.write(labelled.told(all_found, labelled.commit()))
 
 
+def site(bench: Bench) -> None:
+    """Measure the site with many incidents and applications: its builds, and what a person does on its pages."""
+    settings, scale = bench.settings("site"), bench.scale
+    incidents, applications = max(1, int(10_000 * scale)), max(1, int(500 * scale))
+    for name, (value, unit) in pages.measured(settings, bench.scratch, incidents, applications).items():
+        is_act = unit == "ms" and "open" not in name
+        bench.found(f"site of {incidents:,} incidents, {name}", value, unit, 100.0 if is_act else None)
+
+
 def replay(bench: Bench) -> None:
     """Measure records a second of a replay, against a bare producer of the same client, on a broker of this machine."""
     count = bench.records(100_000)
@@ -654,6 +664,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
         memory,
         query,
         incidents,
+        site,
         demo,
         soak,
     )

@@ -162,60 +162,57 @@ def description(source: str = "orders", sink: str = "totals", node: str = "sourc
 
 def application(settings: Settings, name: str, source: str = "orders", sink: str = "totals", **more: Any) -> None:
     """Store an application of Kafka Streams with two revisions, the second of which came before an incident."""
+    for table, rows in rows_of_application(name, source, sink, **more).items():
+        store(settings, table, *rows)
+
+
+def rows_of_application(name: str, source: str, sink: str, **more: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of an application, by table; ``more`` replaces values of its current topology."""
     told = description(source, sink)
     before = json.loads(told)
     before["subtopologies"][0]["nodes"].pop(1)
     before["subtopologies"][0]["nodes"][0]["successors"] = ["sink"]
-    store(
-        settings,
-        "gold.topology_current",
-        {
-            "cluster": "default",
-            "group_id": name,
-            "health": "OK",
-            "sentence": f"The topology of {name} is known.",
-            "revision": 2,
-            "node_count": 3,
-            "last_seen_at": NOW - HOUR,
-            "last_pushed_at": NOW - 5 * HOUR,
-            "defects": [],
-            "description": told,
-            **more,
-        },
-    )
     key = {"cluster": "default", "group_id": name}
+    current = {
+        "health": "OK",
+        "sentence": f"The topology of {name} is known.",
+        "revision": 2,
+        "node_count": 3,
+        "last_seen_at": NOW - HOUR,
+        "last_pushed_at": NOW - 5 * HOUR,
+        "defects": [],
+        "description": told,
+        **more,
+    }
     revision = key | {"topology_hash": f"{name}-2", "source": "pushed", "description": told, "topology_epochs": [1]}
-    store(
-        settings,
-        "gold.topology_revisions",
-        revision
-        | {"revision": 1, "accepted_at": NOW - 30 * HOUR, "topology_hash": f"{name}-1"}
-        | {"replaced_at": NOW - 4 * HOUR, "description": json.dumps(before)},
-        revision | {"revision": 2, "accepted_at": NOW - 4 * HOUR},
-    )
+    first = {"revision": 1, "accepted_at": NOW - 30 * HOUR, "topology_hash": f"{name}-1"}
+    replaced = {"replaced_at": NOW - 4 * HOUR, "description": json.dumps(before)}
     changed = {"nodes_added": ["count"], "edges_added": [{"from": "count", "to": "sink"}], "topics_removed": [sink]}
-    store(settings, "gold.topology_changes", key | {"revision": 2, "previous_revision": 1} | changed)
     times = {"first_pushed_at": NOW - 30 * HOUR, "last_pushed_at": NOW - 4 * HOUR}
     asked = {"solicitation_count": 3, "followed_count": 2, "unanswered_count": 1, "median_seconds_to_push": 0.25}
     pushes = {"push_count": 3, "accepted_count": 2, "refused_count": 1, "error_names": ["INVALID_REQUEST"]}
     took = {"median_ms": 3.5, "p95_ms": 12.0, "max_ms": 1234.0}
-    store(settings, "gold.push_health", key | times | asked | pushes | took)
     at = key | {"topology_hash": f"{name}-2", "part": "subtopology", "part_place": 0, "subtopology_id": "0"}
     none: Sequence[str] = []
-    store(
-        settings,
-        "silver.topology_nodes",
-        at | {"node": "source", "node_type": 1, "source_topics": [source], "stores": none, "successors": ["count"]},
-        at | {"node": "count", "node_type": 2, "source_topics": none, "stores": ["s"], "successors": ["sink"]},
-        at | {"node": "sink", "node_type": 3, "source_topics": none, "sink_topic": sink, "stores": none},
-    )
     edge = key | {"topology_hash": f"{name}-2", "kind": "topic", "topic_role": "external", "is_current": True}
-    store(
-        settings,
-        "gold.topology_edges",
-        edge | {"from": source, "to": "source", "direction": "read", "topic": source},
-        edge | {"from": "sink", "to": sink, "direction": "written", "topic": sink},
-    )
+    return {
+        "gold.topology_current": [key | current],
+        "gold.topology_revisions": [
+            revision | first | replaced,
+            revision | {"revision": 2, "accepted_at": NOW - 4 * HOUR},
+        ],
+        "gold.topology_changes": [key | {"revision": 2, "previous_revision": 1} | changed],
+        "gold.push_health": [key | times | asked | pushes | took],
+        "silver.topology_nodes": [
+            at | {"node": "source", "node_type": 1, "source_topics": [source], "stores": none, "successors": ["count"]},
+            at | {"node": "count", "node_type": 2, "source_topics": none, "stores": ["s"], "successors": ["sink"]},
+            at | {"node": "sink", "node_type": 3, "source_topics": none, "sink_topic": sink, "stores": none},
+        ],
+        "gold.topology_edges": [
+            edge | {"from": source, "to": "source", "direction": "read", "topic": source},
+            edge | {"from": "sink", "to": sink, "direction": "written", "topic": sink},
+        ],
+    }
 
 
 def suspect(number: int, name: str, **more: Any) -> dict[str, Any]:
