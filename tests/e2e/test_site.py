@@ -122,6 +122,25 @@ def test_long_names_make_no_row_tall(site: Site, tab: Browser, kind: str) -> Non
         assert tall == []
 
 
+def test_paper_shows_pictures_in_light_colours_and_without_a_frame(site: Site, tab: Browser) -> None:
+    """A frame around a picture that is taller than a sheet of paper makes Chromium print an empty sheet before it."""
+    colour = "getComputedStyle(document.querySelector('.picture .topology text')).fill"
+    frame = "getComputedStyle(document.querySelector('.picture')).borderTopWidth"
+    address = f"{site.address}/{KINDS['application']}"
+
+    tab.open(address)
+    light = tab.run(colour)
+    tab.open(address, dark=True)
+    dark = tab.run(colour)
+    scheme = {"name": "prefers-color-scheme", "value": "dark"}
+    tab.send("Emulation.setEmulatedMedia", media="print", features=[scheme])
+    printed, framed = tab.run(colour), tab.run(frame)
+    tab.send("Emulation.setEmulatedMedia", media="")
+
+    assert light != dark
+    assert (printed, framed) == (light, "0px")
+
+
 def test_every_link_of_the_pages_leads_somewhere(site: Site, tab: Browser) -> None:
     found = set()
     for path in KINDS.values():

@@ -168,7 +168,7 @@ def _styles() -> Iterator[str]:
     yield ".topology g path,.topology rect,.topology .link{stroke-width:1.2}.topology .paper{stroke:none}"
     yield ".topology .link{fill:none}.topology .link.store,.topology .absent rect{stroke-dasharray:4 3}"
     yield from _colours(0, "#ffffff", "#1d1d23", "#63636f", "#fafafc", "#c9c9d3")
-    yield "@media (prefers-color-scheme:dark){"
+    yield "@media screen and (prefers-color-scheme:dark){"
     yield from _colours(2, "#17171b", "#ececf1", "#a8a8b5", "#1e1e24", "#4a4a56")
     yield "}"
 
