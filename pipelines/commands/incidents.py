@@ -109,7 +109,10 @@ class Incident:
 
 @dataclass
 class Incidents:
-    """All incidents of the settings' cluster as of ``now``."""
+    """All incidents of the settings' cluster as of ``now``.
+
+    What people did about an incident that another one took in counts for the other one.
+    """
 
     warehouse: Warehouse
     now: datetime
@@ -120,10 +123,10 @@ class Incidents:
     def __post_init__(self) -> None:
         """Read them."""
         rows = self._masked(jvmless.rows(self.warehouse, INCIDENTS, {"cluster": self.warehouse.cluster}))
+        self.merged = {row["incident_id"]: row["merged_into"] for row in rows if row["merged_into"]}
         acted: dict[str, list[Action]] = defaultdict(list)
         for action in actions.actions(self.warehouse):
-            acted[action.incident_id].append(action)
-        self.merged = {row["incident_id"]: row["merged_into"] for row in rows if row["merged_into"]}
+            acted[self._standing(action.incident_id)].append(action)
         self.known = sorted(
             (
                 Incident(row, state_of(row, self.read_until, self.now, own), own)
@@ -243,12 +246,16 @@ class Incidents:
         Raises UsageError: there is none, or several.
         """
         names = {one.row["incident_id"]: one for one in self.known}
-        end = ids.named(wanted, {*names, *self.merged}, "an incident", "afterlog incidents")
-        while end in self.merged:
-            end = self.merged[end]
+        end = self._standing(ids.named(wanted, {*names, *self.merged}, "an incident", "afterlog incidents"))
         if end not in names:
             raise UsageError(f"Incident {end} has no records any more.")
         return names[end]
+
+    def _standing(self, name: str) -> str:
+        """Return the id of the incident that took in another one, directly or not; its own id if none did."""
+        while name in self.merged:
+            name = self.merged[name]
+        return name
 
 
 def _moment(text: str | None, name: str) -> datetime | None:

@@ -265,6 +265,38 @@ def test_actions_are_kept_and_respected(filled: Settings, spark: SparkSession) -
     assert name in {one["incident_id"] for one in known(filled)}
 
 
+@pytest.mark.parametrize("asked", [{"mute_until": "2999-01-01"}, {"resolve": True}, {"note": "ticket 7"}], ids=str)
+def test_what_people_did_about_an_incident_counts_for_the_one_that_takes_it_in(
+    settings: Settings, asked: dict[str, Any]
+) -> None:
+    first, second = sites.incident_id(1), sites.incident_id(2)
+    merged = {"record_count": 0, "merged_into": first}
+    begin, last = datetime.now(UTC) - 5 * HOUR, datetime.now(UTC) - HOUR
+    Path(settings.warehouse).mkdir()
+    store(
+        settings,
+        "gold.dlq_incidents",
+        sites.incident(1, first_at=begin, last_at=begin + HOUR),
+        sites.incident(2, first_at=last - HOUR, last_at=last, predecessor_id=first),
+    )
+    incidents.acted(Warehouse(settings), second, **asked)
+    (before,) = (one for one in known(settings) if one["incident_id"] == second)
+
+    shutil.rmtree(Path(settings.warehouse) / "gold")
+    store(
+        settings,
+        "gold.dlq_incidents",
+        sites.incident(1, first_at=begin, last_at=last),
+        sites.incident(2) | merged,
+    )
+    (after,) = known(settings)
+
+    assert after["incident_id"] == first
+    for name in ("actions", "muted_until", "resolved_by"):
+        assert after[name] == before[name]
+    assert after["actions"]
+
+
 def test_the_usual_rate_is_the_mean_of_the_weeks_before(settings: Settings) -> None:
     for place in (settings.warehouse, settings.landing):
         Path(place).mkdir()
