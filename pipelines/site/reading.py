@@ -440,8 +440,9 @@ def _commands(
             f'kcat -b "$BOOTSTRAP" -C -t {quoted(topic)} -p {partition} -o {offset} -c 1 -J',
         )
     if row["consumer_group"] is not None and row["original_topic"] is not None:
-        wanted = "consumer_group = :group AND original_topic = :topic AND routed_at >= :since"
+        wanted = "cluster = :cluster AND consumer_group = :group AND original_topic = :topic AND routed_at >= :since"
         names = {
+            "cluster": row["cluster"],
             "group": row["consumer_group"],
             "topic": row["original_topic"],
             "since": row["first_at"].isoformat(timespec="seconds").replace("+00:00", "Z"),

@@ -4,6 +4,7 @@
 -- Feeds: dlq.
 -- Engine: duckdb
 SELECT
+  cluster,
   header_profile,
   exception_class,
   error_message,
@@ -17,5 +18,5 @@ FROM silver.dlq_records AS records
 LEFT ANTI JOIN silver.dlq_control_markers AS markers
   ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 WHERE routed_at <= :now
-GROUP BY header_profile, exception_class, error_message
-ORDER BY first_routed_at DESC, header_profile, exception_class, error_message
+GROUP BY cluster, header_profile, exception_class, error_message
+ORDER BY first_routed_at DESC, header_profile, exception_class, error_message, cluster

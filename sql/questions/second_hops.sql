@@ -10,7 +10,7 @@ WITH hops AS (
   SELECT *, try_element_at(earlier_hops, -1) AS earlier_hop
   FROM silver.dlq_records
   WHERE
-    original_topic IN (SELECT dlq_topic FROM silver.dlq_records)
+    (cluster, original_topic) IN (SELECT cluster, dlq_topic FROM silver.dlq_records)
     OR size(filter(earlier_hops, hop -> hop.topic IS NOT NULL)) > 0
 )
 SELECT

@@ -17,6 +17,7 @@ from pipelines.run import runner
 from pipelines.settings import LANDING_DIRECTORIES, ROOT, Settings, load
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, land, line, warehouse_of
+from tests.testing.deliveries import store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -320,3 +321,22 @@ def test_nothing_is_blocked_and_the_gate_remembers(generated: Landed, ask: Ask) 
     expected = {code: count for code, count in generated.truth["violations"].items() if code != "grain.conflict"}
     assert {code: row["failing_rows"] for code, row in rules.items() if code in expected} == expected
     assert all(row["broken_count"] == 0 for row in rules.values())
+
+
+def test_equal_names_of_two_clusters_are_told_apart(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, ask: Ask
+) -> None:
+    landed = Landed(warehouse_of(empty_warehouse, tmp_path), {}, [])
+    letter = {"dlq_partition": 0, "dlq_offset": 7, "original_partition": 0, "original_offset": 7}
+    letter |= {"consumer_group": "workers", "header_profile": "kip-1191", "error_message": "no", "routed_at": CAPTURED}
+    refused = letter | {"_source": "a.jsonl", "violations": ["error.readable"], "_ingested_at": CAPTURED}
+    to_a_dlq = letter | {"cluster": "default", "dlq_topic": "payments", "original_topic": "orders"}
+    from_a_source = letter | {"cluster": "second", "dlq_topic": "dlq.payments", "original_topic": "payments"}
+    store(landed.settings, "silver.dlq_records", to_a_dlq, from_a_source)
+    store(landed.settings, "quarantine.dlq_records", *({**refused, "cluster": name} for name in ("default", "second")))
+
+    assert ask(landed, "second_hops") == []  # `payments` is a DLQ topic of the other cluster only
+    errors = [(row["cluster"], row["record_count"], row["dlq_topics"]) for row in ask(landed, "errors_since_when")]
+    assert errors == [("default", 1, ["payments"]), ("second", 1, ["dlq.payments"])]
+    reasons = [(row["cluster"], row["record_count"]) for row in ask(landed, "quarantine_reasons")]
+    assert reasons == [("default", 1), ("second", 1)]

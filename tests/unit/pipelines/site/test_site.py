@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -542,6 +543,16 @@ def test_pages_of_incidents_tell_their_addresses(settings: Settings) -> None:
         path = one.page.removeprefix(url)
         assert (path in made, f"<code>{one.page}</code>" in made[path]) == (True, True)
     assert {one.page for one in told(settings).incidents} == {None}
+
+
+def test_the_command_for_dead_letters_asks_for_those_of_the_cluster(settings: Settings) -> None:
+    settings = settings.model_copy(update={"cluster": "it's second"})
+    store(settings, "gold.dlq_incidents", incident(0), incident(0, cluster="it's second"))
+    (case,) = told(settings).incidents
+    (command,) = (one.text for one in case.commands if one.words == "its dead letters")
+    _, _, statement, *values = shlex.split(command)
+    assert "WHERE cluster = :cluster AND " in statement
+    assert values[:2] == ["--param", "cluster=it's second"]
 
 
 def test_the_front_tells_what_changed_against_the_report_before(settings: Settings) -> None:
