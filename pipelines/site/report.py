@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from expectations.replays import TABLES as REPLAYS
+from expectations.text import visible
 from pipelines.commands.incidents import LANDED
-from pipelines.errors import EnvironmentLacking
+from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.runner import contracts
 from pipelines.settings import Settings
@@ -24,7 +25,7 @@ from pipelines.site.quality import Feed, feeds_of, uncommitted
 from pipelines.warehouse import actions, progress, storage
 from pipelines.warehouse.tables import Warehouse
 
-SHOWN, MADE, DOCUMENTED = ".shown.json", ".made.json", ".documented.json"
+SHOWN, MADE, DOCUMENTED, CLUSTER = ".shown.json", ".made.json", ".documented.json", ".cluster.json"
 
 
 def current(warehouse: Warehouse, behind: Sequence[Freshness], feeds: Sequence[Feed] | None = None) -> Path | None:
@@ -50,11 +51,12 @@ def build(
     Only a warehouse that is not local needs a session. How far tables are ``behind``, the state of ``feeds`` and what
     is ``told`` are looked up if not given.
 
-    Raises EnvironmentLacking: the directory cannot be written.
+    Raises EnvironmentLacking: the directory cannot be written. UsageError: it has the site of another cluster.
     """
     settings = warehouse.settings
     directory = settings.reports()
     try:
+        _claim(directory, warehouse.cluster)
         behind = freshness(warehouse) if behind is None else behind
         feeds = feeds_of(warehouse) if feeds is None else feeds
         state = _state(warehouse, behind, feeds)
@@ -69,6 +71,22 @@ def build(
             f"free some space, fix its permissions or set [report] directory."
         ) from None
     return directory / addresses.FRONT
+
+
+def _claim(directory: Path, cluster: str) -> None:
+    """Note whose site a directory has; raises UsageError: it is another cluster's, whose names can be the same."""
+    note = directory / CLUSTER
+    try:
+        known = json.loads(note.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        directory.mkdir(parents=True, exist_ok=True)
+        storage.replace_text(note, json.dumps(cluster), durable=False)
+        return
+    if known != cluster:
+        raise UsageError(
+            f"{directory} has the pages of cluster '{visible(str(known))}', where groups and topics can have the same "
+            f"names: set [report] directory to one of its own for cluster '{visible(cluster)}'."
+        )
 
 
 def _document(directory: Path, keep_runs: int) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipelines.commands import incidents, query
+from pipelines.errors import UsageError
 from pipelines.settings import Settings
 from pipelines.settings.payloads import Mask
 from pipelines.settings.runs import Report
@@ -531,6 +532,19 @@ def test_data_docs_are_rendered_again_only_with_new_results(settings: Settings) 
     assert [one.name for one in (made / report.DATA_DOCS / "validations").rglob("run-2")] == ["run-2"]
     (made / report.DOCUMENTED).unlink()
     assert built() > second
+
+
+def test_a_directory_has_the_pages_of_one_cluster(settings: Settings, tmp_path: Path) -> None:
+    second = settings.model_copy(update={"cluster": "second\u202e"})
+    store(settings, "gold.dlq_summary", *(hour(NOW, cluster=one.cluster) for one in (settings, second)))
+    page = report.build(Warehouse(settings)).parent / addresses.group("orders-workers")
+    before = page.read_text()
+    with pytest.raises(UsageError, match=r"has the pages of cluster 'default'.*for cluster 'second\\u202e'"):
+        report.build(Warehouse(second))
+    assert page.read_text() == before
+    own = second.model_copy(update={"report": Report(directory=str(tmp_path / "second"))})
+    assert report.build(Warehouse(own)) == report.build(Warehouse(own)) == tmp_path / "second" / "index.html"
+    report.build(Warehouse(settings))
 
 
 def test_pages_of_incidents_tell_their_addresses(settings: Settings) -> None:
