@@ -98,7 +98,11 @@ INCIDENT_ACTIONS = Contract(
         Column("action", "string", "mute, resolve or note."),
         Column("acted_at", "timestamp", "When."),
         Column("acted_by", "string", "Account that acted."),
-        Column("until", "timestamp", "Until when alerts are muted; null for other actions."),
+        Column(
+            "until",
+            "timestamp",
+            "Until when alerts are muted; of a resolution the last record's time, if that was ahead of the clock.",
+        ),
         Column("note", "string", "What the person wrote; null without."),
     ),
     grain=("action_id",),

@@ -259,7 +259,7 @@ class Incidents:
 
 
 def _moment(text: str | None, name: str) -> datetime | None:
-    """Read a time, or a duration before or after now such as 2h."""
+    """Read a time."""
     if text is None:
         return None
     try:
@@ -677,8 +677,8 @@ def acted(
     Raises UsageError: the id names no incident, or the time is not in the future.
     """
     now = datetime.now(UTC)
-    name = Incidents(warehouse, now).of(wanted).row["incident_id"]
-    said = []
+    row = Incidents(warehouse, now).of(wanted).row
+    name, said = row["incident_id"], []
     if mute_until is not None:
         until = _moment(mute_until, "mute-until")
         if until is None or until <= now:
@@ -686,7 +686,8 @@ def acted(
         actions.act(warehouse, name, actions.MUTE, until, note)
         said.append(f"{name} is muted until {moment(until)}.")
     if resolve:
-        actions.act(warehouse, name, actions.RESOLVE, note=note)
+        ahead = row["last_at"] if row["last_at"] > now else None  # a producer's clock can be
+        actions.act(warehouse, name, actions.RESOLVE, ahead, note)
         said.append(f"{name} is resolved; a new record makes it {REGRESSED}.")
     if note is not None and not said:
         actions.act(warehouse, name, actions.NOTE, note=note)

@@ -43,7 +43,8 @@ def state_of(
 
     It is resolved if a person said so and no record came since, or if the records of each of its DLQ topics were read
     past the pause that ends it. Silence alone proves nothing: nobody may have read the topic. ``read_until`` has the
-    time of the newest record of each DLQ topic. ``actions`` are those on the incident, in order of time.
+    time of the newest record of each DLQ topic. ``actions`` are those on the incident, in order of time. If the last
+    record is ahead of the clock when a person resolves, only a later one counts as new.
     """
     last_at: datetime = incident["last_at"]
     pause = timedelta(seconds=incident["pause_seconds"])
@@ -54,7 +55,8 @@ def state_of(
         if action.acted_at > now:
             continue
         if action.action == "resolve":
-            resolved_by = action.acted_by if action.acted_at >= last_at else None
+            told = max(action.acted_at, action.until or action.acted_at)
+            resolved_by = action.acted_by if told >= last_at else None
         elif action.action == "mute":
             muted_until = action.until
     is_quiet = now - last_at > pause

@@ -27,7 +27,10 @@ MUTE, RESOLVE, NOTE = "mute", "resolve", "note"
 
 @dataclass(frozen=True)
 class Action:
-    """An action on an incident: what, when and by whom; ``until`` ends a mute, ``note`` is free text."""
+    """An action on an incident: what, when and by whom; ``note`` is free text.
+
+    ``until`` ends a mute. Of a resolution it is the incident's last record, if that is ahead of the clock.
+    """
 
     action_id: str
     incident_id: str

@@ -265,6 +265,19 @@ def test_actions_are_kept_and_respected(filled: Settings, spark: SparkSession) -
     assert name in {one["incident_id"] for one in known(filled)}
 
 
+def test_a_resolution_counts_although_the_last_record_is_ahead_of_the_clock(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    begin, last = datetime.now(UTC) - HOUR, datetime.now(UTC) + 48 * HOUR
+    store(settings, "gold.dlq_incidents", sites.incident(1, first_at=begin, last_at=last))
+    incidents.acted(Warehouse(settings), sites.incident_id(1), resolve=True)
+
+    assert [one["state"] for one in known(settings)] == ["RESOLVED"]
+
+    shutil.rmtree(Path(settings.warehouse) / "gold")
+    store(settings, "gold.dlq_incidents", sites.incident(1, first_at=begin, last_at=last + HOUR))
+    assert [one["state"] for one in known(settings)] == ["REGRESSED"]
+
+
 @pytest.mark.parametrize("asked", [{"mute_until": "2999-01-01"}, {"resolve": True}, {"note": "ticket 7"}], ids=str)
 def test_what_people_did_about_an_incident_counts_for_the_one_that_takes_it_in(
     settings: Settings, asked: dict[str, Any]
