@@ -195,9 +195,12 @@ class Replays:
     def __init__(self, warehouse: Warehouse, plan: Plan) -> None:
         """Read what is known of the plan."""
         self.warehouse, self.plan = warehouse, plan
-        equal = {"cluster": plan.cluster, "plan_id": plan.plan_id}
-        self.known = {Letter.of(row) for row in _rows(warehouse, REPLAYED, equal)}
+        self.known = self._written()
         self.waiting: list[Replayed] = []
+
+    def _written(self) -> set[Letter]:
+        equal = {"cluster": self.plan.cluster, "plan_id": self.plan.plan_id}
+        return {Letter.of(row) for row in _rows(self.warehouse, REPLAYED, equal, [*_letter(Letter("", "", 0, 0))])}
 
     def add(self, found: Sequence[Replayed]) -> None:
         """Take records that stand committed on their targets; they are written with the next `flush`."""
@@ -211,23 +214,25 @@ class Replays:
         if not self.waiting:
             return
         ids_of = {target.topic: target.topic_id for target in self.plan.targets}
-        rows = [
-            {
-                "cluster": self.plan.cluster,
-                "plan_id": self.plan.plan_id,
-                **_letter(one.record.letter),
-                **_source(one.record.source),
-                "consumer_group": one.record.group,
-                "attempt": one.record.attempt,
-                "target_topic": one.record.topic,
-                "target_topic_id": ids_of[one.record.topic],
-                "target_partition": one.partition,
-                "target_offset": one.offset,
-                "replayed_at": append.moment(one.timestamp) or datetime.now(UTC),
-            }
-            for one in self.waiting
-        ]
         with writing(self.warehouse):
+            written = self._written()  # another process may have completed the plan meanwhile
+            rows = [
+                {
+                    "cluster": self.plan.cluster,
+                    "plan_id": self.plan.plan_id,
+                    **_letter(one.record.letter),
+                    **_source(one.record.source),
+                    "consumer_group": one.record.group,
+                    "attempt": one.record.attempt,
+                    "target_topic": one.record.topic,
+                    "target_topic_id": ids_of[one.record.topic],
+                    "target_partition": one.partition,
+                    "target_offset": one.offset,
+                    "replayed_at": append.moment(one.timestamp) or datetime.now(UTC),
+                }
+                for one in self.waiting
+                if one.record.letter not in written
+            ]
             append.append(self.warehouse, replayed_records.CONTRACT, rows)
         self.waiting.clear()
 

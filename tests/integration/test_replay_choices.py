@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pipelines.replay import actions, store
 from pipelines.replay.candidates import INCIDENTS, Candidate, Candidates, Choice
 from pipelines.replay.journal import Journal, State
 from pipelines.replay.judge import Options
+from pipelines.replay.model import Plan, Replayed, Target
 from pipelines.replay.planning import Draft
 from pipelines.replay.rules import read
 from pipelines.settings import Settings, load
@@ -155,3 +157,20 @@ def test_what_lands_while_dead_letters_are_looked_at_gives_none_twice(
     monkeypatch.setattr(Candidates, "_known", landing)
     found = [one.place for one in Candidates(warehouse, read(rules)).chosen(Choice(by_rules=True), 1_000)]
     assert len(found) == len(set(found)) == 100
+
+
+def test_two_processes_that_complete_one_plan_write_each_record_once(settings: Settings) -> None:
+    """A run was killed before it wrote down what stands; `replay status` twice, or a run, do it at the same moment."""
+    warehouse = letters_in(settings, 3)
+    plan = with_target(kept(warehouse).plan)
+    both = [store.Replays(warehouse, plan) for _ in range(2)]
+    for one in both:
+        one.add([Replayed(record, 0, record.position, 0) for record in plan.records])
+    for one in both:
+        one.flush()
+    assert len(store.replayed(warehouse, plan.plan_id)) == 3
+
+
+def with_target(plan: Plan) -> Plan:
+    """Return a plan of a dry run with its target, as one has that asked the cluster."""
+    return replace(plan, targets=(Target("elsewhere", "an-id", (0,)),))
