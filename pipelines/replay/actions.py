@@ -51,7 +51,7 @@ def plan(
     if not draft.entries:
         return _nothing(form)
     kept = None if dry_run else store.keep(warehouse, draft)
-    revived = False
+    revived = None
     if kept is False:
         with Journal(store.directory_of(warehouse)) as journal:
             revived = journal.revive(draft.plan.plan_id)
@@ -218,7 +218,7 @@ def run(
         kept.flush()
     outcomes.refresh(warehouse, asks=False)
     counts = Counter(one["outcome"] for one in store.outcomes(warehouse, planned.plan_id))
-    said = telling.status(row, ended.status.value, ended.sentence, len(kept.known), counts, form)
+    said = telling.status(row, ended.status.value, ended.sentence, len(kept.known), ended.skipped, counts, form)
     return Answer(said, (), ended.exit_code)
 
 
@@ -321,7 +321,8 @@ def status(warehouse: Warehouse, wanted: str, form: str = "text", *, asks: bool 
     done = max(done, state.replayed if state is not None else 0)  # a run writes to the table now and then
     outcomes.refresh(warehouse, asks=asks)
     counts = Counter(one["outcome"] for one in store.outcomes(warehouse, row["plan_id"]))
-    return Answer(telling.status(row, _name(state), state.sentence if state else None, done, counts, form))
+    sentence, skipped = (state.sentence, state.skipped) if state else (None, 0)
+    return Answer(telling.status(row, _name(state), sentence, done, skipped, counts, form))
 
 
 def _name(status: Status | None) -> str:

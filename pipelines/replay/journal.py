@@ -262,20 +262,24 @@ class Journal:
                 (_now(), State.PAUSED, State.PAUSED, State.READY, plan_id),
             )
 
-    def revive(self, plan_id: str) -> bool:
-        """Let a cancelled plan be run again, as somebody makes the same plan anew; return False if it is not cancelled.
+    def revive(self, plan_id: str) -> State | None:
+        """Let a plan be run again that was cancelled, or finished without records that another plan had taken.
 
-        What it replayed stays known, and the run learns it from the target.
+        Somebody makes the same plan anew. What it replayed stays known, and the run learns it from the target. Return
+        how it had ended; None if it cannot be run again, or need not be revived.
         """
         with self._transaction():
             found = self._row(plan_id)
-            if found is None or found.state is not State.CANCELLED:
-                return False
+            if found is None or not (
+                found.state is State.CANCELLED or (found.state is State.FINISHED and found.skipped)
+            ):
+                return None
             self._execute(
-                "UPDATE plans SET state = ?, sentence = NULL, request = NULL, updated_at = ? WHERE plan_id = ?",
+                "UPDATE plans SET state = ?, sentence = NULL, request = NULL, skipped = 0, updated_at = ?"
+                " WHERE plan_id = ?",
                 (State.READY, _now(), plan_id),
             )
-            return True
+            return found.state
 
     def claimed_sources(self, sources: Iterable[Source]) -> dict[str, str]:
         """Return, for the places of source records of which plans took a dead letter, the last such plan."""

@@ -12,6 +12,7 @@ from expectations.rules import counted
 from expectations.text import visible
 from pipelines.payloads import as_json
 from pipelines.privacy import SHARE_GROUP, Masks
+from pipelines.replay.journal import State
 from pipelines.replay.judge import REASONS
 from pipelines.replay.planning import Draft, Entry
 from pipelines.replay.rules import Action, Rule
@@ -21,10 +22,10 @@ MOST_SAMPLES = 10
 MOST_OF_VALUE = 120  # characters
 
 
-def of_draft(draft: Draft, masks: Masks, *, kept: bool | None, revived: bool = False) -> str:
+def of_draft(draft: Draft, masks: Masks, *, kept: bool | None, revived: State | None = None) -> str:
     """Return a plan as text; ``kept`` tells whether it was written (None: it is only looked at).
 
-    ``revived`` tells that it was cancelled and can be run again.
+    ``revived`` is how it had ended, if it can be run again.
     """
     plan, eligible = draft.plan, draft.eligible
     chosen = counted(len(draft.entries), "record")
@@ -35,9 +36,10 @@ def of_draft(draft: Draft, masks: Masks, *, kept: bool | None, revived: bool = F
     if kept is None:
         lines.append("  The cluster was not asked: whether targets and originals are there is not known.")
     if kept is False:
-        lines.append(
-            f"  The same plan was made before; it {'was cancelled, and can be run now' if revived else 'still stands'}."
-        )
+        how = "still stands"
+        if revived:
+            how = "was cancelled, and can be run now" if revived is State.CANCELLED else "can be run again"
+        lines.append(f"  The same plan was made before; it {how}.")
     if eligible:
         lines += ["", "Goes to", *(f"  {line}" for line in _flows(eligible))]
         keys = {entry.content.key for entry in eligible if entry.content.key is not None}
@@ -230,9 +232,15 @@ def listed(rows: Sequence[Mapping[str, Any]], states: Mapping[str, str], replaye
 
 
 def status(
-    row: Mapping[str, Any], state: str, sentence: str | None, replayed: int, outcomes: Mapping[str, int], form: str
+    row: Mapping[str, Any],
+    state: str,
+    sentence: str | None,
+    replayed: int,
+    skipped: int,
+    outcomes: Mapping[str, int],
+    form: str,
 ) -> str:
-    """Return where the run of a plan stands, and what became of its records."""
+    """Return where the run of a plan stands, and what became of its records; another plan has taken the skipped ones."""
     if form == "json":
         facts = {
             "plan": row["plan_id"],
@@ -240,11 +248,14 @@ def status(
             "why": sentence,
             "eligible": row["eligible_count"],
             "replayed": replayed,
+            "skipped": skipped,
             "outcomes": dict(outcomes),
         }
         return json.dumps(facts)
     lines = [f"Plan {row['plan_id']}  {state}" + (f": {visible(sentence)}" if sentence else "")]
     lines.append(f"  {replayed:,} of {counted(row['eligible_count'], 'record')} replayed to {visible(row['target'])}")
+    if skipped:
+        lines.append(f"  {skipped:,} not replayed, as another plan has taken them, or their source records")
     if outcomes:
         said = {"DELIVERED": "delivered", "DIED_AGAIN": "died again", "UNKNOWN": "of unknown outcome"}
         lines.append(

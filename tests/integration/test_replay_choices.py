@@ -174,3 +174,21 @@ def test_two_processes_that_complete_one_plan_write_each_record_once(settings: S
 def with_target(plan: Plan) -> Plan:
     """Return a plan of a dry run with its target, as one has that asked the cluster."""
     return replace(plan, targets=(Target("elsewhere", "an-id", (0,)),))
+
+
+def test_a_plan_whose_records_another_plan_had_taken_can_be_run_once_they_are_free(settings: Settings) -> None:
+    warehouse = letters_in(settings, 3)
+    first, second = kept(warehouse, "consumer_group = 'billing'").plan, kept(warehouse).plan
+    with Journal(store.directory_of(warehouse)) as journal:
+        journal.begin(first.plan_id, "a runner")
+        assert journal.claim(first.plan_id, first.records, again=False) == list(first.records)
+        journal.begin(second.plan_id, "another runner")
+        assert journal.claim(second.plan_id, second.records, again=False) == []
+        journal.confirm(second.plan_id, [], 0, 3)
+        journal.end(second.plan_id, "another runner", State.FINISHED)
+        told = actions.status(warehouse, second.plan_id, asks=False).result
+        assert "3 not replayed, as another plan has taken them" in told
+        journal.release(first.plan_id, first.records)
+        assert kept(warehouse).plan.plan_id == second.plan_id
+        assert journal.revive(second.plan_id) is State.FINISHED
+        assert journal.status(second.plan_id).state is State.READY  # type: ignore[union-attr]
