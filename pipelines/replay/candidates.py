@@ -301,9 +301,9 @@ class Candidates:
             source = (row["original_topic"], row["original_partition"], row["original_offset"])
             letter = Letter.of(row)
             same = [one for known, one in history.by_place.get(letter.place, ()) if known.may_be(letter)]
-            before = same[-1] if same else None
-            if before is None and None not in source:
-                before = history.by_source.get(source)
+            of_source = history.by_source.get(source) if None not in source else None
+            befores = same[-1:] + ([of_source] if of_source else [])
+            before = max(befores, key=lambda one: one["attempt"], default=None)
             died = history.by_target.get(source) if None not in source else None
             spans = history.aborted.get(source[:2], ()) if None not in source else ()
             incident_id, verdict = self._incident_of(row)

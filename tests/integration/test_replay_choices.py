@@ -192,3 +192,24 @@ def test_a_plan_whose_records_another_plan_had_taken_can_be_run_once_they_are_fr
         assert kept(warehouse).plan.plan_id == second.plan_id
         assert journal.revive(second.plan_id) is State.FINISHED
         assert journal.status(second.plan_id).state is State.READY  # type: ignore[union-attr]
+
+
+def test_an_attempt_counts_replays_by_all_plans_of_the_source_record(settings: Settings) -> None:
+    """Two groups dead-lettered one record; each group's dead letter is replayed, and then the first one again."""
+    warehouse = letters_in(
+        settings,
+        2,
+        dlq_offset=lambda number: number,
+        original_partition=lambda _: 0,
+        original_offset=lambda _: 7,
+        consumer_group=lambda number: ("billing", "shipping")[number],
+    )
+    attempts = []
+    for at, group in enumerate(("billing", "shipping", "billing")):
+        choice = Choice(where=f"consumer_group = '{group}'")
+        plan = with_target(actions.drawn(warehouse, choice, Options(to="elsewhere", again=True), dry_run=True).plan)
+        kept_now = store.Replays(warehouse, plan)
+        kept_now.add([Replayed(plan.records[0], 0, at, 0)])
+        kept_now.flush()
+        attempts.append(plan.records[0].attempt)
+    assert attempts == [1, 2, 3]
