@@ -15,7 +15,7 @@ from pipelines.errors import UsageError
 from pipelines.privacy import Masks
 from pipelines.replay import journal as journals
 from pipelines.replay import judge, outcomes, planning, rules, store, telling, transform
-from pipelines.replay.candidates import RECORDS, Candidates, Choice
+from pipelines.replay.candidates import BY_RULES, RECORDS, Candidates, Choice
 from pipelines.replay.journal import Journal, Request, State, Status
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Letter, Plan, Replayed
@@ -261,6 +261,7 @@ def why_expired(warehouse: Warehouse, row: Mapping[str, Any], kept: store.Replay
         return "the remediation rules changed."
     to = None if row["target"] == "original" else row["target"]
     options = Options(to, row["again"], row["max_replays"], row["ignores_rules"])
+    by_rules = row["choice"].startswith(BY_RULES)
     found = Candidates(warehouse).of_plan(row["plan_id"])
     planned: dict[str, list[Letter]] = defaultdict(list)
     for record in kept.plan.records:
@@ -270,9 +271,10 @@ def why_expired(warehouse: Warehouse, row: Mapping[str, Any], kept: store.Replay
         letter = Letter.of(candidate.row)
         same = {one for one in planned[candidate.place] if one.may_be(letter)}
         missing -= same
-        reasons = judge.of_record(candidate, known.decide(candidate.facts)[0], options)
-        if reasons and same.isdisjoint(kept.known):
-            why = judge.REASONS[reasons[0]].partition(";")[0].partition(":")[0]
+        action = known.decide(candidate.facts)[0]
+        reasons = judge.of_record(candidate, action, options)
+        if same.isdisjoint(kept.known) and (reasons or (by_rules and action != "REPLAY")):
+            why = judge.REASONS[reasons[0]].partition(";")[0].partition(":")[0] if reasons else "no rule replays it"
             return f"{visible(candidate.place)} is not eligible any more, as {why}."
     if missing:
         return f"{visible(min(missing).place)} is not in silver.dlq_records any more."

@@ -28,6 +28,7 @@ MARKERS, LETTERS, TRANSACTIONS = "silver.dlq_control_markers", "silver.dead_lett
 INCIDENTS = "gold.dlq_incidents"
 PLANS, REPLAYS, REPLAYED = "gold.replay_plans", "gold.replays", "gold.replayed_records"
 OUTCOMES, DISCARDS = "gold.replay_outcomes", "gold.replay_discards"
+BY_RULES = "the rules"
 MOST_NAMED = 1_000
 PAGE = 50_000  # dead letters that are in memory at once while they are tested one by one
 WIDEST = 80
@@ -71,7 +72,7 @@ class Choice:
             named = ", ".join(self.records[:20]) + (" and more" if len(self.records) > 20 else "")
             said = f"record {named}"
         else:
-            said = "the rules"
+            said = BY_RULES
         return said + (f", at most {self.limit:,}" if self.limit is not None else "")
 
 

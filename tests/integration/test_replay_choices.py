@@ -213,3 +213,24 @@ def test_an_attempt_counts_replays_by_all_plans_of_the_source_record(settings: S
         kept_now.flush()
         attempts.append(plan.records[0].attempt)
     assert attempts == [1, 2, 3]
+
+
+def test_a_plan_by_rules_expires_if_the_rules_do_not_replay_a_record_any_more(settings: Settings) -> None:
+    """The incident was local to a key when the plan was made, and fails for all when it is run: no rule matches."""
+    warehouse = letters_in(settings, 3, error_message=lambda _: "time-out", stage=lambda _: "x")
+    incident = dict.fromkeys(column.name for column in contract_of(INCIDENTS).stored)
+    incident |= {"cluster": settings.cluster, "incident_id": "7KQ2-MD4X", "consumer_group": "billing"}
+    incident |= {"original_topic": "many", "exception_class": "com.acme.TimeoutException", "record_count": 3}
+    incident |= {"error_pattern": pattern_of("time-out"), "error_frame": frame_of(None), "verdict": "KEY_LOCAL"}
+    incident |= {"first_at": AT, "last_at": AT, "sentence": "x"}
+    append.append(warehouse, contract_of(INCIDENTS), [incident])
+    plans = {}
+    for choice in (Choice(by_rules=True), Choice(where="true")):
+        draft = actions.drawn(warehouse, choice, Options(), dry_run=True)
+        store.keep(warehouse, draft)
+        plans[choice.by_rules] = draft.plan.plan_id
+        assert actions.left(warehouse, draft.plan.plan_id).exit_code == 0
+    append.append(warehouse, contract_of(INCIDENTS), [incident | {"verdict": "SYSTEMIC"}], "overwrite")
+    told = actions.left(warehouse, plans[True])
+    assert "has expired: dlq.many:0:0 is not eligible any more, as no rule replays it" in told.result
+    assert actions.left(warehouse, plans[False]).exit_code == 0
