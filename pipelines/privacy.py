@@ -127,6 +127,25 @@ class Masks:
             data = self._at(data, rule.steps, rule)
         return replace(payload, content=None, data=data, masked=Masked(as_json(data)))
 
+    def hidden(self, record: Mapping[str, Any]) -> list[str]:
+        """Return the texts of key, value and ``user_headers`` that masks hide, to find them where they went.
+
+        Raises UsageError: a schema file cannot be used.
+        """
+        found = []
+        for part in ("key", "value"):
+            masked = self.payload(record, part).masked
+            if masked is not None:
+                payload = self.reader.read(record[part], _topics(record), part)
+                texts = _texts(payload.data if payload.form is not None else payload.content)
+                found += [text for text in texts if text not in masked]
+        rules = self._rules(record)
+        for header in record.get("user_headers") or ():
+            seen = self._header(header, rules)
+            if header and seen and seen.get("value") != header.get("value"):
+                found += _texts(header["value"])
+        return found
+
     def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a record, a row of ``silver.dlq_records``, its quarantine or its held rows, with its secrets masked.
 
@@ -330,6 +349,14 @@ def _scalar(value: Any) -> str | None:
     if isinstance(value, dict | list):
         return None
     return value if isinstance(value, str) else as_json(value)
+
+
+def _texts(data: Any) -> list[str]:
+    """Return the texts of the scalars in data that tell something: not null, true, false or empty."""
+    if isinstance(data, Mapping | list | tuple):
+        return [text for one in (data.values() if isinstance(data, Mapping) else data) for text in _texts(one)]
+    text = None if data is None or isinstance(data, bool) else _scalar(data)
+    return [str(text)] if text else []
 
 
 def _bytes(value: Any) -> bytes:

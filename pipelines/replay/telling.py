@@ -11,7 +11,7 @@ from typing import Any
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.payloads import as_json
-from pipelines.privacy import SHARE_GROUP, Masks
+from pipelines.privacy import DROPPED, SHARE_GROUP, Masks
 from pipelines.replay.journal import State
 from pipelines.replay.judge import REASONS
 from pipelines.replay.planning import Draft, Entry
@@ -126,13 +126,19 @@ def _span(times: Sequence[datetime | None]) -> str:
 
 
 def _change(entry: Entry, masks: Masks) -> list[str]:
+    """Return what a transform changed, in lines; what masks hide stays hidden where the transform moved it."""
     lines = []
-    row = dict(entry.candidate.row)
+    old_headers = [{"key": name, "value": content} for name, content in entry.before.headers]
+    row = {**entry.candidate.row, "key": entry.before.key, "value": entry.before.value, "user_headers": old_headers}
+    hidden = masks.hidden(row)
     for part in ("key", "value"):
         old, new = getattr(entry.before, part), getattr(entry.content, part)
         if old != new:
-            lines.append(f"{part}  - {_shown(row, part, old, masks)}")
-            lines.append(f"{' ' * len(part)}  + {_shown(row, part, new, masks)}")
+            lines.append(f"{part}  - {_cut(_shown(row, part, old, masks))}")
+            shown = _shown(row, part, new, masks)
+            spelled = {spelling.casefold() for text in hidden for spelling in (visible(text), as_json(text)[1:-1])}
+            is_moved = any(spelling in shown.casefold() for spelling in spelled)
+            lines.append(f"{' ' * len(part)}  + {DROPPED if is_moved else _cut(shown)}")
     if entry.before.headers != entry.content.headers:
         names = [[name for name, _ in content.headers] for content in (entry.before, entry.content)]
         if names[0] != names[1]:
@@ -147,15 +153,15 @@ def _shown(row: Mapping[str, Any], part: Any, content: bytes | None, masks: Mask
     """Return a key or value in one line, masked as ``afterlog show`` masks it."""
     payload = masks.payload({**row, part: content}, part)
     if payload.masked is not None:
-        return _cut(visible(payload.masked))
+        return visible(payload.masked)
     if payload.content is None:
         return "null"
     if payload.form is not None:
-        return _cut(visible(as_json(payload.data)))
+        return visible(as_json(payload.data))
     try:
-        return _cut(visible(payload.content.decode("utf-8")))
+        return visible(payload.content.decode("utf-8"))
     except UnicodeDecodeError:
-        return _cut(f"0x{payload.content.hex()}")
+        return f"0x{payload.content.hex()}"
 
 
 def _cut(text: str) -> str:
@@ -240,7 +246,7 @@ def status(
     outcomes: Mapping[str, int],
     form: str,
 ) -> str:
-    """Return where the run of a plan stands, and what became of its records; another plan has taken the skipped ones."""
+    """Return where the run of a plan stands, and what became of its records; others took the skipped ones."""
     if form == "json":
         facts = {
             "plan": row["plan_id"],

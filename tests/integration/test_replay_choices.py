@@ -20,7 +20,7 @@ from pipelines.replay.judge import Options
 from pipelines.replay.model import Plan, Replayed, Target
 from pipelines.replay.planning import Draft
 from pipelines.replay.rules import read
-from pipelines.settings import Settings, load
+from pipelines.settings import Mask, Settings, load
 from pipelines.warehouse import append
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.replays import letters_in
@@ -234,3 +234,34 @@ def test_a_plan_by_rules_expires_if_the_rules_do_not_replay_a_record_any_more(se
     told = actions.left(warehouse, plans[True])
     assert "has expired: dlq.many:0:0 is not eligible any more, as no rule replays it" in told.result
     assert actions.left(warehouse, plans[False]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("mask", "text", "hides"),
+    [
+        (Mask(path="$.email", do="drop"), "json_extract_string(value_text, '$.email') AS key", True),
+        (Mask(path="$.email", do="drop"), "replace(value_text, 'email', 'user') AS value", True),
+        (Mask(path="$.email", do="drop"), "'{\"all\":' || to_json(value_text) || '}' AS value", True),
+        (Mask(path="$.email", do="drop"), "replace(value_text, 'null', '\"EUR\"') AS value", False),
+        (Mask(value=True, do="drop"), "upper(json_extract_string(value_text, '$.email')) AS key", True),
+        (Mask(key=True, do="drop"), "'for ' || key_text AS value", True),
+        (Mask(header="trace", do="drop"), "headers[1].value AS key", True),
+        (Mask(header="trace", do="drop"), "'v2' AS key", False),
+    ],
+)
+def test_masks_hide_what_a_transform_moves(
+    mask: Mask, text: str, hides: bool, settings: Settings, tmp_path: Path
+) -> None:
+    warehouse = letters_in(
+        settings.model_copy(update={"privacy": (mask,)}),
+        1,
+        key=lambda _: b"customer-4711",
+        value=lambda _: b'{"email":"alice@example.com","currency":null}',
+        user_headers=lambda _: [("trace", b"canary-1")],
+    )
+    file = tmp_path / "fix.sql"
+    file.write_text(f"SELECT record, {text} FROM records", encoding="utf-8")
+    said = actions.plan(warehouse, Choice(where="true"), Options(), file=file, dry_run=True).result
+    after = next(line for line in said.splitlines() if line.lstrip().startswith("+ "))
+    assert after.endswith("+ <dropped>") == hides
+    assert not any(word in after.lower() for word in ("alice@example", "4711", "canary"))
