@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.commands.describe import Answer
-from pipelines.errors import UsageError
+from pipelines.errors import AfterlogError, UsageError
 from pipelines.privacy import Masks
 from pipelines.replay import journal as journals
 from pipelines.replay import judge, outcomes, planning, rules, store, telling, transform
@@ -306,7 +306,19 @@ def ask_cancel(warehouse: Warehouse, wanted: str) -> Answer:
     ended = runner.cancel(planned, store.directory_of(warehouse), warehouse.settings)
     if ended is None:
         return Answer(f"Plan {planned.plan_id} ends after its batch, and is cancelled then.")
-    return Answer(f"Plan {planned.plan_id} is {ended.status}: {ended.sentence}", (), ended.exit_code)
+    _, remarks = _recovered(warehouse, planned)
+    return Answer(f"Plan {planned.plan_id} is {ended.status}: {ended.sentence}", remarks, ended.exit_code)
+
+
+def _recovered(warehouse: Warehouse, plan: Plan) -> tuple[int, tuple[str, ...]]:
+    """Do what `recover` does, and return how many records are written down, and a remark if it could not be done."""
+    kept = store.Replays(warehouse, plan)
+    remarks: tuple[str, ...] = ()
+    try:
+        recover(warehouse, plan, kept)
+    except AfterlogError as error:
+        remarks = (f"What plan {plan.plan_id} replayed is not all written down yet. {error}",)
+    return len(kept.known), remarks
 
 
 def status(warehouse: Warehouse, wanted: str, form: str = "text", *, asks: bool = True) -> Answer:
@@ -315,16 +327,14 @@ def status(warehouse: Warehouse, wanted: str, form: str = "text", *, asks: bool 
     with Journal(store.directory_of(warehouse)) as journal:
         state = journal.status(row["plan_id"])
     done = len(store.replayed(warehouse, row["plan_id"]))
+    remarks: tuple[str, ...] = ()
     if asks and warehouse.settings.kafka.bootstrap_servers and state is not None and state.replayed > done:
-        planned = store.load(warehouse, row)  # it holds all payloads
-        kept = store.Replays(warehouse, planned)
-        recover(warehouse, planned, kept)
-        done = len(kept.known)
+        done, remarks = _recovered(warehouse, store.load(warehouse, row))  # the plan holds all payloads
     done = max(done, state.replayed if state is not None else 0)  # a run writes to the table now and then
     outcomes.refresh(warehouse, asks=asks)
     counts = Counter(one["outcome"] for one in store.outcomes(warehouse, row["plan_id"]))
     sentence, skipped = (state.sentence, state.skipped) if state else (None, 0)
-    return Answer(telling.status(row, _name(state), sentence, done, skipped, counts, form))
+    return Answer(telling.status(row, _name(state), sentence, done, skipped, counts, form), remarks)
 
 
 def _name(status: Status | None) -> str:

@@ -19,10 +19,13 @@ import pytest
 from local.broker import Broker
 from local.kafka_client import Action, Message, Record
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError, WriterBusy
+from pipelines.replay import actions, store
+from pipelines.replay.candidates import Choice
 from pipelines.replay.client import admin, cluster_id, describe
 from pipelines.replay.deaths import Deaths
 from pipelines.replay.fetch import ABORTED, ABSENT, OPEN, Fetched, fetch
 from pipelines.replay.journal import State, alone, directory_of
+from pipelines.replay.judge import Options
 from pipelines.replay.model import Plan, Replayed, Source
 from pipelines.replay.run import Ended, Progress, cancel, run
 from pipelines.run.stop import Stop
@@ -34,6 +37,7 @@ from tests.testing.replays import (
     Replays,
     context,
     killed,
+    letters_in,
     numbered,
     plan_of,
     record,
@@ -494,6 +498,23 @@ def test_cancel_after_a_kill(replays: Replays) -> None:
     assert ended_other.replayed == replays.replayed(other) == 20
     with replays.journal() as journal:
         assert len(journal.claims([one.letter for one in other.records])) == 20
+
+
+@pytest.mark.parametrize("point", ["after a commit", "after the journal knows of a batch"])
+def test_what_a_cancelled_plan_replayed_is_written_down(point: str, settings: Settings, kafka: KafkaAdmin) -> None:
+    """A run was killed before it wrote to the table what stands on the target."""
+    target = point.replace(" ", "-")
+    kafka.create_topic(target)
+    warehouse = letters_in(settings, 45)
+    draft = actions.drawn(warehouse, Choice(where="true"), Options(to=target))
+    store.keep(warehouse, draft)
+    assert killed(draft.plan, store.directory_of(warehouse), settings, point)
+    assert actions.ask_cancel(warehouse, draft.plan.plan_id).exit_code == 0
+    stands = len(standing(settings, target))
+    assert stands >= 20
+    assert len(store.replayed(warehouse, draft.plan.plan_id)) == stands
+    again = actions.drawn(warehouse, Choice(where="true"), Options(to=target), dry_run=True)
+    assert again.reasons == {"replayed_before": stands}
 
 
 def test_cancel_after_a_kill_when_the_target_is_gone(replays: Replays) -> None:

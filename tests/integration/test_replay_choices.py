@@ -15,7 +15,7 @@ from pipelines.errors import UsageError
 from pipelines.incidents.signature import frame_of, pattern_of
 from pipelines.replay import actions, store
 from pipelines.replay.candidates import INCIDENTS, Candidate, Candidates, Choice
-from pipelines.replay.journal import Journal, State
+from pipelines.replay.journal import Journal, State, alone
 from pipelines.replay.judge import Options
 from pipelines.replay.model import Plan, Replayed, Target
 from pipelines.replay.planning import Draft
@@ -265,3 +265,19 @@ def test_masks_hide_what_a_transform_moves(
     after = next(line for line in said.splitlines() if line.lstrip().startswith("+ "))
     assert after.endswith("+ <dropped>") == hides
     assert not any(word in after.lower() for word in ("alice@example", "4711", "canary"))
+
+
+def test_the_status_of_a_plan_that_another_process_completes_is_told(settings: Settings) -> None:
+    """The run that ended was killed before it wrote down what stands, and `replay status` is asked twice at once."""
+    warehouse = letters_in(settings, 3)
+    plan = kept(warehouse).plan
+    directory = store.directory_of(warehouse)
+    with Journal(directory) as journal:
+        journal.begin(plan.plan_id, "a runner")
+        journal.claim(plan.plan_id, plan.records, again=False)
+        journal.confirm(plan.plan_id, plan.records, 3, 0)
+        journal.end(plan.plan_id, "a runner", State.FINISHED)
+    with alone(directory, plan.plan_id):
+        told = actions.status(warehouse, plan.plan_id)
+    assert "3 of 3 records replayed" in told.result
+    assert f"Another process runs plan {plan.plan_id}" in told.remarks[0]
