@@ -47,6 +47,11 @@ class Entry:
     fetched_timestamp: int | None = None
 
     @property
+    def is_to_fetch(self) -> bool:
+        """Whether its payload was never copied, and was not taken from the original topic yet."""
+        return self.candidate.row["payload_copied"] is False and self.payload_from == "dlq"
+
+    @property
     def letter(self) -> Letter:
         """The dead letter's place."""
         row = self.candidate.row
@@ -204,8 +209,8 @@ def _take(entry: Entry, key: bytes | None, value: bytes | None, headers: Headers
 
 
 def repair(entries: Sequence[Entry], transform: Transform) -> None:
-    """Apply a transform to the eligible records."""
-    chosen = [entry for entry in entries if not entry.reasons]
+    """Apply a transform to the eligible records; a dry run has not fetched some payloads, so it leaves those alone."""
+    chosen = [entry for entry in entries if not entry.reasons and not entry.is_to_fetch]
     repaired = transform.apply([(one.candidate.place, one.content, one.candidate.row) for one in chosen])
     for entry in chosen:
         content = repaired.get(entry.candidate.place)

@@ -64,6 +64,8 @@ def of_draft(draft: Draft, masks: Masks, *, kept: bool | None, revived: State | 
     if draft.transform:
         changed = [entry for entry in eligible if entry.is_transformed]
         lines += ["", f"Transform {visible(draft.transform.file.name)} changes {counted(len(changed), 'record')}"]
+        if untried := sum(entry.is_to_fetch for entry in eligible):
+            lines.append(f"  It was not tried on {counted(untried, 'record')} whose payload is to be taken first.")
         for entry in changed[:MOST_SAMPLES]:
             lines.append(f"  {visible(entry.candidate.place)}")
             lines += [f"    {line}" for line in _change(entry, masks)]

@@ -281,3 +281,25 @@ def test_the_status_of_a_plan_that_another_process_completes_is_told(settings: S
         told = actions.status(warehouse, plan.plan_id)
     assert "3 of 3 records replayed" in told.result
     assert f"Another process runs plan {plan.plan_id}" in told.remarks[0]
+
+
+def test_a_dry_run_does_not_try_a_transform_on_payloads_that_it_does_not_have(
+    settings: Settings, tmp_path: Path
+) -> None:
+    none = lambda _: None  # noqa: E731
+    warehouse = letters_in(
+        settings, 3, payload_copied=lambda number: number == 0, key=none, value=lambda n: None if n else b"a fish"
+    )
+    files = {
+        "fix.sql": "SELECT record, 'v2' AS value FROM records WHERE value_text LIKE '%fish%'",
+        "fix.py": "def transform(records):\n"
+        "    records['value'] = ['v2' for text in records.value_text if text.strip()]\n"
+        "    return records[['record', 'value']]\n",
+    }
+    for name, text in files.items():
+        file = tmp_path / name
+        file.write_text(text, encoding="utf-8")
+        said = actions.plan(warehouse, Choice(where="true"), Options(), file=file, dry_run=True).result
+        assert "3 records, of which 3 would be replayed" in said
+        assert f"Transform {name} changes 1 record\n" in said
+        assert "It was not tried on 2 records whose payload is to be taken first." in said
