@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,10 @@ def drawn(
     known = rules.read(located(settings.replay.rules))
     if not dry_run:
         planning.refuse_without_cluster(settings)
-    found = Candidates(warehouse, known).chosen(choice, settings.replay.most_records)
+    candidates = Candidates(warehouse, known)
+    if choice.incident is not None:  # however it was written, and also if another incident took it in
+        choice = replace(choice, incident=candidates.incident(choice.incident)["incident_id"])
+    found = candidates.chosen(choice, settings.replay.most_records)
     entries = planning.judged(found, known, options)
     planning.judge_loops(entries, letter_topics(warehouse))
     cluster_id, targets = "", {}

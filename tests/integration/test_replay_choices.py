@@ -46,6 +46,15 @@ def settings(tmp_path: Path) -> Settings:
     )
 
 
+def of_time_outs(settings: Settings, records: int) -> dict[str, Any]:
+    """An incident of dead letters of the group billing that ran out of time."""
+    incident: dict[str, Any] = dict.fromkeys(column.name for column in contract_of(INCIDENTS).stored)
+    incident |= {"cluster": settings.cluster, "incident_id": "7KQ2-MD4X", "consumer_group": "billing"}
+    incident |= {"original_topic": "many", "exception_class": "com.acme.TimeoutException", "record_count": records}
+    incident |= {"error_pattern": pattern_of("time-out"), "error_frame": frame_of(None), "verdict": "KEY_LOCAL"}
+    return incident | {"first_at": AT, "last_at": AT, "sentence": "x"}
+
+
 def test_a_limit_helps_where_more_records_are_looked_at_than_a_plan_may_have(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,11 +63,7 @@ def test_a_limit_helps_where_more_records_are_looked_at_than_a_plan_may_have(
     warehouse = letters_in(
         settings, 300, error_message=lambda number: "time-out" if number % 2 else "refused", stage=lambda _: "x"
     )
-    incident = dict.fromkeys(column.name for column in contract_of(INCIDENTS).stored)
-    incident |= {"cluster": settings.cluster, "incident_id": "7KQ2-MD4X", "consumer_group": "billing"}
-    incident |= {"original_topic": "many", "exception_class": "com.acme.TimeoutException", "record_count": 150}
-    incident |= {"error_pattern": pattern_of("time-out"), "error_frame": frame_of(None), "verdict": "KEY_LOCAL"}
-    incident |= {"first_at": AT, "last_at": AT, "sentence": "x"}
+    incident = of_time_outs(settings, 150)
     append.append(warehouse, contract_of(INCIDENTS), [incident])
     known = Candidates(warehouse, read(Path(settings.replay.rules)))
     for choice in ({"incident": "7KQ2-MD4X"}, {"by_rules": True}):
@@ -215,14 +220,25 @@ def test_an_attempt_counts_replays_by_all_plans_of_the_source_record(settings: S
     assert attempts == [1, 2, 3]
 
 
+def test_an_incident_gives_one_plan_however_it_is_named(settings: Settings) -> None:
+    warehouse = letters_in(settings, 3, error_message=lambda _: "time-out", stage=lambda _: "x")
+    incident = of_time_outs(settings, 3)
+    taken_in = incident | {"incident_id": "9AAA-0000", "record_count": 0, "merged_into": "7KQ2-MD4X"}
+    append.append(warehouse, contract_of(INCIDENTS), [incident, taken_in])
+
+    plans = [
+        actions.drawn(warehouse, Choice(incident=name), Options(), dry_run=True).plan
+        for name in ("7KQ2-MD4X", "7kq2-md4x", "7KQ2", "9AAA-0000")
+    ]
+
+    assert {one.plan_id for one in plans} == {plans[0].plan_id}
+    assert len(plans[0].records) == 3
+
+
 def test_a_plan_by_rules_expires_if_the_rules_do_not_replay_a_record_any_more(settings: Settings) -> None:
     """The incident was local to a key when the plan was made, and fails for all when it is run: no rule matches."""
     warehouse = letters_in(settings, 3, error_message=lambda _: "time-out", stage=lambda _: "x")
-    incident = dict.fromkeys(column.name for column in contract_of(INCIDENTS).stored)
-    incident |= {"cluster": settings.cluster, "incident_id": "7KQ2-MD4X", "consumer_group": "billing"}
-    incident |= {"original_topic": "many", "exception_class": "com.acme.TimeoutException", "record_count": 3}
-    incident |= {"error_pattern": pattern_of("time-out"), "error_frame": frame_of(None), "verdict": "KEY_LOCAL"}
-    incident |= {"first_at": AT, "last_at": AT, "sentence": "x"}
+    incident = of_time_outs(settings, 3)
     append.append(warehouse, contract_of(INCIDENTS), [incident])
     plans = {}
     for choice in (Choice(by_rules=True), Choice(where="true")):
