@@ -431,6 +431,8 @@ def findings_of(warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | No
     for stage in CATALOG:
         known = progress.load(warehouse, stage.table)
         for scope, kept in (known.held if known else {}).items():
+            if _is_of_others(warehouse, stage.table, scope):
+                continue
             found.append(
                 {
                     "kind": "HELD",
@@ -462,6 +464,15 @@ def findings_of(warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | No
     return sorted(
         found, key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["topic"] or "", one["name"] or "")
     )
+
+
+def _is_of_others(warehouse: Warehouse, table: str, scope: str) -> bool:
+    """Tell whether all held rows of a scope are of other clusters, which can have a topic of the same name."""
+    held = f"held.{table.partition('.')[2]}"
+    if not warehouse.exists(held):
+        return False
+    rows = jvmless.query(warehouse, held, "SELECT cluster FROM rows GROUP BY cluster", {"scope": scope})
+    return bool(rows) and warehouse.cluster not in {row["cluster"] for row in rows}
 
 
 def _touched(warehouse: Warehouse, opened: Sequence[Incident]) -> list[str]:

@@ -23,6 +23,7 @@ from pipelines.settings import Settings
 from pipelines.settings.runs import Report
 from pipelines.warehouse import actions, progress
 from pipelines.warehouse.actions import Action
+from pipelines.warehouse.progress import Held, Progress
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
 from tests.testing.builders import kip_1191, land, line, run, warehouse_of
@@ -263,6 +264,21 @@ def test_actions_are_kept_and_respected(filled: Settings, spark: SparkSession) -
         (one.action, one.acted_at) for one in before
     ]
     assert name in {one["incident_id"] for one in known(filled)}
+
+
+def test_a_held_topic_is_told_of_the_cluster_whose_rows_wait(settings: Settings) -> None:
+    second = settings.model_copy(update={"cluster": "second"})
+    held = Held("2026-11-21T02:00:00+00:00", "It broke.", 20, "")
+    progress.save(Warehouse(settings), "silver.dlq_records", Progress(held={"dlq.orders": held}))
+
+    def scopes(settings: Settings) -> list[str]:
+        return [one["topic"] for one in incidents.findings_of(Warehouse(settings), []) if one["kind"] == "HELD"]
+
+    assert scopes(settings) == scopes(second) == ["dlq.orders"]  # nothing tells whose rows they are
+    store(settings, "held.dlq_records", {"scope": "dlq.orders", "cluster": "default", "dlq_topic": "dlq.orders"})
+    assert (scopes(settings), scopes(second)) == (["dlq.orders"], [])
+    store(settings, "held.dlq_records", {"scope": "dlq.orders", "cluster": "second", "dlq_topic": "dlq.orders"})
+    assert scopes(settings) == scopes(second) == ["dlq.orders"]
 
 
 def test_a_resolution_counts_although_the_last_record_is_ahead_of_the_clock(settings: Settings) -> None:
