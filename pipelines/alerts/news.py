@@ -125,7 +125,8 @@ def snapshot(warehouse: Warehouse, now: datetime) -> Snapshot:
 
 
 def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tuple[list[News], Known]:
-    """Return what is new against what was told, and what is told then; findings below the severity ``least`` are not.
+    """Return what is new against what was told, and what is told then; findings below the severity ``least`` are not,
+    unless they were: these are not over.
 
     An incident is told when it opens or comes back, when its severity, the breadth of its verdict or the order of
     magnitude of its records rises above all that was told, and when it ends. A muted one is told only when it ends. One
@@ -137,15 +138,19 @@ def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tupl
     if now_seen.incidents is not None:
         here = {one.news.key: one for one in now_seen.incidents}
         told = _merged(told, now_seen.merged)
-        ended = {key: one for key, one in here.items() if key not in told and not one.is_open and _is_recent(one, now)}
+        over = {key: one for key, one in here.items() if key not in told and not one.is_open and _is_recent(one, now)}
         if past is not None:
             silent = {standing(key, now_seen.merged) for key in past}
-            found += [_passed(one.news) for key, one in ended.items() if key not in silent and not one.is_muted]
+            found += [_passed(one.news) for key, one in over.items() if key not in silent and not one.is_muted]
         ending = [key for key in told if key in here and not here[key].is_open and _is_recent(here[key], now)]
         found += _news(told, here, now)
-        past = sorted({*ended, *ending, *now_seen.muted})
-    findings = {one.news.key: one for one in now_seen.findings if one.news.rank <= LEVELS.index(least)}
+        past = sorted({*over, *ending, *now_seen.muted})
     told_findings: dict[str, dict[str, Any]] = dict(known.get("findings", {}))
+    findings = {
+        one.news.key: one if one.news.rank <= LEVELS.index(least) else replace(one, magnitude=0)  # it gets no worse
+        for one in now_seen.findings
+        if one.news.rank <= LEVELS.index(least) or one.news.key in told_findings
+    }
     found += _news(told_findings, findings, now)
     after: Known = {"incidents": told, "findings": told_findings} | ({} if past is None else {"past": past})
     return sorted(found, key=lambda one: (one.is_over, one.rank)), after
@@ -165,7 +170,7 @@ def _news(told: dict[str, dict[str, Any]], here: Mapping[str, Seen], now: dateti
         before = told.get(key)
         if before is not None and not one.is_open:
             del told[key]
-            yield _ended(one.news, now)
+            yield ended(one.news, now)
         elif not one.is_open or one.is_muted:
             continue
         elif before is None:
@@ -176,7 +181,7 @@ def _news(told: dict[str, dict[str, Any]], here: Mapping[str, Seen], now: dateti
             told[key] = _noted(one, before)
             yield worse
     for key in [key for key in told if key not in here]:
-        yield _ended(News(**told.pop(key)["news"]), now)
+        yield ended(News(**told.pop(key)["news"]), now)
 
 
 def _noted(one: Seen, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -204,7 +209,8 @@ def standing(key: str, into: Mapping[str, str]) -> str:
     return key
 
 
-def _ended(news: News, now: datetime) -> News:
+def ended(news: News, now: datetime) -> News:
+    """Return the news that it is over."""
     is_finding = news.kind in ("finding", "finding_over")
     kind, words = ("finding_over", "is over") if is_finding else ("resolved", "is resolved")
     title = news.title if news.is_over else f"{news.title} {words}"

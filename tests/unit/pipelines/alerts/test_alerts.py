@@ -235,6 +235,15 @@ def test_findings_are_told_from_a_severity_on(world: Callable[..., World]) -> No
     assert found.told == [("finding", "critical"), ("finding_over", "critical")]
 
 
+def test_a_finding_that_got_less_severe_is_not_over(world: Callable[..., World]) -> None:
+    found = world(route(suppress_minutes=0), findings_from="high")
+    for severity, magnitude in (("high", 2), ("medium", 3), ("high", 2), ("medium", 2)):
+        found.send(findings=(Seen(news("F", severity, kind="finding", group=None), magnitude=magnitude),))
+    assert found.told == [("finding", "F")]
+    found.send()
+    assert found.told == [("finding", "F"), ("finding_over", "F")]
+
+
 @pytest.mark.parametrize(
     ("conditions", "is_wanted"),
     [
