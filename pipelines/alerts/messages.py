@@ -34,7 +34,8 @@ def headline(alert: Alert) -> str:
         return f"[{'over' if one.is_over else one.severity}] {one.title}{words}"
     counts = Counter("over" if one.is_over else one.severity for one in alert.news)
     parts = [f"{counts[level]} {level}" for level in (*LEVELS, "over") if counts[level]]
-    return f"[{alert.severity}] {len(alert.news)} alerts at once: {', '.join(parts)}"
+    worst = next((level for level in LEVELS if counts[level]), "over")
+    return f"[{worst}] {len(alert.news)} alerts at once: {', '.join(parts)}"
 
 
 def _json(alert: Alert, route: Route, cluster: str, front: str | None, now: datetime) -> dict[str, Any]:

@@ -379,6 +379,16 @@ def test_a_storm_is_one_message_with_the_worst_first(world: Callable[..., World]
     assert [one["dedup_key"] for one in ends] == [pagers["dedup_key"]]
 
 
+def test_a_storm_of_ends_is_over_and_not_critical(world: Callable[..., World]) -> None:
+    found = world(route(storm_from=2))
+    found.send(seen("A", "critical"), seen("B", "critical"))
+    found.send(seen("C", "low"))
+    assert [body["title"] for body in found.got[1:]] == ["[low] 3 alerts at once: 1 low, 2 over"]
+    found.send(seen("C", "low"), seen("D", "critical"), after=2 * timedelta(hours=1))
+    found.send()
+    assert found.got[-1]["title"] == "[over] 2 alerts at once: 2 over"
+
+
 # ------------------------------------------------------------------------------------------------- sure, and only once
 
 
