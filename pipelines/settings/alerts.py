@@ -34,6 +34,13 @@ class QuietHours(Section):
     timezone: str = "UTC"
     except_severity: Severity | None = "critical"
 
+    @field_validator("begin", "end")
+    @classmethod
+    def _check_time(cls, at: time) -> time:
+        if at.tzinfo is not None:
+            raise ValueError("write a time such as 22:00, and its timezone as timezone")
+        return at
+
     @field_validator("timezone")
     @classmethod
     def _check_timezone(cls, name: str) -> str:

@@ -792,6 +792,10 @@ def test_a_thread_sends_while_another_follows(settings: Settings, receiver: Rece
         ({"route": [route("a b")]}, "alerts.route.0.name cannot be used"),
         ({"route": [route(quiet_hours={"begin": "1:00", "end": "x"})]}, "alerts.route.0.quiet_hours"),
         (
+            {"route": [route(quiet_hours={"begin": "22:00Z", "end": "07:00"})]},
+            "write a time such as 22:00, and its timezone as timezone.",
+        ),
+        (
             {"route": [route(quiet_hours={"begin": "10:00", "end": "11:00", "timezone": "Mars/Base"})]},
             "name a timezone such as Europe/Berlin.",
         ),
