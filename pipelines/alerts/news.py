@@ -195,6 +195,7 @@ def _merged(told: dict[str, dict[str, Any]], into: Mapping[str, str]) -> dict[st
     kept: dict[str, dict[str, Any]] = {}
     for key, note in told.items():
         end = standing(key, into)
+        note = {**note, "news": {**note["news"], "key": end}}
         if other := kept.get(end):
             sizes = {name: max(note.get(name, 0), other.get(name, 0)) for name in SIZES}
             note = {**note, "rank": min(note["rank"], other["rank"]), **sizes}

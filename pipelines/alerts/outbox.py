@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipelines.alerts.news import Known, News, standing
+from pipelines.alerts.news import Known, News, ended, standing
 from pipelines.columns import globs
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.incidents.severity import LEVELS
@@ -138,16 +138,55 @@ class Outbox:
                         self.pending.append(Alert(_new_id(), route.name, [one], now, now))
                 elif one.is_over or wants(route, one):
                     self._take(one, route, now)
+            if one.is_over:  # other settings may be in use for once
+                for name in {alert.route for alert in self.pending}.union(self.sent) - {route.name for route in routes}:
+                    self._take(one, Route.model_construct(name=name), now)
 
-    def merge(self, into: Mapping[str, str]) -> None:
-        """Let what was sent and what waits about an incident be about the one that took it in."""
-        for by_key in self.sent.values():
-            for key in [key for key in by_key if key in into]:
+    def merge(self, into: Mapping[str, str], routes: Sequence[Route], now: datetime) -> None:
+        """Let what was sent and what waits about an incident be about the one that took it in.
+
+        An end that waits stays one of the incident that ended. If PagerDuty knows the two by different keys, one ends.
+        """
+        pagers = {route.name for route in routes if route.kind == "pagerduty"}
+        self._reopen(into, now)
+        for name, by_key in self.sent.items():
+            ending = {one.key for alert in self.pending if alert.route == name for one in alert.news if one.is_over}
+            for key in [key for key in by_key if key in into and key not in ending]:
                 one, end = by_key.pop(key), standing(key, into)
-                if end not in by_key or by_key[end].is_over:
+                other = by_key.get(end)
+                if other is None or other.is_over:
                     by_key[end] = one
-        for alert in self.pending:
-            alert.news = [replace(one, key=standing(one.key, into)) for one in alert.news]
+                    continue
+                told = self.known.get("incidents", {}).get(key)
+                if name in pagers and told and not one.is_over and one.dedup_key not in (None, other.dedup_key):
+                    its = replace(ended(News(**told["news"]), now), dedup_key=one.dedup_key)
+                    self.pending.append(Alert(_new_id(), name, [its], now, now))
+        for alert in [*self.pending]:
+            self._merge_waiting(alert, into, now)
+
+    def _reopen(self, into: Mapping[str, str], now: datetime) -> None:
+        """Take back the end that waits of an incident that took in one that goes on; tell it again if it was tried."""
+        goes_on = {standing(key, into): note for key, note in self.known.get("incidents", {}).items() if key in into}
+        for alert in [alert for alert in self.pending if len(alert.news) == 1 and alert.news[0].is_over]:
+            key = alert.news[0].key
+            if key not in goes_on:
+                continue
+            if not alert.attempts:
+                self.pending.remove(alert)
+                self.note(alert, "suppressed", "it came back before its end was sent", now)
+            elif all(one is alert or one.route != alert.route or not _is_about(one, key) for one in self.pending):
+                its = replace(News(**goes_on[key]["news"]), key=key)
+                self.pending.append(Alert(_new_id(), alert.route, [its], now, now))
+
+    def _merge_waiting(self, alert: Alert, into: Mapping[str, str], now: datetime) -> None:
+        if all(one.is_over or one.key not in into for one in alert.news):
+            return
+        alert.news = [one if one.is_over else replace(one, key=standing(one.key, into)) for one in alert.news]
+        key = alert.news[0].key
+        others = [one for one in self.pending if one is not alert and one.route == alert.route and _is_about(one, key)]
+        if not alert.attempts and len(alert.news) == 1 and any(not one.is_over for each in others for one in each.news):
+            self.pending.remove(alert)
+            self.note(alert, "suppressed", "another incident took it in, which is told", now)
 
     def _take(self, one: News, route: Route, now: datetime) -> None:
         waiting = [alert for alert in self.pending if alert.route == route.name and _is_about(alert, one.key)]
@@ -163,32 +202,19 @@ class Outbox:
             if route.news and one.kind not in route.news and route.kind != "pagerduty":
                 self._forget(route, one)
                 return
-            ended = self._end_of(one, route)
-            if ended is not None:
-                self.pending.append(Alert(_new_id(), route.name, [ended], now, now))
+            self.pending.append(Alert(_new_id(), route.name, [one], now, now))
             return
         at = now
         if last is not None and one.rank >= last.rank:
-            at = max(now, last.at + timedelta(minutes=route.suppress_minutes))
+            at = max(now, min(last.at, now) + timedelta(minutes=route.suppress_minutes))  # clocks go back, too
+        for alert in [alert for alert in untried if alert.news[0].is_over]:
+            self.pending.remove(alert)
+            self.note(alert, "suppressed", "it came back before its end was sent", now)
         if waits := [alert for alert in untried if not alert.news[0].is_over]:
             first = waits[0].news[0].kind  # what the route was not told yet does not get worse
             waits[0].news, waits[0].not_before = [replace(one, kind=first)], min(waits[0].not_before, at)
             return
         self.pending.append(Alert(_new_id(), route.name, [one], now, at))
-
-    def _end_of(self, one: News, route: Route) -> News | None:
-        """Return the end to tell; None while others go on that PagerDuty knows as one: a storm, or one fingerprint."""
-        if route.kind != "pagerduty":
-            return one
-        by_key = self.sent.get(route.name, {})
-        last = by_key.get(one.key)
-        dedup_key = (last.dedup_key if last else None) or one.dedup_key
-        self._forget(route, one)
-        others = [(other.dedup_key, other.is_over) for key, other in by_key.items() if key != one.key]
-        for alert in self.pending:
-            if alert.route == route.name:
-                others += [(each.dedup_key, each.is_over) for each in alert.news if each.key != one.key]
-        return None if (dedup_key, False) in others else replace(one, dedup_key=dedup_key)
 
     def _forget(self, route: Route, one: News) -> None:
         last = self.sent.get(route.name, {}).get(one.key)
@@ -198,24 +224,26 @@ class Outbox:
     def due(self, route: Route, now: datetime) -> list[Alert]:
         """Return the alerts to send to a route now; a storm becomes one alert, to be saved before it is sent.
 
-        An alert waits while an earlier one about the same thing waits, and while its incident is muted. An end wakes
-        nobody, so that PagerDuty gets it in quiet hours, too.
+        An alert waits while an earlier one about the same thing waits, and while its incident is muted. What is held
+        back keeps nothing of the same fingerprint waiting. An end wakes nobody, so that PagerDuty gets it in quiet
+        hours, too. What PagerDuty knows by a key it gets by that key, so that it is no part of a storm.
         """
         found: list[Alert] = []
         seen: set[str] = set()
         for alert in [one for one in self.pending if one.route == route.name]:
             keys = {each for one in alert.news for each in (one.key, one.dedup_key)}
-            is_end = route.kind == "pagerduty" and all(one.is_over for one in alert.news)
-            is_quiet = not alert.attempts and not is_end and quiet(route, alert.severity, now)
+            is_end = all(one.is_over for one in alert.news)
+            is_calm = route.kind == "pagerduty" and is_end
+            is_quiet = not alert.attempts and not is_calm and quiet(route, alert.severity, now)
             alert.was_quiet = alert.was_quiet or is_quiet
-            if not is_quiet and alert.not_before <= now and not keys & seen and not self.is_muted(alert):
+            is_held = is_quiet or alert.not_before > now or self.is_muted(alert)
+            if not is_held and not keys & seen:
+                if route.kind == "pagerduty" and not self._is_paired(alert, now):
+                    continue
                 found.append(alert)
-            seen |= keys
-        single = [
-            one
-            for one in found
-            if not one.attempts and len(one.news) == 1 and not (route.kind == "pagerduty" and one.news[0].is_over)
-        ]
+            seen |= keys if alert.attempts or is_end or not is_held else {one.key for one in alert.news}
+        known = self._known_to_pagerduty(route)
+        single = [one for one in found if not one.attempts and len(one.news) == 1 and one.news[0].key not in known]
         is_storm = len(single) >= route.storm_from or (len(single) > 1 and any(one.was_quiet for one in single))
         if not is_storm:
             return found
@@ -226,16 +254,46 @@ class Outbox:
         self.pending.insert(min(place, len(self.pending)), storm)
         return [storm, *(one for one in found if one not in single)]
 
+    def _is_paired(self, alert: Alert, now: datetime) -> bool:
+        """Give an alert the key by which PagerDuty knows what it is about; False: its end would end others, too."""
+        if alert.attempts or len(alert.news) > 1:
+            return True
+        one, by_key = alert.news[0], self.sent.get(alert.route, {})
+        last = by_key.get(one.key)
+        if last is not None and last.dedup_key and (one.is_over or not last.is_over):
+            one = replace(one, dedup_key=last.dedup_key)
+            alert.news = [one]
+        if not one.is_over:
+            return True
+        if last is not None:
+            last.is_over = True
+        if all(other.is_over or other.dedup_key != one.dedup_key for other in by_key.values()):
+            return True
+        self.pending.remove(alert)
+        self.note(alert, "suppressed", "PagerDuty knows it as one with others, which go on", now)
+        return False
+
+    def _known_to_pagerduty(self, route: Route) -> set[str]:
+        if route.kind != "pagerduty":
+            return set()
+        told = {key for key, one in self.sent.get(route.name, {}).items() if not one.is_over}
+        return told | {one.key for alert in self.pending for one in alert.news if one.is_over}
+
     def is_muted(self, alert: Alert) -> bool:
         """Tell whether an alert that was not tried yet waits because its incident is muted."""
         one = alert.news[0]
         return not alert.attempts and len(alert.news) == 1 and not one.is_over and one.key in self.muted
 
-    def settled(self, alert: Alert, now: datetime, answer: str) -> None:
-        """Note that a receiver took an alert."""
+    def settled(self, alert: Alert, route: Route, now: datetime, answer: str) -> None:
+        """Note that a receiver took an alert; if PagerDuty knew its incident by another key, that one ends."""
         self.pending.remove(alert)
         by_key = self.sent.setdefault(alert.route, {})
         for one in alert.news:
+            last = by_key.get(one.key)
+            former = last.dedup_key if last and not last.is_over and not one.is_over else None
+            if route.kind == "pagerduty" and former not in (None, alert.dedup_key):
+                its = replace(ended(one, now), key=str(former), dedup_key=str(former))
+                self.pending.append(Alert(_new_id(), route.name, [its], now, now))
             by_key[one.key] = Sent(now, one.rank, one.is_over, alert.dedup_key)
         self.note(alert, "sent", answer, now)
 

@@ -80,7 +80,7 @@ def _look(
     except Exception as error:  # a damaged table must not keep back what waits
         return [f"News cannot be looked for: {readable(error)}"]
     news, known = changes(box.known, seen, settings.findings_from, now)
-    box.merge(seen.merged)
+    box.merge(seen.merged, settings.route, now)
     box.take(news, settings.route, now)
     muted = box.muted if seen.incidents is None else seen.muted
     if news or (known, muted) != (box.known, box.muted):
@@ -106,7 +106,11 @@ def _send_due(
     sent, problems = 0, []
     failing = {alert.route for alert in box.pending if alert.attempts}
     for route in sorted(settings.alerts.route, key=lambda one: one.name in failing):
-        for alert in box.due(route, now()):
+        waited = [(alert.id, alert.was_quiet) for alert in box.pending]
+        due = box.due(route, now())
+        if waited != [(alert.id, alert.was_quiet) for alert in box.pending]:
+            box.save(now())
+        for alert in due:
             seconds = min(settings.alerts.timeout_seconds, left())
             if seconds <= 0:
                 break
@@ -115,7 +119,7 @@ def _send_due(
             outcome = _posted(alert, route, settings, now(), post, seconds)
             alert.answer = outcome.words
             if outcome.is_taken:
-                box.settled(alert, now(), outcome.words)
+                box.settled(alert, route, now(), outcome.words)
                 sent += 1
             else:
                 problems.append(f"Route {route.name} did not take an alert: {outcome.words}.")

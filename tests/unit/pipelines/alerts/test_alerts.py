@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -389,6 +390,96 @@ def test_a_storm_of_ends_is_over_and_not_critical(world: Callable[..., World]) -
     assert found.got[-1]["title"] == "[over] 2 alerts at once: 2 over"
 
 
+def test_what_pagerduty_knows_keeps_its_key_in_a_storm(world: Callable[..., World]) -> None:
+    found = world(pager(suppress_minutes=0, storm_from=2))
+    found.send(seen("A"))
+    found.send(seen("A", "critical"), seen("B"), seen("C"))
+    found.send(seen("A", "critical"), seen("B", "critical"), seen("C", is_open=False))
+    assert len(opened(found.events)) == 2
+    for _ in range(3):
+        found.send()
+    assert opened(found.events) == set()
+
+
+def test_a_storm_that_is_taken_after_its_incidents_ended_ends(world: Callable[..., World]) -> None:
+    found = world(pager(storm_from=2))
+    found.answers = [AWAY]
+    found.send(seen("A"), seen("B"))
+    for minutes in (0, 60, 60, 60):
+        found.send(after=minutes * MINUTE)
+    assert [action for action, _ in found.events] == ["trigger", "resolve"]
+    assert opened(found.events) == set()
+
+
+def test_an_alert_that_is_held_back_keeps_no_other_of_its_fingerprint_back(world: Callable[..., World]) -> None:
+    found = world(pager(quiet_hours={"begin": "12:05", "end": "18:00"}))
+    found.send(seen("A"))
+    found.send(seen("A"), seen("B", dedup_key="f-A"), after=10 * MINUTE)
+    found.send(seen("B", dedup_key="f-A"))
+    assert found.events == [("trigger", "f-A"), ("resolve", "f-A")]
+
+
+def test_a_muted_incident_keeps_no_other_of_its_fingerprint_back(world: Callable[..., World]) -> None:
+    found = world(route(quiet_hours={"begin": "10:00", "end": "13:00"}))
+    found.send(seen("B", dedup_key="f-A"))
+    found.send(seen("B", dedup_key="f-A", is_muted=True), seen("A"), after=timedelta(hours=2))
+    assert found.told == [("opened", "A")]
+
+
+def test_after_quiet_hours_one_message_tells_all_if_nothing_was_sent_in_them(world: Callable[..., World]) -> None:
+    found = world(route(quiet_hours={"begin": "10:00", "end": "18:00"}))
+    found.send(seen("A"), seen("B"))
+    found.send(seen("A"), seen("B"), after=timedelta(hours=8))
+    assert len(found.got) == 1
+
+
+def test_what_ended_and_came_back_in_quiet_hours_is_not_told_as_resolved(world: Callable[..., World]) -> None:
+    found = world(route(quiet_hours={"begin": "12:05", "end": "18:00"}))
+    found.send(seen())
+    found.send(seen(is_open=False), after=10 * MINUTE)
+    found.send(seen(), after=timedelta(hours=1))
+    found.send(seen(), after=timedelta(hours=8))
+    assert found.told == [("opened", "A")] * 2
+
+
+def test_two_incidents_that_become_one_in_quiet_hours_are_told_once(world: Callable[..., World]) -> None:
+    found = world(route(quiet_hours={"begin": "10:00", "end": "18:00"}))
+    found.send(seen("A"), seen("B"))
+    for hours in (1, 8, 1):
+        found.send(seen("B"), after=timedelta(hours=hours), merged={"A": "B"})
+    assert [[one["title"] for one in body["alerts"]] for body in found.got] == [["title of B"]]
+
+
+def test_a_clock_that_is_set_back_suppresses_for_no_longer(world: Callable[..., World]) -> None:
+    found = world()
+    found.send(seen(), after=timedelta(days=300))
+    found.send(seen(magnitude=3), after=timedelta(days=-300))
+    found.send(seen(magnitude=3), after=61 * MINUTE)
+    assert found.told == [("opened", "A"), ("worse", "A")]
+
+
+def test_an_incident_whose_end_waits_and_that_takes_in_another_goes_on(world: Callable[..., World]) -> None:
+    found = world(route(quiet_hours={"begin": "12:05", "end": "18:00"}))
+    found.send(seen("A"), seen("B"))
+    found.send(seen("A"), after=10 * MINUTE)
+    found.send(seen("B"), merged={"A": "B"})
+    found.send(seen("B"), after=timedelta(hours=8), merged={"A": "B"})
+    assert found.told == [("opened", "A"), ("opened", "B")]
+    found.send(merged={"A": "B"})  # its records are gone
+    assert found.told[2:] == [("resolved", "B")]
+
+
+def test_an_incident_that_took_in_another_ends_both_at_pagerduty(world: Callable[..., World]) -> None:
+    found = world(pager(suppress_minutes=0, storm_from=2))
+    found.send(seen("A"), seen("C"))
+    found.send(seen("A"), seen("B", dedup_key="f-A"))
+    for _ in range(2):
+        found.send(seen("B", dedup_key="f-A"), merged={"A": "B"})
+    assert opened(found.events) == {"f-A"}
+    found.send(merged={"A": "B"})
+    assert opened(found.events) == set()
+
+
 # ------------------------------------------------------------------------------------------------- sure, and only once
 
 
@@ -511,6 +602,24 @@ def test_routes_that_other_settings_lack_keep_their_alerts_for_a_while(world: Ca
     assert found.box.log[-1]["status"] == "failed"
 
 
+def test_a_route_that_other_settings_lack_gets_ends_later(world: Callable[..., World]) -> None:
+    found = world(route("a"), route("b"), pager(severity="critical"))
+    found.send(seen(severity="critical"), seen("B", "low"))
+    whole = found.settings
+    found.settings = whole.model_copy(
+        update={"alerts": whole.alerts.model_copy(update={"route": whole.alerts.route[:1]})}
+    )
+    found.send()
+    found.settings = whole
+    found.send()
+    ends = [(body.get("route"), body.get("title")) for body in found.got if "over" in body.get("title", "")]
+    assert ends == [(name, f"[over] title of {key} is resolved") for name in "ab" for key in "AB"]
+    assert [(one["event_action"], one["dedup_key"]) for one in found.got if "event_action" in one] == [
+        ("trigger", "f-A"),
+        ("resolve", "f-A"),
+    ]
+
+
 def test_a_place_that_cannot_be_written_is_said_in_a_sentence(world: Callable[..., World]) -> None:
     found = world()
     (Path(found.settings.warehouse) / "_alerts").write_text("no directory")
@@ -584,6 +693,61 @@ def test_nothing_is_lost_and_only_a_crash_repeats(steps: Any, suppress: float, s
                 assert all(told <= one.news.rank for one in now_seen)  # nothing is worse than what was told
             elif about:
                 assert ends[-1]
+
+
+PAGED = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from("ABC"), STATES),
+        st.lists(st.sampled_from(["taken", "taken", "away", "before", "after"]), max_size=3),
+        st.sampled_from([0, 1, 30, 90]),
+        st.sampled_from([False, False, False, True]),
+    ),
+    max_size=12,
+)
+
+
+@given(PAGED, st.sampled_from([0, 60]), st.sampled_from([2, 100]), st.booleans())
+@effort(max_examples=60, deadline=None)
+def test_pagerduty_has_open_what_is_open_and_nothing_else(
+    steps: Any, suppress: float, storm_from: int, is_quiet: bool
+) -> None:
+    """A and B have one fingerprint, and B can take in A; whatever happens, each trigger gets its resolve in the end."""
+    hours = {"quiet_hours": {"begin": "12:30", "end": "15:00"}} if is_quiet else {}
+    with tempfile.TemporaryDirectory() as directory:
+        found = World(Path(directory), pager(suppress_minutes=suppress, storm_from=storm_from, **hours))
+        merged: dict[str, str] = {}
+        last: list[Seen] = []
+        for states, answers, minutes, takes_in in steps:
+            if takes_in and "B" in states:
+                merged = {"A": "B"}
+            last = [
+                seen(key, state[0], state[2], state[1], is_muted=state[3], dedup_key="f-C" if key == "C" else "f-A")
+                for key, state in states.items()
+                if key not in merged
+            ]
+            as_they_come = {"taken": TAKEN, "away": AWAY, "before": KeyboardInterrupt("before")}
+            found.answers = [as_they_come.get(one) or KeyboardInterrupt("after") for one in answers]
+            with contextlib.suppress(KeyboardInterrupt):
+                found.send(*last, after=minutes * MINUTE, merged=merged)
+        found.answers = []
+        for _ in range(12):
+            found.send(*last, after=61 * MINUTE, merged=merged)
+        told = {key: one for key, one in found.box.sent.get("pager", {}).items() if not one.is_over}
+        assert opened(found.events) == {one.dedup_key for one in told.values()}
+        assert {one.news.key for one in last if one.is_open and not one.is_muted} <= told.keys()
+        assert told.keys() <= {one.news.key for one in last if one.is_open}
+        for _ in range(12):
+            found.send(after=61 * MINUTE, merged=merged)
+        assert opened(found.events) == set()
+        assert found.box.pending == []
+
+
+def opened(events: Iterable[tuple[str, str]]) -> set[str]:
+    """The keys that PagerDuty has open after events."""
+    keys: set[str] = set()
+    for action, key in events:
+        (keys.add if action == "trigger" else keys.discard)(key)
+    return keys
 
 
 # --------------------------------------------------------------------------------------------------------- the receiver
