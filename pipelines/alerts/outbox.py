@@ -175,6 +175,7 @@ class Outbox:
                 self.pending.remove(alert)
                 self.note(alert, "suppressed", "it came back before its end was sent", now)
             elif all(one is alert or one.route != alert.route or not _is_about(one, key) for one in self.pending):
+                alert.news = [replace(alert.news[0], key=alert.dedup_key)]  # it ends what was, and not what goes on
                 its = replace(News(**goes_on[key]["news"]), key=key)
                 self.pending.append(Alert(_new_id(), alert.route, [its], now, now))
 
