@@ -78,7 +78,7 @@ def _pagerduty(alert: Alert, route: Route, cluster: str, front: str | None, key:
     one, is_storm = alert.news[0], len(alert.news) > 1
     event: dict[str, Any] = {
         "routing_key": key,
-        "event_action": "resolve" if one.is_over and not is_storm else "trigger",
+        "event_action": "resolve" if alert.is_resolve else "trigger",
         "dedup_key": alert.dedup_key,
     }
     if event["event_action"] == "resolve":

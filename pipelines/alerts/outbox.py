@@ -58,6 +58,11 @@ class Alert:
         return self.news[0].dedup_key if len(self.news) == 1 else f"afterlog-storm-{self.id}"
 
     @property
+    def is_resolve(self) -> bool:
+        """Whether it ends, at PagerDuty, what has its key; a storm that is over began there, too."""
+        return len(self.news) == 1 and self.news[0].is_over
+
+    @property
     def title(self) -> str:
         """What it is about, in a line."""
         return self.news[0].title if len(self.news) == 1 else f"{len(self.news)} alerts: {self.news[0].title}, ..."
@@ -75,7 +80,11 @@ class Sent:
 
 @dataclass
 class Outbox:
-    """The state of alerts about one cluster of a warehouse; ``muted`` has the keys of muted incidents."""
+    """The state of alerts about one cluster of a warehouse.
+
+    ``muted`` has the keys of muted incidents, ``triggered`` by route of PagerDuty the ``dedup_key`` of each trigger that
+    it got, or may have got, and whose resolve it did not get.
+    """
 
     directory: Path
     known: Known = field(default_factory=dict)
@@ -83,6 +92,7 @@ class Outbox:
     sent: dict[str, dict[str, Sent]] = field(default_factory=dict)
     log: list[dict[str, Any]] = field(default_factory=list)
     muted: list[str] = field(default_factory=list)
+    triggered: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, directory: Path) -> Outbox:
@@ -98,6 +108,10 @@ class Outbox:
                 box.pending.append(Alert(**one | {"news": [News(**each) for each in one["news"]]}))
             box.sent = {
                 route: {key: Sent(**each) for key, each in by_key.items()} for route, by_key in told["sent"].items()
+            }
+            box.triggered = told.get("triggered") or {
+                route: sorted({one.dedup_key for one in by_key.values() if one.dedup_key and not one.is_over})
+                for route, by_key in box.sent.items()
             }
         except FileNotFoundError:
             return cls(directory)
@@ -123,6 +137,7 @@ class Outbox:
             "sent": {route: {key: asdict(one) for key, one in by_key.items()} for route, by_key in self.sent.items()},
             "log": self.log,
             "muted": self.muted,
+            "triggered": self.triggered,
         }
         try:
             storage.replace_text(self.directory / FILE, json.dumps(told, default=_plain))
@@ -285,10 +300,41 @@ class Outbox:
         one = alert.news[0]
         return not alert.attempts and len(alert.news) == 1 and not one.is_over and one.key in self.muted
 
+    def tried(self, alert: Alert, route: Route) -> None:
+        """Note an attempt, before it is made: the receiver may get it even if it does not answer."""
+        alert.attempts += 1
+        keys = self.triggered.setdefault(route.name, [])
+        if route.kind == "pagerduty" and not alert.is_resolve and alert.dedup_key not in keys:
+            keys.append(alert.dedup_key)
+
+    def balance(self, route: Route, now: datetime) -> None:
+        """Let PagerDuty have open what was told and is not over, and nothing else, once nothing about it waits."""
+        if route.kind != "pagerduty":
+            return
+        by_key, triggered = self.sent.get(route.name, {}), self.triggered.get(route.name, [])
+        waiting = [alert for alert in self.pending if alert.route == route.name]
+        about = {one.key for alert in waiting for one in alert.news}
+        known: Mapping[str, Any] = {**self.known.get("incidents", {}), **self.known.get("findings", {})}
+        for key, one in by_key.items():
+            if one.is_over or key in about:
+                continue
+            if key not in known:
+                one.is_over = True
+            elif one.dedup_key and one.dedup_key not in triggered:
+                news = replace(News(**known[key]["news"]), key=key, dedup_key=one.dedup_key)
+                self.pending.append(Alert(_new_id(), route.name, [news], now, now))
+        open_ = {one.dedup_key for one in by_key.values() if not one.is_over} | {one.dedup_key for one in waiting}
+        for key in triggered:
+            if key not in open_:
+                over = News("resolved", key, LEVELS[-1], "What was told before is over", "", key, now.isoformat())
+                self.pending.append(Alert(_new_id(), route.name, [over], now, now))
+
     def settled(self, alert: Alert, route: Route, now: datetime, answer: str) -> None:
         """Note that a receiver took an alert; if PagerDuty knew its incident by another key, that one ends."""
         self.pending.remove(alert)
         by_key = self.sent.setdefault(alert.route, {})
+        if alert.is_resolve:
+            self.triggered[alert.route] = [key for key in self.triggered.get(alert.route, []) if key != alert.dedup_key]
         for one in alert.news:
             last = by_key.get(one.key)
             former = last.dedup_key if last and not last.is_over and not one.is_over else None

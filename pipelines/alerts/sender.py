@@ -107,6 +107,7 @@ def _send_due(
     failing = {alert.route for alert in box.pending if alert.attempts}
     for route in sorted(settings.alerts.route, key=lambda one: one.name in failing):
         waited = [(alert.id, alert.was_quiet) for alert in box.pending]
+        box.balance(route, now())
         due = box.due(route, now())
         if waited != [(alert.id, alert.was_quiet) for alert in box.pending]:
             box.save(now())
@@ -114,7 +115,7 @@ def _send_due(
             seconds = min(settings.alerts.timeout_seconds, left())
             if seconds <= 0:
                 break
-            alert.attempts += 1
+            box.tried(alert, route)
             box.save(now())
             outcome = _posted(alert, route, settings, now(), post, seconds)
             alert.answer = outcome.words

@@ -707,7 +707,7 @@ PAGED = st.lists(
 
 
 @given(PAGED, st.sampled_from([0, 60]), st.sampled_from([2, 100]), st.booleans())
-@effort(max_examples=60, deadline=None)
+@effort(max_examples=100, deadline=None)
 def test_pagerduty_has_open_what_is_open_and_nothing_else(
     steps: Any, suppress: float, storm_from: int, is_quiet: bool
 ) -> None:
