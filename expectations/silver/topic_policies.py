@@ -11,9 +11,14 @@ CONTRACT = Contract(
         Column(
             "cleanup_policy",
             "string",
-            "delete, compact, 'compact,delete' or empty; of setting and cluster that which compacts. Null: unknown.",
+            "delete, compact, 'compact,delete' or empty; of all that is said, that which compacts. Null: unknown.",
         ),
-        Column("source", "string", "What says so: setting or cluster; null where nothing does."),
+        Column(
+            "source",
+            "string",
+            "What says so: setting, cluster, or log, where a landed batch has lost records to compaction; null where"
+            " nothing does.",
+        ),
         Column(
             "is_compacted",
             "boolean",

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 60.0  # how long this process waits to ask a cluster that did not answer again
 
+LOG_RANGES = "silver.log_ranges"
+LOG = "log"  # the source of a policy that the landed log itself shows
 MOST_OF_PROPERTIES = 1 << 16  # bytes
 _POLICY = re.compile(rb"^[ \t]*cleanup\.policy[ \t]*[=:][ \t]*([a-z, \t]*)\r?$", re.MULTILINE)
 _DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(?:0|[1-9][0-9]{0,9})")
@@ -47,17 +49,22 @@ def is_stale(warehouse: Warehouse) -> bool:
 def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
     """Update the table, with the topics of changed rows of silver.log_ranges; return how many rows changed.
 
-    Rows of clusters other than the one in the settings stay as they are. If the cluster cannot be asked, or does not
-    report a topic, its last answer stays.
+    The landed log of a topic can itself show that it was compacted. Rows of clusters other than the one in the settings
+    stay as they are. If the cluster cannot be asked, or does not report a topic, its last answer stays.
     """
     rows = jvmless.rows_by_spark(warehouse, CONTRACT.table, {}) if _was_written(warehouse) else []
     known = {(row["cluster"], row["topic"]): row for row in rows}
+    shown: dict[str, bool] = {}
     if news is not None:
-        absent = news.where("_change_type <> 'delete' AND NOT is_present").select("cluster", "topic").distinct()
-        for key in (tuple(row) for row in absent.collect()):
-            known.setdefault(key, dict.fromkeys((column.name for column in CONTRACT.columns), None))
-            known[key] |= dict(zip(("cluster", "topic"), key, strict=True))
-    changed = _changed(warehouse, [row for row in known.values() if row["cluster"] == warehouse.cluster])
+        is_absent = "_change_type <> 'delete' AND NOT is_present AS is_absent"
+        touched = [tuple(row) for row in news.selectExpr("cluster", "topic", is_absent).distinct().collect()]
+        for *key, absent in touched:
+            if absent:
+                one = known.setdefault(tuple(key), dict.fromkeys((column.name for column in CONTRACT.columns), None))
+                one |= dict(zip(("cluster", "topic"), key, strict=True))
+        own = {topic for cluster, topic, _ in touched if cluster == warehouse.cluster and (cluster, topic) in known}
+        shown = _shown(warehouse, sorted(own)) if own else {}
+    changed = _changed(warehouse, [row for row in known.values() if row["cluster"] == warehouse.cluster], shown)
     before = {(row["cluster"], row["topic"]): row for row in rows}
     written = {key: row for key, row in known.items() if key not in before}
     written |= {(row["cluster"], row["topic"]): row for row in changed}
@@ -79,8 +86,20 @@ def _was_written(warehouse: Warehouse) -> bool:
     return warehouse.state(CONTRACT.table)[1] > 0
 
 
-def _changed(warehouse: Warehouse, rows: Iterable[Row]) -> list[Row]:
-    """Return the rows whose values have changed by now, with the new values; all rows are of the settings' cluster."""
+def _shown(warehouse: Warehouse, topics: list[str]) -> dict[str, bool]:
+    """Tell of each topic whether its landed log shows that it was compacted."""
+    ranges = warehouse.read(LOG_RANGES).where("is_compacted")
+    ranges = ranges.where(ranges["topic"].isin(topics)) if len(topics) <= MOST_GROUPS else ranges
+    keys = ranges.select("cluster", "topic").distinct().collect()
+    compacted = {row["topic"] for row in keys if row["cluster"] == warehouse.cluster}
+    return {topic: topic in compacted for topic in topics}
+
+
+def _changed(warehouse: Warehouse, rows: Iterable[Row], shown: Mapping[str, bool] = {}) -> list[Row]:
+    """Return the rows whose values have changed by now, with the new values; all rows are of the settings' cluster.
+
+    ``shown`` tells of topics whether their logs show compaction; for others that stays as it was.
+    """
     by_topic = {row["topic"]: row for row in rows}
     reported = _reported(warehouse, list(by_topic))
     landed = _landed(warehouse.settings) if by_topic else {}
@@ -90,17 +109,22 @@ def _changed(warehouse: Warehouse, rows: Iterable[Row]) -> list[Row]:
         now = dict(row, setting_policy=landed.get(topic) if setting is None else setting)
         if reported.get(topic, row["cluster_policy"]) != row["cluster_policy"]:
             now |= {"cluster_policy": reported[topic], "observed_at": quality.now()}
-        now |= _in_effect(now)
+        now |= _in_effect(now, shown.get(topic, row["source"] == LOG))
         if now != row:
             changed.append(now)
     return changed
 
 
-def _in_effect(row: Row) -> Row:
-    """Return which policy counts: in doubt one that compacts, because absent records are then not necessarily lost."""
+def _in_effect(row: Row, log_shows_compaction: bool = False) -> Row:
+    """Return which policy counts: in doubt one that compacts, because absent records are then not necessarily lost.
+
+    A log that shows compaction was compacted, even if its topic has another policy now.
+    """
     policies = {source: policy for source in ("setting", "cluster") if (policy := row[f"{source}_policy"]) is not None}
     source = max(policies, key=lambda one: _compacts(policies[one]), default=None)  # the setting, if both agree
     policy = policies[source] if source else None
+    if log_shows_compaction:
+        source, policy = LOG, policy if policy is not None and _compacts(policy) else "compact"
     return {
         "cleanup_policy": policy,
         "source": source,

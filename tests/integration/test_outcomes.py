@@ -206,6 +206,29 @@ def test_a_cluster_that_is_away_is_no_error_and_what_it_said_stays(
     assert caplog.text.count("what it said before stays") == 1  # not every stage waits for an unreachable cluster
 
 
+def test_nothing_is_lost_from_a_log_that_shows_compaction(spark: SparkSession, settings: Settings) -> None:
+    """The cleaner thinned one segment and removed whole batches of another; the setting for the topic is wrong."""
+    told = with_policies(settings, ("*", "delete"))
+    for topic in ("orders", "payments"):
+        land_segment(told, f"{topic}-0", 10, segments.batch(10, 2), segments.batch(14, 1))
+    land(told, {"a.jsonl": [acknowledgement(topic, 0, 12) for topic in ("orders", "payments")]}, "acknowledgements")
+    run(spark, told)
+    assert outcomes(spark, told) == {("orders", 12): "LOST", ("payments", 12): "LOST"}
+
+    land_segment(told, "orders-1", 0, segments.batch(0, 3, record_count=2))
+    run(spark, told)
+    assert outcomes(spark, told) == {("orders", 12): "ACKNOWLEDGED", ("payments", 12): "LOST"}
+    assert "as the log says" in trace.answer(Warehouse(told), "orders:0:12").result
+    assert sum(row["lost_count"] for row in rows(spark, told, "gold.reconciliation")) == 1
+    assert runner.idle(Warehouse(told), stages())
+
+    land_segment(
+        told, "orders-1", 0, segments.batch(0, 4)
+    )  # the topic was created again, and nothing shows it any more
+    run(spark, told)
+    assert outcomes(spark, told) == {("orders", 12): "LOST", ("payments", 12): "LOST"}
+
+
 # --- markers ---------------------------------------------------------------------------------------------------------
 
 

@@ -47,6 +47,18 @@ def test_which_policy_counts(
 
 
 @pytest.mark.parametrize(
+    ("setting", "cluster", "policy"),
+    [(None, None, "compact"), ("delete", "delete", "compact"), ("delete", "compact,delete", "compact,delete")],
+)
+def test_a_log_that_shows_compaction_counts_whatever_else_is_said(
+    setting: str | None, cluster: str | None, policy: str
+) -> None:
+    found = topic_policies._in_effect(row(setting, cluster), log_shows_compaction=True)
+
+    assert found == {"cleanup_policy": policy, "source": "log", "is_compacted": True}
+
+
+@pytest.mark.parametrize(
     ("known", "given", "is_stale"),
     [
         pytest.param(row(), [], False, id="nothing is said"),
@@ -57,6 +69,12 @@ def test_which_policy_counts(
         pytest.param(row("delete"), [("*", "compact"), ("orders", "delete")], True, id="the first that matches counts"),
         pytest.param(row("compact,delete"), [("*", "delete, compact")], False, id="the order of words"),
         pytest.param(row(cluster="compact"), [], False, id="what a cluster said stays"),
+        pytest.param(
+            row("delete") | {"cleanup_policy": "compact", "source": "log", "is_compacted": True},
+            [("*", "delete")],
+            False,
+            id="what a log shows stays",
+        ),
         pytest.param(row(cluster="compact"), [("*", "delete")], True, id="a setting beside a cluster"),
         pytest.param(row(cluster="x", topic="o\n]r[", **{}), [("o?]r[", "compact")], True, id="an odd name"),
         pytest.param(row("delete", cluster=None) | {"cluster": "second"}, [], False, id="another cluster's"),
