@@ -9,15 +9,20 @@
 --   silver.log_batches: each of concat(lpad(base_offset div 10000, 15, '0'), ':', partition, ':', topic)
 --     where is_control
 --   silver.log_ranges: slice
--- A broker can dead-letter a marker without its payload: if a control batch stands at the offset, the bytes of the
--- record do not matter. A record with a marker's bytes is data if the log holds the offset without a control batch. If
--- no landed segment holds the offset, the record has no row here.
+-- A broker can dead-letter a marker without its payload: if a control batch stands at the offset, a record without a
+-- payload is a marker. A record with a payload whose key is not one of a control record is data and has no row here: the
+-- offset was that of another record before, as in a topic that was created again or a log that was truncated. A record
+-- with a marker's bytes is data if the log holds the offset without a control batch. If no landed segment holds the
+-- offset, the record has no row here.
 WITH letters AS (
   SELECT
     cluster, _bronze_id, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, original_topic, original_partition,
     original_offset, routed_at, control_marker_suspected
   FROM {dlq_records}
-  WHERE original_offset >= 0
+  WHERE
+    original_offset >= 0
+    -- The key of a control record is version and type (int16 each).
+    AND NOT (coalesce(payload_copied AND NOT lossy_encoding, false) AND coalesce(length(key) <> 4, true))
 ),
 controls AS (
   SELECT cluster, topic, partition, base_offset AS offset, max(control_type) AS control_type
