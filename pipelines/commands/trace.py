@@ -177,13 +177,20 @@ def answer(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
 def _of_trace(warehouse: Warehouse, wanted: str) -> list[dict[str, Any]]:
     """Return the ledger's rows of a trace.
 
+    The ledger has the trace of a message's first acknowledgement only, so others are found by their acknowledgements.
+
     Raises UsageError: the table does not exist, or the text seems meant as a place and no such trace is known.
     """
     mistake = _mistake(wanted)
+    equal: Key = {"cluster": warehouse.cluster, "trace_id": _trace_id(wanted)}
     try:
-        messages = rows(warehouse, LEDGER, {"cluster": warehouse.cluster, "trace_id": _trace_id(wanted)})
+        messages = rows(warehouse, LEDGER, equal)
+        told = rows(warehouse, ACKNOWLEDGEMENTS, equal, list(Place._fields))
     except UsageError as absent:
         raise mistake or absent from None
+    known = {Place(*(row[part] for part in Place._fields)) for row in messages}
+    for place in sorted({Place(**row) for row in told if row["offset"] >= 0} - known):
+        messages += rows(warehouse, LEDGER, {"cluster": warehouse.cluster, "slice": place.slice, **place._asdict()})
     if mistake and not messages:
         raise mistake
     return messages

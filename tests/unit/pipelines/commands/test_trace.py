@@ -310,6 +310,17 @@ def test_a_trace_tells_each_of_its_messages(warehouse: Settings, wanted: str) ->
     assert "refused  to checkout-1: Timeout: no" in text
 
 
+def test_a_trace_tells_of_a_message_that_was_acknowledged_before_with_another_trace(warehouse: Settings) -> None:
+    store(warehouse, trace.LEDGER, message(acknowledgement_count=2, trace_id="first"), message(offset=8))
+    again = acknowledgement(trace_id=TRACE, acknowledged_at=at(3), _bronze_id="b" * 64)
+    store(warehouse, trace.ACKNOWLEDGEMENTS, acknowledgement(trace_id="first"), again)
+    store(warehouse, trace.ACKNOWLEDGEMENTS, acknowledgement(offset=8, trace_id=TRACE))
+
+    stories = told(warehouse, TRACE)
+
+    assert [(story["offset"], whats(story)) for story in stories] == [(7, ["acknowledged"] * 2), (8, ["acknowledged"])]
+
+
 def test_a_trace_tells_of_messages_that_are_held(warehouse: Settings) -> None:
     store(warehouse, trace.LEDGER, message())
     store(warehouse, trace.ACKNOWLEDGEMENTS, acknowledgement())
