@@ -446,7 +446,11 @@ def _split(
             return known, whole
         said = known.decided
         split = split.holding(frozenset(said["held"]))
-        counts = split.write(held.hold(split, stage) if split.held else 0)
+        before = said["held_before"]
+        otherwise = [
+            name for name in said["held"] if name in before and before[name]["under"] != known.held[name].under
+        ]
+        counts = split.write(held.hold(split, stage, otherwise) if split.held else 0)
     held.release(warehouse, stage, [name for name in again if name not in split.held])
     stage_run = replace(
         stage_run,

@@ -219,10 +219,11 @@ def size_of(warehouse: Warehouse, stage: Split, versions: Batch, scopes: Sequenc
     return None if new is None else new + kept
 
 
-def hold(split: SplitBatch, stage: Split) -> int:
+def hold(split: SplitBatch, stage: Split, otherwise: Sequence[str] = ()) -> int:
     """Insert the rows of the scopes that a batch holds; return how many rows of these scopes are held now.
 
-    Rows that an earlier, killed attempt inserted stay as they are.
+    Rows that are held already stay as they are, except those of the scopes that are judged ``otherwise`` than before,
+    by another contract or other settings: their present candidates replace them.
     """
     from pyspark.sql import functions as F
 
@@ -233,13 +234,18 @@ def hold(split: SplitBatch, stage: Split) -> int:
     withheld = split.withheld().select(
         *row, F.col(SCOPE).alias("scope"), split.contract.violations(mask).alias("violations")
     )
+    columns = [column.name for column in _landed(stage)]
+    landed = split.rows.select(*ORIGIN, F.struct(*columns).alias(INPUT))
     existing_rows = split.warehouse.existing_rows(held.table, points("scope", sorted(split.held)))
     kept_before = 0
     if existing_rows is not None:
         kept_before = existing_rows.count()
-        withheld = withheld.join(existing_rows.select(*held.grain), [*held.grain], how="left_anti")
-    columns = [column.name for column in _landed(stage)]
-    landed = split.rows.select(*ORIGIN, F.struct(*columns).alias(INPUT))
+        kept = existing_rows.select(*held.grain)
+        if otherwise:
+            again = withheld.where(F.col("scope").isin(list(otherwise))).join(kept, [*held.grain], how="left_semi")
+            rows = split.among(again).join(landed, [*ORIGIN]).select(*(column.name for column in held.columns))
+            split.warehouse.replace_matching(held.table, rows, held.grain)
+        withheld = withheld.join(kept, [*held.grain], how="left_anti")
     rows = split.among(withheld).join(landed, [*ORIGIN])
     return kept_before + split.warehouse.insert(rows, held)
 

@@ -371,6 +371,37 @@ def test_readmit_works_beside_what_is_held(spark: SparkSession, settings: Settin
     assert [counts(one) for one in run(spark, settings)[SILVER]] == [("passed", 20, 20, 0, 0, 0)]
 
 
+def test_held_rows_that_settings_read_otherwise_say_what_they_break_now(
+    spark: SparkSession, settings: Settings
+) -> None:
+    own = {"x-topic": "original_topic", "x-offset": "original_offset"}
+    headers = [{"name": name, "field": field, "mandatory": True} for name, field in own.items()]
+    taught = load(
+        warehouse=settings.warehouse,
+        landing=settings.landing,
+        dlq={"profile": [{"name": "ours", "headers": headers}]},
+    )
+    offsets = [b"none", *(b"%d" % offset for offset in range(1, 9)), *[b"none"] * 11]
+    lines = [
+        line(place, topic="dlq.b", headers=[("x-topic", b"orders"), ("x-offset", offset)])
+        for place, offset in enumerate(offsets)
+    ]
+    land(settings, {"a.jsonl": [*good("dlq.a", 1), *lines]})
+    run(spark, settings)
+    found = rows(spark, settings, HELD)
+    assert {(row["header_profile"], *row["violations"]) for row in found} == {(None, "header_profile.not_null")}
+
+    (done,) = run(spark, taught)[SILVER]
+    assert counts(done) == ("broken", 20, 0, 0, 0, 20)
+    found = rows(spark, settings, HELD)
+    broken = [row["dlq_offset"] for row in found if row["violations"] == ["original_offset.decimal_int64"]]
+    assert sorted(broken) == [0, *range(9, 20)]
+    assert {(row["header_profile"], row["original_topic"]) for row in found} == {("ours", "orders")}
+    assert sorted(row["original_offset"] for row in found if not row["violations"]) == [*range(1, 9)]
+    (done,) = run(spark, taught, f"{SILVER}:dlq.b")[SILVER]
+    assert counts(done) == ("passed", 20, 8, 12, 0, 0)
+
+
 @pytest.mark.thorough
 def test_hostile_topics_are_scopes_that_can_be_named(spark: SparkSession, settings: Settings) -> None:
     hostile = ["file:a.jsonl", "*", "a\nb\x1b[31m", "x" * 5_000, "'; DROP TABLE x --", "a'b\\", "\u202e", "topic:a"]
