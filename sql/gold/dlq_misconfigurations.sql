@@ -3,10 +3,29 @@
 -- Parameters: {dlq_settings}, {cluster_settings}, rows of these silver tables, complete for each cluster in them.
 -- Refresh: cluster
 -- Brokers dead-letter records of share groups only (KIP-1191). A write that fails loses the record: nobody is told.
--- An unknown value is no mistake. A mistake lasts since the last of the settings that it consists of took its value.
+-- An unknown value is no mistake, and what is not there has no settings. A mistake lasts since the last of the settings
+-- that it consists of took its value, wherever Kafka has the value from; of brokers, the first that makes it counts.
 -- With the feature eligible.leader.replicas, brokers ask for no more replicas in sync than a topic has.
-WITH current AS (
-  SELECT cluster, kind, name, setting, value, since FROM {dlq_settings} WHERE until IS NULL
+WITH valued AS (
+  SELECT
+    cluster, kind, name, setting,
+    max_by(value, since) AS value,
+    coalesce(max(IF(NOT value <=> previous_value, since, NULL)), min(since)) AS since
+  FROM {dlq_settings}
+  GROUP BY cluster, kind, name, setting
+),
+stated AS (
+  SELECT
+    *,
+    max(IF(setting = 'state', value, NULL)) OVER of_name AS state,
+    max(IF(setting = 'state', since, NULL)) OVER of_name AS state_since
+  FROM valued
+  WINDOW of_name AS (PARTITION BY cluster, kind, name)
+),
+current AS (
+  SELECT cluster, kind, name, setting, value, greatest(since, state_since) AS since
+  FROM stated
+  WHERE setting = 'state' OR state = 'present'
 ),
 seen AS (
   SELECT cluster, max(observed_at) AS last_seen_at FROM {cluster_settings} GROUP BY cluster
@@ -16,9 +35,15 @@ brokers AS (
     cluster,
     bool_and(try_cast(IF(setting = 'errors.deadletterqueue.auto.create.topics.enable', value, NULL) AS BOOLEAN))
       AS creates_topics,
-    max(IF(setting = 'errors.deadletterqueue.auto.create.topics.enable', since, NULL)) AS creates_topics_since,
-    array_sort(collect_set(IF(setting = 'errors.deadletterqueue.topic.name.prefix', value, NULL))) AS prefixes,
-    max(IF(setting = 'errors.deadletterqueue.topic.name.prefix', since, NULL)) AS prefixes_since
+    coalesce(
+      min(IF(
+        setting = 'errors.deadletterqueue.auto.create.topics.enable' AND NOT try_cast(value AS BOOLEAN), since, NULL
+      )),
+      max(IF(setting = 'errors.deadletterqueue.auto.create.topics.enable', since, NULL))
+    ) AS creates_topics_since,
+    array_sort(collect_set(IF(
+      setting = 'errors.deadletterqueue.topic.name.prefix' AND value IS NOT NULL, struct(value AS prefix, since), NULL
+    ))) AS prefixes
   FROM current
   WHERE kind = 'broker'
   GROUP BY cluster
@@ -73,7 +98,7 @@ groups AS (
     max(IF(setting = 'group_type', value, NULL)) AS group_type,
     max(IF(setting = 'group_type', since, NULL)) AS group_type_since,
     max(IF(setting = 'sources', value, NULL)) AS sources,
-    max(IF(setting = 'sources', since, NULL)) AS sources_since
+    max(IF(setting = 'state', since, NULL)) AS present_since
   FROM current
   WHERE kind = 'group'
   GROUP BY cluster, name
@@ -84,10 +109,11 @@ settled AS (
     groups.*,
     coalesce(topics.state, 'unknown') AS state, state_since, is_enabled, is_enabled_since, policy, policy_since,
     most_bytes, most_bytes_since, kept_ms, kept_since, wanted_in_sync, in_sync, replicas, in_sync_since, is_outrun,
-    is_outrun_since, creates_topics, creates_topics_since, prefixes_since, share_version, share_version_since,
+    is_outrun_since, creates_topics, creates_topics_since, share_version, share_version_since,
     last_seen_at,
     array_contains(split(policy, ' *, *'), 'compact') AS is_compacted,
-    filter(prefixes, prefix -> NOT startswith(dlq_topic, prefix)) AS broken_prefixes,
+    array_contains(split(policy, ' *, *'), 'delete') AS is_deleting,
+    filter(prefixes, one -> NOT startswith(dlq_topic, one.prefix)) AS broken_prefixes,
     -- Names come from outside: in a shell's quotes nothing but the quote itself is special.
     concat(chr(39), replace(dlq_topic, chr(39), concat(chr(39), chr(92), chr(39), chr(39))), chr(39)) AS quoted_topic,
     concat(
@@ -99,41 +125,61 @@ settled AS (
       AS set_topic,
     concat('kafka-topics.sh --bootstrap-server ', coalesce(servers, 'HOST:9092')) AS of_topics,
     concat('kafka-features.sh --bootstrap-server ', coalesce(servers, 'HOST:9092')) AS of_features,
-    regexp_replace(concat(coalesce(get(prefixes, 0), 'dlq.'), group_id), '[^A-Za-z0-9._-]', '-') AS own_name
+    regexp_replace(concat(coalesce(get(prefixes, 0).prefix, 'dlq.'), group_id), '[^A-Za-z0-9._-]', '-') AS own_name
   FROM groups
   LEFT JOIN topics ON topics.cluster = groups.cluster AND topics.topic = groups.dlq_topic
   LEFT JOIN brokers ON brokers.cluster = groups.cluster
   LEFT JOIN clusters ON clusters.cluster = groups.cluster
   JOIN seen ON seen.cluster = groups.cluster
 ),
+reads AS (
+  SELECT
+    cluster, group_id, present_since, dlq_topic, most_bytes AS dlq_most_bytes, kept_ms AS dlq_kept_ms,
+    explode(array_distinct(split(sources, ','))) AS source_topic
+  FROM settled
+),
+read_since AS (
+  SELECT
+    reads.*,
+    greatest(
+      present_since, coalesce(max(IF(array_contains(split(value, ','), source_topic), NULL, until)), min(since))
+    ) AS read_since
+  FROM reads
+  JOIN {dlq_settings} AS known
+    ON known.cluster = reads.cluster AND known.kind = 'group' AND known.name = group_id AND known.setting = 'sources'
+  GROUP BY ALL
+),
 sources AS (
   SELECT
     reads.cluster,
     reads.group_id,
-    max(IF(most_bytes > dlq_most_bytes, struct(most_bytes AS most, topic, most_bytes_since AS since), NULL)) AS larger,
+    max(IF(source_topic = dlq_topic, read_since, NULL)) AS looped_since,
+    max(IF(
+      most_bytes > dlq_most_bytes,
+      struct(most_bytes AS most, topic, greatest(most_bytes_since, read_since) AS since), NULL
+    )) AS larger,
     max(IF(
       kept_ms > dlq_kept_ms AND is_dlq IS NULL AND array_contains(split(policy, ' *, *'), 'delete'),
-      struct(kept_ms AS most, topic, greatest(kept_since, policy_since) AS since), NULL
+      struct(kept_ms AS most, topic, greatest(kept_since, policy_since, read_since) AS since), NULL
     )) AS longer,
     min(IF(
       is_dlq AND topic <> dlq_topic AND kept_ms <= dlq_kept_ms AND kept_ms < 9223372036854775807,
-      struct(topic, kept_since AS since), NULL
+      struct(topic, greatest(kept_since, read_since, is_dlq_since) AS since), NULL
     )) AS first_hop,
     max(most_bytes) AS most_bytes,
     max(try_cast(partitions AS INT)) AS partitions
-  FROM (
-    SELECT
-      cluster, group_id, dlq_topic, most_bytes AS dlq_most_bytes, kept_ms AS dlq_kept_ms,
-      explode(split(sources, ',')) AS source_topic
-    FROM settled
-  ) AS reads
-  JOIN topics ON topics.cluster = reads.cluster AND topics.topic = reads.source_topic
-  LEFT JOIN (SELECT DISTINCT cluster, dlq_topic AS read_topic, true AS is_dlq FROM groups) AS dead_lettered
+  FROM read_since AS reads
+  LEFT JOIN topics ON topics.cluster = reads.cluster AND topics.topic = reads.source_topic
+  LEFT JOIN (
+    SELECT cluster, dlq_topic AS read_topic, true AS is_dlq, min(dlq_topic_since) AS is_dlq_since
+    FROM groups
+    GROUP BY cluster, dlq_topic
+  ) AS dead_lettered
     ON dead_lettered.cluster = reads.cluster AND dead_lettered.read_topic = reads.source_topic
   GROUP BY reads.cluster, reads.group_id
 ),
 judged AS (
-  SELECT settled.*, larger, longer, first_hop, sources.most_bytes AS source_bytes, partitions
+  SELECT settled.*, looped_since, larger, longer, first_hop, sources.most_bytes AS source_bytes, partitions
   FROM settled
   LEFT JOIN sources ON sources.cluster = settled.cluster AND sources.group_id = settled.group_id
 )
@@ -172,12 +218,12 @@ FROM judged
       'kind', 'WRONG_PREFIX',
       'source_topic', CAST(NULL AS STRING),
       'severity', 'critical',
-      'since', greatest(dlq_topic_since, prefixes_since),
-      'evidence', concat('The name of the DLQ topic does not begin with ', get(broken_prefixes, 0),
+      'since', greatest(dlq_topic_since, array_min(broken_prefixes.since)),
+      'evidence', concat('The name of the DLQ topic does not begin with ', get(broken_prefixes, 0).prefix,
         ', as brokers ask by errors.deadletterqueue.topic.name.prefix: they refuse to write, and ',
         'dead letters are lost.'),
       'remedy', concat(set_group, chr(39), 'errors.deadletterqueue.topic.name=',
-        replace(concat(get(broken_prefixes, 0), dlq_topic), chr(39), ''), chr(39))
+        replace(concat(get(broken_prefixes, 0).prefix, dlq_topic), chr(39), ''), chr(39))
     ), NULL),
     IF(state = 'missing' AND NOT creates_topics <=> true AND coalesce(size(broken_prefixes), 0) = 0, named_struct(
       'kind', 'DLQ_MISSING',
@@ -211,11 +257,11 @@ FROM judged
         'so that it keeps only the last dead letter of a key, and those without a key are lost.')),
       'remedy', concat(set_topic, ' --entity-name ', quoted_topic, ' --add-config cleanup.policy=delete')
     ), NULL),
-    IF(array_contains(split(sources, ','), dlq_topic), named_struct(
+    IF(looped_since IS NOT NULL, named_struct(
       'kind', 'OWN_INPUT',
       'source_topic', dlq_topic,
       'severity', 'critical',
-      'since', greatest(dlq_topic_since, sources_since),
+      'since', greatest(dlq_topic_since, looped_since),
       'evidence', 'The group reads the topic to which it dead-letters: a record that it rejects comes back for ever.',
       'remedy', concat(set_group, chr(39), 'errors.deadletterqueue.topic.name=',
         IF(own_name = dlq_topic, concat(own_name, '.2'), own_name), chr(39))
@@ -232,29 +278,29 @@ FROM judged
         concat(set_topic, ' --entity-name ', quoted_topic, ' --add-config min.insync.replicas=', replicas),
         concat(of_topics, ' --describe --topic ', quoted_topic, ' --under-min-isr-partitions'))
     ), NULL),
-    IF(is_outrun = 'true', named_struct(
+    IF(is_outrun = 'true' AND is_deleting, named_struct(
       'kind', 'NOT_LANDED_IN_TIME',
       'source_topic', CAST(NULL AS STRING),
       'severity', 'high',
-      'since', greatest(dlq_topic_since, kept_since, is_outrun_since),
+      'since', greatest(dlq_topic_since, policy_since, kept_since, is_outrun_since),
       'evidence', concat('Dead letters wait to be landed for longer than the topic keeps them (retention.ms ', kept_ms,
         '): they are deleted before Afterlog has them. Run `afterlog run --feed dlq` more often.'),
       'remedy', concat(set_topic, ' --entity-name ', quoted_topic, ' --add-config retention.ms=-1')
     ), NULL),
-    IF(larger IS NOT NULL AND NOT copies <=> 'false', named_struct(
+    IF(larger IS NOT NULL AND copies = 'true', named_struct(
       'kind', 'SMALLER_MESSAGES',
       'source_topic', larger.topic,
       'severity', 'high',
-      'since', greatest(dlq_topic_since, most_bytes_since, larger.since),
+      'since', greatest(dlq_topic_since, copies_since, most_bytes_since, larger.since),
       'evidence', concat('The DLQ topic takes ', most_bytes, ' bytes a message (max.message.bytes), and its source ',
         larger.topic, ' takes ', larger.most, ': larger records are dead-lettered without key and value.'),
       'remedy', concat(set_topic, ' --entity-name ', quoted_topic, ' --add-config max.message.bytes=', larger.most)
     ), NULL),
-    IF(longer IS NOT NULL, named_struct(
+    IF(longer IS NOT NULL AND is_deleting, named_struct(
       'kind', 'SHORTER_RETENTION',
       'source_topic', longer.topic,
       'severity', 'medium',
-      'since', greatest(dlq_topic_since, kept_since, longer.since),
+      'since', greatest(dlq_topic_since, policy_since, kept_since, longer.since),
       'evidence', concat('The DLQ topic keeps records for ', kept_ms, ' ms (retention.ms), and its source ',
         longer.topic, ' ',
         IF(longer.most = 9223372036854775807, 'for ever', concat('for ', longer.most, ' ms')),
@@ -275,7 +321,7 @@ FROM judged
       'kind', 'READS_A_DLQ',
       'source_topic', first_hop.topic,
       'severity', 'low',
-      'since', greatest(dlq_topic_since, sources_since, kept_since, first_hop.since),
+      'since', greatest(dlq_topic_since, kept_since, first_hop.since),
       'evidence', concat('The group reads ', first_hop.topic, ', to which a group dead-letters: its own dead letters ',
         'name that topic, which does not keep records for longer than theirs, and then nothing tells their origin.'),
       'remedy', concat(set_topic, ' --entity-name ', chr(39), replace(first_hop.topic, chr(39), ''), chr(39),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shlex
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations.gold.dlq_misconfigurations import SEVERITIES
+from pipelines.collect.asking import BROKER, GROUP, PRESENT, TOPIC, Subject
+from pipelines.collect.landing import line_of
 from pipelines.settings import Settings
-from tests.testing.builders import land, rows, run, warehouse_of
-from tests.testing.statements import CLUSTERS, at, broker, cluster, group, topic
+from tests.testing.builders import land, rows, run, warehouse_of, without_the_run
+from tests.testing.statements import CLUSTERS, DLQ_TOPIC, at, broker, cluster, group, statement, topic
 
 TABLE = "gold.dlq_misconfigurations"
 COPY = "errors.deadletterqueue.copy.record.enable"
+PREFIX = "errors.deadletterqueue.topic.name.prefix"
+CREATES = "errors.deadletterqueue.auto.create.topics.enable"
+ENABLED = "errors.deadletterqueue.group.enable"
 FOREVER = "-1"
 
 
@@ -31,6 +37,13 @@ def found(spark: SparkSession, settings: Settings, *lines: str) -> dict[tuple[st
     done = run(spark, settings, feed="collect")
     assert {one.status for one in done.values()} <= {"passed", "idle"}
     return {(row["group_id"], row["kind"]): row for row in rows(spark, settings, TABLE)}
+
+
+def ages(mistakes: dict[tuple[str, str], dict[str, Any]]) -> dict[tuple[str, str], float]:
+    """The minutes after the test's beginning since when each mistake lasts, by group and kind."""
+    return {
+        key: (row["since"] - at(0).replace(tzinfo=None)).total_seconds() / 60 for key, row in sorted(mistakes.items())
+    }
 
 
 def add(row: dict[str, Any]) -> tuple[str, str, str]:
@@ -99,8 +112,10 @@ def test_each_mistake_is_found_and_ends_with_its_repair(spark: SparkSession, set
     assert all(row["severity"] in SEVERITIES[row["kind"]] for row in mistakes.values())
     sources = {key[0]: row["source_topic"] for key, row in mistakes.items() if row["source_topic"] is not None}
     assert sources == {"small": "big", "looped": "dlq.loop", "short": "long", "hopping": "dlq.keyed"}
-    since = {key: (row["since"] - at(0).replace(tzinfo=None)).total_seconds() / 60 for key, row in mistakes.items()}
-    assert since == dict.fromkeys(mistakes, 0) | {(odd, "DLQ_NOT_ENABLED"): 3, ("compacted", "COMPACTED_DLQ"): 4}
+    assert ages(mistakes) == dict.fromkeys(mistakes, 0) | {
+        (odd, "DLQ_NOT_ENABLED"): 3,
+        ("compacted", "COMPACTED_DLQ"): 4,
+    }
     assert add(mistakes[odd, "DLQ_NOT_ENABLED"]) == (
         "topics",
         "dlq.closed",
@@ -185,3 +200,152 @@ def test_what_is_unknown_is_no_mistake_and_what_every_group_lacks_is_one_of_each
 
     mistakes = found(spark, settings, cluster(1500))
     assert {row["last_seen_at"] for row in mistakes.values()} == {at(1500).replace(tzinfo=None)}
+
+
+def test_a_mistake_is_as_old_as_the_settings_that_it_consists_of(spark: SparkSession, settings: Settings) -> None:
+    big, long = {"max.message.bytes": "5000000"}, {"retention.ms": FOREVER}
+    lines = [
+        *(cluster(0), broker(0), broker(0, "2"), topic("orders", 0), topic("big", 0, big), topic("long", 0, long)),
+        *(topic("dlq.fine", 0), topic("other", 0), topic("dlq.absent", 0, state="missing")),
+        *(group("prefixless", "other", 0), group("absent", "dlq.absent", 0)),
+        *(group("larger later", "dlq.fine", 0), group("larger later", "dlq.fine", 10, {"sources": "big"})),
+        *(group("copies later", "dlq.fine", 0, {"sources": "big", COPY: "false"}),),
+        group("copies later", "dlq.fine", 15, {"sources": "big"}),
+        *(group("longer later", "dlq.fine", 0), group("longer later", "dlq.fine", 20, {"sources": "long,orders"})),
+        *(group("looped", "dlq.loop", 0, {"sources": "dlq.loop"}), topic("dlq.loop", 0)),
+        group("looped", "dlq.loop", 25, {"sources": "dlq.loop,orders"}),
+        *(topic("dlq.first", 0), group("hopping", "dlq.fine", 0, {"sources": "dlq.first"})),
+        *(group("first", "", 0), group("first", "dlq.first", 30)),
+        group("default", "dlq.fine", 0, {COPY: "false"}),
+        line_of(
+            Subject(
+                GROUP, "default", PRESENT, {DLQ_TOPIC: ("dlq.fine", None), COPY: ("false", "DYNAMIC_GROUP_CONFIG")}
+            ),
+            at(35),
+        ),
+        statement(BROKER, "2", 40, dict.fromkeys((PREFIX, CREATES)), state="missing"),
+        broker(45, "3"),
+    ]
+    assert ages(found(spark, settings, *lines)) == {
+        ("absent", "DLQ_MISSING"): 0,  # brokers leave and come, and those that stay do not create topics
+        ("copies later", "SMALLER_MESSAGES"): 15,
+        ("default", "COPY_OFF"): 0,  # then it is set to what it was by default
+        ("hopping", "READS_A_DLQ"): 30,
+        ("larger later", "SMALLER_MESSAGES"): 10,
+        ("longer later", "SHORTER_RETENTION"): 20,
+        ("looped", "OWN_INPUT"): 0,
+        ("prefixless", "WRONG_PREFIX"): 0,
+    }
+
+
+def test_what_does_not_hold_with_another_setting_is_no_mistake(spark: SparkSession, settings: Settings) -> None:
+    short = {"cleanup.policy": "compact", "retention.ms": "3600000", "is_outrun": "true"}
+    lines = [
+        *(cluster(0), broker(0), topic("orders", 0), topic("big", 0, {"max.message.bytes": "5000000"})),
+        *(topic("dlq.compact", 0, short), group("kept", "dlq.compact", 0)),  # retention.ms does not count
+        *(topic("dlq.fine", 0), group("unsaid", "dlq.fine", 0, {"sources": "big", COPY: None})),
+    ]
+    assert set(found(spark, settings, *lines)) == {("kept", "COMPACTED_DLQ")}
+
+    mistakes = found(spark, settings, topic("dlq.compact", 10, {**short, "cleanup.policy": "delete"}))
+    assert ages(mistakes) == {("kept", "NOT_LANDED_IN_TIME"): 10, ("kept", "SHORTER_RETENTION"): 10}
+
+
+def test_what_is_gone_has_no_settings(spark: SparkSession, settings: Settings) -> None:
+    lines = [
+        *(cluster(0), broker(0), broker(0, "2", {PREFIX: "x."}), topic("orders", 0)),
+        *(topic("dlq.closed", 0, {ENABLED: "false"}), group("g", "dlq.closed", 0)),
+    ]
+    assert set(found(spark, settings, *lines)) == {("g", "WRONG_PREFIX"), ("g", "DLQ_NOT_ENABLED")}
+
+    gone = [
+        statement(BROKER, "2", 10, {}, state="missing"),  # a script need not repeat settings
+        statement(TOPIC, "dlq.closed", 10, {}, state="missing"),
+    ]
+    assert ages(found(spark, settings, *gone)) == {("g", "DLQ_MISSING"): 10}
+    again = statement(TOPIC, "dlq.closed", 20, {ENABLED: "false"})
+    assert ages(found(spark, settings, again)) == {("g", "DLQ_NOT_ENABLED"): 20}
+
+
+Statement = tuple[int, str, str, str, dict[str, str | None]]
+
+
+def random_statements(dice: random.Random) -> list[Statement]:
+    """What brokers, topics and groups are said to be at random minutes, some settings left out, some unknown."""
+    dlqs = ("dlq.1", "dlq.2", "x.3")
+    choices: dict[str, dict[str, tuple[str | None, ...]]] = {
+        BROKER: {PREFIX: ("dlq.", "dlq.", "x.", None)},
+        TOPIC: {ENABLED: ("true", "false", "false", None)},
+        GROUP: {
+            DLQ_TOPIC: (*dlqs, *dlqs[:1] * 5, None),
+            COPY: ("true", "false", "false", None),
+            "sources": ("orders", "dlq.1", "dlq.1,orders", "orders,dlq.2", None),
+        },
+    }
+    names = {BROKER: ("1", "2"), TOPIC: dlqs, GROUP: tuple(f"g{number}" for number in range(20))}
+    said = []
+    for kind, name in ((kind, name) for kind, some in names.items() for name in some):
+        for minute in sorted(dice.sample(range(100), dice.randrange(1, 9))):
+            state = dice.choice((PRESENT, PRESENT, PRESENT, PRESENT, "missing", "unknown"))
+            values = {one: dice.choice(of) for one, of in choices[kind].items() if dice.random() < 0.8}
+            said.append((minute, kind, name, state, values))
+    return said
+
+
+def modelled(said: list[Statement]) -> dict[tuple[str, str], float]:
+    """The age of each mistake: the world is looked at after each minute, and what holds is as old as it held on end."""
+    world: dict[tuple[str, str], tuple[str, dict[str, str | None]]] = {}
+    begun: dict[Any, tuple[Any, int]] = {}  # by what holds: how, and since when
+
+    def since(what: Any, how: Any, minute: int) -> int:
+        if what not in begun or begun[what][0] != how:
+            begun[what] = (how, minute)
+        return begun[what][1]
+
+    found: dict[tuple[str, str], float] = {}
+    for minute in sorted({one[0] for one in said}):
+        for _, kind, name, state, values in (one for one in said if one[0] == minute):
+            world[kind, name] = (state, {**world.get((kind, name), ("", {}))[1], **values})
+        known = {key: values if state == PRESENT else {} for key, (state, values) in world.items()}
+        prefixes = {key[1]: values.get(PREFIX) for key, values in known.items() if key[0] == BROKER}
+        of_prefix = {one: (prefix, since(one, prefix, minute)) for one, prefix in prefixes.items()}
+        found = {}
+        for group_id, values in ((key[1], values) for key, values in known.items() if key[0] == GROUP):
+            dlq = values.get(DLQ_TOPIC)
+            enabled = known.get((TOPIC, dlq or ""), {}).get(ENABLED)
+            named_since = since((group_id, "dlq"), dlq, minute)
+            holds = {
+                "COPY_OFF": values.get(COPY) == "false",
+                "DLQ_NOT_ENABLED": enabled == "false",
+                "OWN_INPUT": dlq in (values.get("sources") or "").split(","),
+            }
+            ages = {kind: since((group_id, kind), (dlq, is_so), minute) for kind, is_so in holds.items()}
+            if dlq is None:
+                continue
+            found |= {(group_id, kind): ages[kind] for kind, is_so in holds.items() if is_so}
+            broken = [at for prefix, at in of_prefix.values() if prefix and not dlq.startswith(prefix)]
+            if broken:
+                found[group_id, "WRONG_PREFIX"] = max(named_since, min(broken))
+    return found
+
+
+def test_random_histories_in_any_order_give_what_a_model_says(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    dice = random.Random(1191)
+    said = random_statements(dice)
+    lines = [statement(kind, name, minute, values, state) for minute, kind, name, state, values in said]
+    at_once, at_random = (warehouse_of(empty_warehouse, tmp_path / name) for name in ("at-once", "at-random"))
+    mistakes = found(spark, at_once, *lines)
+    compared = {"COPY_OFF", "DLQ_NOT_ENABLED", "OWN_INPUT", "WRONG_PREFIX"}
+    ages_found = {key: age for key, age in ages(mistakes).items() if key[1] in compared}
+    assert ages_found == modelled(said)
+    assert {kind for _, kind in ages_found} == compared
+
+    shuffled = dice.sample(lines, len(lines))
+    half = len(lines) // 2
+    found(spark, at_random, *shuffled[:half])
+    again = found(spark, at_random, *shuffled[half:], *dice.sample(shuffled, 10))
+    assert {key: without_the_run(row) for key, row in again.items()} == {
+        key: without_the_run(row) for key, row in mistakes.items()
+    }
