@@ -1,4 +1,7 @@
-"""gold.topology_current, gold.topology_revisions -> the topology of one Streams group, now or at an earlier time."""
+"""gold.topology_current, gold.topology_revisions -> the topology of one Streams group, now or at an earlier time.
+
+Silver tells when a group was gone for a while.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ from pipelines.warehouse.jvmless import rows
 from pipelines.warehouse.tables import Warehouse
 
 CURRENT, REVISIONS = "gold.topology_current", "gold.topology_revisions"
+PUSHES, STATUSES, DELETIONS = "silver.topology_pushes", "silver.topology_statuses", "silver.group_deletions"
+PLACE = ["connection", "correlation_id"]
 NOT_STORED, ERROR, AVAILABLE = 1, 2, 3  # TopologyDescriptionStatus of KIP-1331
+NOT_FOUND = 69  # GROUP_ID_NOT_FOUND
 FEED, DIRECTORY = "topology", "streams-requests"
 FACTS = ["revision", "source", "topology_epoch", "topology_epochs", "accepted_at", "replaced_at", "defects"]
 
@@ -137,7 +143,7 @@ def _under_epoch(warehouse: Warehouse, group: str, epoch: int) -> _Described:
 
 
 def _accepted_at(warehouse: Warehouse, group: str, moment: datetime) -> _Described:
-    """Return the accepted revision at a moment; there is none after a deletion of the group."""
+    """Return the accepted revision at a moment; after a deletion of the group there is none until one is accepted."""
     history = _history(warehouse, group)
     before = [revision for revision in history if revision["accepted_at"] <= moment]
     if not before:
@@ -150,7 +156,38 @@ def _accepted_at(warehouse: Warehouse, group: str, moment: datetime) -> _Describ
     now = _current(warehouse, group)
     if now["health"] == "DELETED" and moment >= now["deleted_at"]:
         raise _gone(group, now)
+    ended_at = _ended_at(warehouse, group, moment)
+    if ended_at is not None:
+        raise _NothingToShow(
+            f"At {_time(moment)} no topology of group '{visible(group)}' had been accepted since it was deleted, or "
+            f"found missing, at {_time(ended_at)}.",
+            revision=before[-1]["revision"],
+        )
     return _described(warehouse, group, before[-1])
+
+
+def _ended_at(warehouse: Warehouse, group: str, moment: datetime) -> datetime | None:
+    """Return when a group was first gone, if no topology of it was accepted or shown from then until a moment."""
+    ends: list[tuple[datetime, str, int, str]] = []
+    shown: list[tuple[datetime, str, int, str]] = []
+    for table, kind, time, more in (
+        (DELETIONS, "deletion", "deleted_at", []),
+        (STATUSES, "describe", "described_at", ["status", "topology_hash"]),
+        (PUSHES, "push", "pushed_at", []),
+    ):
+        columns = [time, "error_code", *PLACE, *more]
+        for row in rows(warehouse, table, {"cluster": warehouse.cluster, "group_id": group}, columns):
+            place = (row[time], row["connection"], row["correlation_id"], kind)
+            if row[time] > moment:
+                continue
+            if row["error_code"] in {"deletion": (0, NOT_FOUND), "describe": (NOT_FOUND,), "push": ()}[kind]:
+                ends.append(place)
+            elif row["error_code"] == 0 and (
+                kind == "push" or (row["status"] == AVAILABLE and row["topology_hash"] is not None)
+            ):
+                shown.append(place)
+    last = max(shown, default=None)
+    return min((end[0] for end in ends if last is None or end > last), default=None)
 
 
 def _difference(warehouse: Warehouse, group: str, pair: tuple[int, int], form: str) -> Answer:

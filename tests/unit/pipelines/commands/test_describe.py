@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,6 +59,16 @@ REVISIONS = {
     "defects": "array<string>",
     "description": "string",
 }
+EVENTS = {
+    "cluster": "string",
+    "group_id": "string",
+    "connection": "string",
+    "correlation_id": "bigint",
+    "error_code": "int",
+}
+PUSHES = {**EVENTS, "pushed_at": "timestamp"}
+STATUSES = {**EVENTS, "described_at": "timestamp", "status": "int", "topology_hash": "string"}
+DELETIONS = {**EVENTS, "deleted_at": "timestamp"}
 ARROW = {
     "string": DataType.string(),
     "int": DataType.int32(),
@@ -103,6 +113,23 @@ def write(settings: Settings, table: str, columns: dict[str, str], *rows: dict[s
     made = Table.from_pydict({name: column(name, kind) for name, kind in columns.items()})
     place = Warehouse(settings).location(table)
     write_deltalake(place, made, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
+
+
+def write_events(
+    settings: Settings,
+    pushes: Sequence[dict[str, Any]] = (),
+    statuses: Sequence[dict[str, Any]] = (),
+    deletions: Sequence[dict[str, Any]] = (),
+) -> None:
+    """The exchanges with group `g`, which say when it was gone."""
+
+    def of_group(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        known = {"cluster": "default", "group_id": "g", "connection": "1", "error_code": 0}
+        return [{**known, "correlation_id": number, **one} for number, one in enumerate(events)]
+
+    write(settings, describe.PUSHES, PUSHES, *of_group(pushes))
+    write(settings, describe.STATUSES, STATUSES, *of_group(statuses))
+    write(settings, describe.DELETIONS, DELETIONS, *of_group(deletions))
 
 
 def current(group: str = "orders-app", **changes: Any) -> dict[str, Any]:
@@ -184,6 +211,7 @@ def warehouse(settings: Settings) -> Settings:
         accepted("orders-app", 1, wire("orders")),
     ]
     write(settings, describe.REVISIONS, REVISIONS, *history[:2])
+    write_events(settings)
     beside = [
         accepted("other", 9, wire("other")),
         accepted("another", 1, wire("another")),
@@ -404,6 +432,7 @@ def test_after_its_deletion_a_group_has_no_topology(settings: Settings, afterlog
     deleted_at = AT + 3 * HOUR
     write(settings, describe.REVISIONS, REVISIONS, accepted("g", 1, wire(), replaced_at=None))
     write(settings, describe.CURRENT, CURRENT, current("g", revision=1, health="DELETED", deleted_at=deleted_at))
+    write_events(settings, [{"pushed_at": AT + HOUR}], (), [{"deleted_at": deleted_at}])
 
     assert afterlog("--group", "g", "--at", "2026-11-21T04:59:59Z").out == text(wire())
     after = afterlog("--group", "g", "--at", "2026-11-21T05:00:00Z")
@@ -413,6 +442,31 @@ def test_after_its_deletion_a_group_has_no_topology(settings: Settings, afterlog
     )
     assert "--revision 1 still shows what was accepted last." in after.err
     assert afterlog("--group", "g", "--revision", "1").out == text(wire())
+
+
+def test_between_its_deletion_and_the_next_push_a_group_has_no_topology(settings: Settings, afterlog: Command) -> None:
+    write(settings, describe.REVISIONS, REVISIONS, accepted("g", 1, wire(), replaced_at=None, push_count=2))
+    write(settings, describe.CURRENT, CURRENT, current("g", revision=1, health="OK"))
+    write_events(
+        settings,
+        [{"pushed_at": AT + hours * HOUR, "error_code": code} for hours, code in ((1, 0), (3.5, 69), (4, 0))],
+        [
+            {"described_at": AT + 3 * HOUR, "error_code": 69},
+            {"described_at": AT + 3.2 * HOUR, "status": 1},
+            {"described_at": AT + 5 * HOUR, "error_code": 69},
+            {"described_at": AT + 6 * HOUR, "status": 3},
+            {"described_at": AT + 7 * HOUR, "status": 3, "topology_hash": "a"},
+        ],
+        [{"deleted_at": AT + hours * HOUR, "error_code": code} for hours, code in ((1.5, 68), (2, 0), (2.5, 69))],
+    )
+
+    gone = "no topology of group 'g' had been accepted since it was deleted, or found missing, at 2026-11-21T"
+    for hours, since in ((1, None), (1.9, None), (2, "04"), (3.9, "04"), (4, None), (5, "07"), (6.9, "07"), (7, None)):
+        said = afterlog("--group", "g", "--at", (AT + hours * HOUR).isoformat())
+        if since is None:
+            assert (said.code, said.out) == (0, text(wire())), hours
+        else:
+            assert (said.code, gone + since in said.out) == (1, True), hours
 
 
 def test_how_one_revision_differs_from_another(warehouse: Settings, afterlog: Command) -> None:
