@@ -258,7 +258,7 @@ class Graph:
             reasons.append(f"{_named(unknown)} chooses the topic of a sink for each record")
         if self.by_pattern:
             reasons.append(f"{_named(sorted(self.by_pattern))} reads topics by a pattern")
-        if up and self.dynamic:
+        if self.dynamic:
             reasons.append(f"{_named(sorted(self.dynamic))} can write any topic")
         if group is not None and group not in self.valid:
             reasons.append(f"no topology of {visible(group)} has landed")

@@ -125,6 +125,7 @@ def test_the_revision_at_the_time_counts() -> None:
             "for each record",
         ),
         ([node("app", "in", 1)], None, "by a pattern"),
+        ([node("app", "out", 3)], None, "can write any topic"),
         ([], "share-group", "no topology of share-group"),
     ],
 )
