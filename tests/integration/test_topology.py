@@ -257,8 +257,11 @@ def test_describe_answers_what_spark_sql_would(
 
     def answers() -> list[describe_command.Answer]:
         return [
-            describe_command.answer(Warehouse(captured), group, form=form, revision=revision)
-            for group, form, revision in asked
+            *(
+                describe_command.answer(Warehouse(captured), group, form=form, revision=revision)
+                for group, form, revision in asked
+            ),
+            *(describe_command.answer(Warehouse(captured), group, at="2100-01-01") for group in groups),
         ]
 
     without_a_jvm = answers()
@@ -275,7 +278,10 @@ def test_describe_answers_what_spark_sql_would(
     monkeypatch.setattr(describe_command, "rows", through_spark)
 
     assert answers() == without_a_jvm
-    assert by_spark.keys() == {"gold.topology_current", "gold.topology_revisions"}
+    assert by_spark.keys() == {
+        *("gold.topology_current", "gold.topology_revisions"),
+        *("silver.topology_pushes", "silver.topology_statuses", "silver.group_deletions"),
+    }
     assert {one.exit_code for one in without_a_jvm} == {0, 1}
 
 
