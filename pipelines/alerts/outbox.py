@@ -82,8 +82,8 @@ class Sent:
 class Outbox:
     """The state of alerts about one cluster of a warehouse.
 
-    ``muted`` has the keys of muted incidents. ``triggered`` has, by route of PagerDuty, the ``dedup_key`` of each trigger
-    that it got, or may have got, and whose resolve it did not get.
+    ``muted`` has the keys of muted incidents. ``triggered`` has, by route of PagerDuty, the ``dedup_key`` of each
+    trigger that it got, or may have got, and whose resolve it did not get.
     """
 
     directory: Path
