@@ -42,7 +42,7 @@ def clear_scratch() -> None:
 SHORT_WORK = 64 << 20  # a run with fewer unread bytes is short work
 # A young generation that holds what some queries' plans leave behind, so that few collections copy it.
 SHORT_LIVED_JAVA = (*launch.LIGHT, "-XX:ReservedCodeCacheSize=256m", "-XX:InitialRAMPercentage=6", "-XX:NewRatio=1")
-# For long work: nobody waits for a pause, and G1, Java's default, takes a sixth of the time of a million dead letters.
+# For long work nobody waits for a pause: with G1, Java's default, many dead letters take a fifth longer.
 LONG_LIVED_JAVA = ("-XX:+UseParallelGC",)
 COLLECTOR = re.compile(r"-XX:\+Use\w+GC(?:\s+|$)")
 SHORT_LIVED = {
