@@ -138,13 +138,13 @@ def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tupl
     if now_seen.incidents is not None:
         here = {one.news.key: one for one in now_seen.incidents}
         told = _merged(told, now_seen.merged)
-        over = {key: one for key, one in here.items() if key not in told and not one.is_open and _is_recent(one, now)}
+        ended = {key: one for key, one in here.items() if key not in told and not one.is_open and _is_recent(one, now)}
         if past is not None:
-            silent = {standing(key, now_seen.merged) for key in past}
-            found += [_passed(one.news) for key, one in over.items() if key not in silent and not one.is_muted]
+            silent = {ids.standing(key, now_seen.merged) for key in past}
+            found += [_passed(one.news) for key, one in ended.items() if key not in silent and not one.is_muted]
         ending = [key for key in told if key in here and not here[key].is_open and _is_recent(here[key], now)]
         found += _news(told, here, now)
-        past = sorted({*over, *ending, *now_seen.muted})
+        past = sorted({*ended, *ending, *now_seen.muted})
     told_findings: dict[str, dict[str, Any]] = dict(known.get("findings", {}))
     findings = {
         one.news.key: one if one.news.rank <= LEVELS.index(least) else replace(one, magnitude=0)  # it gets no worse
@@ -170,7 +170,7 @@ def _news(told: dict[str, dict[str, Any]], here: Mapping[str, Seen], now: dateti
         before = told.get(key)
         if before is not None and not one.is_open:
             del told[key]
-            yield ended(one.news, now)
+            yield _ended(one.news, now)
         elif not one.is_open or one.is_muted:
             continue
         elif before is None:
@@ -181,7 +181,7 @@ def _news(told: dict[str, dict[str, Any]], here: Mapping[str, Seen], now: dateti
             told[key] = _noted(one, before)
             yield worse
     for key in [key for key in told if key not in here]:
-        yield ended(News(**told.pop(key)["news"]), now)
+        yield _ended(News(**told.pop(key)["news"]), now)
 
 
 def _noted(one: Seen, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _merged(told: dict[str, dict[str, Any]], into: Mapping[str, str]) -> dict[st
     """Return what was told by the ids that stand: an incident that took in one that was told, was told with it."""
     kept: dict[str, dict[str, Any]] = {}
     for key, note in told.items():
-        end = standing(key, into)
+        end = ids.standing(key, into)
         note = {**note, "news": {**note["news"], "key": end}}
         if other := kept.get(end):
             sizes = {name: max(note.get(name, 0), other.get(name, 0)) for name in SIZES}
@@ -203,15 +203,7 @@ def _merged(told: dict[str, dict[str, Any]], into: Mapping[str, str]) -> dict[st
     return kept
 
 
-def standing(key: str, into: Mapping[str, str]) -> str:
-    """Return the id of the incident that took in another one, directly or not; its own id if none did."""
-    while key in into:
-        key = into[key]
-    return key
-
-
-def ended(news: News, now: datetime) -> News:
-    """Return the news that it is over."""
+def _ended(news: News, now: datetime) -> News:
     is_finding = news.kind in ("finding", "finding_over")
     kind, words = ("finding_over", "is over") if is_finding else ("resolved", "is resolved")
     title = news.title if news.is_over else f"{news.title} {words}"

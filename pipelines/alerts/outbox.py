@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipelines.alerts.news import Known, News, ended, standing
+from pipelines.alerts.news import Known, News
 from pipelines.columns import globs
 from pipelines.errors import EnvironmentLacking, UsageError
+from pipelines.incidents.ids import standing
 from pipelines.incidents.severity import LEVELS
 from pipelines.settings.alerts import Route
 from pipelines.warehouse import storage
@@ -157,25 +158,19 @@ class Outbox:
                 for name in {alert.route for alert in self.pending}.union(self.sent) - {route.name for route in routes}:
                     self._take(one, Route.model_construct(name=name), now)
 
-    def merge(self, into: Mapping[str, str], routes: Sequence[Route], now: datetime) -> None:
+    def merge(self, into: Mapping[str, str], now: datetime) -> None:
         """Let what was sent and what waits about an incident be about the one that took it in.
 
-        An end that waits stays one of the incident that ended. If PagerDuty knows the two by different keys, one ends.
+        An end that waits stays one of the incident that ended. If PagerDuty knows the two by different keys, `balance`
+        ends one.
         """
-        pagers = {route.name for route in routes if route.kind == "pagerduty"}
         self._reopen(into, now)
         for name, by_key in self.sent.items():
             ending = {one.key for alert in self.pending if alert.route == name for one in alert.news if one.is_over}
             for key in [key for key in by_key if key in into and key not in ending]:
                 one, end = by_key.pop(key), standing(key, into)
-                other = by_key.get(end)
-                if other is None or other.is_over:
+                if end not in by_key or by_key[end].is_over:
                     by_key[end] = one
-                    continue
-                told = self.known.get("incidents", {}).get(key)
-                if name in pagers and told and not one.is_over and one.dedup_key not in (None, other.dedup_key):
-                    its = replace(ended(News(**told["news"]), now), dedup_key=one.dedup_key)
-                    self.pending.append(Alert(_new_id(), name, [its], now, now))
         for alert in [*self.pending]:
             self._merge_waiting(alert, into, now)
 
@@ -303,9 +298,10 @@ class Outbox:
     def tried(self, alert: Alert, route: Route) -> None:
         """Note an attempt, before it is made: the receiver may get it even if it does not answer."""
         alert.attempts += 1
-        keys = self.triggered.setdefault(route.name, [])
-        if route.kind == "pagerduty" and not alert.is_resolve and alert.dedup_key not in keys:
-            keys.append(alert.dedup_key)
+        if route.kind == "pagerduty" and not alert.is_resolve:
+            keys = self.triggered.setdefault(route.name, [])
+            if alert.dedup_key not in keys:
+                keys.append(alert.dedup_key)
 
     def balance(self, route: Route, now: datetime) -> None:
         """Let PagerDuty have open what was told and is not over, and nothing else, once nothing about it waits."""
@@ -329,18 +325,13 @@ class Outbox:
                 over = News("resolved", key, LEVELS[-1], "What was told before is over", "", key, now.isoformat())
                 self.pending.append(Alert(_new_id(), route.name, [over], now, now))
 
-    def settled(self, alert: Alert, route: Route, now: datetime, answer: str) -> None:
-        """Note that a receiver took an alert; if PagerDuty knew its incident by another key, that one ends."""
+    def settled(self, alert: Alert, now: datetime, answer: str) -> None:
+        """Note that a receiver took an alert."""
         self.pending.remove(alert)
         by_key = self.sent.setdefault(alert.route, {})
         if alert.is_resolve:
             self.triggered[alert.route] = [key for key in self.triggered.get(alert.route, []) if key != alert.dedup_key]
         for one in alert.news:
-            last = by_key.get(one.key)
-            former = last.dedup_key if last and not last.is_over and not one.is_over else None
-            if route.kind == "pagerduty" and former not in (None, alert.dedup_key):
-                its = replace(ended(one, now), key=str(former), dedup_key=str(former))
-                self.pending.append(Alert(_new_id(), route.name, [its], now, now))
             by_key[one.key] = Sent(now, one.rank, one.is_over, alert.dedup_key)
         self.note(alert, "sent", answer, now)
 

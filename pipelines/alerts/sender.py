@@ -80,7 +80,7 @@ def _look(
     except Exception as error:  # a damaged table must not keep back what waits
         return [f"News cannot be looked for: {readable(error)}"]
     news, known = changes(box.known, seen, settings.findings_from, now)
-    box.merge(seen.merged, settings.route, now)
+    box.merge(seen.merged, now)
     box.take(news, settings.route, now)
     muted = box.muted if seen.incidents is None else seen.muted
     if news or (known, muted) != (box.known, box.muted):
@@ -120,7 +120,7 @@ def _send_due(
             outcome = _posted(alert, route, settings, now(), post, seconds)
             alert.answer = outcome.words
             if outcome.is_taken:
-                box.settled(alert, route, now(), outcome.words)
+                box.settled(alert, now(), outcome.words)
                 sent += 1
             else:
                 problems.append(f"Route {route.name} did not take an alert: {outcome.words}.")

@@ -126,7 +126,7 @@ class Incidents:
         self.merged = {row["incident_id"]: row["merged_into"] for row in rows if row["merged_into"]}
         acted: dict[str, list[Action]] = defaultdict(list)
         for action in actions.actions(self.warehouse):
-            acted[self._standing(action.incident_id)].append(action)
+            acted[ids.standing(action.incident_id, self.merged)].append(action)
         self.known = sorted(
             (
                 Incident(row, state_of(row, self.read_until, self.now, own), own)
@@ -246,16 +246,11 @@ class Incidents:
         Raises UsageError: there is none, or several.
         """
         names = {one.row["incident_id"]: one for one in self.known}
-        end = self._standing(ids.named(wanted, {*names, *self.merged}, "an incident", "afterlog incidents"))
+        named = ids.named(wanted, {*names, *self.merged}, "an incident", "afterlog incidents")
+        end = ids.standing(named, self.merged)
         if end not in names:
             raise UsageError(f"Incident {end} has no records any more.")
         return names[end]
-
-    def _standing(self, name: str) -> str:
-        """Return the id of the incident that took in another one, directly or not; its own id if none did."""
-        while name in self.merged:
-            name = self.merged[name]
-        return name
 
 
 def _moment(text: str | None, name: str) -> datetime | None:

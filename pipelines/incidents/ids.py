@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 
 from expectations.text import visible
@@ -40,6 +40,13 @@ def named(wanted: str, known: Iterable[str], what: str, command: str) -> str:
     if not found:
         raise UsageError(f"There is no {noun} {name}: `{command}` lists all.")
     return found[0]
+
+
+def standing(name: str, into: Mapping[str, str]) -> str:
+    """Return the id of the incident that took in another one, directly or not; its own id if none did."""
+    while name in into:
+        name = into[name]
+    return name
 
 
 def page(name: str) -> str:

@@ -207,9 +207,8 @@ class Candidates:
         Raises UsageError: there is none, or several.
         """
         rows = {row["incident_id"]: row for row in self.incidents}
-        end = ids.named(wanted, rows, "an incident", "afterlog incidents")
-        while rows[end]["merged_into"] in rows:
-            end = rows[end]["merged_into"]
+        merged = {name: row["merged_into"] for name, row in rows.items() if row["merged_into"] in rows}
+        end = ids.standing(ids.named(wanted, rows, "an incident", "afterlog incidents"), merged)
         if not rows[end]["record_count"]:
             raise UsageError(f"Incident {end} has no records any more.")
         return rows[end]
