@@ -65,7 +65,7 @@ LONG_LIVED = {
 
 
 # Names that PySpark looks up in the JVM with each call. To look up a name takes a scan of all jars.
-LOOKED_UP = ("functions", "org.apache.spark.sql.functions", "PythonSQLUtils", "PythonUtils")
+LOOKED_UP = ("functions", "org.apache.spark.sql.functions", "PythonSQLUtils", "PythonUtils", "org", "java", "scala")
 
 
 @contextlib.contextmanager

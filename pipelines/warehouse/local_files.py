@@ -18,6 +18,7 @@ from pipelines.warehouse.ranges import Range, may_hold, within
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 PATTERN = re.compile(r"[][{}*?\\]")
 PLAIN_READER = 1  # the reader's version of a table whose rows are those of its files, without deletion vectors
@@ -66,7 +67,6 @@ class LocalFiles:
 
     def read(self, spark: SparkSession, paths: Iterable[str], *more: str) -> DataFrame:
         """Return the rows of data files, with ``more`` columns of text; a column that a file lacks is null."""
-        from pyspark.sql import functions as F
         from pyspark.sql.types import StringType, StructType
 
         schema = StructType.fromJson(json.loads(self.schema))
@@ -75,5 +75,13 @@ class LocalFiles:
         files = [str(self.directory / path) for path in paths]
         if files:
             return spark.read.schema(schema).parquet(*files)
-        nothing = (F.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata) for field in schema)
-        return spark.range(0).select(*nothing)
+        return _no_rows(spark, schema)
+
+
+def _no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
+    """Return a DataFrame that Spark knows to be empty, so that it plans nothing for what is joined to it."""
+    from pyspark.sql import DataFrame
+
+    jvm: Any = spark.sparkContext._jvm
+    kind = jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+    return DataFrame(spark._jsparkSession.createDataFrame(jvm.java.util.ArrayList(), kind), spark)

@@ -80,6 +80,24 @@ def feed(warehouse: Warehouse) -> Counter[str]:
     return Counter({text: came[text] - went[text] for text in {*came, *went} if came[text] != went[text]})
 
 
+def test_an_empty_table_has_its_columns_and_takes_what_is_joined_to_it_out_of_plans(
+    spark: SparkSession, pair: tuple[Warehouse, Warehouse]
+) -> None:
+    warehouse, _ = pair
+    empty = warehouse.read(CONTRACT.table)
+    named = spark.range(5).select(F.col("id").cast("string").alias("name"))
+
+    def plan() -> str:
+        return str(named.join(warehouse.read(CONTRACT.table), "name")._jdf.queryExecution().optimizedPlan())
+
+    assert plan().startswith("LocalRelation <empty>")
+    assert warehouse.insert(rows_of(spark, ROWS), CONTRACT, are_few=True) == 3
+    filled = warehouse.read(CONTRACT.table)
+    assert empty.schema == filled.schema
+    assert texts(empty) == Counter()
+    assert not plan().startswith("LocalRelation")
+
+
 def test_every_type_is_written_as_delta_in_spark_writes_it(
     spark: SparkSession, pair: tuple[Warehouse, Warehouse], monkeypatch: pytest.MonkeyPatch
 ) -> None:
