@@ -49,10 +49,10 @@ CATALOG: tuple[Stage, ...] = (
         "silver.dlq_records", "silver.log_batches", "silver.log_ranges")),
     Summarise("gold.dlq_counts", feed="dlq", also=("delivery",), inputs=(
         "silver.dlq_records", "silver.dlq_control_markers")),
+    Summarise("gold.dlq_summary", feed="dlq", also=("delivery",), inputs=("gold.dlq_counts",)),
     Summarise("silver.dlq_errors", feed="dlq", also=("delivery",), inputs=(
         "silver.dlq_records", "silver.dlq_control_markers")),
     Derive("silver.dlq_episodes", feed="dlq", also=("delivery",), inputs=("silver.dlq_errors",)),
-    Summarise("gold.dlq_summary", feed="dlq", also=("delivery",), inputs=("gold.dlq_counts",)),
     Summarise("silver.dead_letters", feed="delivery", inputs=(
         "silver.dlq_records", "quarantine.dlq_records", "held.dlq_records", "silver.transactions",
         "silver.dlq_control_markers")),

@@ -105,10 +105,12 @@ class Summary:
                     place = group.group if isinstance(group, Along) else group
                     rows = _among(warehouse, table, versions.end, rows, place, among, refresh.span)
             inputs[name_of(table)] = rows
-        fresh = _selected(warehouse.spark, select_of(stage.table), inputs, _parameters(warehouse.settings))
+        text = select_of(stage.table)
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
-            wanted = _is_one_of(F.col(refresh.column), touched)
-            fresh = fresh.where(wanted | F.col(refresh.column).isNull() if shares(stage) else wanted)
+            among = touched if None in touched or not shares(stage) else [*touched, None]
+            text = f"SELECT * FROM (\n{text}\n) WHERE {Groups(refresh.column, tuple(among)).predicate()}"
+        fresh = _selected(warehouse.spark, text, inputs, _parameters(warehouse.settings))
+        if touched is not None:
             for table, chain in chains.items():  # facts are about touched groups, without the rows that these lead to
                 name = name_of(table)
                 inputs[name] = inputs[name].where(_is_one_of(F.expr(chain.group), touched))
