@@ -5,7 +5,7 @@ from expectations.rules import at_least, is_true, not_null
 
 CONTRACT = Contract(
     table="silver.log_ranges",
-    description="One row per run of offsets of a landed segment, in slices of ten thousand, that are there or are not.",
+    description="One row per run of offsets of a landed segment, in slices of a thousand, that are there or are not.",
     columns=(
         Column("cluster", "string", "Kafka cluster, a setting.", (not_null(),)),
         Column("segment", "string", "Segment below the landing directory.", (not_null(),)),

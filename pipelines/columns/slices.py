@@ -1,6 +1,6 @@
-"""Slices: parts of a topic's partition, ten thousand offsets each, that gold tables are computed by.
+"""Slices: parts of a topic's partition, a thousand offsets each, that gold tables are computed by.
 
-A slice is named ``<ten-thousands of the offset, 15 digits>:<partition>:<topic>``. In the order of names the ends of all
+A slice is named ``<thousands of the offset, 16 digits>:<partition>:<topic>``. In the order of names the ends of all
 logs of about the same length are together, so that new messages touch few files of a table that is sorted by slice. The
 SELECTs of the tables that have slices use the same names.
 """
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-OFFSETS = 10_000
-DIGITS = 15  # of the greatest offset's ten-thousands
+OFFSETS = 1_000
+DIGITS = 16  # of the greatest offset's thousands
 
 
 def expression(topic: str, partition: str, offset: str) -> str:

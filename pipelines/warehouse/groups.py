@@ -9,7 +9,7 @@ from typing import Any
 
 from pipelines.errors import UsageError
 
-MOST_GROUPS = 5_000  # a refresh of more groups replaces the whole table
+MOST_GROUPS = 20_000  # a refresh of more groups replaces the whole table
 MOST_RUNS = 16
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -40,6 +40,7 @@ CREATED_AT_ONCE = 4
 ROWS_OF_A_FILE = 100_000  # of bronze and of tables that are sorted
 COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf sets which files compaction merges
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+CHECK_OF_REPLACED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
 _TABLE = re.compile(r"[a-z]+\.[a-z_]+")
 
 
@@ -427,9 +428,10 @@ class Warehouse:
         If all rows are replaced and a contract is given, the columns of the table are replaced too if an earlier
         version of Afterlog created them with other names or types. ``count`` is the number of rows, if it is known.
 
-        Raises UsageError: some rows are replaced, but the table has not the columns of its contract.
+        Raises UsageError: some rows are replaced, but the table has not the columns of its contract. Raises
+        RuntimeError: a given row is in none of the groups.
         """
-        predicate = groups.local_predicate() if groups else None
+        predicate: str | None = groups.local_predicate() if groups else None
         are_few = count is not None and count <= few_rows.MOST_ROWS and (predicate is not None or not groups)
         if are_few and (collected := self._collected(table, rows)) is not None:
             opened, few = collected
@@ -440,7 +442,12 @@ class Warehouse:
         if groups is not None:
             from pyspark.errors import AnalysisException
 
-            writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", groups.predicate())
+            predicate = groups.predicate()
+            if not rows.where(f"NOT coalesce({predicate}, false)").isEmpty():
+                raise RuntimeError(f"rows of {table} are in other groups than those that are replaced")
+            writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
+            # Delta would compare each row with each group, which takes minutes for many rows of many groups.
+            self.spark.conf.set(CHECK_OF_REPLACED, "false")
             try:
                 return self._written(table, writer)
             except AnalysisException as error:
@@ -449,6 +456,8 @@ class Warehouse:
                 raise UsageError(
                     f"{table} has other columns than its contract: `afterlog rebuild {table}` gives it the new columns."
                 ) from None
+            finally:
+                self.spark.conf.unset(CHECK_OF_REPLACED)
         stored = [(field.name, field.dataType) for field in self.read(table).schema]
         if contract is None or stored == [(field.name, field.dataType) for field in rows.schema]:
             return self._written(table, rows.write.format("delta").mode("overwrite"))

@@ -4,7 +4,7 @@
 -- Parameters: {dlq_records}, {dlq_control_markers}, rows of these silver tables, complete for each slice that is in
 -- them.
 -- Refresh: source_slice
---   silver.dlq_records: concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic)
+--   silver.dlq_records: concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic)
 --   silver.dlq_control_markers: source_slice
 -- A source record is in one slice, so that the numbers of distinct source records of several slices can be added. A
 -- storm of dead letters in one hour costs no more with each run. Records whose headers name no source share a slice of
@@ -14,7 +14,7 @@
 -- A record is late if a run accepted it more than an hour after the end of its hour.
 SELECT
   records.cluster,
-  concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic) AS source_slice,
+  concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic) AS source_slice,
   date_trunc('HOUR', routed_at) AS hour,
   dlq_topic,
   original_topic,
@@ -34,7 +34,7 @@ LEFT ANTI JOIN {dlq_control_markers} AS markers
   ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 GROUP BY
   records.cluster,
-  concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic),
+  concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic),
   date_trunc('HOUR', routed_at),
   dlq_topic,
   original_topic,

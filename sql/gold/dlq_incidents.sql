@@ -103,7 +103,7 @@ overlaps AS (
     ON ranges.cluster = edges.cluster
       AND ranges.topic = edges.topic
       AND ranges.partition = edges.partition
-      AND try_cast(left(ranges.slice, 15) AS BIGINT) BETWEEN edges.first_offset div 10000 AND edges.last_offset div 10000
+      AND try_cast(left(ranges.slice, 16) AS BIGINT) BETWEEN edges.first_offset div 1000 AND edges.last_offset div 1000
 ),
 windows AS (
   SELECT

@@ -73,15 +73,15 @@ spans AS (
     cluster,
     topic,
     partition,
-    greatest(span.first_offset, 10000 * place) AS first_offset,
-    least(span.last_offset, 10000 * place + 9999) AS last_offset,
+    greatest(span.first_offset, 1000 * place) AS first_offset,
+    least(span.last_offset, 1000 * place + 999) AS last_offset,
     state AS kind,
     producer_id,
     producer_epoch,
-    concat(lpad(place, 15, '0'), ':', partition, ':', topic) AS slice
+    concat(lpad(place, 16, '0'), ':', partition, ':', topic) AS slice
   FROM {transactions}
     LATERAL VIEW explode(ranges) AS span
-    LATERAL VIEW explode(sequence(span.first_offset div 10000, span.last_offset div 10000)) AS place
+    LATERAL VIEW explode(sequence(span.first_offset div 1000, span.last_offset div 1000)) AS place
   UNION ALL
   SELECT
     cluster, topic, partition, first_offset, last_offset,

@@ -5,9 +5,9 @@
 -- of silver.dlq_records, quarantine.dlq_records, held.dlq_records, silver.transactions and silver.dlq_control_markers,
 -- complete for each slice of a DLQ topic in them.
 -- Refresh: slice
---   silver.dlq_records: concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic)
---   quarantine.dlq_records: each of concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic)
---   held.dlq_records: each of concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic)
+--   silver.dlq_records: concat(lpad(dlq_offset div 1000, 16, '0'), ':', dlq_partition, ':', dlq_topic)
+--   quarantine.dlq_records: each of concat(lpad(dlq_offset div 1000, 16, '0'), ':', dlq_partition, ':', dlq_topic)
+--   held.dlq_records: each of concat(lpad(dlq_offset div 1000, 16, '0'), ':', dlq_partition, ':', dlq_topic)
 --   silver.transactions: slices
 --   silver.dlq_control_markers: slice
 -- These records do not count: a record that the contract refused or that is held, a transaction marker that the
@@ -78,13 +78,13 @@ ranked AS (
     )
 ),
 asked AS (
-  SELECT DISTINCT cluster, dlq_topic AS topic, dlq_partition AS partition, dlq_offset div 10000 AS place FROM landed
+  SELECT DISTINCT cluster, dlq_topic AS topic, dlq_partition AS partition, dlq_offset div 1000 AS place FROM landed
 ),
 spans AS (
   SELECT cluster, topic, partition, span.first_offset, span.last_offset, state, topic_id, place
   FROM {transactions}
     LATERAL VIEW explode(ranges) AS span
-    LATERAL VIEW explode(sequence(span.first_offset div 10000, span.last_offset div 10000)) AS place
+    LATERAL VIEW explode(sequence(span.first_offset div 1000, span.last_offset div 1000)) AS place
 ),
 -- Explode only slices that hold a dead letter: a batch can span two billion offsets.
 stretches AS (
@@ -96,7 +96,7 @@ stretches AS (
     array_sort(collect_list(struct(first_offset, last_offset, state, topic_id))) AS transactions
   FROM (SELECT * FROM spans LEFT SEMI JOIN asked USING (cluster, topic, partition, place))
     LATERAL VIEW explode(sequence(
-      greatest(first_offset, 10000 * place) div 256, least(last_offset, 10000 * place + 9999) div 256
+      greatest(first_offset, 1000 * place) div 256, least(last_offset, 1000 * place + 999) div 256
     )) AS stretch
   GROUP BY cluster, topic, partition, stretch
 ),
@@ -152,6 +152,6 @@ SELECT
   ) AS lacks_mandatory_headers,
   write_state,
   is_accepted AND NOT is_control_marker AND NOT (write_state <=> 'ABORTED') AS is_counted,
-  concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic) AS slice,
-  concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic) AS source_slice
+  concat(lpad(dlq_offset div 1000, 16, '0'), ':', dlq_partition, ':', dlq_topic) AS slice,
+  concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic) AS source_slice
 FROM stated

@@ -5,8 +5,8 @@
 -- source topic in them.
 -- Refresh: source_slice
 --   silver.dlq_records: each of
---     concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic)
---   silver.log_batches: each of concat(lpad(base_offset div 10000, 15, '0'), ':', partition, ':', topic)
+--     concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic)
+--   silver.log_batches: each of concat(lpad(base_offset div 1000, 16, '0'), ':', partition, ':', topic)
 --     where is_control
 --   silver.log_ranges: slice
 -- A broker can dead-letter a marker without its payload: if a control batch stands at the offset, a record without a
@@ -54,8 +54,8 @@ SELECT
   routed_at,
   controls.offset IS NOT NULL AS is_control_marker,
   control_type,
-  concat(lpad(dlq_offset div 10000, 15, '0'), ':', dlq_partition, ':', dlq_topic) AS slice,
-  concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic) AS source_slice
+  concat(lpad(dlq_offset div 1000, 16, '0'), ':', dlq_partition, ':', dlq_topic) AS slice,
+  concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic) AS source_slice
 FROM letters
 LEFT JOIN controls
   ON controls.cluster = letters.cluster

@@ -4,7 +4,7 @@
 -- Parameters: {dlq_records}, {dlq_control_markers}, rows of these silver tables, complete for each slice that is in
 -- them.
 -- Refresh: source_slice
---   silver.dlq_records: concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic)
+--   silver.dlq_records: concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic)
 --   silver.dlq_control_markers: source_slice
 -- The fingerprint is a hash of the version of the algorithm at the time when the record was accepted, cluster, group, source topic, disposition and signature of the
 -- error: the classes of the exception and of its cause; the first line of the message, where web addresses, e-mail
@@ -17,7 +17,7 @@
 WITH records AS (
   SELECT
     records.cluster,
-    concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic) AS source_slice,
+    concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic) AS source_slice,
     consumer_group,
     original_topic,
     disposition,

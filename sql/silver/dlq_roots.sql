@@ -3,7 +3,7 @@
 -- Parameters: {dlq_hops}, rows of silver.dlq_hops, complete for each slice in them, with the next eight hops of each.
 -- Refresh: slice
 --   silver.dlq_hops: slice along
---     concat(lpad(original_offset div 10000, 15, '0'), ':', original_partition, ':', original_topic) at most 8 times
+--     concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic) at most 8 times
 -- Each step doubles the number of hops that it follows. If more than eight hops lead to the root, the root stays null:
 -- a group whose DLQ is its own input makes an endless chain.
 WITH one AS (
@@ -78,7 +78,7 @@ SELECT
   IF(further.topic IS NULL, eight.root_partition, NULL) AS root_partition,
   IF(further.topic IS NULL, eight.root_offset, NULL) AS root_offset,
   CAST(IF(further.topic IS NULL, eight.hops, NULL) AS INT) AS hop_count,
-  concat(lpad(eight.offset div 10000, 15, '0'), ':', eight.partition, ':', eight.topic) AS slice
+  concat(lpad(eight.offset div 1000, 16, '0'), ':', eight.partition, ':', eight.topic) AS slice
 FROM eight
 LEFT JOIN one AS further
   ON further.cluster = eight.cluster

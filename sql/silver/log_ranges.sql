@@ -1,5 +1,5 @@
 -- Purpose: which offsets a landed log segment holds, and which it proves to be absent.
--- Grain: cluster, segment, first_offset; ranges are cut at slices of ten thousand offsets.
+-- Grain: cluster, segment, first_offset; ranges are cut at slices of a thousand offsets.
 -- Parameters: {log_batches}, {log_copies}, rows of these silver tables, complete for each segment that is in them.
 -- Refresh: segment
 -- Offsets are proved absent if they lie between two batches that are adjacent in the file, or between the offset that
@@ -88,10 +88,10 @@ SELECT
   segment,
   topic,
   partition,
-  greatest(first_offset, 10000 * place) AS first_offset,
-  least(last_offset, 10000 * place + 9999) AS last_offset,
+  greatest(first_offset, 1000 * place) AS first_offset,
+  least(last_offset, 1000 * place + 999) AS last_offset,
   is_present,
   is_compacted,
-  concat(lpad(place, 15, '0'), ':', partition, ':', topic) AS slice,
+  concat(lpad(place, 16, '0'), ':', partition, ':', topic) AS slice,
   topic_id
-FROM ranges LATERAL VIEW explode(sequence(first_offset div 10000, last_offset div 10000)) AS place
+FROM ranges LATERAL VIEW explode(sequence(first_offset div 1000, last_offset div 1000)) AS place

@@ -5,8 +5,8 @@
 -- Refresh: slice
 --   silver.dead_letters: each of source_slice where is_counted
 --   silver.acknowledgements: slice
---   silver.log_batches: each of concat(lpad(base_offset div 10000, 15, '0'), ':', partition, ':', topic)
---     and concat(lpad(last_offset div 10000, 15, '0'), ':', partition, ':', topic)
+--   silver.log_batches: each of concat(lpad(base_offset div 1000, 16, '0'), ':', partition, ':', topic)
+--     and concat(lpad(last_offset div 1000, 16, '0'), ':', partition, ':', topic)
 --     where superseded_by IS NULL AND (is_control OR record_count < last_offset - base_offset + 1)
 --   silver.log_ranges: slice
 -- These offsets hold no record: a transaction marker, and what the segment proves to be absent. Of a compacted batch
@@ -55,13 +55,13 @@ acknowledged AS (
 batches AS (
   SELECT
     cluster,
-    concat(lpad(place, 15, '0'), ':', partition, ':', topic) AS slice,
-    IF(base_offset div 10000 = place, base_offset, 10000 * place) AS first_offset,
-    IF(last_offset div 10000 = place, last_offset, 10000 * place + 9999) AS last_offset,
+    concat(lpad(place, 16, '0'), ':', partition, ':', topic) AS slice,
+    IF(base_offset div 1000 = place, base_offset, 1000 * place) AS first_offset,
+    IF(last_offset div 1000 = place, last_offset, 1000 * place + 999) AS last_offset,
     last_offset - base_offset + 1 AS span,
     IF(is_control, last_offset - base_offset + 1, last_offset - base_offset + 1 - record_count) AS empty_count
   FROM {log_batches}
-    LATERAL VIEW explode(array_distinct(array(base_offset div 10000, last_offset div 10000))) AS place
+    LATERAL VIEW explode(array_distinct(array(base_offset div 1000, last_offset div 1000))) AS place
   WHERE superseded_by IS NULL AND (is_control OR record_count < last_offset - base_offset + 1)
 ),
 empty AS (

@@ -2,7 +2,7 @@
 -- Grain: cluster, topic, partition, producer_id, producer_epoch, first_offset.
 -- Parameters: {log_batches}, rows of silver.log_batches, complete for each producer and partition in them.
 -- Refresh: producer
---   silver.log_batches: each of concat(lpad(producer_id, 15, '0'), ':', partition, ':', topic)
+--   silver.log_batches: each of concat(lpad(producer_id, 16, '0'), ':', partition, ':', topic)
 --     where is_transactional
 -- A marker ends what its producer wrote before it. Its epoch is that of the data or the next one: the next one with
 -- transaction.version 2, or if a coordinator fenced the producer. If the first marker behind the data has another
@@ -83,8 +83,8 @@ sliced AS (
   SELECT
     *,
     transform(
-      sequence(first_offset div 10000, last_offset div 10000),
-      place -> concat(lpad(place, 15, '0'), ':', partition, ':', topic)
+      sequence(first_offset div 1000, last_offset div 1000),
+      place -> concat(lpad(place, 16, '0'), ':', partition, ':', topic)
     ) AS range_slices
   FROM ranges
 )
@@ -110,6 +110,6 @@ SELECT
   array_sort(collect_list(struct(first_offset, last_offset))) AS ranges,
   array_sort(array_distinct(flatten(collect_list(range_slices)))) AS slices,
   max(topic_id) AS topic_id,
-  concat(lpad(producer_id, 15, '0'), ':', partition, ':', topic) AS producer
+  concat(lpad(producer_id, 16, '0'), ':', partition, ':', topic) AS producer
 FROM sliced
 GROUP BY cluster, topic, partition, producer_id, producer_epoch, marker_offset

@@ -517,7 +517,7 @@ def test_only_what_news_touches_is_refreshed(
 
     done = run(spark, settings, *tables)
 
-    assert done["gold.message_ledger"].message == "10 rows refreshed"  # one slice has ten thousand offsets
+    assert done["gold.message_ledger"].message == "10 rows refreshed"  # one slice has a thousand offsets
     assert done["gold.message_ledger"].read == 1
     assert changed_files(settings, "gold.message_ledger")["remove"] == 1
     assert done["gold.message_counts"].read == 2  # the message before and after the change

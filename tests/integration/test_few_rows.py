@@ -98,6 +98,18 @@ def test_an_empty_table_has_its_columns_and_takes_what_is_joined_to_it_out_of_pl
     assert not plan().startswith("LocalRelation")
 
 
+def test_rows_of_groups_that_are_not_replaced_are_refused(
+    spark: SparkSession, pair: tuple[Warehouse, Warehouse]
+) -> None:
+    rows = rows_of(spark, ROWS)
+    for warehouse, count in zip(pair, (3, None), strict=True):
+        warehouse.insert(rows, CONTRACT)
+        for groups in (Groups("name", ("a", None)), Groups("name", tuple("abcdefghijklmnop"))):
+            with pytest.raises(RuntimeError):
+                warehouse.replace_groups(CONTRACT.table, rows, groups, CONTRACT, count)
+        assert texts(warehouse.read(CONTRACT.table)) == texts(rows)
+
+
 def test_every_type_is_written_as_delta_in_spark_writes_it(
     spark: SparkSession, pair: tuple[Warehouse, Warehouse], monkeypatch: pytest.MonkeyPatch
 ) -> None:

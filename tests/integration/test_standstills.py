@@ -91,7 +91,7 @@ class History:
         chance = self.chance
         names = list(self.files)
         for _ in range(chance.randint(1, 3)):
-            lines = [record(chance, chance.choice([*range(12), 9_999, 10_000, 2**63 - 1])) for _ in range(8)]
+            lines = [record(chance, chance.choice([*range(12), 999, 1_000, 2**63 - 1])) for _ in range(8)]
             lines += chance.sample(GARBAGE, 2)
             kind = chance.choice(["new", "grown", "rewritten", "copied"]) if names else "new"
             name = f"{len(self.files)}.jsonl" if kind in ("new", "copied") else chance.choice(names)

@@ -217,7 +217,7 @@ def test_a_proved_marker_does_not_count_and_a_record_without_a_place_does(spark:
     rows = errors(spark, letters, (("c", f"{2:064}", True), ("c", f"{1:064}", False)))
     assert sorted((row["source_slice"] or "", row["record_count"], row["source_record_count"]) for row in rows) == [
         ("", 2, 2),
-        ("000000000000000:0:orders", 1, 1),
+        ("0000000000000000:0:orders", 1, 1),
     ]
 
 

@@ -76,8 +76,8 @@ def test_acknowledgements_and_segments_tell_which_offsets_hold_records(
         {**sent(-1), "offset": None},
     )
     assert found(spark, settings) == {}  # no dead letter, so no incident asks
-    store(settings, LETTERS, letter(1, 0), letter(2, 1), letter(4, 2, is_counted=False), letter(10_000, 3))
-    first, second = name("orders", 0, 0), name("orders", 0, 10_000)
+    store(settings, LETTERS, letter(1, 0), letter(2, 1), letter(4, 2, is_counted=False), letter(1_000, 3))
+    first, second = name("orders", 0, 0), name("orders", 0, 1_000)
     assert found(spark, settings) == {first: (2, 1, [(0, 1), (3, 4)], [], [])}
     store(
         settings,
@@ -85,19 +85,19 @@ def test_acknowledgements_and_segments_tell_which_offsets_hold_records(
         batch(0, 1, 2),
         batch(2, 2, 1, is_control=True),
         batch(3, 12, 4),  # compacted
-        batch(9_990, 10_009, 10),  # compacted, in two slices
+        batch(990, 1_009, 10),  # compacted, in two slices
         batch(5, 5, 1, is_control=True, version=1, superseded_by="VERSION"),
     )
     store(
-        settings, RANGES, landed(0, 12), landed(13, 20, is_present=False), landed(9_990, 9_999), landed(10_000, 10_009)
+        settings, RANGES, landed(0, 12), landed(13, 20, is_present=False), landed(990, 999), landed(1_000, 1_009)
     )
     assert found(spark, settings) == {
         first: (
             2,
             1,
             [(0, 1), (3, 4)],
-            [(0, 12), (13, 20), (9_990, 9_999)],
-            [(2, 2, 1), (3, 12, 6), (13, 20, 8), (9_990, 9_999, 5)],
+            [(0, 12), (13, 20), (990, 999)],
+            [(2, 2, 1), (3, 12, 6), (13, 20, 8), (990, 999, 5)],
         ),
-        second: (1, 0, [], [(10_000, 10_009)], [(10_000, 10_009, 5)]),
+        second: (1, 0, [], [(1_000, 1_009)], [(1_000, 1_009, 5)]),
     }
