@@ -88,9 +88,7 @@ def test_acknowledgements_and_segments_tell_which_offsets_hold_records(
         batch(990, 1_009, 10),  # compacted, in two slices
         batch(5, 5, 1, is_control=True, version=1, superseded_by="VERSION"),
     )
-    store(
-        settings, RANGES, landed(0, 12), landed(13, 20, is_present=False), landed(990, 999), landed(1_000, 1_009)
-    )
+    store(settings, RANGES, landed(0, 12), landed(13, 20, is_present=False), landed(990, 999), landed(1_000, 1_009))
     assert found(spark, settings) == {
         first: (
             2,
