@@ -65,7 +65,7 @@ CATALOG: tuple[Stage, ...] = (
     Summarise("silver.dlq_roots", feed="delivery", inputs=("silver.dlq_hops",)),
     Summarise("silver.dlq_ranges", feed="delivery", inputs=("silver.dead_letters",)),
     Summarise("silver.dlq_gaps", feed="delivery", inputs=(
-        "silver.dlq_ranges", "silver.transactions", "silver.log_ranges")),
+        "silver.dlq_ranges", "silver.log_batches", "silver.transactions", "silver.log_ranges")),
     Summarise("gold.message_ledger", feed="delivery", inputs=(
         "silver.acknowledgements", "silver.dead_letters", "silver.dlq_roots", "silver.transactions",
         "silver.log_ranges", "silver.topic_policies")),
