@@ -41,8 +41,9 @@ CATALOG: tuple[Stage, ...] = (
     Split("silver.broker_starts", feed="delivery", inputs=("bronze.broker_events",)),
     Summarise("silver.log_copies", feed="delivery", inputs=("silver.record_batches",)),
     Summarise("silver.log_batches", feed="delivery", inputs=("silver.record_batches", "silver.log_copies")),
-    Summarise("silver.transactions", feed="delivery", inputs=("silver.log_batches",)),
     Summarise("silver.log_ranges", feed="delivery", inputs=("silver.log_batches", "silver.log_copies")),
+    Summarise("silver.log_gaps", feed="delivery", inputs=("silver.log_ranges",)),
+    Summarise("silver.transactions", feed="delivery", inputs=("silver.log_batches", "silver.log_gaps")),
     Ask("silver.topic_policies", feed="delivery", inputs=("silver.log_ranges",)),
     Ask("silver.acknowledged_topics", feed="delivery", inputs=("silver.acknowledgements",)),
     Summarise("silver.dlq_control_markers", feed="delivery", inputs=(
