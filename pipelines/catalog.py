@@ -79,7 +79,7 @@ CATALOG: tuple[Stage, ...] = (
         "gold.dlq_incidents", "gold.topology_revisions", "gold.topology_edges", "silver.producers",
         "silver.dlq_write_failures", "silver.broker_starts", "quarantine.dlq_records", "held.dlq_records")),
     Derive("gold.blast_radius", feed="dlq", also=("topology", "delivery"), inputs=(
-        "gold.dlq_incidents", "gold.topology_revisions", "silver.topology_nodes")),
+        "gold.dlq_incidents", "gold.topology_revisions", "silver.topology_nodes", "gold.topology_current")),
     Summarise("gold.trust_findings", feed="dlq", also=("topology", "delivery"), inputs=(
         "gold.reconciliation", "gold.delivery_guarantees", "gold.topology_current", "gold.push_health",
         "gold.dlq_incidents", "gold.dlq_summary", "quarantine.dlq_records")),
