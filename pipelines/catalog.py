@@ -41,8 +41,9 @@ CATALOG: tuple[Stage, ...] = (
     Split("silver.broker_starts", feed="delivery", inputs=("bronze.broker_events",)),
     Summarise("silver.log_copies", feed="delivery", inputs=("silver.record_batches",)),
     Summarise("silver.log_batches", feed="delivery", inputs=("silver.record_batches", "silver.log_copies")),
-    Summarise("silver.transactions", feed="delivery", inputs=("silver.log_batches",)),
     Summarise("silver.log_ranges", feed="delivery", inputs=("silver.log_batches", "silver.log_copies")),
+    Summarise("silver.log_gaps", feed="delivery", inputs=("silver.log_ranges",)),
+    Summarise("silver.transactions", feed="delivery", inputs=("silver.log_batches", "silver.log_gaps")),
     Ask("silver.topic_policies", feed="delivery", inputs=("silver.log_ranges",)),
     Ask("silver.acknowledged_topics", feed="delivery", inputs=("silver.acknowledgements",)),
     Summarise("silver.dlq_control_markers", feed="delivery", inputs=(
@@ -65,7 +66,7 @@ CATALOG: tuple[Stage, ...] = (
     Summarise("silver.dlq_roots", feed="delivery", inputs=("silver.dlq_hops",)),
     Summarise("silver.dlq_ranges", feed="delivery", inputs=("silver.dead_letters",)),
     Summarise("silver.dlq_gaps", feed="delivery", inputs=(
-        "silver.dlq_ranges", "silver.transactions", "silver.log_ranges")),
+        "silver.dlq_ranges", "silver.log_batches", "silver.transactions", "silver.log_ranges")),
     Summarise("gold.message_ledger", feed="delivery", inputs=(
         "silver.acknowledgements", "silver.dead_letters", "silver.dlq_roots", "silver.transactions",
         "silver.log_ranges", "silver.topic_policies")),
@@ -78,7 +79,7 @@ CATALOG: tuple[Stage, ...] = (
         "gold.dlq_incidents", "gold.topology_revisions", "gold.topology_edges", "silver.producers",
         "silver.dlq_write_failures", "silver.broker_starts", "quarantine.dlq_records", "held.dlq_records")),
     Derive("gold.blast_radius", feed="dlq", also=("topology", "delivery"), inputs=(
-        "gold.dlq_incidents", "gold.topology_revisions", "silver.topology_nodes")),
+        "gold.dlq_incidents", "gold.topology_revisions", "silver.topology_nodes", "gold.topology_current")),
     Summarise("gold.trust_findings", feed="dlq", also=("topology", "delivery"), inputs=(
         "gold.reconciliation", "gold.delivery_guarantees", "gold.topology_current", "gold.push_health",
         "gold.dlq_incidents", "gold.dlq_summary", "quarantine.dlq_records")),

@@ -2,6 +2,7 @@
 
 from expectations.contract import Column, Contract
 from expectations.rules import at_least, is_true, not_null, one_of
+from expectations.silver.transactions import STATES
 
 OUTCOMES = ("LOST", "ABORTED", "DEAD_LETTERED", "ABSENT", "FAILED", "ACKNOWLEDGED", "UNKNOWN")
 LETTERS = (
@@ -55,8 +56,8 @@ CONTRACT = Contract(
         Column(
             "transaction_state",
             "string",
-            "COMMITTED, ABORTED or OPEN, as the landed log says; null outside of transactions or of what landed.",
-            (one_of("COMMITTED", "ABORTED", "OPEN"),),
+            "State of its transaction, as in silver.transactions; null outside of transactions or of what landed.",
+            (one_of(*STATES),),
         ),
         Column("producer_id", "bigint", "Producer id of the transaction."),
         Column("producer_epoch", "int", "Producer epoch of the transaction."),

@@ -3,6 +3,7 @@
 from expectations.contract import Column, Contract
 from expectations.rules import is_true, not_null, one_of
 from expectations.silver.dlq_records import BUILT_IN
+from expectations.silver.transactions import STATES
 
 CONTRACT = Contract(
     table="silver.dead_letters",
@@ -47,8 +48,8 @@ CONTRACT = Contract(
         Column(
             "write_state",
             "string",
-            "COMMITTED, ABORTED or OPEN: the transaction that wrote it; null: none, or its log has not landed.",
-            (one_of("COMMITTED", "ABORTED", "OPEN"),),
+            "State of the transaction that wrote it, as in silver.transactions; null: none, or its log has not landed.",
+            (one_of(*STATES),),
         ),
         Column(
             "is_counted",

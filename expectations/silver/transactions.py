@@ -4,6 +4,7 @@ from expectations.contract import Column, Contract
 from expectations.rules import at_least, is_true, not_null, one_of
 
 RANGES = "array<struct<first_offset: bigint, last_offset: bigint>>"
+STATES = ("COMMITTED", "ABORTED", "OPEN", "UNKNOWN")
 
 CONTRACT = Contract(
     table="silver.transactions",
@@ -24,8 +25,9 @@ CONTRACT = Contract(
         Column(
             "state",
             "string",
-            "COMMITTED, ABORTED, or OPEN: no marker that ends it has landed.",
-            (not_null(), one_of("COMMITTED", "ABORTED", "OPEN")),
+            "COMMITTED, ABORTED; OPEN: no marker ends it up to the end of the landed log; UNKNOWN: offsets behind its"
+            " data have not landed, or its marker was compacted away.",
+            (not_null(), one_of(*STATES)),
         ),
         Column(
             "marker_offset",
@@ -33,7 +35,11 @@ CONTRACT = Contract(
             "Offset of the marker that ended it.",
             (
                 is_true("behind_data", "marker_offset > last_offset", "A marker stands behind what it ends."),
-                is_true("where_ended", "(marker_offset IS NULL) = (state = 'OPEN')", "What ended has a marker."),
+                is_true(
+                    "where_ended",
+                    "(marker_offset IS NULL) = (state IN ('OPEN', 'UNKNOWN'))",
+                    "What is known to have ended has a marker.",
+                ),
             ),
         ),
         Column("marker_epoch", "int", "Producer epoch of the marker: that of the data, or the next one."),

@@ -17,7 +17,7 @@ from pipelines.collect.state import asked_at
 from pipelines.commands.describe import Answer
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
-from pipelines.incidents.blast import Blast, Graph, valid_at
+from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import ONGOING, REGRESSED, State, sparkline, state_of
 from pipelines.incidents.verdict import percent
@@ -31,7 +31,7 @@ from pipelines.warehouse.tables import Warehouse
 INCIDENTS, SUSPECTS, FINDINGS = "gold.dlq_incidents", "gold.incident_suspects", "gold.trust_findings"
 MISTAKES = "gold.dlq_misconfigurations"
 SUMMARY, RECORDS = "gold.dlq_summary", "silver.dlq_records"
-NODES, REVISIONS = "silver.topology_nodes", "gold.topology_revisions"
+NODES, REVISIONS, CURRENT = "silver.topology_nodes", "gold.topology_revisions", "gold.topology_current"
 LANDED = "bronze.dlq_records"
 ON_THE_WAY = (RECORDS, "silver.dlq_errors", "silver.dlq_episodes", INCIDENTS)
 ERROR_TEXTS = {
@@ -651,7 +651,9 @@ def _blast(warehouse: Warehouse, row: Mapping[str, Any]) -> Blast | None:
         return None
     equal: dict[str, str | int] = {"cluster": warehouse.cluster}
     columns = ["group_id", "revision", "accepted_at", "topology_hash"]
-    valid = valid_at(jvmless.rows(warehouse, REVISIONS, equal, columns), row["first_at"])
+    revisions = jvmless.rows(warehouse, REVISIONS, equal, columns)
+    groups = jvmless.rows(warehouse, CURRENT, equal, ["group_id", "deleted_at"]) if warehouse.exists(CURRENT) else []
+    valid = Revisions(revisions, groups).at(row["first_at"], row["consumer_group"])
     columns = ["group_id", "topology_hash", "part", "part_place", "subtopology_id", "node", "node_type"]
     columns += ["source_topics", "sink_topic", "stores", "successors"]
     return Graph(jvmless.rows(warehouse, NODES, equal, columns), valid).blast(topic, row["consumer_group"])

@@ -53,7 +53,12 @@ OUTCOMES = {
     "ACKNOWLEDGED": "its producer was told success, and nothing else is known to have happened to it",
     "UNKNOWN": "it was sent without waiting for an answer (acks=0)",
 }
-STATES = {"COMMITTED": "transaction committed", "ABORTED": "transaction aborted", "OPEN": "transaction open"}
+STATES = {
+    "COMMITTED": "transaction committed",
+    "ABORTED": "transaction aborted",
+    "OPEN": "transaction open",
+    "UNKNOWN": "transaction's end unknown",
+}
 
 
 class Place(NamedTuple):

@@ -17,9 +17,9 @@ def derive(rows: Sequence[Row], existing_rows: Sequence[Row]) -> Iterator[dict[s
 
 
 def deriver(shared: Sequence[Row]) -> Callable[[Sequence[Row], Sequence[Row]], Iterator[dict[str, Any]]]:
-    """Return what makes an incident's rows; ``shared`` are the nodes and revisions of all topologies."""
+    """Return what makes an incident's rows; ``shared`` are the revisions and nodes of all topologies, and deletions."""
     clusters = {row["cluster"] for row in shared}
-    revisions = {name: Revisions(_of(shared, name, "revision")) for name in clusters}
+    revisions = {name: Revisions(_of(shared, name, "revision"), _of(shared, name, "deletion")) for name in clusters}
     graphs = {name: Graph(_of(shared, name, "node"), {}) for name in clusters}
 
     def derive(rows: Sequence[Row], existing_rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
@@ -27,7 +27,7 @@ def deriver(shared: Sequence[Row]) -> Callable[[Sequence[Row], Sequence[Row]], I
             cluster, incident = row["cluster"], row["incident"]
             graph = graphs.setdefault(cluster, Graph((), {}))
             if cluster in revisions:
-                graph.turn(revisions[cluster].at(incident["first_at"]))
+                graph.turn(revisions[cluster].at(incident["first_at"], incident["consumer_group"]))
             blast = graph.blast(incident["original_topic"], incident["consumer_group"])
             key = {"cluster": cluster, "incident_id": row["incident_id"]}
             for place, told in enumerate(told_of(blast)):

@@ -133,30 +133,37 @@ def _within(nodes: Mapping[str, Node]) -> tuple[Node, ...]:
     )
 
 
-def valid_at(revisions: Iterable[Row], at: Any) -> dict[str, Valid]:
-    """Return each group's topology that was valid at a time: the latest accepted until then, or else the earliest."""
-    return Revisions(revisions).at(at)
-
-
 class Revisions:
     """The topologies of each group in the order in which brokers accepted them."""
 
-    def __init__(self, revisions: Iterable[Row]) -> None:
-        """Take rows of gold.topology_revisions; their times can be of any one type."""
+    def __init__(self, revisions: Iterable[Row], groups: Iterable[Row] = ()) -> None:
+        """Take rows of gold.topology_revisions and gold.topology_current; their times can be of any one type."""
         self._known: dict[str, list[tuple[Any, int, str]]] = defaultdict(list)
         for row in revisions:
             if row["accepted_at"] is not None:
                 self._known[row["group_id"]].append((row["accepted_at"], row["revision"], row["topology_hash"]))
         for known in self._known.values():
             known.sort()
+        self._deleted = {row["group_id"]: row["deleted_at"] for row in groups if row["deleted_at"] is not None}
 
-    def at(self, at: Any) -> dict[str, Valid]:
-        """Return what is valid at a time, as ``valid_at`` does."""
+    @property
+    def times(self) -> list[Any]:
+        """The times at which something else becomes valid, in order."""
+        return sorted([*(at for known in self._known.values() for at, _, _ in known), *self._deleted.values()])
+
+    def at(self, at: Any, group: str | None = None) -> dict[str, Valid]:
+        """Return each group's topology that was valid at a time: the latest accepted until then, or else the earliest.
+
+        A group that was deleted before, and gave no sign of life since, has none. ``group`` had dead letters at that
+        time, so that it was there.
+        """
         found = {}
-        for group, known in self._known.items():
+        for name, known in self._known.items():
+            if name in self._deleted and self._deleted[name] <= at and name != group:
+                continue
             before = bisect_right(known, at, key=itemgetter(0))
             _, revision, topology_hash = known[max(before - 1, 0)]
-            found[group] = Valid(topology_hash, revision, not before)
+            found[name] = Valid(topology_hash, revision, not before)
         return found
 
 

@@ -19,6 +19,7 @@ from pipelines.incidents.signature import frame_of, pattern_of
 from pipelines.replay.conditions import condition
 from pipelines.replay.model import Letter
 from pipelines.replay.rules import Rules
+from pipelines.replay.standing import Standing
 from pipelines.text import elided
 from pipelines.warehouse import duck, jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -39,7 +40,7 @@ COLUMNS = (
     *("disposition", "original_topic", "original_topic_id", "original_partition", "original_offset"),
     *("original_timestamp", "consumer_group", "error_message", "exception_class", "exception_cause_class"),
     *("exception_stacktrace", "routed_at", "payload_copied", "control_marker_suspected", "key", "value"),
-    *("earlier_hops", "user_headers", "lossy_encoding", "_ingested_at"),
+    *("earlier_hops", "user_headers", "lossy_encoding", "_ingested_at", "routed_at_source", "dlq_timestamp_type"),
 )
 HOW_MANY = "more records than [replay] most_records allows"
 
@@ -304,7 +305,7 @@ class Candidates:
             of_source = history.by_source.get(source) if None not in source else None
             befores = same[-1:] + ([of_source] if of_source else [])
             before = max(befores, key=lambda one: one["attempt"], default=None)
-            died = history.by_target.get(source) if None not in source else None
+            died = history.standing.about(row)
             spans = history.aborted.get(source[:2], ()) if None not in source else ()
             incident_id, verdict = self._incident_of(row)
             found.append(
@@ -326,14 +327,17 @@ class Candidates:
     def _history(self, but_of: str = "") -> _History:
         """Return what is known of source records; replays of one plan do not count."""
         columns = ", ".join((*_LETTER, "original_topic", "original_partition", "original_offset", "plan_id", "attempt"))
-        columns += ", target_topic, target_partition, target_offset"
+        columns += ", target_topic, target_topic_id, target_partition, target_offset, replayed_at"
         text = f"SELECT {columns} FROM {REPLAYED} WHERE cluster = :cluster AND plan_id <> :but_of ORDER BY attempt"
-        found = _History(self._aborted())
-        for row in self._rows(text, {"cluster": self.warehouse.cluster, "but_of": but_of}, (REPLAYED,)):
+        cluster: dict[str, str | int] = {"cluster": self.warehouse.cluster}
+        rows = self._rows(text, cluster | {"but_of": but_of}, (REPLAYED,))
+        is_planned = self.warehouse.exists(PLANS)
+        plans = jvmless.rows(self.warehouse, PLANS, cluster, ["created_at", "targets"]) if is_planned else []
+        found = _History(self._aborted(), Standing.known(self.warehouse, rows, plans))
+        for row in rows:
             letter = Letter.of(row)
             found.by_place[letter.place].append((letter, row))
             found.by_source[row["original_topic"], row["original_partition"], row["original_offset"]] = row
-            found.by_target[row["target_topic"], row["target_partition"], row["target_offset"]] = row
         return found
 
     def _aborted(self) -> dict[tuple[Any, ...], list[tuple[int, int]]]:
@@ -374,14 +378,14 @@ class Candidates:
 class _History:
     """What is known of source records: aborted transactions by topic and partition, and rows of replayed records.
 
-    ``by_place`` has the rows of dead letters by place, ``by_source`` those of source records, ``by_target`` those that
-    stand at places of targets; the last replay comes last.
+    ``by_place`` has the rows of dead letters by place, ``by_source`` those of source records, the last replay last.
+    ``standing`` tells which replayed record a dead letter is about.
     """
 
     aborted: dict[tuple[Any, ...], list[tuple[int, int]]]
+    standing: Standing
     by_place: dict[str, list[tuple[Letter, dict[str, Any]]]] = field(default_factory=lambda: defaultdict(list))
     by_source: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
-    by_target: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
 
 
 @contextlib.contextmanager

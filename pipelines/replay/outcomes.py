@@ -1,8 +1,8 @@
 """gold.replayed_records, dead letters, committed offsets -> gold.replay_outcomes: what became of each replay.
 
-A dead letter that names the place of a replayed record on its target tells that it died again. An offset that the group
-committed behind the place tells that it was delivered. Share groups commit no such offset: of theirs only a death is
-known.
+A dead letter that names the place of a replayed record on its target tells that it died again, unless it cannot be
+about that record (``standing``). An offset that the group committed behind the place tells that it was delivered. Share
+groups commit no such offset: of theirs only a death is known. If the target was created anew, offsets tell nothing.
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from pipelines.commands.trace import Place
-from pipelines.replay import groups, store
+from pipelines.replay import client, groups, store, targets
 from pipelines.replay.candidates import RECORDS, REPLAYED
 from pipelines.replay.model import Letter
+from pipelines.replay.standing import COLUMNS, Standing
 from pipelines.warehouse import duck
 from pipelines.warehouse.tables import Warehouse
 
 DELIVERED, DIED_AGAIN, UNKNOWN = "DELIVERED", "DIED_AGAIN", "UNKNOWN"
-_PLACE = ("target_topic", "target_partition", "target_offset")
 _KEPT = (
     *("cluster", "plan_id", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset", "consumer_group", "attempt"),
-    *("target_topic_id", *_PLACE),
+    *("target_topic", "target_topic_id", "target_partition", "target_offset"),
 )
 
-Committed = Mapping[tuple[str, str, int], int]
-"""Committed offsets by group, topic and partition."""
+Committed = Mapping[tuple[str, str, str | None, int], int]
+"""Committed offsets by group, topic, topic id (None: not known) and partition."""
 
 
 def refresh(warehouse: Warehouse, *, asks: bool = True) -> Counter[str]:
@@ -40,7 +39,7 @@ def refresh(warehouse: Warehouse, *, asks: bool = True) -> Counter[str]:
         if not replayed:
             return Counter()
         known = {(row["plan_id"], Letter.of(row)): row for row in store.outcomes(warehouse)}
-        deaths = _deaths(warehouse)
+        deaths = _deaths(warehouse, Standing.known(warehouse, replayed, store.plans(warehouse)))
         open_ = [row for row in replayed if known.get((row["plan_id"], Letter.of(row)), {}).get("outcome") != DELIVERED]
         committed = _committed(warehouse, open_) if asks else {}
         now = datetime.now(UTC)
@@ -65,7 +64,7 @@ def _outcome(
     committed: Committed,
     before: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    died = deaths.get(tuple(row[name] for name in _PLACE))
+    died = deaths.get((row["plan_id"], Letter.of(row)))
     nothing = {"died_in_topic": None, "died_in_partition": None, "died_in_offset": None, "died_at": None}
     if died is not None:
         at = {
@@ -75,19 +74,26 @@ def _outcome(
             "died_at": died["routed_at"],
         }
         return {"outcome": DIED_AGAIN, "known_by": "dead_letter", **at}
-    offset = committed.get((row["consumer_group"], row["target_topic"], row["target_partition"]), -1)
+    place = [(row["consumer_group"], row["target_topic"], known, row["target_partition"]) for known in _ids(row)]
+    offset = max(committed.get(one, -1) for one in place)
     if offset > row["target_offset"] or (before is not None and before["outcome"] == DELIVERED):
         return {"outcome": DELIVERED, "known_by": "committed_offset", **nothing}
     return {"outcome": UNKNOWN, "known_by": None, **nothing}
 
 
-def _deaths(warehouse: Warehouse) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the first dead letter of each replayed record that has one, by the record's place on its target."""
+def _ids(row: Mapping[str, Any]) -> tuple[str | None, ...]:
+    """Return what may be known of the id of a record's target."""
+    return (row["target_topic_id"], None)
+
+
+def _deaths(warehouse: Warehouse, standing: Standing) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the first dead letter of each replayed record that has one, by the record's plan and dead letter."""
     if not warehouse.exists(RECORDS):
         return {}
+    columns = ", ".join(f"records.{name}" for name in COLUMNS if name != "routed_at")
     text = f"""
-        SELECT records.original_topic, records.original_partition, records.original_offset, records.dlq_topic,
-          records.dlq_partition, records.dlq_offset, coalesce(records.routed_at, records.dlq_timestamp) AS routed_at
+        SELECT {columns}, records.dlq_topic, records.dlq_partition, records.dlq_offset,
+          coalesce(records.routed_at, records.dlq_timestamp) AS routed_at
         FROM {RECORDS} AS records
         JOIN (SELECT DISTINCT target_topic, target_partition, target_offset FROM {REPLAYED}
               WHERE cluster = :cluster) AS replayed
@@ -99,18 +105,29 @@ def _deaths(warehouse: Warehouse) -> dict[tuple[Any, ...], dict[str, Any]]:
     """
     tables = (RECORDS, REPLAYED)
     fetched = duck.answer(warehouse, text, {"cluster": warehouse.cluster}, tables, {})
-    return {tuple(row[f"original_{part}"] for part in Place._fields): row for row in fetched.objects()}
+    found = {}
+    for letter in fetched.objects():
+        if (row := standing.about(letter)) is not None:
+            found[row["plan_id"], Letter.of(row)] = letter
+    return found
 
 
-def _committed(warehouse: Warehouse, replayed: list[dict[str, Any]]) -> dict[tuple[str, str, int], int]:
-    """Return the offsets that classic groups of replayed records committed on the targets; nothing if nobody tells."""
-    wanted: dict[str, set[tuple[str, int]]] = defaultdict(set)
-    for row in replayed:
-        if row["consumer_group"] is not None:
-            wanted[row["consumer_group"]].add((row["target_topic"], row["target_partition"]))
-    if not wanted or not warehouse.settings.kafka.bootstrap_servers:
+def _committed(warehouse: Warehouse, replayed: list[dict[str, Any]]) -> Committed:
+    """Return the offsets that classic groups of replayed records committed on the targets; nothing if nobody tells.
+
+    Offsets of a target that was created anew are those of other records.
+    """
+    grouped = [row for row in replayed if row["consumer_group"] is not None]
+    if not grouped or not warehouse.settings.kafka.bootstrap_servers:
         return {}
-    return groups.committed(warehouse.settings, wanted)
+    asked = client.admin(warehouse.settings)
+    ids = targets.describe_ids(asked, {row["target_topic"] for row in grouped})
+    wanted: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for row in grouped:
+        if ids.get(row["target_topic"]) in (None, row["target_topic_id"]):  # None: ACLs hide it
+            wanted[row["consumer_group"]].add((row["target_topic"], row["target_partition"]))
+    offsets = groups.committed(warehouse.settings, wanted)
+    return {(group, topic, ids.get(topic), partition): at for (group, topic, partition), at in offsets.items()}
 
 
 __all__ = ["DELIVERED", "DIED_AGAIN", "UNKNOWN", "refresh"]

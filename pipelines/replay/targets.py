@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.kafka.errors import named
@@ -71,7 +71,7 @@ def unchanged(admin: Admin, plan: Plan) -> None:
         raise Gone(f"While the plan ran, {named(changed)} was deleted, and maybe created again: make a new plan.")
 
 
-def describe_ids(admin: Admin, topics: Mapping[str, str]) -> dict[str, str | None]:
+def describe_ids(admin: Admin, topics: Iterable[str]) -> dict[str, str | None]:
     """Return the ids of topics that exist."""
     return {name: topic.topic_id for name, topic in describe(admin, topics).items()}
 

@@ -314,12 +314,12 @@ def _letters(warehouse: Warehouse, known: Sequence[Incident]) -> Letters:
 
 
 class _Blasts:
-    """What topics reach; it is followed once for all incidents of a topic and group between two revisions."""
+    """What topics reach; it is followed once for all incidents of a topic and group between two changes."""
 
     def __init__(self, tables: _Tables) -> None:
-        self.revisions = Revisions(tables[REVISIONS])
+        self.revisions = Revisions(tables[REVISIONS], tables[CURRENT])
         self.graph = Graph(tables[NODES], {}) if tables[NODES] else None
-        self.times = sorted(row["accepted_at"] for row in tables[REVISIONS] if row["accepted_at"] is not None)
+        self.times = self.revisions.times
         self.known: dict[tuple[int, str, str | None], Blast] = {}
 
     def __call__(self, row: Row) -> Blast | None:
@@ -329,7 +329,7 @@ class _Blasts:
             return None
         place = bisect_right(self.times, row["first_at"])
         if (place, topic, group) not in self.known:
-            self.graph.turn(self.revisions.at(row["first_at"]))
+            self.graph.turn(self.revisions.at(row["first_at"], group))
             self.known[place, topic, group] = self.graph.blast(topic, group)
         return self.known[place, topic, group]
 

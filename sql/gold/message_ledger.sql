@@ -116,7 +116,7 @@ known AS (
   SELECT
     *,
     coalesce(told.outcome = 'ACKNOWLEDGED', false) AS acknowledged,
-    get(filter(here, span -> span.kind IN ('COMMITTED', 'ABORTED', 'OPEN')), 0) AS wrote,
+    get(filter(here, span -> span.kind IN ('COMMITTED', 'ABORTED', 'OPEN', 'UNKNOWN')), 0) AS wrote,
     CASE
       WHEN exists(here, span -> span.kind = 'PRESENT') THEN true
       WHEN exists(here, span -> span.kind IN ('ABSENT', 'COMPACTED')) THEN false

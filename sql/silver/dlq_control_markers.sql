@@ -11,9 +11,10 @@
 --   silver.log_ranges: slice
 -- A broker can dead-letter a marker without its payload: if a control batch stands at the offset, a record without a
 -- payload is a marker. A record with a payload whose key is not one of a control record is data and has no row here: the
--- offset was that of another record before, as in a topic that was created again or a log that was truncated. A record
--- with a marker's bytes is data if the log holds the offset without a control batch. If no landed segment holds the
--- offset, the record has no row here.
+-- offset was that of another record before, as in a topic that was created again or a log that was truncated. So it was
+-- if the record was dead-lettered before the control batch was written, by an hour at least, as clocks differ: it has no
+-- row either. A record with a marker's bytes is data if the log holds the offset without a control batch. If no landed
+-- segment holds the offset, the record has no row here.
 WITH letters AS (
   SELECT
     cluster, _bronze_id, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, original_topic, original_partition,
@@ -25,7 +26,9 @@ WITH letters AS (
     AND NOT (coalesce(payload_copied AND NOT lossy_encoding, false) AND coalesce(length(key) <> 4, true))
 ),
 controls AS (
-  SELECT cluster, topic, partition, base_offset AS offset, max(control_type) AS control_type
+  SELECT
+    cluster, topic, partition, base_offset AS offset, max(control_type) AS control_type,
+    max(max_timestamp) AS written_at
   FROM {log_batches}
   WHERE is_control AND superseded_by IS NULL
   GROUP BY cluster, topic, partition, base_offset
@@ -63,4 +66,8 @@ LEFT JOIN controls
     AND controls.partition = letters.original_partition
     AND controls.offset = letters.original_offset
 LEFT JOIN held ON held.cluster = letters.cluster AND held._bronze_id = letters._bronze_id
-WHERE controls.offset IS NOT NULL OR held._bronze_id IS NOT NULL
+WHERE IF(
+  controls.offset IS NULL,
+  held._bronze_id IS NOT NULL,
+  coalesce(routed_at > written_at - INTERVAL 1 HOUR, true)
+)

@@ -1,20 +1,20 @@
 -- Purpose: which offsets of DLQ topics never landed, between offsets that did, and what explains them.
 -- Grain: cluster, dlq_topic, dlq_topic_id, dlq_partition, first_offset.
--- Parameters: {dlq_ranges}, {transactions}, {log_ranges}, rows of these silver tables, complete for each partition in
--- them.
+-- Parameters: {dlq_ranges}, {log_batches}, {transactions}, {log_ranges}, rows of these silver tables, complete for each
+-- partition in them.
 -- Refresh: dlq_log
 --   silver.dlq_ranges: concat(dlq_partition, ':', dlq_topic)
+--   silver.log_batches: each of concat(partition, ':', topic) where is_control AND superseded_by IS NULL
 --   silver.transactions: concat(partition, ':', topic)
 --   silver.log_ranges: concat(partition, ':', topic)
--- The DLQ topic's own landed segments can explain an offset: by a transaction marker, by a record of an aborted
--- transaction, which readers of committed records do not see, or by compaction.
+-- The DLQ topic's own landed segments can explain an offset: by a transaction marker, also one whose data did not land,
+-- by a record of an aborted transaction, which readers of committed records do not see, or by compaction.
 -- The offsets of a kind up to a place are the offsets of all ranges that begin at or before it, minus the part of the
 -- last range that lies beyond it. This holds because ranges of one kind do not overlap.
 WITH known AS (
-  SELECT DISTINCT
-    cluster, topic, partition, topic_id, marker_offset AS first_offset, marker_offset AS last_offset, 'marker' AS kind
-  FROM {transactions}
-  WHERE marker_offset IS NOT NULL
+  SELECT cluster, topic, partition, topic_id, base_offset AS first_offset, last_offset, 'marker' AS kind
+  FROM {log_batches}
+  WHERE is_control AND superseded_by IS NULL
   UNION ALL
   SELECT
     cluster, topic, partition, topic_id, span.first_offset AS first_offset, span.last_offset AS last_offset,

@@ -334,25 +334,52 @@ def test_a_letter_stays_the_same_when_its_topics_id_is_learned(
     assert len(kafka.read("replayed-learned", committed=True)) == 5
 
 
-def test_a_classic_group_that_commits_behind_a_record_has_it(
-    happened: Happened, kafka: KafkaAdmin, spark: SparkSession
-) -> None:
-    warehouse = happened.warehouse
-    kafka.create_topic("replayed-spring")
-    kafka.create_topic("dlq.replayed-spring")
-    kafka.produce("replayed-spring", [Message(b"v", b"k")])
-    kafka.produce("dlq.replayed-spring", [Message(b"v", b"k", spring("replayed-spring", 0))])
+def replayed_to_a_classic_group(happened: Happened, kafka: KafkaAdmin, spark: SparkSession, topic: str) -> str:
+    """Replay the dead letter of a record of a topic to the topic, and return the id of the plan."""
+    kafka.create_topic(topic)
+    kafka.create_topic(f"dlq.{topic}")
+    kafka.produce(topic, [Message(b"v", b"k")])
+    kafka.produce(f"dlq.{topic}", [Message(b"v", b"k", spring(topic, 0))])
     run(spark, happened.settings, "bronze.dlq_records", "silver.dlq_records")
-    draft = actions.drawn(warehouse, of("dlq.replayed-spring"), Options())
-    store.keep(warehouse, draft)
-    actions.run(warehouse, draft.plan.plan_id)
-    (row,) = store.replayed(warehouse, draft.plan.plan_id)
-    assert json.loads(actions.status(warehouse, draft.plan.plan_id, "json").result)["outcomes"] == {"UNKNOWN": 1}
+    draft = actions.drawn(happened.warehouse, of(f"dlq.{topic}"), Options())
+    store.keep(happened.warehouse, draft)
+    actions.run(happened.warehouse, draft.plan.plan_id)
+    return draft.plan.plan_id
 
+
+def commit(kafka: KafkaAdmin, topic: str, offset: int) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "replayed-classic"})
-    consumer.commit(offsets=[TopicPartition("replayed-spring", 0, row["target_offset"] + 1)], asynchronous=False)
+    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     consumer.close()
-    assert json.loads(actions.status(warehouse, draft.plan.plan_id, "json").result)["outcomes"] == {"DELIVERED": 1}
-    assert "committed an offset behind it" in trace.answer(warehouse, "replayed-spring:0:0").result
+
+
+def outcomes_of(warehouse: Warehouse, plan_id: str) -> dict[str, int]:
+    counts: dict[str, int] = json.loads(actions.status(warehouse, plan_id, "json").result)["outcomes"]
+    return counts
+
+
+def test_a_classic_group_that_commits_behind_a_record_has_it(
+    happened: Happened, kafka: KafkaAdmin, spark: SparkSession
+) -> None:
+    plan_id = replayed_to_a_classic_group(happened, kafka, spark, "replayed-spring")
+    (row,) = store.replayed(happened.warehouse, plan_id)
+    assert outcomes_of(happened.warehouse, plan_id) == {"UNKNOWN": 1}
+
+    commit(kafka, "replayed-spring", row["target_offset"] + 1)
+    assert outcomes_of(happened.warehouse, plan_id) == {"DELIVERED": 1}
+    assert "committed an offset behind it" in trace.answer(happened.warehouse, "replayed-spring:0:0").result
+
+
+def test_offsets_of_a_target_that_was_created_anew_tell_nothing(
+    happened: Happened, kafka: KafkaAdmin, spark: SparkSession
+) -> None:
+    plan_id = replayed_to_a_classic_group(happened, kafka, spark, "replayed-renewed")
+    (row,) = store.replayed(happened.warehouse, plan_id)
+    kafka.delete_topics("replayed-renewed")
+    kafka.create_topic("replayed-renewed")
+    kafka.produce("replayed-renewed", [Message(b"other", b"k")] * (row["target_offset"] + 1))
+
+    commit(kafka, "replayed-renewed", row["target_offset"] + 1)
+    assert outcomes_of(happened.warehouse, plan_id) == {"UNKNOWN": 1}

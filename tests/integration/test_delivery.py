@@ -45,7 +45,8 @@ LIMITS = {"orders-workers": 3, "fraud-workers": 3, "billing-workers": 2, "shippi
 TABLES = (
     *("silver.acknowledgements", "silver.producers", "silver.dlq_write_failures", "silver.log_copies"),
     "silver.broker_starts",
-    *("silver.transactions", "silver.log_ranges", "silver.topic_policies", "silver.dlq_control_markers"),
+    *("silver.transactions", "silver.log_ranges", "silver.log_gaps", "silver.topic_policies"),
+    "silver.dlq_control_markers",
     "silver.acknowledged_topics",
     *("silver.dead_letters", "silver.dlq_hops", "silver.dlq_roots", "silver.dlq_ranges", "silver.dlq_gaps"),
     *("silver.dlq_errors", "silver.dlq_episodes", "silver.message_attributes", "silver.record_ranges"),
@@ -59,7 +60,7 @@ OF_LETTERS = (
 )
 OF_LOGS = (
     *("bronze.record_batches", "silver.record_batches", "silver.log_copies", "silver.log_batches"),
-    *("silver.transactions", "silver.log_ranges"),
+    *("silver.log_ranges", "silver.log_gaps", "silver.transactions"),
 )
 OF_ACKNOWLEDGEMENTS = ("bronze.acknowledgements", "silver.acknowledgements", "silver.acknowledged_topics")
 LEDGER = ("gold.message_ledger", "gold.message_counts", "gold.reconciliation")

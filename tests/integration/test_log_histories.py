@@ -41,7 +41,7 @@ from tests.testing.logs import (
 )
 from tests.testing.segments import control, marker, message
 
-TABLES_OF_LOGS = ("silver.transactions", "silver.log_ranges")
+TABLES_OF_LOGS = ("silver.log_ranges", "silver.log_gaps", "silver.transactions")
 TABLES = (
     *(*TABLES_OF_LOGS, "silver.dead_letters", "silver.dlq_ranges", "silver.dlq_gaps", "gold.message_ledger"),
     *("gold.message_counts", "gold.reconciliation", "gold.delivery_guarantees"),

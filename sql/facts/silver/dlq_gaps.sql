@@ -1,7 +1,7 @@
 -- Purpose: facts that must be 0 before silver.dlq_gaps is written; any other value breaks its gate.
 -- Grain: one row, one column per fact.
 -- Parameters: {dlq_ranges} rows of silver.dlq_ranges of the partitions that are refreshed; {fresh} the new rows;
--- {transactions}, {log_ranges}.
+-- {log_batches}, {transactions}, {log_ranges}.
 SELECT
   (
     SELECT coalesce(sum(CAST(greatest_offset AS DECIMAL(38, 0)) - least_offset + 1 - record_count), 0)

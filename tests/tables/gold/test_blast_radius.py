@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipelines.gold.blast_radius import told_of
-from pipelines.incidents.blast import Graph, valid_at
+from pipelines.incidents.blast import Graph, Revisions
 from pipelines.settings import Settings
 from pipelines.steps.refresh import select_of
 from pipelines.warehouse import jvmless
@@ -19,10 +19,11 @@ from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import run, warehouse_of
 from tests.testing.deliveries import store
 
-INCIDENTS, REVISIONS, NODES, TABLE = (
+INCIDENTS, REVISIONS, NODES, GROUPS, TABLE = (
     "gold.dlq_incidents",
     "gold.topology_revisions",
     "silver.topology_nodes",
+    "gold.topology_current",
     "gold.blast_radius",
 )
 START = datetime(2026, 11, 21, tzinfo=UTC)
@@ -67,11 +68,12 @@ def expected(settings: Settings) -> list[dict[str, Any]]:
     found = []
     nodes = jvmless.rows(warehouse, NODES, {"cluster": OURS})
     revisions = jvmless.rows(warehouse, REVISIONS, {"cluster": OURS})
+    groups = jvmless.rows(warehouse, GROUPS, {"cluster": OURS})
     for row in jvmless.rows(warehouse, INCIDENTS, {"cluster": OURS}):
         if row["first_at"] is None:
             continue
-        ours = [[one for one in rows if one["cluster"] == row["cluster"]] for rows in (nodes, revisions)]
-        blast = Graph(ours[0], valid_at(ours[1], row["first_at"])).blast(row["original_topic"], row["consumer_group"])
+        valid = Revisions(revisions, groups).at(row["first_at"], row["consumer_group"])
+        blast = Graph(nodes, valid).blast(row["original_topic"], row["consumer_group"])
         for place, told in enumerate(told_of(blast)):
             found.append({"cluster": row["cluster"], "incident_id": row["incident_id"], "place": place, **told})
     return comparable(found)
@@ -102,13 +104,19 @@ def test_after_random_news_it_is_what_the_incidents_and_topologies_tell(
     chance = random.Random(20261123)
     settings = warehouse_of(empty_warehouse, tmp_path)
     numbers: dict[str, int] = {}
-    for step in range(8):
-        for news in chance.sample(("incident", "topology"), chance.randint(1, 2)):
+    for step in range(10):
+        for news in chance.sample(("incident", "topology", "deletion", "return"), chance.randint(1, 3)):
             if news == "incident":
                 topic, group = chance.choice([*TOPICS, None]), chance.choice(("g0", "g9", None))
                 store(settings, INCIDENTS, incident(f"I{step:07}", topic, chance.randint(0, 9), group))
+            elif news == "deletion":
+                deleted = START + timedelta(hours=chance.randint(0, 9))
+                store(settings, GROUPS, {"cluster": OURS, "group_id": f"g{step}", "deleted_at": deleted})
+            elif news == "return":
+                came = {"predicate": f"group_id = 'g{chance.randint(0, 3)}'", "updates": {"deleted_at": "NULL"}}
+                Warehouse(settings).local_table(GROUPS).update(**came)
             else:
-                group = f"g{chance.randint(0, 3)}"
+                group = f"g{chance.randint(0, 5)}"
                 number = numbers[group] = numbers.get(group, 0) + 1
                 store(settings, NODES, *topology(chance, group, number))
                 accepted = START + timedelta(hours=chance.randint(0, 9))  # also before, when a log landed late
@@ -153,5 +161,8 @@ def test_the_select_reads_what_its_head_counts() -> None:
 
     (stage,) = (one for one in CATALOG if one.table == TABLE)
     counted: Mapping[str, tuple[str, ...]] = refresh_of(stage).counted  # type: ignore[arg-type]
-    assert counted == {INCIDENTS: ("cluster", "original_topic", "consumer_group", "first_at")}
+    assert counted == {
+        INCIDENTS: ("cluster", "original_topic", "consumer_group", "first_at"),
+        GROUPS: ("cluster", "group_id", "deleted_at"),
+    }
     assert "record_count" not in select_of(TABLE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,9 +18,10 @@ LETTERS = (
 )
 BATCHES = (
     "cluster string, topic string, partition int, base_offset bigint, control_type string, is_control boolean, "
-    "superseded_by string"
+    "superseded_by string, max_timestamp timestamp"
 )
 RANGES = "cluster string, topic string, partition int, first_offset bigint, last_offset bigint, is_present boolean"
+WRITTEN = datetime(2026, 11, 21, tzinfo=UTC)
 COMMIT, OF_MARKER = b"\0\0\0\1", b"\0\0\0\0\0\0"
 
 
@@ -34,13 +37,22 @@ def markers(spark: SparkSession) -> dict[str, bool]:
         "a form that loses bytes": (b"??", b"??", True, True, False),
         "no profile": (None, None, None, False, False),
     }
+    hours = {"a marker": 0, "no payload": -0.5, "a type that no version knows": 9, "data": 9}
     rows = [
-        ("kafka", what, "dlq", None, 0, at, "orders", 0, 3, None, *payload)
+        (
+            *("kafka", what, "dlq", None, 0, at, "orders", 0, 3),
+            *(WRITTEN + timedelta(hours=hours[what]) if what in hours else None, *payload),
+        )
         for at, (what, payload) in enumerate(letters.items())
+    ]
+    early = {"a marker's bytes, earlier": letters["a marker"], "no payload, earlier": letters["no payload"]}
+    rows += [
+        ("kafka", what, "dlq", None, 1, at, "orders", 0, 3, WRITTEN - timedelta(hours=2), *payload)
+        for at, (what, payload) in enumerate(early.items())
     ]
     inputs = {
         "dlq_records": spark.createDataFrame(rows, LETTERS).coalesce(1),
-        "log_batches": spark.createDataFrame([("kafka", "orders", 0, 3, "COMMIT", True, None)], BATCHES),
+        "log_batches": spark.createDataFrame([("kafka", "orders", 0, 3, "COMMIT", True, None, WRITTEN)], BATCHES),
         "log_ranges": spark.createDataFrame([("kafka", "orders", 0, 0, 9, True)], RANGES),
     }
     found = _selected(spark, select_of("silver.dlq_control_markers"), inputs, {}).collect()
@@ -51,6 +63,10 @@ def markers(spark: SparkSession) -> dict[str, bool]:
 def test_a_record_whose_payload_is_no_markers_is_data(markers: dict[str, bool]) -> None:
     """The topic was created again, or its log was truncated: another record stood at the offset before."""
     assert not {"data", "data without a key"} & set(markers)
+
+
+def test_a_record_that_was_dead_lettered_before_the_marker_was_written_is_another_one(markers: dict[str, bool]) -> None:
+    assert not {"a marker's bytes, earlier", "no payload, earlier"} & set(markers)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,10 @@ TRANSACTIONS = (
     "cluster string, topic string, partition int, topic_id string, marker_offset bigint, state string, "
     "ranges array<struct<first_offset: bigint, last_offset: bigint>>"
 )
+BATCHES = (
+    "cluster string, topic string, partition int, topic_id string, base_offset bigint, last_offset bigint, "
+    "is_control boolean, superseded_by string"
+)
 RANGES = (
     "cluster string, topic string, partition int, topic_id string, first_offset bigint, last_offset bigint, "
     "is_present boolean, is_compacted boolean"
@@ -36,6 +40,7 @@ def pieces(chance: random.Random, offsets: list[int]) -> list[tuple[int, int]]:
 def test_gaps_of_random_logs_are_those_of_a_model(spark: SparkSession) -> None:
     chance, expected = random.Random(20261123), set()
     letters: list[Any] = []
+    batches: list[Any] = []
     transactions: list[Any] = []
     ranges: list[Any] = []
     for case in range(300):
@@ -44,7 +49,9 @@ def test_gaps_of_random_logs_are_those_of_a_model(spark: SparkSession) -> None:
         markers = {offset for offset in NEAR_ENDS if chance.random() < 0.1}
         aborted, compacted = pieces(chance, NEAR_ENDS), pieces(chance, NEAR_ENDS)
         letters += [(cluster, "dlq.t", topic_id, 1, at, None, None, name("dlq.t", 1, at)) for at in landed]
-        transactions += [(cluster, "dlq.t", 1, "id", marker, "COMMITTED", []) for marker in markers]
+        batches += [(cluster, "dlq.t", 1, "id", marker, marker, True, None) for marker in markers]
+        batches += [(cluster, "dlq.t", 1, "id", at, at, True, "COPY") for at in NEAR_ENDS if chance.random() < 0.1]
+        batches += [(cluster, "dlq.t", 1, "id", at, at, False, None) for at in NEAR_ENDS if at not in markers]
         transactions += [(cluster, "dlq.t", 1, "id", None, "ABORTED", [piece]) for piece in aborted]
         transactions += [(cluster, "dlq.t", 1, "other", None, "ABORTED", [(0, 99)])] if topic_id else []
         ranges += [(cluster, "dlq.t", 1, "id", *piece, False, True) for piece in compacted]
@@ -59,6 +66,7 @@ def test_gaps_of_random_logs_are_those_of_a_model(spark: SparkSession) -> None:
 
     frames = {"dead_letters": spark.createDataFrame(letters, LETTERS).coalesce(1)}
     frames["dlq_ranges"] = _selected(spark, select_of("silver.dlq_ranges"), frames, {}).persist()
+    frames["log_batches"] = spark.createDataFrame(batches, BATCHES).coalesce(1)
     frames["transactions"] = spark.createDataFrame(transactions, TRANSACTIONS).coalesce(1)
     frames["log_ranges"] = spark.createDataFrame(ranges, RANGES).coalesce(1)
     gaps = _selected(spark, select_of("silver.dlq_gaps"), frames, {}).collect()

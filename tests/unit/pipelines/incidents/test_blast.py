@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.incidents.blast import DOWNSTREAM, UPSTREAM, Graph, valid_at
+from pipelines.incidents.blast import DOWNSTREAM, UPSTREAM, Graph, Revisions
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 TOPICS = [f"t{number}" for number in range(6)]
@@ -88,7 +88,7 @@ def closure(rows: list[dict[str, Any]], topic: str, forward: bool) -> tuple[set[
 def test_all_that_is_connected_is_reached_and_nothing_else(seed: int) -> None:
     rows = random_nodes(random.Random(seed))
     groups = {row["group_id"] for row in rows}
-    graph = Graph(rows, valid_at([revision(group, 1, 0, "1") for group in groups], START))
+    graph = Graph(rows, Revisions(revision(group, 1, 0, "1") for group in groups).at(START))
     for direction in (DOWNSTREAM, UPSTREAM):
         topics, nodes = closure(rows, "t0", direction == DOWNSTREAM)
         blast = graph.blast("t0")
@@ -112,8 +112,30 @@ def test_the_revision_at_the_time_counts() -> None:
     ]
     revisions = [revision("app", 2, 5, "2"), revision("app", 1, 1, "1")]
     for hours, topic, is_later in ((0, "old", True), (1, "old", False), (4.9, "old", False), (5, "new", False)):
-        (one,) = Graph(rows, valid_at(revisions, START + timedelta(hours=hours))).blast("orders").of(DOWNSTREAM)
+        (one,) = Graph(rows, Revisions(revisions).at(START + timedelta(hours=hours))).blast("orders").of(DOWNSTREAM)
         assert (one.topics, one.is_later) == ((topic,), is_later)
+
+
+def test_a_group_that_was_deleted_before_is_not_reached() -> None:
+    rows = [node(group, "in", 1, source_topics=["orders"]) for group in ("gone", "there")]
+    known = Revisions(
+        [revision(group, 1, 0, "1") for group in ("gone", "there")],
+        [
+            {"group_id": "gone", "deleted_at": START + timedelta(hours=2)},
+            {"group_id": "there", "deleted_at": None},
+            {"group_id": "of-no-topology", "deleted_at": START},
+        ],
+    )
+
+    def reached(hours: float, group: str | None = None) -> set[str]:
+        valid = known.at(START + timedelta(hours=hours), group)
+        return {one.group_id for one in Graph(rows, valid).blast("orders", group).reached}
+
+    assert reached(1) == {"gone", "there"}
+    assert reached(2) == reached(3) == {"there"}
+    assert reached(3, "there") == {"there"}
+    assert reached(3, "gone") == {"gone", "there"}  # its dead letters show that it is there again
+    assert known.times == [START, START, START, START + timedelta(hours=2)]
 
 
 @pytest.mark.parametrize(
@@ -130,14 +152,14 @@ def test_the_revision_at_the_time_counts() -> None:
     ],
 )
 def test_what_is_unknown_makes_it_a_lower_bound(rows: list[dict[str, Any]], group: str | None, why: str) -> None:
-    blast = Graph(rows, valid_at([revision("app", 1, 0, "1")], START)).blast("orders", group)
+    blast = Graph(rows, Revisions([revision("app", 1, 0, "1")]).at(START)).blast("orders", group)
     assert blast.is_lower_bound
     assert any(why in line for line in blast.as_lines())
 
 
 def test_names_are_escaped() -> None:
     rows = [node("evil\x1b[31m", "in<b>", 1, source_topics=["orders"], stores=["s\u202e"])]
-    blast = Graph(rows, valid_at([revision("evil\x1b[31m", 1, 0, "1")], START)).blast("orders")
+    blast = Graph(rows, Revisions([revision("evil\x1b[31m", 1, 0, "1")]).at(START)).blast("orders")
     for text in ("\n".join(blast.as_lines()), blast.drawn("mermaid"), blast.drawn("svg")):
         assert not {"\x1b", "\u202e"} & set(text)
     assert "<b>" not in blast.drawn("svg")
@@ -152,6 +174,6 @@ def test_many_applications_take_little_time() -> None:
         rows += [node(group, f"n{place}", 2, successors=[f"n{place + 1}"]) for place in range(1, 49)]
         rows.append(node(group, "n49", 3, sink_topic=f"x{(number + 1) % 500}"))
     began = time.perf_counter()
-    blast = Graph(rows, valid_at(revisions, START)).blast("x0")
+    blast = Graph(rows, Revisions(revisions).at(START)).blast("x0")
     assert len(blast.of(DOWNSTREAM)) == 500
     assert time.perf_counter() - began < 60  # a hang, not a figure
