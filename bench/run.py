@@ -166,7 +166,7 @@ CANDIDATES = Contract(
     table="silver.bench",
     description="Twelve rules over eight columns.",
     columns=(
-        *(Column(name, "string", name) for name in ("_source", "_bronze_id")),
+        *(Column(name, "string", name) for name in ("_source", "_bronze_id", "cluster")),
         Column("c0", "bigint", "a number", RULES),
         Column("c1", "bigint", "a number", (not_null(), between(0, 99))),
         Column("c2", "string", "a name", (not_null(), matches("word", r"\A[a-z]{1,12}\z"))),
@@ -212,6 +212,7 @@ def candidates_of(spark: SparkSession, count: int, path: Path) -> DataFrame:
 
     number = F.col("id")
     rows = spark.range(0, count, 1, 4).select(
+        F.lit("bench").alias("cluster"),
         F.lit("bench").alias("_source"),
         F.sha2(number.cast("string"), 256).alias("_bronze_id"),
         F.when(number % 100 == 1, -number).otherwise(number).alias("c0"),

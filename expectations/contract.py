@@ -92,8 +92,8 @@ class Contract:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """The columns that identify a row's origin, in whichever file it is: the bronze row, and the item within it."""
-        return ("_bronze_id", self.item) if self.item else ("_bronze_id",)
+        """The columns that identify a row's origin, in whichever file of its cluster: the bronze row, and the item."""
+        return ("cluster", "_bronze_id", self.item) if self.item else ("cluster", "_bronze_id")
 
     @property
     def row(self) -> tuple[str, ...]:
