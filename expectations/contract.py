@@ -12,6 +12,8 @@ from expectations.rules import Rule
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
+ORIGIN = ("cluster", "_source", "_bronze_id")
+"""The columns that identify a row of bronze: the grain of all tables there."""
 MOST_RULES = 62  # one bit each in a bigint
 
 
@@ -98,7 +100,7 @@ class Contract:
     @property
     def row(self) -> tuple[str, ...]:
         """The columns that identify a candidate: bronze's grain, and the item within the bronze row."""
-        return ("_source", *self.identity)
+        return (*ORIGIN, self.item) if self.item else ORIGIN
 
     @property
     def stored(self) -> tuple[Column, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from expectations.contract import Column, Contract, contract_of
+from expectations.contract import ORIGIN, Column, Contract, contract_of
 from expectations.rules import counted
 from expectations.text import visible
 from expectations.verdict import MOST_NAMED, SCOPE, WHOLE, way_on
@@ -30,7 +30,6 @@ from pipelines.warehouse.tables import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ORIGIN = ("_source", "_bronze_id")
 INPUT = "input"
 OF_THE_RUN = ("_ingested_at", "_run_id")  # of the run that landed the row; each candidate gets its own
 # These settings do not change what a gate finds. Thresholds of `gates` count by the contract: see `contract_under`.

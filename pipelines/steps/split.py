@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from expectations.contract import Contract, contract_of
+from expectations.contract import ORIGIN, Contract, contract_of
 from expectations.verdict import SCOPE, Verdict
 from pipelines.columns.cached import cached
 from pipelines.columns.once import computed_once
@@ -216,8 +216,7 @@ class SplitBatch:
         """Return the candidates that ``chosen`` names, with its columns; transform only the rows behind them."""
         if self.transformed is not None:
             return self.transformed.join(chosen, [*self.contract.row])
-        origin = ["_source", "_bronze_id"]
-        rows = self.rows.join(chosen.select(*origin).distinct(), origin, how="left_semi")
+        rows = self.rows.join(chosen.select(*ORIGIN).distinct(), [*ORIGIN], how="left_semi")
         return self.transform(rows).join(chosen, [*self.contract.row])
 
     def why(self, conflict: Column) -> Column:
