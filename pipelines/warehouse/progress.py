@@ -61,7 +61,8 @@ class Progress:
     decision about the batch, fixed before anything is written. ``held`` already reflects that decision, which keeps
     what was held before it in ``held_before``. Its ``history`` and ``contract`` take effect when the batch is done.
     ``under`` says under which contract and settings a batch that is held as a whole was judged. ``contract`` is the
-    contract of ``history``. ``held_id`` and ``held_version`` belong to the table of held rows.
+    contract of ``history``. ``held_id`` and ``held_version`` belong to the table of held rows. ``home`` is the cluster
+    whose scopes do not name it, that of the first run.
     """
 
     target_id: str | None = None
@@ -81,6 +82,7 @@ class Progress:
     under: str | None = None
     held_id: str | None = None
     held_version: int | None = None
+    home: str | None = None
 
     def within_a_batch(self, cluster: str) -> bool:
         """Tell whether a run ended before it completed its batch; of topics only those of the given cluster count."""
