@@ -72,6 +72,20 @@ def test_what_one_cluster_has_is_not_told_of_the_other(
     }  # a group that is not known can be any reader
 
 
+def test_a_log_shows_compaction_whichever_cluster_runs_next(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    first = warehouse_of(empty_warehouse, tmp_path)
+    second = first.model_copy(update={"cluster": "second", "landing": str(tmp_path / "second")})
+    segment = segments.batch(0, 3, record_count=2) + segments.batch(5, 1)
+    logs.lands(first, "orders", {logs.segment(0): (segment, logs.T)})
+    run(spark, first, *logs.OF_LOGS, feed="delivery")
+    for settings in (second, first):
+        run(spark, settings, "silver.topic_policies", feed="delivery")
+        (policy,) = jvmless.rows(Warehouse(first), "silver.topic_policies", {"cluster": "default"})
+        assert (policy["cluster"], policy["source"], policy["is_compacted"]) == ("default", "log", True)
+
+
 LINES = {
     "dlq": [line(0), line(1, headers=[("x", b"y")]), "no JSON"],
     "streams-requests": [
