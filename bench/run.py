@@ -34,7 +34,7 @@ from bench import peers, replays
 from bench import site as pages
 from bench.growth import SCENARIOS, Cost, cost_onto, draw
 from bench.records import acknowledgements, dead_letters, land_lines, pushed
-from expectations.contract import Column, Contract
+from expectations.contract import ORIGIN, Column, Contract
 from expectations.rules import at_least, between, is_true, matches, not_null, one_of
 from local.broker import Broker
 from local.kafka_client import KafkaClient, Message
@@ -166,7 +166,7 @@ CANDIDATES = Contract(
     table="silver.bench",
     description="Twelve rules over eight columns.",
     columns=(
-        *(Column(name, "string", name) for name in ("_source", "_bronze_id")),
+        *(Column(name, "string", name) for name in ORIGIN),
         Column("c0", "bigint", "a number", RULES),
         Column("c1", "bigint", "a number", (not_null(), between(0, 99))),
         Column("c2", "string", "a name", (not_null(), matches("word", r"\A[a-z]{1,12}\z"))),
@@ -212,6 +212,7 @@ def candidates_of(spark: SparkSession, count: int, path: Path) -> DataFrame:
 
     number = F.col("id")
     rows = spark.range(0, count, 1, 4).select(
+        F.lit("bench").alias("cluster"),
         F.lit("bench").alias("_source"),
         F.sha2(number.cast("string"), 256).alias("_bronze_id"),
         F.when(number % 100 == 1, -number).otherwise(number).alias("c0"),

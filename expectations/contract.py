@@ -12,6 +12,8 @@ from expectations.rules import Rule
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
+ORIGIN = ("cluster", "_source", "_bronze_id")
+"""The columns that identify a row of bronze: the grain of all tables there."""
 MOST_RULES = 62  # one bit each in a bigint
 
 
@@ -92,13 +94,13 @@ class Contract:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """The columns that identify a row's origin, in whichever file it is: the bronze row, and the item within it."""
-        return ("_bronze_id", self.item) if self.item else ("_bronze_id",)
+        """The columns that identify a row's origin, in whichever file of its cluster: the bronze row, and the item."""
+        return ("cluster", "_bronze_id", self.item) if self.item else ("cluster", "_bronze_id")
 
     @property
     def row(self) -> tuple[str, ...]:
         """The columns that identify a candidate: bronze's grain, and the item within the bronze row."""
-        return ("_source", *self.identity)
+        return (*ORIGIN, self.item) if self.item else ORIGIN
 
     @property
     def stored(self) -> tuple[Column, ...]:

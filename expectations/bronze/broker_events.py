@@ -1,6 +1,6 @@
 """Contract of bronze.broker_events: failed DLQ writes and starts in the brokers' own log, as logged."""
 
-from expectations.contract import Column, Contract
+from expectations.contract import ORIGIN, Column, Contract
 from expectations.provenance import landed
 
 CONTRACT = Contract(
@@ -20,5 +20,5 @@ CONTRACT = Contract(
         Column("is_partial", "boolean", "True where the file ends before more of the event may have been logged."),
         Column("error", "string", "Why the event cannot be read; else null."),
     ),
-    grain=("_source", "_bronze_id"),
+    grain=ORIGIN,
 )

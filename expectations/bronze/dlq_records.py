@@ -1,6 +1,6 @@
 """Contract of bronze.dlq_records: every line or record of a dead-letter topic, as it came."""
 
-from expectations.contract import Column, Contract
+from expectations.contract import ORIGIN, Column, Contract
 from expectations.provenance import landed
 
 HEADERS = "array<struct<key: string, value: binary>>"
@@ -23,5 +23,5 @@ CONTRACT = Contract(
         Column("raw", "binary", "The line, where it cannot be read as a record; else null."),
         Column("error", "string", "Why the line cannot be read as a record; else null."),
     ),
-    grain=("_source", "_bronze_id"),
+    grain=ORIGIN,
 )

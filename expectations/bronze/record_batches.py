@@ -1,6 +1,6 @@
 """Contract of bronze.record_batches: the header of every batch of a landed log segment, without payload."""
 
-from expectations.contract import Column, Contract
+from expectations.contract import ORIGIN, Column, Contract
 from expectations.provenance import landed
 
 FILE = (
@@ -63,5 +63,5 @@ CONTRACT = Contract(
         Column("control_type", "string", "COMMIT, ABORT, or the number of another type of control record."),
         Column("coordinator_epoch", "int", "Epoch of the coordinator that ended the transaction."),
     ),
-    grain=("_source", "_bronze_id"),
+    grain=ORIGIN,
 )

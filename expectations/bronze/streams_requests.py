@@ -1,6 +1,6 @@
 """Contract of bronze.streams_requests: lines of the brokers' request log that concern streams groups, as logged."""
 
-from expectations.contract import Column, Contract
+from expectations.contract import ORIGIN, Column, Contract
 from expectations.provenance import landed
 
 CONTRACT = Contract(
@@ -13,5 +13,5 @@ CONTRACT = Contract(
         Column("line", "binary", "The line as logged."),
         Column("error", "string", "Why the line cannot be read as a request and its response; else null."),
     ),
-    grain=("_source", "_bronze_id"),
+    grain=ORIGIN,
 )

@@ -451,8 +451,8 @@ def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
     known = progress.load(warehouse, stage.table)
     if known is None and not _stated(warehouse, stage) and not warehouse.local_version(stage.table):
         return
-    if known and known.held:
-        yield from _held(stage, known)
+    if known and (own := held.of_cluster(known, warehouse.cluster)).held:
+        yield from _held(stage, own)
         return
     if known and known.blocked_since and isinstance(stage, Split):
         finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"

@@ -24,6 +24,8 @@ from pipelines.incidents.verdict import percent
 from pipelines.run import newest
 from pipelines.run.newest import Newest, Silence, lasting, moment
 from pipelines.settings.runs import Report
+from pipelines.steps import scopes
+from pipelines.steps.held import of_cluster
 from pipelines.warehouse import actions, jvmless, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
@@ -192,7 +194,8 @@ class Incidents:
             read = {table: known.version_of(table) if known else None for table in stage.inputs}
             if known is None or known.pending or self.warehouse.versions_after(read):
                 return {}
-            waiting |= known.held.keys()
+            own = of_cluster(known, self.warehouse.cluster).held
+            waiting |= {scope.removeprefix(scopes.prefix_of(self.warehouse.cluster)) for scope in own}
         return {topic: at for topic, at in noted.items() if topic not in waiting}
 
     def usual_rate(self, incident: Incident) -> float | None:
@@ -425,13 +428,13 @@ def findings_of(warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | No
         ]
     for stage in CATALOG:
         known = progress.load(warehouse, stage.table)
-        for scope, kept in (known.held if known else {}).items():
+        for scope, kept in (of_cluster(known, warehouse.cluster).held if known else {}).items():
             if _is_of_others(warehouse, stage.table, scope):
                 continue
             found.append(
                 {
                     "kind": "HELD",
-                    "topic": scope,
+                    "topic": scope.removeprefix(scopes.prefix_of(warehouse.cluster)),
                     "name": stage.table,
                     "severity": "high",
                     "since": kept.since,

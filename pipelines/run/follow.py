@@ -272,7 +272,7 @@ class Follower:
             self._write("working")
 
     def _block(self, stage_run: StageRun) -> None:
-        known = progress.load(self.warehouse, stage_run.table) or Progress()
+        known = held.of_cluster(progress.load(self.warehouse, stage_run.table) or Progress(), self.warehouse.cluster)
         since = held.since(known) or _text(stage_run.started_at)
         message = held.message(stage_run.table, known) or stage_run.message or ""
         self.blocked[stage_run.table] = Blocked(stage_run.table, since, message, known.pending, tuple(known.held))
@@ -288,6 +288,7 @@ class Follower:
         """Wake stages whose batch is done, and drop scopes that are no longer held: another run may accept them."""
         for table, blocked in list(self.blocked.items()):
             known = progress.load(self.warehouse, table)
+            known = held.of_cluster(known, self.warehouse.cluster) if known else None
             left = (known and held.since(known)) is None
             if blocked.scopes and known is not None and not left:
                 self.blocked[table] = replace(blocked, scopes=tuple(known.held), message=_message(table, known))

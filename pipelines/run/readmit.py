@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from expectations.contract import contract_of
+from expectations.contract import ORIGIN, contract_of
 from pipelines.catalog import stages_of_type
 from pipelines.errors import UsageError
 from pipelines.run.runner import contracts, new_run_id
@@ -53,8 +53,7 @@ def readmit(warehouse: Warehouse, stage: Split) -> Readmitted:
     quarantined = warehouse.existing_rows(stage.quarantine)
     if quarantined is None:
         return Readmitted(0, 0, None)
-    origin = ["_source", "_bronze_id"]
-    rows = warehouse.read(stage.inputs[0]).join(quarantined.select(*origin), origin, how="left_semi")
+    rows = warehouse.read(stage.inputs[0]).join(quarantined.select(*ORIGIN), [*ORIGIN], how="left_semi")
     row = contract_of(stage.table).row
     among, size = quarantined.select(*row), warehouse.size(stage.quarantine)
     with SplitBatch.of(warehouse, stage, rows, run_id, started_at, among, size) as split:

@@ -291,6 +291,8 @@ def _run_split(
 ) -> list[StageRun]:
     """Judge new rows, and held rows if the verdict can differ now; write the rows that are not held."""
     known = _known(warehouse, stage)
+    if held.contract_of_held(stage):
+        known = replace(known, home=known.home or warehouse.cluster)
     stage_runs: list[StageRun] = []
     while fixed := _next_batch(warehouse, stage, known, accepted):
         if stopping():  # a cancelled job may have looked as if versions were gone
@@ -298,8 +300,9 @@ def _run_split(
         progress.save(warehouse, stage.table, fixed)
         known, stage_run = _split(warehouse, stage, fixed, run_id, accepted)
         stage_runs += [stage_run] if stage_run else []
-    if (known.held or known.blocked_since) and not (stage_runs and stage_runs[-1].status == "broken"):
-        stage_runs.append(_still_held(stage, known, run_id))
+    own = held.of_cluster(known, warehouse.cluster)
+    if (own.held or own.blocked_since) and not (stage_runs and stage_runs[-1].status == "broken"):
+        stage_runs.append(_still_held(stage, own, run_id))
     return stage_runs
 
 
@@ -338,7 +341,7 @@ def _next_batch(warehouse: Warehouse, stage: Split, known: Progress, accepted: A
     if kept and batch[table].start is None:  # the input is read from its beginning: so are the held rows
         scopes_again |= set(held.names_in(warehouse, kept))
     elif kept and known.held:
-        scopes_again |= held.with_news(warehouse, stage, batch[table], set(known.held) - scopes_again)
+        scopes_again |= held.with_news(warehouse, stage, batch[table], set(known.held) - scopes_again, known.home)
     # Only a batch that was judged can rest; `under` is None until this one is judged.
     return replace(known, pending=batch, again=tuple(sorted(scopes_again)), under=None)
 
@@ -411,7 +414,7 @@ def _split(
     if rows is None:
         return _passed(warehouse, stage, others), None
     size = held.size_of(warehouse, stage, versions, again)
-    with SplitBatch.of(warehouse, stage, rows, run_id, started_at, size=size) as split:
+    with SplitBatch.of(warehouse, stage, rows, run_id, started_at, size=size, home=known.home) as split:
         if feed:
             feed.check()
         if not split.census.rows:  # all rows belong to other tables
@@ -421,7 +424,7 @@ def _split(
         if known.decided is None:
             history = History.of_json(known.history) if known.contract == _mark(stage) else History()
             lines = {name: one.others for name, one in known.held.items() if one.others}
-            counted = scopes.count(split.judged, split.contract, history, lines)
+            counted = scopes.count(split.judged, split.contract, history, lines, known.home)
             if unforeseen := (known.held.keys() & counted.scopes.keys()) - set(again):
                 return replace(known, again=tuple(sorted({*again, *unforeseen}))), None
             verdict = split.gate(run_id, counted)
@@ -528,7 +531,9 @@ def _decided(
     A batch of a table without scopes is held as a whole: it stays pending, and nothing of it is written.
     """
     broken = verdict.broken(counted.scopes)
-    passes = {name for name in broken if accepted.has(stage.table, name)}
+    passes = {
+        name for name in broken if accepted.has(stage.table, name, scopes.is_of(settings.cluster, name, known.home))
+    }
     holds = {name: outcomes for name, outcomes in broken.items() if name not in passes}
     since, under = at.isoformat(timespec="seconds"), held.circumstances(settings, stage)
     if contract.scope is None and holds:

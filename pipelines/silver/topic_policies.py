@@ -49,12 +49,12 @@ def is_stale(warehouse: Warehouse) -> bool:
 def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
     """Update the table, with the topics of changed rows of silver.log_ranges; return how many rows changed.
 
-    The landed log of a topic can itself show that it was compacted. Rows of clusters other than the one in the settings
-    stay as they are. If the cluster cannot be asked, or does not report a topic, its last answer stays.
+    The landed log of a topic can itself show that it was compacted. Nothing else changes rows of clusters other than
+    the one in the settings. If the cluster cannot be asked, or does not report a topic, its last answer stays.
     """
     rows = jvmless.rows_by_spark(warehouse, CONTRACT.table, {}) if _was_written(warehouse) else []
     known = {(row["cluster"], row["topic"]): row for row in rows}
-    shown: dict[str, bool] = {}
+    shown: dict[tuple[str, str], bool] = {}
     if news is not None:
         is_absent = "_change_type <> 'delete' AND NOT is_present AS is_absent"
         touched = [tuple(row) for row in news.selectExpr("cluster", "topic", is_absent).distinct().collect()]
@@ -62,9 +62,13 @@ def refresh(warehouse: Warehouse, news: DataFrame | None) -> int:
             if absent:
                 one = known.setdefault(tuple(key), dict.fromkeys((column.name for column in CONTRACT.columns), None))
                 one |= dict(zip(("cluster", "topic"), key, strict=True))
-        own = {topic for cluster, topic, _ in touched if cluster == warehouse.cluster and (cluster, topic) in known}
-        shown = _shown(warehouse, sorted(own)) if own else {}
-    changed = _changed(warehouse, [row for row in known.values() if row["cluster"] == warehouse.cluster], shown)
+        shown = _shown(warehouse, {(cluster, topic) for cluster, topic, _ in touched} & known.keys())
+    of_own = {topic: is_shown for (cluster, topic), is_shown in shown.items() if cluster == warehouse.cluster}
+    changed = _changed(warehouse, [row for row in known.values() if row["cluster"] == warehouse.cluster], of_own)
+    for place, is_shown in shown.items():
+        now = known[place] | _in_effect(known[place], is_shown)
+        if place[0] != warehouse.cluster and now != known[place]:
+            changed.append(now)
     before = {(row["cluster"], row["topic"]): row for row in rows}
     written = {key: row for key, row in known.items() if key not in before}
     written |= {(row["cluster"], row["topic"]): row for row in changed}
@@ -86,13 +90,15 @@ def _was_written(warehouse: Warehouse) -> bool:
     return warehouse.state(CONTRACT.table)[1] > 0
 
 
-def _shown(warehouse: Warehouse, topics: list[str]) -> dict[str, bool]:
-    """Tell of each topic whether its landed log shows that it was compacted."""
+def _shown(warehouse: Warehouse, keys: set[tuple[str, str]]) -> dict[tuple[str, str], bool]:
+    """Tell of each cluster and topic whether its landed log shows that it was compacted."""
+    if not keys:
+        return {}
+    topics = sorted({topic for _, topic in keys})
     ranges = warehouse.read(LOG_RANGES).where("is_compacted")
     ranges = ranges.where(ranges["topic"].isin(topics)) if len(topics) <= MOST_GROUPS else ranges
-    keys = ranges.select("cluster", "topic").distinct().collect()
-    compacted = {row["topic"] for row in keys if row["cluster"] == warehouse.cluster}
-    return {topic: topic in compacted for topic in topics}
+    compacted = {tuple(row) for row in ranges.select("cluster", "topic").distinct().collect()}
+    return {key: key in compacted for key in keys}
 
 
 def _changed(warehouse: Warehouse, rows: Iterable[Row], shown: Mapping[str, bool] = {}) -> list[Row]:

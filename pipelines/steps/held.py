@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from expectations.contract import Column, Contract, contract_of
+from expectations.contract import ORIGIN, Column, Contract, contract_of
 from expectations.rules import counted
 from expectations.text import visible
 from expectations.verdict import MOST_NAMED, SCOPE, WHOLE, way_on
@@ -18,7 +18,7 @@ from pipelines.errors import UsageError
 from pipelines.settings import Settings
 from pipelines.stage import Split, Stage
 from pipelines.steps.modules import split_module
-from pipelines.steps.scopes import scope_of
+from pipelines.steps.scopes import is_misplaced, is_of, scope_of
 from pipelines.steps.split import SplitBatch, contract_under
 from pipelines.text import hint
 from pipelines.warehouse import change_feed, progress
@@ -30,12 +30,11 @@ from pipelines.warehouse.tables import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ORIGIN = ("_source", "_bronze_id")
 INPUT = "input"
 OF_THE_RUN = ("_ingested_at", "_run_id")  # of the run that landed the row; each candidate gets its own
 # These settings do not change what a gate finds. Thresholds of `gates` count by the contract: see `contract_under`.
 _OTHER_SETTINGS = {
-    *("warehouse", "landing", "kafka", "kafka_connection", "lock", "report", "spark", "gates"),
+    *("cluster", "warehouse", "landing", "kafka", "kafka_connection", "lock", "report", "spark", "gates"),
     *("schemas", "privacy", "privacy_key"),
 }
 
@@ -57,7 +56,12 @@ def contract_of_held(stage: Stage) -> Contract | None:
         table=f"held.{name}",
         description=f"Rows of scopes that break the contract of {contract.table}: they wait until they are accepted.",
         columns=(
-            Column("scope", "string", "What is held: a topic; file:<source> for lines of a file that name none."),
+            Column(
+                "scope",
+                "string",
+                "What is held: a topic; file:<source> for lines of a file that name none; of another cluster than that "
+                "of the first run behind cluster:<cluster>/.",
+            ),
             *contract.quarantine,
             Column(INPUT, f"struct<{fields}>", f"Row of {stage.inputs[0]} that the row is made from."),
         ),
@@ -97,7 +101,7 @@ def _digest(values: object) -> str:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """The scopes that a run accepts once, by table; ``WHOLE`` means all of a table."""
+    """The scopes that a run accepts once, by table; ``WHOLE`` means all of a table's that are of the run's cluster."""
 
     scopes: Mapping[str, frozenset[str]]
 
@@ -121,17 +125,18 @@ class Acceptance:
             scopes[table] = scopes.get(table, frozenset()) | {scope if colon else WHOLE}
         return cls(scopes)
 
-    def has(self, table: str, scope: str) -> bool:
-        """Tell whether this run accepts a scope."""
+    def has(self, table: str, scope: str, is_own: bool = True) -> bool:
+        """Tell whether this run accepts a scope; ``is_own`` says that it is of the run's cluster."""
         asked = self.scopes.get(table, frozenset())
-        return WHOLE in asked or scope in asked or visible(scope) in asked
+        return (WHOLE in asked and is_own) or scope in asked or visible(scope) in asked
 
     def remarks(self, warehouse: Warehouse) -> list[str]:
         """Return a sentence for each scope to accept that has no held rows now."""
         said = []
         for table, scopes in self.scopes.items():
             known = progress.load(warehouse, table) or Progress()
-            there = {*known.held, *map(visible, known.held)} | ({WHOLE} if known.held or known.blocked_since else set())
+            own = of_cluster(known, warehouse.cluster)
+            there = {*known.held, *map(visible, known.held)} | ({WHOLE} if own.held or known.blocked_since else set())
             said += [
                 f"Nothing of {table} is held{'' if scope == WHOLE else f' as {visible(scope)!r}'}: "
                 f"it is accepted if this run finds that it breaks the contract."
@@ -145,9 +150,16 @@ NOTHING_ACCEPTED = Acceptance({})
 
 
 def again(known: Progress, settings: Settings, stage: Stage, accepted: Acceptance) -> list[str]:
-    """Return the held scopes to judge again without new rows: they are accepted, or contract or settings changed."""
-    now = circumstances(settings, stage)
-    return [name for name, one in known.held.items() if one.under != now or accepted.has(stage.table, name)]
+    """Return the held scopes to judge again without new rows: they are accepted, or contract or settings changed.
+
+    The settings are those of one cluster, so changed ones do not speak about scopes of another cluster.
+    """
+    now, own = circumstances(settings, stage), of_cluster(known, settings.cluster).held
+    return [
+        name
+        for name, one in known.held.items()
+        if accepted.has(stage.table, name, name in own) or (one.under != now and name in own)
+    ]
 
 
 def rests(known: Progress, settings: Settings, stage: Stage, accepted: Acceptance = NOTHING_ACCEPTED) -> bool:
@@ -165,7 +177,7 @@ def names_in(warehouse: Warehouse, contract: Contract) -> list[str]:
     return sorted(row["scope"] for row in existing_rows.select("scope").distinct().collect())
 
 
-def with_news(warehouse: Warehouse, stage: Split, versions: Batch, scopes: set[str]) -> set[str]:
+def with_news(warehouse: Warehouse, stage: Split, versions: Batch, scopes: set[str], home: str | None) -> set[str]:
     """Return which of the held scopes have new rows; compute only the scope of each row."""
     from pyspark.sql import functions as F
 
@@ -175,7 +187,7 @@ def with_news(warehouse: Warehouse, stage: Split, versions: Batch, scopes: set[s
     new = rows_of(warehouse, stage, feed, ())
     assert new is not None
     candidates = split_module(stage).transform(new, warehouse.settings)
-    named = candidates.select(scope_of(contract_of(stage.table)).alias("scope")).distinct()
+    named = candidates.select(scope_of(contract_of(stage.table), home).alias("scope")).distinct()
     return {row["scope"] for row in named.where(F.col("scope").isin(sorted(scopes))).collect()}
 
 
@@ -223,7 +235,8 @@ def hold(split: SplitBatch, stage: Split, otherwise: Sequence[str] = ()) -> int:
     """Insert the rows of the scopes that a batch holds; return how many rows of these scopes are held now.
 
     Rows that are held already stay as they are, except those of the scopes that are judged ``otherwise`` than before,
-    by another contract or other settings: their present candidates replace them.
+    by another contract or other settings: their present candidates replace them. Rows that are held in the scope of
+    another cluster leave it; they are held in their own one first, if that is held.
     """
     from pyspark.sql import functions as F
 
@@ -237,8 +250,11 @@ def hold(split: SplitBatch, stage: Split, otherwise: Sequence[str] = ()) -> int:
     columns = [column.name for column in _landed(stage)]
     landed = split.rows.select(*ORIGIN, F.struct(*columns).alias(INPUT))
     existing_rows = split.warehouse.existing_rows(held.table, points("scope", sorted(split.held)))
-    kept_before = 0
+    kept_before = misplaced = 0
     if existing_rows is not None:
+        if split.home is not None:
+            misplaced = existing_rows.where(is_misplaced(split.home)).count()
+            existing_rows = existing_rows.where(~is_misplaced(split.home))
         kept_before = existing_rows.count()
         kept = existing_rows.select(*held.grain)
         if otherwise:
@@ -247,7 +263,10 @@ def hold(split: SplitBatch, stage: Split, otherwise: Sequence[str] = ()) -> int:
             split.warehouse.replace_matching(held.table, rows, held.grain)
         withheld = withheld.join(kept, [*held.grain], how="left_anti")
     rows = split.among(withheld).join(landed, [*ORIGIN])
-    return kept_before + split.warehouse.insert(rows, held)
+    inserted = split.warehouse.insert(rows, held)
+    if misplaced and split.home is not None:
+        split.warehouse.remove_where(held.table, F.col("scope").isin(sorted(split.held)) & is_misplaced(split.home))
+    return kept_before + inserted
 
 
 def release(warehouse: Warehouse, stage: Split, scopes: Sequence[str]) -> None:
@@ -257,6 +276,12 @@ def release(warehouse: Warehouse, stage: Split, scopes: Sequence[str]) -> None:
     held = contract_of_held(stage)
     if held is not None and scopes:
         warehouse.remove_where(held.table, F.col("scope").isin(list(scopes)))
+
+
+def of_cluster(known: Progress, cluster: str) -> Progress:
+    """Return a stage's progress with the held scopes of one cluster only."""
+    own = {name: one for name, one in known.held.items() if is_of(cluster, name, known.home)}
+    return replace(known, held=own)
 
 
 def since(known: Progress) -> str | None:
@@ -292,8 +317,9 @@ def rows_held(rows: int, of: str) -> str:
 
 
 def of_table(warehouse: Warehouse, stage: Stage) -> Progress | None:
-    """Return a stage's progress if rows of it are held, else None."""
+    """Return a stage's progress, with the held scopes of the settings' cluster; None if nothing of it is held."""
     known = progress.load(warehouse, stage.table)
+    known = of_cluster(known, warehouse.cluster) if known else None
     return known if known and (known.held or known.blocked_since) else None
 
 

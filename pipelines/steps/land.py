@@ -46,7 +46,7 @@ MOST_SKIPPED = 12  # names of skipped lines, such as APIs, in a message
 def unread(settings: Settings, stage: Land, known: Progress | None) -> dict[str, LandedFile]:
     """Return the feed's files that are new or have changed since they were read, by source."""
     directory = settings.landing_of(stage.directory)
-    read = known.files if known and known.directory == str(directory) else {}
+    read = known.files_in(directory) if known else {}
     if stage.reader:
         return reader_module(stage).unread(directory, read)
     listed = landing.listing(directory)
@@ -191,8 +191,7 @@ class _Landing:
             counts = self.insert(tuple(files.values()), damaged)
         self.files = len(files)
         self.count(*counts)
-        before = self.known.files if self.known.directory == str(directory) else {}
-        self.save(replace(self.known, directory=str(directory), files={**before, **files}))
+        self.save(self.known.with_files(directory, files))
 
     def read_topics(self, topics: Topics) -> AfterlogError | None:
         """Read the topics up to their present ends, batch by batch; return the error that left some unread, if any.

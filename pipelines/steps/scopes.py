@@ -18,6 +18,7 @@ APPLYING = "_applying_rules"
 NO_VIOLATIONS = OF_THE_ROW
 FILE = "file:"  # no legal name of a topic has a colon
 OTHER_TOPIC = "topic:"
+OTHER_CLUSTER = "cluster:"
 MOST_CHARACTERS = 300  # of a name: a line can contain anything as a name
 RECENT_ROWS = 1_000
 MERGED_ROWS = 20  # batches this small are remembered as one
@@ -126,10 +127,29 @@ def codes(contract: Contract) -> tuple[str, ...]:
     return (*(rule.code for rule in contract.rules), NO_VIOLATIONS)
 
 
-def scope_of(contract: Contract) -> Column:
+def prefix_of(cluster: str) -> str:
+    """Return what the scopes of a cluster begin with, unless it is the home of the table's scopes."""
+    return f"{OTHER_CLUSTER}{cluster}/"
+
+
+def is_of(cluster: str, scope: str, home: str | None) -> bool:
+    """Tell whether a scope is of a cluster; without a home, scopes that name no cluster are of any cluster."""
+    return scope.startswith(prefix_of(cluster)) or (not scope.startswith(OTHER_CLUSTER) and home in (None, cluster))
+
+
+def is_misplaced(home: str) -> Column:
+    """Tell whether a held row's scope is not of the row's cluster, as before scopes were of clusters."""
+    from pyspark.sql import functions as F
+
+    of_cluster = F.col("scope").startswith(F.concat(F.lit(OTHER_CLUSTER), F.col("cluster"), F.lit("/")))
+    return F.when(F.col("cluster") == home, F.col("scope").startswith(OTHER_CLUSTER)).otherwise(~of_cluster)
+
+
+def scope_of(contract: Contract, home: str | None = None) -> Column:
     """Return the scope of a candidate: its topic, its file if the line names no topic, or the whole batch.
 
-    A topic whose name Kafka allows is a scope by that name. Other names get the prefix ``topic:``.
+    A topic whose name Kafka allows is a scope by that name. Other names get the prefix ``topic:``. Scopes of another
+    cluster than ``home``, if there is one, get the cluster's prefix: it can have topics and files of the same names.
     """
     from pyspark.sql import functions as F
 
@@ -137,14 +157,28 @@ def scope_of(contract: Contract) -> Column:
         return F.lit(WHOLE)
     topic = F.nullif(F.col(contract.scope), F.lit(""))
     other = F.concat(F.lit(OTHER_TOPIC), _short(topic))
-    return F.when(topic.isNull(), file_scope()).when(topic.rlike(_LEGAL), topic).otherwise(other)
+    name = F.when(topic.isNull(), _file()).when(topic.rlike(_LEGAL), topic).otherwise(other)
+    return _of_cluster(name, home)
 
 
-def file_scope() -> Column:
+def file_scope(home: str | None) -> Column:
     """Return the scope for lines without a topic in the candidate's file."""
+    return _of_cluster(_file(), home)
+
+
+def _file() -> Column:
     from pyspark.sql import functions as F
 
     return F.concat(F.lit(FILE), _short(F.col("_source")))
+
+
+def _of_cluster(name: Column, home: str | None) -> Column:
+    from pyspark.sql import functions as F
+
+    if home is None:
+        return name
+    other = F.concat(F.lit(OTHER_CLUSTER), F.col("cluster"), F.lit("/"), name)
+    return F.when(F.col("cluster") == home, name).otherwise(other)
 
 
 def _short(name: Column) -> Column:
@@ -156,7 +190,11 @@ def _short(name: Column) -> Column:
 
 
 def count(
-    judged: DataFrame, contract: Contract, history: History | None = None, others: Mapping[str, int] | None = None
+    judged: DataFrame,
+    contract: Contract,
+    history: History | None = None,
+    others: Mapping[str, int] | None = None,
+    home: str | None = None,
 ) -> Counted:
     """Count, in one aggregation, what each rule finds in each scope.
 
@@ -185,9 +223,9 @@ def count(
     totals: dict[int, int] = defaultdict(int)
     for (_, bit), number in examined.items():
         totals[bit] += number
-    files = {name for name in (*rows, *history.scopes, *others) if name.startswith(FILE)}
-    lines = _lines(wanted, files) if files and contract.scope else {}
-    shares = {name: lines.get(name, 0) + others.get(name, 0) for name in files if name in rows}
+    files = {name for name in (*rows, *history.scopes, *others) if _can_be_of_a_file(name)}
+    lines = _lines(wanted, files, home) if files and contract.scope else {}
+    shares = {name: lines[name] + others.get(name, 0) for name in files if name in rows and name in lines}
     before = sum(others.get(name, 0) for name in shares)
     named = codes(contract)
     scopes = {}
@@ -203,10 +241,14 @@ def count(
     return Counted(scopes, {code: totals[bit] + before for bit, code in enumerate(named)}, left)
 
 
-def _lines(wanted: DataFrame, files: set[str]) -> dict[str, int]:
+def _can_be_of_a_file(scope: str) -> bool:
+    return scope.startswith(FILE) or (scope.startswith(OTHER_CLUSTER) and f"/{FILE}" in scope)
+
+
+def _lines(wanted: DataFrame, files: set[str], home: str | None) -> dict[str, int]:
     from pyspark.sql import functions as F
 
-    of_files = wanted.select(file_scope().alias("file")).where(F.col("file").isin(sorted(files)))
+    of_files = wanted.select(file_scope(home).alias("file")).where(F.col("file").isin(sorted(files)))
     return {row["file"]: row["count"] for row in of_files.groupBy("file").count().collect()}
 
 

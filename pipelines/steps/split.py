@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from expectations.contract import Contract, contract_of
+from expectations.contract import ORIGIN, Contract, contract_of
 from expectations.verdict import SCOPE, Verdict
 from pipelines.columns.cached import cached
 from pipelines.columns.once import computed_once
@@ -50,7 +50,7 @@ class SplitBatch:
     and the values that rules examine. It is computed once; later passes over the candidates evaluate no rule.
     ``transformed`` are the candidates of a small batch, cached too: to plan the transform again would take longer than
     to run it. ``are_few`` says that all candidates surely fit into memory. ``explain`` adds to a broken gate's verdict
-    what else the judged and the input rows tell.
+    what else the judged and the input rows tell. ``home`` is the cluster whose scopes do not name it.
     """
 
     warehouse: Warehouse
@@ -63,6 +63,7 @@ class SplitBatch:
     transformed: DataFrame | None = None
     are_few: bool = False
     explain: Callable[[DataFrame, DataFrame, Verdict], Verdict] = unexplained
+    home: str | None = None
 
     @classmethod
     @contextmanager
@@ -75,6 +76,7 @@ class SplitBatch:
         started_at: datetime,
         among: DataFrame | None = None,
         size: int | None = None,
+        home: str | None = None,
     ) -> Iterator[SplitBatch]:
         """Yield the batch for input rows, counted by grain; ``among`` names the candidates to take (None: all).
 
@@ -92,7 +94,7 @@ class SplitBatch:
             return candidates if among is None else candidates.join(among, [*contract.row], how="left_semi")
 
         is_small = size is not None and size <= SMALL
-        with cls.between(warehouse, contract, rows, transform, is_small) as split:
+        with cls.between(warehouse, contract, rows, transform, is_small, home) as split:
             are_few = size is not None and size <= few_rows.MOST_BYTES and split.census.rows <= few_rows.MOST_ROWS
             yield replace(split, explain=module.explain, are_few=are_few)
 
@@ -105,20 +107,21 @@ class SplitBatch:
         rows: DataFrame,
         transform: Callable[[DataFrame], DataFrame],
         is_small: bool = False,
+        home: str | None = None,
     ) -> Iterator[SplitBatch]:
         """Yield a batch of rows from which ``transform`` makes candidates; unpersist its cache when the block ends."""
         candidates = transform(rows)
         if is_small:
-            judgement = judgement_by(contract, candidates)
+            judgement = judgement_by(contract, candidates, home)
             names = [name for name in candidates.columns if name != SKIPPED]
             with cached(candidates.select(*names, *judgement.values())) as kept:
                 judged = kept.select(*_names(contract, candidates), *(f"`{name}`" for name in judgement))
                 counted = census(judged, contract)
                 transformed = kept.select(*names, SKIPPED)
-                yield cls(warehouse, contract, rows, transform, judged, counted, transformed=transformed)
+                yield cls(warehouse, contract, rows, transform, judged, counted, transformed=transformed, home=home)
         else:
-            with cached(judged_by(contract, candidates)) as judged:
-                yield cls(warehouse, contract, rows, transform, judged, census(judged, contract))
+            with cached(judged_by(contract, candidates, home)) as judged:
+                yield cls(warehouse, contract, rows, transform, judged, census(judged, contract), home=home)
 
     @property
     def candidates(self) -> DataFrame:
@@ -129,7 +132,7 @@ class SplitBatch:
         if SKIPPED in candidates.columns:
             candidates = candidates.where(~F.col(SKIPPED)).drop(SKIPPED)
         if self.held:
-            candidates = candidates.where(~scope_of(self.contract).isin(sorted(self.held)))
+            candidates = candidates.where(~scope_of(self.contract, self.home).isin(sorted(self.held)))
         return candidates
 
     def flowing(self) -> DataFrame:
@@ -153,7 +156,7 @@ class SplitBatch:
         """Judge the candidates by the contract; a broken gate's verdict says where failing rows are."""
         from expectations import suite
 
-        counted = counted or count(self.judged, self.contract)
+        counted = counted or count(self.judged, self.contract, home=self.home)
         judged = wanted(self.judged)
         verdict = suite.gate(
             judged,
@@ -216,8 +219,7 @@ class SplitBatch:
         """Return the candidates that ``chosen`` names, with its columns; transform only the rows behind them."""
         if self.transformed is not None:
             return self.transformed.join(chosen, [*self.contract.row])
-        origin = ["_source", "_bronze_id"]
-        rows = self.rows.join(chosen.select(*origin).distinct(), origin, how="left_semi")
+        rows = self.rows.join(chosen.select(*ORIGIN).distinct(), [*ORIGIN], how="left_semi")
         return self.transform(rows).join(chosen, [*self.contract.row])
 
     def why(self, conflict: Column) -> Column:
@@ -263,18 +265,18 @@ class SplitBatch:
         return tally
 
 
-def judged_by(contract: Contract, candidates: DataFrame) -> DataFrame:
+def judged_by(contract: Contract, candidates: DataFrame, home: str | None = None) -> DataFrame:
     """Return the judged row of each candidate; ``SplitBatch`` says which columns it has."""
-    return candidates.select(*_names(contract, candidates), *judgement_by(contract, candidates).values())
+    return candidates.select(*_names(contract, candidates), *judgement_by(contract, candidates, home).values())
 
 
-def judgement_by(contract: Contract, candidates: DataFrame) -> dict[str, Column]:
+def judgement_by(contract: Contract, candidates: DataFrame, home: str | None) -> dict[str, Column]:
     """Return the columns, by name, that judge a candidate; ``SplitBatch`` says which they are."""
     from pyspark.sql import functions as F
 
     columns = {
         SKIPPED: F.col(SKIPPED) if SKIPPED in candidates.columns else F.lit(False),
-        SCOPE: computed_once(scope_of(contract)),
+        SCOPE: computed_once(scope_of(contract, home)),
         APPLYING: computed_once(contract.applying_rules()),
         "_broken_rules": computed_once(contract.broken_rules()),
         **{rule.code: rule.examined() for rule in contract.rules},

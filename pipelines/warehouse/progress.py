@@ -7,15 +7,18 @@ exactly the same rows. The file only saves work: whatever it says, rows go throu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from pipelines.kafka.offsets import Gap, OffsetRange, TopicPosition, TopicProgress
 from pipelines.sources.landing import LandedFile
 from pipelines.warehouse import storage
 from pipelines.warehouse.tables import Warehouse
+
+MOST_DIRECTORIES = 20  # whose files are remembered beside those of the last one
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,15 @@ class Progress:
 
     ``target_id`` and the ids in ``inputs`` are Delta table ids: another id means another table, hence a full re-read.
     ``target_version`` is the version of the stage's own table after its last write. ``pending`` is the fixed batch, by
-    input. ``files`` is what the landing ``directory`` held, by source. ``topics`` is how far topics are read, by the
-    setting ``cluster``.
+    input. ``files`` is what the landing ``directory`` held, by source. ``elsewhere`` has the same for the directories
+    that were read before: each cluster has its own. ``topics`` is how far topics are read, by the setting ``cluster``.
 
     ``again`` names the held scopes that the fixed batch judges again (None: not fixed yet). ``decided`` is the gate's
     decision about the batch, fixed before anything is written. ``held`` already reflects that decision, which keeps
     what was held before it in ``held_before``. Its ``history`` and ``contract`` take effect when the batch is done.
     ``under`` says under which contract and settings a batch that is held as a whole was judged. ``contract`` is the
-    contract of ``history``. ``held_id`` and ``held_version`` belong to the table of held rows.
+    contract of ``history``. ``held_id`` and ``held_version`` belong to the table of held rows. ``home`` is the cluster
+    whose scopes do not name it, that of the first run.
     """
 
     target_id: str | None = None
@@ -72,6 +76,7 @@ class Progress:
     message: str | None = None
     directory: str | None = None
     files: dict[str, LandedFile] = field(default_factory=dict)
+    elsewhere: dict[str, dict[str, LandedFile]] = field(default_factory=dict)
     topics: dict[str, TopicProgress] = field(default_factory=dict)
     again: tuple[str, ...] | None = None
     decided: dict[str, Any] | None = None
@@ -81,6 +86,19 @@ class Progress:
     under: str | None = None
     held_id: str | None = None
     held_version: int | None = None
+    home: str | None = None
+
+    def files_in(self, directory: Path) -> dict[str, LandedFile]:
+        """Return what a landing directory held when it was read, by source."""
+        return self.files if str(directory) == self.directory else self.elsewhere.get(str(directory), {})
+
+    def with_files(self, directory: Path, files: Mapping[str, LandedFile]) -> Progress:
+        """Return the progress after more files of a landing directory are read."""
+        others = {name: read for name, read in self.elsewhere.items() if name != str(directory)}
+        if self.directory is not None and self.directory != str(directory):
+            others[self.directory] = self.files
+        others = dict(list(others.items())[-MOST_DIRECTORIES:])
+        return replace(self, directory=str(directory), files={**self.files_in(directory), **files}, elsewhere=others)
 
     def within_a_batch(self, cluster: str) -> bool:
         """Tell whether a run ended before it completed its batch; of topics only those of the given cluster count."""
@@ -126,21 +144,32 @@ def load(warehouse: Warehouse, table: str) -> Progress | None:
         values = json.loads(text)
         pending = {table: Batch(**batch) for table, batch in values.pop("pending").items()}
         inputs = {table: Reading(**reading) for table, reading in values.pop("inputs").items()}
-        files = {source: LandedFile(source, *facts) for source, facts in values.pop("files").items()}
+        files = _files(values.pop("files"))
+        elsewhere = {directory: _files(read) for directory, read in values.pop("elsewhere", {}).items()}
         topics = {cluster: _topic_progress(saved) for cluster, saved in values.pop("topics", {}).items()}
         held = {scope: Held(**one) for scope, one in values.pop("held", {}).items()}
         again = values.pop("again", None)
         again = None if again is None else tuple(again)
-        return Progress(inputs=inputs, pending=pending, files=files, topics=topics, held=held, again=again, **values)
+        return Progress(
+            inputs=inputs,
+            pending=pending,
+            files=files,
+            elsewhere=elsewhere,
+            topics=topics,
+            held=held,
+            again=again,
+            **values,
+        )
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
 def save(warehouse: Warehouse, table: str, progress: Progress) -> None:
     """Replace a stage's progress in one step."""
-    values = asdict(replace(progress, files={}, history={}))  # asdict would copy each number in them
+    values = asdict(replace(progress, files={}, elsewhere={}, history={}))  # asdict would copy each number in them
     values["history"] = progress.history
-    values["files"] = {source: (file.size, file.modified_ns) for source, file in progress.files.items()}
+    values["files"] = _facts(progress.files)
+    values["elsewhere"] = {directory: _facts(read) for directory, read in progress.elsewhere.items()}
     storage.write_text(warehouse.root, f"{table}.json", json.dumps(values, ensure_ascii=True))
 
 
@@ -169,6 +198,14 @@ def _noted(warehouse: Warehouse, table: str) -> dict[str, dict[str, str]]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _files(facts: Mapping[str, Sequence[int]]) -> dict[str, LandedFile]:
+    return {source: LandedFile(source, *known) for source, known in facts.items()}
+
+
+def _facts(files: Mapping[str, LandedFile]) -> dict[str, tuple[int, int]]:
+    return {source: (file.size, file.modified_ns) for source, file in files.items()}
 
 
 def _topic_progress(values: dict[str, Any]) -> TopicProgress:

@@ -371,6 +371,63 @@ def test_readmit_works_beside_what_is_held(spark: SparkSession, settings: Settin
     assert [counts(one) for one in run(spark, settings)[SILVER]] == [("passed", 20, 20, 0, 0, 0)]
 
 
+@pytest.fixture
+def second(settings: Settings, tmp_path: Path) -> Settings:
+    """Another cluster in the same warehouse."""
+    return settings.model_copy(update={"cluster": "second", "landing": str(tmp_path / "second")})
+
+
+def test_topics_of_the_same_name_in_two_clusters_are_judged_apart(
+    spark: SparkSession, settings: Settings, second: Settings
+) -> None:
+    for where in (settings, second):  # together they would be too many
+        land(where, {"a.jsonl": bad("dlq.a", *range(9))})
+        assert [counts(one) for one in run(spark, where)[SILVER]] == [("passed", 9, 0, 9, 0, 0)]
+    land(settings, {"b.jsonl": bad("dlq.a", *range(9, 20))})
+    assert [counts(one) for one in run(spark, settings)[SILVER]] == [("broken", 11, 0, 0, 0, 11)]
+    land(second, {"b.jsonl": good("dlq.a", *range(9, 15))})
+    assert [counts(one) for one in run(spark, second)[SILVER]] == [("passed", 6, 6, 0, 0, 0)]
+    assert runner.idle(Warehouse(second), stages("dlq")[:2])
+    assert [held.of_table(Warehouse(where), stages("dlq")[1]) is None for where in (settings, second)] == [False, True]
+
+    land(second, {"c.jsonl": bad("dlq.a", *range(20, 31))})
+    (done,) = run(spark, second)[SILVER]
+    assert counts(done) == ("broken", 11, 0, 0, 0, 11)
+    assert f"--accept {SILVER}:cluster:second/dlq.a" in (done.message or "")
+    assert {row["scope"]: row["cluster"] for row in rows(spark, settings, HELD)} == {
+        "dlq.a": "default",
+        "cluster:second/dlq.a": "second",
+    }
+    (done,) = run(spark, second, SILVER)[SILVER]
+    assert counts(done) == ("passed", 11, 0, 11, 0, 0)
+    assert done.message == "accepted once: cluster:second/dlq.a"
+    known = progress.load(Warehouse(settings), SILVER)
+    assert known is not None
+    assert known.held.keys() == {"dlq.a"}
+
+
+def test_rows_of_two_clusters_that_are_held_together_part(
+    spark: SparkSession, settings: Settings, second: Settings
+) -> None:
+    for where in (settings, second):
+        land(where, {"a.jsonl": bad("dlq.a", *range(11))})
+        run(spark, where)
+    Warehouse(settings).local_table(HELD).update({"scope": "'dlq.a'"})  # as before scopes were of clusters
+    state = Path(settings.warehouse) / "_progress" / f"{SILVER}.json"
+    known = json.loads(state.read_text())
+    assert known.pop("home") == "default"
+    known["held"] = {"dlq.a": known["held"]["dlq.a"] | {"rows": 22, "under": "before"}}
+    state.write_text(json.dumps(known))
+
+    assert [counts(one) for one in run(spark, settings)[SILVER]] == [("broken", 22, 0, 0, 0, 22)]
+    apart = Counter((row["scope"], row["cluster"]) for row in rows(spark, settings, HELD))
+    assert apart == {("dlq.a", "default"): 11, ("cluster:second/dlq.a", "second"): 11}
+    assert [one.status for one in run(spark, settings)[SILVER]] == ["held"]
+    (done,) = run(spark, second.model_copy(update={"tolerance": 1.0}))[SILVER]
+    assert counts(done) == ("passed", 11, 0, 11, 0, 0)
+    assert {row["cluster"] for row in rows(spark, settings, HELD)} == {"default"}
+
+
 def test_held_rows_that_settings_read_otherwise_say_what_they_break_now(
     spark: SparkSession, settings: Settings
 ) -> None:

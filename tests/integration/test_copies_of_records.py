@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,6 +218,25 @@ def test_refused_copies_are_one_dead_letter(spark: SparkSession, settings: Setti
         (2, "", False),
         (2, "x", False),
     ]
+
+
+def test_equal_lines_of_two_clusters_are_two_records(spark: SparkSession, settings: Settings) -> None:
+    second = settings.model_copy(update={"cluster": "second"})
+    bad = of_file(1, "c", good=False)
+    for where, batch in (
+        (settings, [of_file(0, "c"), bad]),
+        (settings, [of_file(0, "d", "b")]),
+        (second, [of_file(0, "d", "s"), replace(bad, source="s.jsonl")]),
+    ):
+        land(spark, where, batch)
+        done = run(spark, where, SILVER)[SILVER]
+    assert (done.read, done.accepted, done.quarantined, done.duplicates) == (2, 1, 1, 0)
+    found = [(row["cluster"], row["dlq_offset"]) for row in rows(spark, settings, "quarantine.dlq_records")]
+    assert sorted(found) == [(settings.cluster, 0), (settings.cluster, 1), ("second", 1)]
+
+    with lock.writer(second, "test"):
+        readmitted = readmit(Warehouse(second, spark), stage_with_quarantine(SILVER))
+    assert (readmitted.found, readmitted.readmitted) == (3, 0)
 
 
 @pytest.mark.thorough

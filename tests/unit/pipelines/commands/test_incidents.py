@@ -19,6 +19,7 @@ from pipelines.cli import app
 from pipelines.commands import incidents
 from pipelines.errors import UsageError
 from pipelines.incidents.state import sparkline, state_of
+from pipelines.run import freshness
 from pipelines.settings import Settings
 from pipelines.settings.runs import Report
 from pipelines.warehouse import actions, progress
@@ -233,8 +234,12 @@ def test_a_topic_that_was_read_to_its_end_past_the_pause_resolves(filled: Settin
     file = place / "silver.dlq_records.json"
     text = file.read_text(encoding="utf-8")
     kept = json.loads(text)
+    held = {"since": "2026-11-21", "message": "", "rows": 1, "under": ""}
+    file.write_text(json.dumps(kept | {"held": {"cluster:second/dlq.orders": held}}), encoding="utf-8")
+    assert state(last + 48 * HOUR) == "RESOLVED"
     for changes in (
-        {"held": {"dlq.orders": {"since": "2026-11-21", "message": "", "rows": 1, "under": ""}}},
+        {"held": {"dlq.orders": held}},
+        {"held": {"cluster:default/dlq.orders": held}, "home": "second"},
         {"pending": {"bronze.dlq_records": {"start": 1, "end": 2}}},
         {"inputs": {}},
     ):
@@ -279,6 +284,17 @@ def test_a_held_topic_is_told_of_the_cluster_whose_rows_wait(settings: Settings)
     assert (scopes(settings), scopes(second)) == (["dlq.orders"], [])
     store(settings, "held.dlq_records", {"scope": "dlq.orders", "cluster": "second", "dlq_topic": "dlq.orders"})
     assert scopes(settings) == scopes(second) == ["dlq.orders"]
+
+
+def test_each_cluster_is_told_of_its_own_held_topics(settings: Settings) -> None:
+    second = settings.model_copy(update={"cluster": "second"})
+    held = {name: Held("2026-11-21T02:00:00+00:00", "It broke.", 20, "") for name in ("dlq.a", "cluster:second/dlq.b")}
+    progress.save(Warehouse(settings), "silver.dlq_records", Progress(held=held, home="default"))
+    for where, name in ((settings, "dlq.a"), (second, "cluster:second/dlq.b")):
+        told = incidents.findings_of(Warehouse(where), [])
+        assert [one["topic"] for one in told if one["kind"] == "HELD"] == [name.removeprefix("cluster:second/")]
+        fresh = {one.table: one.held_scopes for one in freshness.freshness(Warehouse(where))}
+        assert fresh["silver.dlq_records"] == (name,)
 
 
 def test_a_resolution_counts_although_the_last_record_is_ahead_of_the_clock(settings: Settings) -> None:

@@ -9,7 +9,7 @@ from pipelines.kafka.offsets import Gap, OffsetRange, TopicPosition, TopicProgre
 from pipelines.settings import Settings
 from pipelines.sources.landing import LandedFile
 from pipelines.warehouse import progress
-from pipelines.warehouse.progress import Batch, Held, Progress, Reading
+from pipelines.warehouse.progress import MOST_DIRECTORIES, Batch, Held, Progress, Reading
 from pipelines.warehouse.tables import Warehouse
 
 TABLE = "bronze.dlq_records"
@@ -24,6 +24,7 @@ def test_progress_is_read_as_it_was_written(settings: Settings) -> None:
         pending={"bronze.x": Batch(5, 9)},
         directory="/landing/dlq",
         files={"a.jsonl": LandedFile("a.jsonl", 10, 20)},
+        elsewhere={"/second/dlq": {"b.jsonl": LandedFile("b.jsonl", 1, 2)}},
         topics={
             "default": TopicProgress(
                 followed={SPAN.topic_id: TopicPosition("dlq.orders", {0: 1, 3: 2**62}, {3: 2**63 - 1}, {3: 9})},
@@ -37,10 +38,24 @@ def test_progress_is_read_as_it_was_written(settings: Settings) -> None:
         held={"dlq.a": Held("2026-11-21T02:00:00+00:00", "It broke.", 30, "as it was", 3)},
         history={"dlq.b": [[[0, 3], [9, 9, 0, 20]]]},
         contract="a mark",
+        home="default",
     )
     progress.save(Warehouse(settings), TABLE, saved)
     assert progress.load(Warehouse(settings), TABLE) == saved
     assert saved.within_a_batch("default")
+
+
+def test_files_of_each_landing_directory_are_remembered() -> None:
+    first, second = Path("/first/dlq"), Path("/second/dlq")
+    one, other, later = (LandedFile(name, 1, 2) for name in ("a", "b", "c"))
+    known = Progress().with_files(first, {"a": one}).with_files(second, {"a": other}).with_files(first, {"c": later})
+    assert known.files_in(first) == {"a": one, "c": later}
+    assert known.files_in(second) == {"a": other}
+    assert known.files_in(Path("/third")) == {}
+    for number in range(100):
+        known = known.with_files(Path(f"/{number}"), {"a": one})
+    assert len(known.elsewhere) == MOST_DIRECTORIES
+    assert known.files_in(Path("/98")) == {"a": one}
 
 
 def test_progress_without_topics_is_read_too(settings: Settings) -> None:
@@ -48,7 +63,8 @@ def test_progress_without_topics_is_read_too(settings: Settings) -> None:
     progress.save(Warehouse(settings), TABLE, saved)
     file = Path(settings.warehouse) / "_progress" / f"{TABLE}.json"
     values = json.loads(file.read_text())
-    del values["topics"]
+    for later in ("topics", "elsewhere", "home"):
+        del values[later]
     file.write_text(json.dumps(values))
     assert progress.load(Warehouse(settings), TABLE) == saved
     assert not saved.within_a_batch("default")
