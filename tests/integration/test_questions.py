@@ -340,3 +340,19 @@ def test_equal_names_of_two_clusters_are_told_apart(
     assert errors == [("default", 1, ["payments"]), ("second", 1, ["dlq.payments"])]
     reasons = [(row["cluster"], row["record_count"]) for row in ask(landed, "quarantine_reasons")]
     assert reasons == [("default", 1), ("second", 1)]
+
+
+def test_records_of_files_and_of_their_topic_are_of_one_log(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, ask: Ask
+) -> None:
+    landed = Landed(warehouse_of(empty_warehouse, tmp_path), {}, [])
+
+    def letters(topic_id: str | None, *offsets: int) -> list[dict[str, Any]]:
+        topic = {"cluster": "default", "dlq_topic": "dlq.a", "dlq_topic_id": topic_id, "dlq_partition": 0}
+        return [topic | {"dlq_offset": offset, "_bronze_id": f"{topic_id}-{offset}"} for offset in offsets]
+
+    store(landed.settings, "silver.dlq_records", *letters(None, 0, 6), *letters("x", 2, 4))
+    store(landed.settings, "quarantine.dlq_records", *letters(None, 1, 5), *letters("x", 1, 5))
+
+    rows = ask(landed, "missing_dlq_offsets")
+    assert [(row["dlq_topic_id"], row["first_missing_offset"], row["missing_count"]) for row in rows] == [("x", 3, 1)]
