@@ -2,6 +2,8 @@
 
 from expectations.contract import Column
 
+ADDED_BY_THE_RUN = ("_ingested_at", "_run_id")
+
 
 def landed(
     bronze_id: str, source: str = "File below the landing directory, or kafka:<topic>/<topic id>/<partition>."

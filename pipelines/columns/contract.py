@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from expectations.provenance import ADDED_BY_THE_RUN
 from expectations.rules import GREATEST_MILLIS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
     from expectations.contract import Contract
-
-ADDED_BY_THE_RUN = ("_ingested_at", "_run_id")
 
 
 def of_contract(contract: Contract, values: Mapping[str, Column]) -> list[Column]:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from expectations.provenance import ADDED_BY_THE_RUN
 from pipelines.errors import UsageError, unreadable_log
 from pipelines.settings import Settings
 from pipelines.warehouse import delta_log, few_rows, ranges, storage
@@ -381,15 +382,18 @@ class Warehouse:
     ) -> int:
         """Replace the table's rows that have the same keys (null-safe) as given rows; return how many were replaced.
 
-        If the replacement changes a key, ``under`` maps it to the column of the given rows that holds the old value.
+        If the replacement changes a key, ``under`` maps it to the column of the given rows that holds the old value. A
+        row stays that of the run that first brought it.
         """
         from delta.tables import DeltaTable
+        from pyspark.sql import functions as F
 
+        replaced = DeltaTable.forPath(self.spark, self.location(table))
+        names = [name for name in replaced.toDF().columns if name in rows.columns and name not in ADDED_BY_THE_RUN]
         merged = (
-            DeltaTable.forPath(self.spark, self.location(table))
-            .alias("old")
+            replaced.alias("old")
             .merge(rows.alias("new"), _same(keys, under))
-            .whenMatchedUpdateAll()
+            .whenMatchedUpdate(set={f"`{name}`": F.col(f"new.`{name}`") for name in names})
             .execute()
         )
         return int(merged.collect()[0]["num_updated_rows"])

@@ -1,5 +1,6 @@
 -- Purpose: did every record of the DLQ topics land? The rows are gaps in a partition's offsets, over silver, quarantine
 --   and held rows. A gap means records that never landed, unless the topic is compacted or was written in transactions.
+--   Records of files name no topic id: they are of the topic's only id, if there is just one.
 -- Usage: afterlog ask missing_dlq_offsets
 -- Parameters: none.
 -- Feeds: dlq.
@@ -13,6 +14,17 @@ WITH landed AS (
   SELECT cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset FROM held.dlq_records
   WHERE dlq_offset IS NOT NULL
 ),
+of_topics AS (
+  SELECT DISTINCT
+    cluster,
+    dlq_topic,
+    IF(min(dlq_topic_id) OVER of_name = max(dlq_topic_id) OVER of_name, max(dlq_topic_id) OVER of_name, dlq_topic_id)
+      AS dlq_topic_id,
+    dlq_partition,
+    dlq_offset
+  FROM landed
+  WINDOW of_name AS (PARTITION BY cluster, dlq_topic, dlq_partition)
+),
 in_order AS (
   SELECT
     *,
@@ -20,7 +32,7 @@ in_order AS (
       PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition
       ORDER BY dlq_offset
     ) AS offset_before
-  FROM landed
+  FROM of_topics
 )
 SELECT
   cluster,

@@ -12,6 +12,16 @@ WITH hops AS (
   WHERE
     (cluster, original_topic) IN (SELECT cluster, dlq_topic FROM silver.dlq_records)
     OR size(filter(earlier_hops, hop -> hop.topic IS NOT NULL)) > 0
+),
+-- A place holds several records if its topic was created again: as in silver.dlq_hops, the latest is the first hop.
+first_hops AS (
+  SELECT
+    *,
+    row_number() OVER (
+      PARTITION BY cluster, dlq_topic, dlq_partition, dlq_offset
+      ORDER BY routed_at DESC, original_topic DESC, original_partition DESC, original_offset DESC, consumer_group DESC
+    ) AS place
+  FROM silver.dlq_records
 )
 SELECT
   hops.cluster,
@@ -25,8 +35,9 @@ SELECT
   count_if(first_hop._bronze_id IS NULL) AS without_first_hop_count,
   max(hops.routed_at) AS last_routed_at
 FROM hops
-LEFT JOIN silver.dlq_records AS first_hop
-  ON hops.cluster = first_hop.cluster
+LEFT JOIN first_hops AS first_hop
+  ON first_hop.place = 1
+  AND hops.cluster = first_hop.cluster
   AND hops.original_topic = first_hop.dlq_topic
   AND hops.original_partition = first_hop.dlq_partition
   AND hops.original_offset = first_hop.dlq_offset

@@ -9,6 +9,8 @@
 --   silver.log_ranges: concat(partition, ':', topic)
 -- The DLQ topic's own landed segments can explain an offset: by a transaction marker, also one whose data did not land,
 -- by a record of an aborted transaction, which readers of committed records do not see, or by compaction.
+-- Records of files name no topic id. If the partition's other records name one topic id only, these are taken to be of the
+-- same topic: what landed from a file did land. A file's record can then be at the offset of one with an id.
 -- The offsets of a kind up to a place are the offsets of all ranges that begin at or before it, minus the part of the
 -- last range that lies beyond it. This holds because ranges of one kind do not overlap.
 WITH known AS (
@@ -26,13 +28,47 @@ WITH known AS (
   FROM {log_ranges}
   WHERE NOT is_present AND is_compacted
 ),
+of_topics AS (
+  SELECT
+    cluster,
+    dlq_topic,
+    IF(min(dlq_topic_id) OVER of_name = max(dlq_topic_id) OVER of_name, max(dlq_topic_id) OVER of_name, dlq_topic_id)
+      AS dlq_topic_id,
+    dlq_partition,
+    first_offset,
+    last_offset,
+    routed_at
+  FROM {dlq_ranges}
+  WINDOW of_name AS (PARTITION BY cluster, dlq_topic, dlq_partition)
+),
+reaching AS (
+  SELECT
+    *,
+    max(last_offset) OVER (
+      PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition ORDER BY first_offset, last_offset, routed_at
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS reached
+  FROM of_topics
+),
+landed AS (
+  SELECT
+    cluster,
+    dlq_topic,
+    dlq_topic_id,
+    dlq_partition,
+    greatest(first_offset, try_add(reached, 1)) AS first_offset,
+    last_offset,
+    routed_at
+  FROM reaching
+  WHERE reached IS NULL OR last_offset > reached
+),
 partitions AS (
-  SELECT DISTINCT cluster, dlq_topic, dlq_topic_id, dlq_partition FROM {dlq_ranges}
+  SELECT DISTINCT cluster, dlq_topic, dlq_topic_id, dlq_partition FROM landed
 ),
 places AS (
   SELECT
     cluster, dlq_topic, dlq_topic_id, dlq_partition, edge.place, CAST(NULL AS BIGINT) AS last_offset, edge.kind, routed_at
-  FROM {dlq_ranges}
+  FROM landed
     LATERAL VIEW explode(array(
       struct(first_offset AS place, 'landed from' AS kind), struct(last_offset AS place, 'landed to' AS kind)
     )) AS edge

@@ -13,7 +13,7 @@ import pytest
 from expectations.bronze.dlq_records import CONTRACT as BRONZE
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Settings
-from pipelines.warehouse import lock
+from pipelines.warehouse import jvmless, lock
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, rows, run
 
@@ -237,6 +237,27 @@ def test_equal_lines_of_two_clusters_are_two_records(spark: SparkSession, settin
     with lock.writer(second, "test"):
         readmitted = readmit(Warehouse(second, spark), stage_with_quarantine(SILVER))
     assert (readmitted.found, readmitted.readmitted) == (3, 0)
+
+
+def test_a_row_that_is_replaced_keeps_when_it_came(spark: SparkSession, settings: Settings) -> None:
+    refused = of_file(2, "c", good=False)
+    land(spark, settings, [of_file(0, "?", lossy=True), of_file(1, "c"), refused])
+    run(spark, settings, SILVER)
+    came = [times(settings, table) for table in (SILVER, "quarantine.dlq_records")]
+
+    land(spark, settings, [of_topic(0, "c", "x"), of_topic(1, "c", "x")])
+    run(spark, settings, SILVER)
+    with lock.writer(settings, "test"):
+        readmit(Warehouse(settings, spark), stage_with_quarantine(SILVER))
+
+    assert {here.popitem()[0] for here in standing(spark, settings).values()} == {"x"}
+    assert [times(settings, table) for table in (SILVER, "quarantine.dlq_records")] == came
+
+
+def times(settings: Settings, table: str) -> dict[int, tuple[Any, str]]:
+    """Return when each row came to a table, and in which run, by offset."""
+    found = jvmless.rows(Warehouse(settings), table, {"cluster": settings.cluster})
+    return {row["dlq_offset"]: (row["_ingested_at"], row["_run_id"]) for row in found}
 
 
 @pytest.mark.thorough

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F
 
 from expectations.contract import Column, Contract
 from pipelines.settings import Settings
-from pipelines.warehouse import change_feed
+from pipelines.warehouse import change_feed, jvmless
 from pipelines.warehouse.groups import Groups
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.tables import COMPACTED_EVERY, Warehouse
@@ -140,6 +141,17 @@ def test_every_type_is_written_as_delta_in_spark_writes_it(
         warehouse.remove_matching(CONTRACT.table, rows.where("number < 0"), ["name"])
         warehouse.insert(rows.limit(1), CONTRACT)
     assert texts(few.read(CONTRACT.table)) == texts(many.read(CONTRACT.table))
+
+
+def test_times_of_any_year_that_spark_wrote_stay(spark: SparkSession, pair: tuple[Warehouse, Warehouse]) -> None:
+    rows = rows_of(spark, ROWS)
+    few, _ = pair
+    few.insert(rows, CONTRACT)
+    told = {row["name"]: row["at"] for row in jvmless.rows(few, CONTRACT.table, {"number": 0})}
+    assert told == {"o'brien \\ \u202e": datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)}
+    fresh = rows.where("name IS NULL")
+    few.replace_groups(CONTRACT.table, fresh, Groups("name", (None,)), CONTRACT, 1)
+    assert texts(few.read(CONTRACT.table)) == texts(rows)
 
 
 def test_rows_that_are_too_large_for_this_process_are_written_by_spark(

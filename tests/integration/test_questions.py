@@ -340,3 +340,37 @@ def test_equal_names_of_two_clusters_are_told_apart(
     assert errors == [("default", 1, ["payments"]), ("second", 1, ["dlq.payments"])]
     reasons = [(row["cluster"], row["record_count"]) for row in ask(landed, "quarantine_reasons")]
     assert reasons == [("default", 1), ("second", 1)]
+
+
+def test_records_of_files_and_of_their_topic_are_of_one_log(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, ask: Ask
+) -> None:
+    landed = Landed(warehouse_of(empty_warehouse, tmp_path), {}, [])
+
+    def letters(topic_id: str | None, *offsets: int) -> list[dict[str, Any]]:
+        topic = {"cluster": "default", "dlq_topic": "dlq.a", "dlq_topic_id": topic_id, "dlq_partition": 0}
+        return [topic | {"dlq_offset": offset, "_bronze_id": f"{topic_id}-{offset}"} for offset in offsets]
+
+    store(landed.settings, "silver.dlq_records", *letters(None, 0, 6), *letters("x", 2, 4))
+    store(landed.settings, "quarantine.dlq_records", *letters(None, 1, 5), *letters("x", 1, 5))
+
+    rows = ask(landed, "missing_dlq_offsets")
+    assert [(row["dlq_topic_id"], row["first_missing_offset"], row["missing_count"]) for row in rows] == [("x", 3, 1)]
+
+
+def test_a_second_hop_counts_once_if_the_place_of_its_first_hop_holds_several_records(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, ask: Ask
+) -> None:
+    landed = Landed(warehouse_of(empty_warehouse, tmp_path), {}, [])
+    letter = {"cluster": "default", "dlq_partition": 0, "dlq_offset": 7, "original_partition": 0, "original_offset": 7}
+    second = letter | {"dlq_topic": "dlq.b", "original_topic": "dlq.a", "routed_at": CAPTURED, "_bronze_id": "second"}
+    first = [
+        letter
+        | {"dlq_topic": "dlq.a", "dlq_topic_id": topic_id, "original_topic": topic, "_bronze_id": topic}
+        | {"routed_at": CAPTURED.replace(hour=hour)}
+        for topic_id, topic, hour in ((None, "orders", 1), ("x", "payments", 2), ("y", "returns", 0))
+    ]
+    store(landed.settings, "silver.dlq_records", second, *first)
+
+    rows = ask(landed, "second_hops")
+    assert [(row["root_topic"], row["record_count"]) for row in rows] == [("payments", 1)]

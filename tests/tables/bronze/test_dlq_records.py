@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from expectations.bronze.dlq_records import CONTRACT
+from expectations.provenance import ADDED_BY_THE_RUN
 from pipelines.bronze.dlq_records import parse, parse_records
-from pipelines.columns.contract import ADDED_BY_THE_RUN
 from pipelines.settings import ROOT, load
 from pipelines.sources.landing import SCHEMA
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from expectations.bronze.record_batches import CONTRACT
+from expectations.provenance import ADDED_BY_THE_RUN
 from pipelines.bronze.record_batches import parse
-from pipelines.columns.contract import ADDED_BY_THE_RUN
 from pipelines.settings import load
 from pipelines.sources.landing import LandedFile
 from pipelines.sources.segments import SCHEMA, Segment, Version, Work, rows

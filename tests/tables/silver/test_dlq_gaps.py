@@ -8,7 +8,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from pipelines.columns.cached import cached
 from pipelines.columns.slices import OFFSETS, name
+from pipelines.settings import ROOT
 from pipelines.steps.refresh import select_of
 from pipelines.steps.summarise import _selected
 
@@ -46,9 +48,12 @@ def test_gaps_of_random_logs_are_those_of_a_model(spark: SparkSession) -> None:
     for case in range(300):
         cluster, topic_id = str(case), chance.choice((None, "id"))
         landed = sorted(chance.sample(NEAR_ENDS, chance.randint(1, len(NEAR_ENDS))))
+        of_topic = chance.sample(landed, chance.randint(1, len(landed)))
+        of_files = {*landed} - {*of_topic} | {*chance.sample(landed, len(landed) // 4)}
+        copies = {*((at, topic_id) for at in of_topic), *((at, None) for at in of_files)}
         markers = {offset for offset in NEAR_ENDS if chance.random() < 0.1}
         aborted, compacted = pieces(chance, NEAR_ENDS), pieces(chance, NEAR_ENDS)
-        letters += [(cluster, "dlq.t", topic_id, 1, at, None, None, name("dlq.t", 1, at)) for at in landed]
+        letters += [(cluster, "dlq.t", of, 1, at, None, None, name("dlq.t", 1, at)) for at, of in copies]
         batches += [(cluster, "dlq.t", 1, "id", marker, marker, True, None) for marker in markers]
         batches += [(cluster, "dlq.t", 1, "id", at, at, True, "COPY") for at in NEAR_ENDS if chance.random() < 0.1]
         batches += [(cluster, "dlq.t", 1, "id", at, at, False, None) for at in NEAR_ENDS if at not in markers]
@@ -69,7 +74,10 @@ def test_gaps_of_random_logs_are_those_of_a_model(spark: SparkSession) -> None:
     frames["log_batches"] = spark.createDataFrame(batches, BATCHES).coalesce(1)
     frames["transactions"] = spark.createDataFrame(transactions, TRANSACTIONS).coalesce(1)
     frames["log_ranges"] = spark.createDataFrame(ranges, RANGES).coalesce(1)
-    gaps = _selected(spark, select_of("silver.dlq_gaps"), frames, {}).collect()
+    with cached(_selected(spark, select_of("silver.dlq_gaps"), frames, {})) as fresh:
+        gaps = fresh.collect()
+        facts = (ROOT / "sql" / "facts" / "silver" / "dlq_gaps.sql").read_text(encoding="utf-8")
+        assert _selected(spark, facts, {**frames, "fresh": fresh}, {}).collect() == [(0,)]
 
     counts = ("first_offset", "last_offset", "marker_count", "aborted_count", "compacted_count", "unexplained_count")
     assert {(gap["cluster"], *(gap[count] for count in counts)) for gap in gaps} == expected
