@@ -44,7 +44,14 @@ def families(warehouse: Warehouse, now: datetime | None = None) -> list[Metric]:
             collected.append(((name,), 1.0))
         except Exception:  # a damaged table must not hide the other metrics; `afterlog doctor` names it
             collected.append(((name,), 0.0))
-    return [*found, _gauge("collected", "1 if this part of the metrics could be read.", ("part",), collected)]
+    found.append(_gauge("collected", "1 if this part of the metrics could be read.", ("part",), collected))
+    return [of_cluster(family, warehouse.cluster) for family in found]
+
+
+def of_cluster(family: Metric, cluster: str) -> Metric:
+    """Return a family whose series name their cluster: files of several clusters can be on one node exporter."""
+    family.samples = [one._replace(labels={"cluster": _utf8(cluster), **one.labels}) for one in family.samples]
+    return family
 
 
 def bounded(counts: Counter[tuple[str, ...]]) -> Values:
