@@ -55,11 +55,12 @@ def of_cluster(family: Metric, cluster: str) -> Metric:
 
 
 def bounded(counts: Counter[tuple[str, ...]]) -> Values:
-    """Return the series with the most, and the sum of all others as one series."""
+    """Return the series with the most, and the sum of all others as one series, which is that of the name, too."""
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    yield from ((labels, float(count)) for labels, count in ranked[:MOST_SERIES])
-    if rest := ranked[MOST_SERIES:]:
-        yield tuple(OTHER for _ in rest[0][0]), float(sum(count for _, count in rest))
+    shown: Counter[tuple[str, ...]] = Counter()
+    for place, (labels, count) in enumerate(ranked):
+        shown[tuple(_utf8(label) if place < MOST_SERIES else OTHER for label in labels)] += count
+    yield from ((labels, float(count)) for labels, count in shown.items())
 
 
 def _pipeline(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:

@@ -79,6 +79,16 @@ def test_series_are_bounded() -> None:
     assert found[OTHER, OTHER] == sum(range(1, 200))
 
 
+def test_a_name_that_is_that_of_the_rest_and_names_that_look_the_same_make_no_series_twice() -> None:
+    counts = Counter({(f"topic {number}",): 1_000 - number for number in range(MOST_SERIES + 5)})
+    counts += Counter({(OTHER,): 5_000, ("?",): 7_000, ("\ud800",): 6_000})
+    found = list(bounded(counts))
+    assert len(dict(found)) == len(found) == MOST_SERIES - 1
+    assert dict(found)["?",] == 13_000
+    assert dict(found)[OTHER,] == 5_000 + sum(1_000 - number for number in range(MOST_SERIES - 3, MOST_SERIES + 5))
+    assert sum(count for _, count in found) == counts.total()
+
+
 def test_series_of_two_clusters_are_never_the_same(meter: Meter, tmp_path: Path) -> None:
     texts = []
     for name in ("default", 'a "quoted"\u2028\n\\ cluster'):
