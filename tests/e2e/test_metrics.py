@@ -109,6 +109,32 @@ def test_prometheus_scrapes_a_process_that_follows_and_its_rules_see_an_incident
     assert following.stop()[0] == 0
 
 
+def test_the_first_gap_of_a_topic_and_the_next_one_are_alerts_for_an_hour(tmp_path: Path) -> None:
+    labels = {"cluster": "default", "topic": "dlq.orders"}
+    told = "Records of dlq.orders of default were gone before they were read"
+    alert = {"exp_labels": {**labels, "severity": "critical"}, "exp_annotations": {"summary": told}}
+    values = f"{'_ ' * 90}{'7 ' * 120}{'9 ' * 120}"
+    times = {"80m": [], "92m": [alert], "148m": [alert], "160m": [], "212m": [alert], "280m": []}
+    test = {
+        "rule_files": [str(EXAMPLES / RULES)],
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": 'afterlog_gap_offsets{cluster="default", topic="dlq.orders"}', "values": values.strip()},
+                    {"series": 'afterlog_gap_offsets{cluster="default", topic="old"}', "values": "5x400"},
+                ],
+                "alert_rule_test": [
+                    {"eval_time": at, "alertname": "AfterlogGap", "exp_alerts": alerts} for at, alerts in times.items()
+                ],
+            }
+        ],
+    }
+    (tmp_path / "test.yml").write_text(json.dumps(test))
+    ran = subprocess.run(["promtool", "test", "rules", str(tmp_path / "test.yml")], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 @pytest.mark.skipif(shutil.which("prometheus-node-exporter") is None, reason="there is no node exporter")
 def test_a_node_exporter_shows_the_files_of_two_clusters(tmp_path: Path) -> None:
     settings = sites.filled(load(warehouse=str(tmp_path / "warehouse"), landing=str(tmp_path / "landing")))
