@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipelines.alerts.news import Known, News
+from pipelines.alerts.news import TURNED, Known, News
 from pipelines.columns import globs
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.incidents.ids import standing
@@ -152,11 +152,31 @@ class Outbox:
                 if one.kind == "passed":  # nobody is called for it, so that PagerDuty does not get it
                     if route.kind != "pagerduty" and wants(route, one):
                         self.pending.append(Alert(_new_id(), route.name, [one], now, now))
-                elif one.is_over or wants(route, one):
+                elif one.is_over:
                     self._take(one, route, now)
+                elif (its := self._as_heard(one, route)) is not None:
+                    self._take(its, route, now)
             if one.is_over:  # other settings may be in use for once
                 for name in {alert.route for alert in self.pending}.union(self.sent) - {route.name for route in routes}:
                     self._take(one, Route.model_construct(name=name), now)
+
+    def _as_heard(self, one: News, route: Route) -> News | None:
+        """Return news as a route hears it, None if it does not: what it hears of for the first time opens for it."""
+        if one.kind != TURNED and wants(route, one):
+            return one
+        if one.kind == TURNED and not route.verdicts and route.topic == "*":
+            return None
+        first = replace(one, kind="opened")
+        if one.kind not in (TURNED, "worse") or self._was_told(one, route) or not wants(route, first):
+            return None
+        return first
+
+    def _was_told(self, one: News, route: Route) -> bool:
+        last = self.sent.get(route.name, {}).get(one.key)
+        waiting = [each for alert in self.pending if alert.route == route.name for each in alert.news]
+        return (last is not None and not last.is_over) or any(
+            each.key == one.key and not each.is_over for each in waiting
+        )
 
     def merge(self, into: Mapping[str, str], now: datetime) -> None:
         """Let what was sent and what waits about an incident be about the one that took it in.

@@ -183,6 +183,43 @@ def test_a_verdict_that_concerns_more_is_worse(world: Callable[..., World]) -> N
     ]
 
 
+def test_a_route_hears_of_an_incident_once_its_verdict_or_topics_are_those_of_the_route(
+    world: Callable[..., World],
+) -> None:
+    opens = {"suppress_minutes": 0, "news": ["opened", "resolved"]}
+    found = world(
+        route("all", suppress_minutes=0),
+        route("pills", verdicts=["POISON_PILL", "REJECTION"], suppress_minutes=0),
+        route("clients", verdicts=["PRODUCER_LOCAL"], **opens),
+        route("systems", verdicts=["SYSTEMIC"], **opens),
+        route("topics", topic="dlq.payments", **opens),
+        route("critical", severity="critical", **opens),
+    )
+    steps: list[tuple[str, dict[str, Any]]] = [
+        *(("UNDETERMINED", {}), ("POISON_PILL", {}), ("REJECTION", {}), ("POISON_PILL", {}), ("KEY_LOCAL", {})),
+        *(("PRODUCER_LOCAL", {}), ("UNDETERMINED", {}), ("PRODUCER_LOCAL", {}), ("SYSTEMIC", {})),
+        *(("SYSTEMIC", {"about": {"dlq_topics": ["dlq.a", "dlq.payments"]}}), ("SYSTEMIC", {"severity": "critical"})),
+    ]
+    for verdict, more in steps:
+        found.send(seen(verdict=verdict, **more))
+    found.send(seen(is_open=False))
+    told = [(body["route"], one["kind"], one["verdict"]) for body in found.got for one in body["alerts"]]
+    assert told[:-6] == [
+        ("all", "opened", "UNDETERMINED"),
+        ("pills", "opened", "POISON_PILL"),
+        ("all", "worse", "KEY_LOCAL"),
+        ("clients", "opened", "PRODUCER_LOCAL"),
+        ("all", "worse", "SYSTEMIC"),
+        ("systems", "opened", "SYSTEMIC"),
+        ("topics", "opened", "SYSTEMIC"),
+        ("all", "worse", "SYSTEMIC"),
+        ("critical", "opened", "SYSTEMIC"),
+    ]
+    assert {(name, kind) for name, kind, _ in told[-6:]} == {
+        (name, "resolved") for name in ("all", "pills", "clients", "systems", "topics", "critical")
+    }
+
+
 def test_what_began_and_ended_between_two_looks_is_told_once_and_calls_nobody(world: Callable[..., World]) -> None:
     found = world(route(), pager())
     before = seen("0", is_open=False, last_at=NOW)
