@@ -591,7 +591,7 @@ def send_alerts(warehouse: WarehouseOption = None, landing: LandingOption = None
         _say("Another process is sending; it sends what is due.")
         return
     print(f"{counted(done.sent, 'alert')} sent, {done.waiting:,} waiting.")
-    for sentence in done.problems:
+    for sentence in (*done.problems, *done.left_open):
         _say(sentence)
     if done.problems:
         raise typer.Exit(1)
@@ -659,9 +659,11 @@ def doctor(
     verbose: Verbose = False,
 ) -> None:
     """Say what is wrong with this machine, the settings and the warehouse, and how to fix it."""
+    from pipelines.alerts import listing
     from pipelines.commands import doctor as diagnosis
 
-    checks = diagnosis.diagnose(_settings(warehouse, landing, lands=True, says=False))
+    settings = _settings(warehouse, landing, lands=True, says=False)
+    checks = diagnosis.diagnose(settings, {"alerts": listing.checks(settings)})
     diagnosis.show(checks, as_json=format == "json")
     raise typer.Exit(diagnosis.exit_code(checks))
 
@@ -1120,8 +1122,9 @@ def _measure(settings: Settings) -> None:
 
 
 def _alert(settings: Settings) -> None:
-    """Send alerts about what is new, if the settings have routes; what fails is said, and waits for the next run."""
-    if not settings.alerts.route or not (Path(settings.warehouse).is_dir() or "://" in settings.warehouse):
+    """Send alerts about what is new, if the settings have or had routes; what fails is said, and waits for later."""
+    is_there = Path(settings.warehouse).is_dir() or "://" in settings.warehouse
+    if not (settings.alerts.route and is_there) and not Path(settings.warehouse, "_alerts").is_dir():
         return
     from pipelines.alerts import sender
 
@@ -1132,6 +1135,8 @@ def _alert(settings: Settings) -> None:
         return
     for sentence in done.problems:
         _say(f"{sentence} The next run tries it again.")
+    for sentence in done.left_open:
+        _say(sentence)
 
 
 def _serve(
