@@ -510,6 +510,7 @@ def _samples(warehouse: Warehouse, row: Mapping[str, Any]) -> list[dict[str, Any
         "dlq_topic",
         "dlq_partition",
         "dlq_offset",
+        "original_topic",
         "original_partition",
         "original_offset",
         "consumer_group",
@@ -517,16 +518,16 @@ def _samples(warehouse: Warehouse, row: Mapping[str, Any]) -> list[dict[str, Any
     ]
     found: list[dict[str, Any]] = []
     for place in (row["top_records"] or [])[:MOST_SAMPLES]:
+        topic = row["original_topic"]
         equal = {
             "cluster": warehouse.cluster,
-            "original_topic": row["original_topic"],
             "original_partition": place["original_partition"],
             "original_offset": place["original_offset"],
-        }
+        } | ({} if topic is None else {"original_topic": topic})
         letters = [
             one
             for one in jvmless.rows(warehouse, RECORDS, equal, columns)
-            if one["consumer_group"] == row["consumer_group"]
+            if (one["original_topic"], one["consumer_group"]) == (topic, row["consumer_group"])
         ]
         letters.sort(key=lambda one: (one["routed_at"] is None, one["routed_at"], one["dlq_offset"]))
         found += letters[:1]
@@ -593,8 +594,8 @@ def _story(
     )
     lines += ["", "Where"]
     for place in (row["top_records"] or [])[:MOST_SAMPLES]:
-        where = f"{visible(row['original_topic'] or '')}:{place['original_partition']}:{place['original_offset']}"
-        lines.append(f"  {where}  {counted(place['record_count'], 'time')}")
+        where = place_of(row["original_topic"], place["original_partition"], place["original_offset"])
+        lines.append(f"  {visible(where)}  {counted(place['record_count'], 'time')}")
     samples = _samples(found.warehouse, row)
     lines += ["", "Suspects", *(f"  {one['rank']}. {visible(one['sentence'])}" for one in suspects[:5])]
     if not suspects:
@@ -605,9 +606,9 @@ def _story(
     for one in samples:
         letter = f"{one['dlq_topic']}:{one['dlq_partition']}:{one['dlq_offset']}"
         lines.append(f"  afterlog show {quoted(letter)}")
-    for one in samples[:1]:
-        place = f"{row['original_topic']}:{one['original_partition']}:{one['original_offset']}"
-        lines.append(f"  afterlog trace {quoted(place)}")
+    for one in samples[:1] if row["original_topic"] else ():
+        source = place_of(row["original_topic"], one["original_partition"], one["original_offset"])
+        lines.append(f"  afterlog trace {quoted(source)}")
     for suspect in suspects[:3]:
         if suspect["kind"] in ("topology", "writer_topology"):
             equal: dict[str, str | int] = {"cluster": found.warehouse.cluster, "group_id": suspect["name"]}
@@ -666,6 +667,11 @@ def diff_of(suspect: Mapping[str, Any], revisions: Iterable[Mapping[str, Any]]) 
     )
     diff = f" --diff {accepted[-2]} {accepted[-1]}" if len(accepted) > 1 else ""
     return f"afterlog describe {quoted(suspect['name'])}{diff}"
+
+
+def place_of(topic: str | None, partition: int | None, offset: int | None) -> str:
+    """Return the place of a source record as commands write it; ``?`` for a topic that is not known."""
+    return f"{topic or '?'}:{partition}:{offset}"
 
 
 def quoted(text: str) -> str:

@@ -294,6 +294,18 @@ def test_a_resolution_counts_although_the_last_record_is_ahead_of_the_clock(sett
     assert [one["state"] for one in known(settings)] == ["REGRESSED"]
 
 
+def test_an_incident_whose_source_topic_is_not_known_is_told(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    store(settings, "gold.dlq_incidents", sites.incident(0, original_topic=None), sites.incident(1))
+    store(settings, "silver.dlq_records", sites.letter(5), sites.letter(6, original_topic=None))
+    for number, letter in enumerate((6, 5)):
+        text = incidents.one(Warehouse(settings), sites.incident_id(number)).result
+        assert f"afterlog show dlq.orders:0:{letter}\n" in text
+        assert ("?:4:58  12 times" in text, "afterlog trace" in text) == (not number, bool(number))
+        (sample,) = json.loads(incidents.one(Warehouse(settings), sites.incident_id(number), "json").result)["samples"]
+        assert sample["dlq_offset"] == letter
+
+
 @pytest.mark.parametrize("asked", [{"mute_until": "2999-01-01"}, {"resolve": True}, {"note": "ticket 7"}], ids=str)
 def test_what_people_did_about_an_incident_counts_for_the_one_that_takes_it_in(
     settings: Settings, asked: dict[str, Any]
