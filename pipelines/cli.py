@@ -176,6 +176,8 @@ def incident(
 
     with _readable(_settings(warehouse, landing)) as tables:
         if mute_until is not None or resolve or note is not None:
+            if at is not None or format != "text":
+                raise UsageError("--mute-until, --resolve and --note act now and print text: omit --at and --format.")
             _show(stories.acted(tables, wanted, mute_until, resolve, note))
         else:
             _show(stories.one(tables, wanted, format, at))

@@ -686,9 +686,11 @@ def acted(
 ) -> Answer:
     """Mute, resolve or note an incident; the answer says what was recorded.
 
-    Raises UsageError: the id names no incident, or the time is not in the future.
+    Raises UsageError: the id names no incident, the time is not in the future, or the note is empty.
     """
     now = datetime.now(UTC)
+    if note is not None and not note.strip():
+        raise UsageError("--note needs a text.")
     row = Incidents(warehouse, now).of(wanted).row
     name, said = row["incident_id"], []
     if mute_until is not None:

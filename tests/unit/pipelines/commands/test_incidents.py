@@ -306,6 +306,27 @@ def test_an_incident_whose_source_topic_is_not_known_is_told(settings: Settings)
         assert sample["dlq_offset"] == letter
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--note", " "], "--note needs a text."),
+        (["--mute-until", "2999-01-01", "--note", ""], "--note needs a text."),
+        (["--resolve", "--format", "json"], "act now and print text: omit --at and --format."),
+        (["--note", "a", "--at", "2026-11-21"], "act now and print text: omit --at and --format."),
+    ],
+    ids=str,
+)
+def test_actions_that_make_no_sense_are_refused(settings: Settings, arguments: list[str], sentence: str) -> None:
+    Path(settings.warehouse).mkdir()
+    Path(settings.landing).mkdir()
+    store(settings, "gold.dlq_incidents", sites.incident(0))
+    places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
+    refused = CliRunner().invoke(app, ["incident", "0000-0000", *arguments, *places]).exception
+    assert isinstance(refused, UsageError)
+    assert sentence in str(refused)
+    assert actions.actions(Warehouse(settings)) == []
+
+
 @pytest.mark.parametrize("asked", [{"mute_until": "2999-01-01"}, {"resolve": True}, {"note": "ticket 7"}], ids=str)
 def test_what_people_did_about_an_incident_counts_for_the_one_that_takes_it_in(
     settings: Settings, asked: dict[str, Any]
