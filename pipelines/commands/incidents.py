@@ -24,6 +24,7 @@ from pipelines.incidents.verdict import percent
 from pipelines.run import newest
 from pipelines.run.newest import Newest, Silence, lasting, moment
 from pipelines.settings.runs import Report
+from pipelines.steps import held
 from pipelines.warehouse import actions, jvmless, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
@@ -425,9 +426,7 @@ def findings_of(warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | No
         ]
     for stage in CATALOG:
         known = progress.load(warehouse, stage.table)
-        for scope, kept in (known.held if known else {}).items():
-            if _is_of_others(warehouse, stage.table, scope):
-                continue
+        for scope, kept in held.of_cluster(warehouse, stage.table, known).items():
             found.append(
                 {
                     "kind": "HELD",
@@ -437,7 +436,8 @@ def findings_of(warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | No
                     "since": kept.since,
                     "last_at": None,
                     "amount": kept.rows,
-                    "evidence": f"{counted(kept.rows, 'row')} wait, as the topic breaks the contract of {stage.table}",
+                    "evidence": f"{counted(kept.rows, 'row')} {'waits' if kept.rows == 1 else 'wait'}, "
+                    f"as the topic breaks the contract of {stage.table}",
                     "remedy": "afterlog doctor",
                 }
             )
@@ -459,15 +459,6 @@ def findings_of(warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | No
     return sorted(
         found, key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["topic"] or "", one["name"] or "")
     )
-
-
-def _is_of_others(warehouse: Warehouse, table: str, scope: str) -> bool:
-    """Tell whether all held rows of a scope are of other clusters, which can have a topic of the same name."""
-    held = f"held.{table.partition('.')[2]}"
-    if not warehouse.exists(held):
-        return False
-    rows = jvmless.query(warehouse, held, "SELECT cluster FROM rows GROUP BY cluster", {"scope": scope})
-    return bool(rows) and warehouse.cluster not in {row["cluster"] for row in rows}
 
 
 def _touched(warehouse: Warehouse, opened: Sequence[Incident]) -> list[str]:
@@ -548,13 +539,13 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
     lines = [
         f"{sources}, {counted(len(row['partitions'] or ()), 'partition')}{keys}; {incident.rate:,.0f} an hour{against}."
     ]
-    held = (
+    filled = (
         f"; {row['window_record_count']:,} of the {counted(row['window_offset_count'], 'offset')} hold records"
         if row.get("window_record_count") is not None
         else ""
     )
     for name, words in (
-        ("offset_share", f"of the {row.get('offset_share_of') or 'offsets'} around them were dead-lettered{held}"),
+        ("offset_share", f"of the {row.get('offset_share_of') or 'offsets'} around them were dead-lettered{filled}"),
         ("partition_share", f"of the source records are of partition {row['partition']}"),
         ("key_share", "of the records have one of 3 keys"),
         ("attribute_share", f"share one {row['attribute_kind']} {visible(row['attribute_name'] or '')}".rstrip()),

@@ -66,9 +66,9 @@ def freshness(warehouse: Warehouse) -> list[Freshness]:
         known = progress.load(warehouse, stage.table)
         entry = Freshness(warehouse.cluster, stage.table, stage.feed)
         if known:
-            scopes = tuple(known.held)
-            entry = replace(entry, blocked_since=held.since(known), message=held.message(stage.table, known))
-            entry = replace(entry, held_scopes=scopes)
+            ours = replace(known, held=held.of_cluster(warehouse, stage.table, known))
+            entry = replace(entry, blocked_since=held.since(ours), message=held.message(stage.table, ours))
+            entry = replace(entry, held_scopes=tuple(ours.held))
         if isinstance(stage, Land):
             files = unread(warehouse.settings, stage, known).values()
             entry = replace(entry, unread_files=len(files), unread_bytes=sum(file.size for file in files))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -21,9 +21,9 @@ from pipelines.steps.modules import split_module
 from pipelines.steps.scopes import scope_of
 from pipelines.steps.split import SplitBatch, contract_under
 from pipelines.text import hint
-from pipelines.warehouse import change_feed, progress
+from pipelines.warehouse import change_feed, jvmless, progress
 from pipelines.warehouse.change_feed import Changes
-from pipelines.warehouse.progress import Batch, Progress
+from pipelines.warehouse.progress import Batch, Held, Progress
 from pipelines.warehouse.ranges import points
 from pipelines.warehouse.tables import Warehouse
 
@@ -284,6 +284,30 @@ def message(table: str, known: Progress) -> str | None:
         f"{rows_held(rows, counted(len(known.held), 'scope'))}: {', '.join(first)}{more}. The same goes for all as for "
         f"the first, and `{way_on(table, WHOLE)}` accepts all of them once. The first: {said}{end}{proposal}"
     )
+
+
+def of_cluster(warehouse: Warehouse, table: str, known: Progress | None) -> dict[str, Held]:
+    """Return the scopes of a table that hold rows of the settings' cluster, with the number of its rows.
+
+    Clusters of a warehouse can have topics of the same name. If nothing tells whose rows are held, all have them.
+    """
+    kept = known.held if known else {}
+    name = f"held.{table.partition('.')[2]}"
+    if not kept or not warehouse.exists(name):
+        return kept
+    text = "SELECT cluster, count(*) AS row_count FROM rows GROUP BY cluster"
+    found: dict[str, Held] = {}
+    for scope, one in kept.items():
+        try:
+            counts = jvmless.query(warehouse, name, text, {"scope": scope})
+        except Exception:  # a damaged table, which `afterlog doctor` names
+            return kept
+        rows = {row["cluster"]: row["row_count"] for row in counts}
+        if not rows or rows.keys() == {warehouse.cluster}:
+            found[scope] = one
+        elif warehouse.cluster in rows:
+            found[scope] = replace(one, rows=rows[warehouse.cluster])
+    return found
 
 
 def rows_held(rows: int, of: str) -> str:

@@ -19,6 +19,7 @@ from pipelines.cli import app
 from pipelines.commands import incidents
 from pipelines.errors import UsageError
 from pipelines.incidents.state import sparkline, state_of
+from pipelines.run.freshness import freshness
 from pipelines.settings import Settings
 from pipelines.settings.runs import Report
 from pipelines.warehouse import actions, progress
@@ -277,8 +278,20 @@ def test_a_held_topic_is_told_of_the_cluster_whose_rows_wait(settings: Settings)
     assert scopes(settings) == scopes(second) == ["dlq.orders"]  # nothing tells whose rows they are
     store(settings, "held.dlq_records", {"scope": "dlq.orders", "cluster": "default", "dlq_topic": "dlq.orders"})
     assert (scopes(settings), scopes(second)) == (["dlq.orders"], [])
+    blocked = {one.table: one for one in freshness(Warehouse(second))}["silver.dlq_records"]
+    assert (blocked.held_scopes, blocked.blocked_since, blocked.message) == ((), None, None)
     store(settings, "held.dlq_records", {"scope": "dlq.orders", "cluster": "second", "dlq_topic": "dlq.orders"})
     assert scopes(settings) == scopes(second) == ["dlq.orders"]
+    more = {"scope": "dlq.orders", "cluster": "second", "dlq_topic": "dlq.orders", "_bronze_id": "b"}
+    store(settings, "held.dlq_records", more)
+    amounts = [
+        [(one["amount"], one["evidence"].partition(",")[0]) for one in incidents.findings_of(Warehouse(its), [])]
+        for its in (settings, second)
+    ]
+    assert amounts == [[(1, "1 row waits")], [(2, "2 rows wait")]]
+    entries = [{one.table: one for one in freshness(Warehouse(its))} for its in (settings, second)]
+    said = [one["silver.dlq_records"].message or "" for one in entries]
+    assert [one.partition(" of ")[0] for one in said] == ["1 row", "2 rows"]
 
 
 def test_a_resolution_counts_although_the_last_record_is_ahead_of_the_clock(settings: Settings) -> None:
