@@ -255,14 +255,14 @@ class Incidents:
 
 
 def _moment(text: str | None, name: str) -> datetime | None:
-    """Read a time."""
+    """Read a time, as one of UTC."""
     if text is None:
         return None
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         raise UsageError(f"--{name} {visible(text[:40])} is no time: write it like 2026-11-21T02:00:00Z.") from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def now_of(text: str | None) -> datetime:
@@ -326,6 +326,7 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
     opened = [one for one in found.known if one.state.is_open]
     feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]
     findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds])
+    findings = [one for one in findings if one["since"] is None or one["since"] <= now]
     mistakes = mistakes_of(warehouse, now)
     sentence = front(opened, [*findings, *mistakes], feeds, now)
     if form == "json":
@@ -433,7 +434,7 @@ def findings_of(warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | No
                     "topic": scope,
                     "name": stage.table,
                     "severity": "high",
-                    "since": kept.since,
+                    "since": datetime.fromisoformat(kept.since).astimezone(UTC),
                     "last_at": None,
                     "amount": kept.rows,
                     "evidence": f"{counted(kept.rows, 'row')} {'waits' if kept.rows == 1 else 'wait'}, "

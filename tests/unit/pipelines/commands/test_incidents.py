@@ -319,6 +319,44 @@ def test_an_incident_whose_source_topic_is_not_known_is_told(settings: Settings)
         assert sample["dlq_offset"] == letter
 
 
+def test_a_mute_that_is_given_in_another_zone_is_told_in_utc(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    store(settings, "gold.dlq_incidents", sites.incident(0))
+    tables = Warehouse(settings)
+    said = incidents.acted(tables, "0000", mute_until="2999-01-01T01:30:00+05:30").result
+    assert said == "0000-0000 is muted until 2998-12-31 20:00:00 UTC."
+    assert "muted until 2998-12-31 20:00:00 UTC" in incidents.listed(tables).result
+    assert known(settings)[0]["muted_until"] == "2998-12-31T20:00:00Z"
+    for none in ("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"):  # no time of UTC
+        with pytest.raises(UsageError, match="is no time"):
+            incidents.acted(tables, "0000", mute_until=none)
+        with pytest.raises(UsageError, match="is no time"):
+            incidents.top(tables, at=none)
+
+
+def test_top_as_of_another_time_tells_the_findings_of_that_time(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    store(settings, "gold.dlq_incidents", sites.incident(0))
+    finding = {"cluster": "default", "severity": "critical", "amount": 3, "evidence": "e", "remedy": "afterlog sql"}
+    for kind, since in (("OLD", LAST), ("NEW", LAST + 2 * HOUR), ("ALWAYS", None)):
+        store(settings, "gold.trust_findings", finding | {"kind": kind, "topic": "orders", "since": since})
+    held = Held((LAST + 2 * HOUR).isoformat(), "It broke.", 20, "")
+    progress.save(Warehouse(settings), "silver.dlq_records", Progress(held={"dlq.orders": held}))
+
+    def told(at: datetime) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(incidents.top(Warehouse(settings), "json", at.isoformat()).result)
+        return {one["kind"]: one["since"] for one in found["findings"]}
+
+    assert told(LAST + HOUR) == {"OLD": "2026-11-21T02:00:00Z", "ALWAYS": None}
+    assert told(LAST + 3 * HOUR) == {
+        "OLD": "2026-11-21T02:00:00Z",
+        "ALWAYS": None,
+        "NEW": "2026-11-21T04:00:00Z",
+        "HELD": "2026-11-21T04:00:00Z",
+    }
+    assert "2 urgent findings" in incidents.top(Warehouse(settings), at=(LAST + HOUR).isoformat()).result
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
