@@ -1161,7 +1161,13 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_StandardError()])
     try:
-        sys.exit(app(standalone_mode=False, prog_name="afterlog"))  # returns the code of typer.Exit
+        code = app(standalone_mode=False, prog_name="afterlog")  # returns the code of typer.Exit
+        sys.stdout.flush()
+        sys.exit(code)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # Typer ends with 1, as if the answer were negative
+            sys.exit(_told(ended.__context__))
+        raise
     except Exception as error:
         sys.exit(_told(error))
     except KeyboardInterrupt:
