@@ -367,12 +367,17 @@ class Outbox:
         return bool(self.sent.get(name) or self.triggered.get(name) or any(one.route == name for one in self.pending))
 
     def take_over(self, gone: str, name: str) -> None:
-        """Let a route go on with what another one with the same receiver had, which is gone."""
+        """Let a route go on with what another one with its receiver had, which is gone; what it knows itself stands."""
+        by_key = self.sent.setdefault(name, {})
+        goes_on = {*self.known.get("incidents", ()), *self.known.get("findings", ())}
+        heard = {*by_key, *(one.key for alert in self.pending if alert.route == name for one in alert.news)}
+        self.pending = [
+            one for one in self.pending if one.route != gone or not all(each.key in heard for each in one.news)
+        ]
         for alert in self.pending:
             alert.route = name if alert.route == gone else alert.route
-        by_key = self.sent.setdefault(name, {})
         for key, one in self.sent.pop(gone, {}).items():
-            if key not in by_key or (by_key[key].is_over and not one.is_over):
+            if key not in by_key or (by_key[key].is_over and not one.is_over and key in goes_on):
                 by_key[key] = one
         if keys := self.triggered.pop(gone, []):
             self.triggered[name] = [*dict.fromkeys((*self.triggered.get(name, ()), *keys))]
