@@ -176,6 +176,8 @@ def incident(
 
     with _readable(_settings(warehouse, landing)) as tables:
         if mute_until is not None or resolve or note is not None:
+            if at is not None or format != "text":
+                raise UsageError("--mute-until, --resolve and --note act now and print text: omit --at and --format.")
             _show(stories.acted(tables, wanted, mute_until, resolve, note))
         else:
             _show(stories.one(tables, wanted, format, at))
@@ -591,7 +593,7 @@ def send_alerts(warehouse: WarehouseOption = None, landing: LandingOption = None
         _say("Another process is sending; it sends what is due.")
         return
     print(f"{counted(done.sent, 'alert')} sent, {done.waiting:,} waiting.")
-    for sentence in done.problems:
+    for sentence in (*done.problems, *done.left_open):
         _say(sentence)
     if done.problems:
         raise typer.Exit(1)
@@ -659,9 +661,11 @@ def doctor(
     verbose: Verbose = False,
 ) -> None:
     """Say what is wrong with this machine, the settings and the warehouse, and how to fix it."""
+    from pipelines.alerts import listing
     from pipelines.commands import doctor as diagnosis
 
-    checks = diagnosis.diagnose(_settings(warehouse, landing, lands=True, says=False))
+    settings = _settings(warehouse, landing, lands=True, says=False)
+    checks = diagnosis.diagnose(settings, {"alerts": listing.checks(settings)})
     diagnosis.show(checks, as_json=format == "json")
     raise typer.Exit(diagnosis.exit_code(checks))
 
@@ -1120,8 +1124,9 @@ def _measure(settings: Settings) -> None:
 
 
 def _alert(settings: Settings) -> None:
-    """Send alerts about what is new, if the settings have routes; what fails is said, and waits for the next run."""
-    if not settings.alerts.route or not (Path(settings.warehouse).is_dir() or "://" in settings.warehouse):
+    """Send alerts about what is new, if the settings have or had routes; what fails is said, and waits for later."""
+    is_there = Path(settings.warehouse).is_dir() or "://" in settings.warehouse
+    if not (settings.alerts.route and is_there) and not Path(settings.warehouse, "_alerts").is_dir():
         return
     from pipelines.alerts import sender
 
@@ -1132,6 +1137,8 @@ def _alert(settings: Settings) -> None:
         return
     for sentence in done.problems:
         _say(f"{sentence} The next run tries it again.")
+    for sentence in done.left_open:
+        _say(sentence)
 
 
 def _serve(
@@ -1154,7 +1161,13 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_StandardError()])
     try:
-        sys.exit(app(standalone_mode=False, prog_name="afterlog"))  # returns the code of typer.Exit
+        code = app(standalone_mode=False, prog_name="afterlog")  # returns the code of typer.Exit
+        sys.stdout.flush()
+        sys.exit(code)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # Typer ends with 1, as if the answer were negative
+            sys.exit(_told(ended.__context__))
+        raise
     except Exception as error:
         sys.exit(_told(error))
     except KeyboardInterrupt:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from expectations.text import visible
+from pipelines.alerts import departed
 from pipelines.alerts.messages import headline
 from pipelines.alerts.outbox import Outbox, place, quiet
+from pipelines.commands.doctor import Check
 from pipelines.run.newest import moment
 from pipelines.settings import Settings
 from pipelines.warehouse.tables import Warehouse
@@ -16,7 +19,8 @@ MOST_SHOWN = 30
 
 
 def listed(settings: Settings, form: str) -> str:
-    """Return the alerts that wait, then those that were sent, suppressed or given up, the latest first.
+    """Return the alerts that wait, those that routes that are gone left open, and those that were sent, suppressed or
+    given up, the latest first.
 
     Raises UsageError: the warehouse is not local. EnvironmentLacking: the outbox cannot be read.
     """
@@ -48,21 +52,45 @@ def listed(settings: Settings, form: str) -> str:
                 "answer": why,
             }
         )
+    left = [
+        {
+            "at": _iso(one.at),
+            "status": "open",
+            "route": gone.route,
+            "id": one.dedup_key,
+            "severity": one.severity,
+            "title": one.title,
+            "answer": f"at PagerDuty, and the settings have no such route; {gone.remedy}",
+        }
+        for gone in departed.left_open(box, settings.alerts, now)
+        for one in gone.alerts
+    ]
     over = [one | {"at": _iso(one["at"])} for one in reversed(box.log)]
     if form == "json":
-        return "\n".join(json.dumps(one) for one in (*waiting, *over))
-    if not routes:
+        return "\n".join(json.dumps(one) for one in (*waiting, *left, *over))
+    if not routes and not left:
         return "No route is set: see [[alerts.route]] in docs/alerts.md."
-    if not waiting and not over:
+    if not waiting and not left and not over:
         return "Nothing was sent yet, and nothing waits."
     lines = []
-    for one in (*waiting, *over)[:MOST_SHOWN]:
+    for one in (*waiting, *left, *over)[:MOST_SHOWN]:
         at = moment(datetime.fromisoformat(one["at"]))
         said = f"{visible(str(one['title']))} ({visible(str(one['answer']))})"
         lines.append(f"{at}  {one['status']:<10}  {one['route']}  {one['severity']}  {said}")
-    if (more := len(waiting) + len(over) - MOST_SHOWN) > 0:
+    if (more := len(waiting) + len(left) + len(over) - MOST_SHOWN) > 0:
         lines.append(f"and {more:,} more: --format json")
     return "\n".join(lines)
+
+
+def checks(settings: Settings) -> Iterator[Check]:
+    """Yield what `afterlog doctor` says of alerts.
+
+    Raises EnvironmentLacking: the outbox cannot be read.
+    """
+    warehouse = Warehouse(settings)
+    if warehouse.is_local:
+        for one in departed.left_open(Outbox.read(place(warehouse)), settings.alerts, datetime.now(UTC)):
+            yield Check("alerts", "warning", one.in_words, one.remedy)
 
 
 def _iso(at: datetime) -> str:

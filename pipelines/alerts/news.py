@@ -19,6 +19,8 @@ from pipelines.run import newest
 from pipelines.warehouse.tables import Warehouse
 
 OVER = ("resolved", "finding_over", "passed")
+TURNED = "turned"
+"""The kind of news that is told to no route as such: an incident is as bad as before, and other routes may want it."""
 SIZES = ("magnitude", "breadth")
 RECENT = timedelta(days=7)
 """How old the last record of an incident can be that is told though it had ended when it was first seen."""
@@ -129,7 +131,8 @@ def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tupl
     unless they were: these are not over.
 
     An incident is told when it opens or comes back, when its severity, the breadth of its verdict or the order of
-    magnitude of its records rises above all that was told, and when it ends. A muted one is told only when it ends. One
+    magnitude of its records rises above all that was told, and when it ends. If only its verdict or its DLQ topics
+    changed, it has ``TURNED``. A muted one is told only when it ends. One
     that began and ended between two looks is told once; the first look tells none.
     """
     told: dict[str, dict[str, Any]] = dict(known.get("incidents", {}))
@@ -180,8 +183,16 @@ def _news(told: dict[str, dict[str, Any]], here: Mapping[str, Seen], now: dateti
             worse = replace(one.news, kind="finding" if one.news.kind == "finding" else "worse")
             told[key] = _noted(one, before)
             yield worse
+        elif _choice(one.news) != _choice(News(**before["news"])):
+            told[key] = _noted(one, before)
+            yield replace(one.news, kind=TURNED)
     for key in [key for key in told if key not in here]:
         yield _ended(News(**told.pop(key)["news"]), now)
+
+
+def _choice(news: News) -> tuple[str | None, frozenset[str]]:
+    """Return by what routes choose an incident, of that which can change while it gets no worse."""
+    return news.verdict, frozenset(news.topics)
 
 
 def _noted(one: Seen, before: Mapping[str, Any] | None = None) -> dict[str, Any]:

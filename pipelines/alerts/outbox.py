@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipelines.alerts.news import Known, News
+from pipelines.alerts.news import TURNED, Known, News
 from pipelines.columns import globs
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.incidents.ids import standing
@@ -80,11 +80,25 @@ class Sent:
 
 
 @dataclass
+class Receiver:
+    """Who gets what is sent to a route: a digest of kind, address and key, and the variables that have them.
+
+    ``has_url``: the address is in the settings. ``gone_at``: since when the settings lack the route.
+    """
+
+    digest: str
+    routing_key_env: str | None = None
+    url_env: str | None = None
+    has_url: bool = False
+    gone_at: datetime | None = None
+
+
+@dataclass
 class Outbox:
     """The state of alerts about one cluster of a warehouse.
 
     ``muted`` has the keys of muted incidents. ``triggered`` has, by route of PagerDuty, the ``dedup_key`` of each
-    trigger that it got, or may have got, and whose resolve it did not get.
+    trigger that it got, or may have got, and whose resolve it did not get. ``receivers`` are those of routes.
     """
 
     directory: Path
@@ -94,6 +108,7 @@ class Outbox:
     log: list[dict[str, Any]] = field(default_factory=list)
     muted: list[str] = field(default_factory=list)
     triggered: dict[str, list[str]] = field(default_factory=dict)
+    receivers: dict[str, Receiver] = field(default_factory=dict)
 
     @classmethod
     def read(cls, directory: Path) -> Outbox:
@@ -114,6 +129,7 @@ class Outbox:
                 route: sorted({one.dedup_key for one in by_key.values() if one.dedup_key and not one.is_over})
                 for route, by_key in box.sent.items()
             }
+            box.receivers = {route: Receiver(**one) for route, one in told.get("receivers", {}).items()}
         except FileNotFoundError:
             return cls(directory)
         except (OSError, ValueError, LookupError, TypeError) as error:
@@ -139,6 +155,7 @@ class Outbox:
             "log": self.log,
             "muted": self.muted,
             "triggered": self.triggered,
+            "receivers": {route: asdict(one) for route, one in self.receivers.items()},
         }
         try:
             storage.replace_text(self.directory / FILE, json.dumps(told, default=_plain))
@@ -152,11 +169,31 @@ class Outbox:
                 if one.kind == "passed":  # nobody is called for it, so that PagerDuty does not get it
                     if route.kind != "pagerduty" and wants(route, one):
                         self.pending.append(Alert(_new_id(), route.name, [one], now, now))
-                elif one.is_over or wants(route, one):
+                elif one.is_over:
                     self._take(one, route, now)
+                elif (its := self._as_heard(one, route)) is not None:
+                    self._take(its, route, now)
             if one.is_over:  # other settings may be in use for once
                 for name in {alert.route for alert in self.pending}.union(self.sent) - {route.name for route in routes}:
                     self._take(one, Route.model_construct(name=name), now)
+
+    def _as_heard(self, one: News, route: Route) -> News | None:
+        """Return news as a route hears it, None if it does not: what it hears of for the first time opens for it."""
+        if one.kind != TURNED and wants(route, one):
+            return one
+        if one.kind == TURNED and not route.verdicts and route.topic == "*":
+            return None
+        first = replace(one, kind="opened")
+        if one.kind not in (TURNED, "worse") or self._was_told(one, route) or not wants(route, first):
+            return None
+        return first
+
+    def _was_told(self, one: News, route: Route) -> bool:
+        last = self.sent.get(route.name, {}).get(one.key)
+        waiting = [each for alert in self.pending if alert.route == route.name for each in alert.news]
+        return (last is not None and not last.is_over) or any(
+            each.key == one.key and not each.is_over for each in waiting
+        )
 
     def merge(self, into: Mapping[str, str], now: datetime) -> None:
         """Let what was sent and what waits about an incident be about the one that took it in.
@@ -324,6 +361,42 @@ class Outbox:
             if key not in open_:
                 over = News("resolved", key, LEVELS[-1], "What was told before is over", "", key, now.isoformat())
                 self.pending.append(Alert(_new_id(), route.name, [over], now, now))
+
+    def is_known(self, name: str) -> bool:
+        """Tell whether anything about a route goes on: it waits, it was told, or PagerDuty has it open."""
+        return bool(self.sent.get(name) or self.triggered.get(name) or any(one.route == name for one in self.pending))
+
+    def take_over(self, gone: str, name: str) -> None:
+        """Let a route go on with what another one with its receiver had, which is gone; what it knows itself stands."""
+        by_key = self.sent.setdefault(name, {})
+        goes_on = {*self.known.get("incidents", ()), *self.known.get("findings", ())}
+        heard = {*by_key, *(one.key for alert in self.pending if alert.route == name for one in alert.news)}
+        self.pending = [
+            one for one in self.pending if one.route != gone or not all(each.key in heard for each in one.news)
+        ]
+        for alert in self.pending:
+            alert.route = name if alert.route == gone else alert.route
+        for key, one in self.sent.pop(gone, {}).items():
+            if key not in by_key or (by_key[key].is_over and not one.is_over and key in goes_on):
+                by_key[key] = one
+        if keys := self.triggered.pop(gone, []):
+            self.triggered[name] = [*dict.fromkeys((*self.triggered.get(name, ()), *keys))]
+        self.receivers.pop(gone, None)
+
+    def forget(self, name: str) -> None:
+        """Forget a route."""
+        self.pending = [alert for alert in self.pending if alert.route != name]
+        self.sent.pop(name, None)
+        self.triggered.pop(name, None)
+        self.receivers.pop(name, None)
+
+    def give_up(self, name: str, now: datetime) -> None:
+        """Let nothing of a route go on, so that `balance` ends what PagerDuty has open of it."""
+        for alert in [one for one in self.pending if one.route == name and not one.is_resolve]:
+            self.pending.remove(alert)
+            self.note(alert, "failed", "the settings have no such route any more", now)
+        for one in self.sent.get(name, {}).values():
+            one.is_over = True
 
     def settled(self, alert: Alert, now: datetime, answer: str) -> None:
         """Note that a receiver took an alert."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipelines.alerts import delivery, messages
+from pipelines.alerts import delivery, departed, messages
 from pipelines.alerts.delivery import Outcome
 from pipelines.alerts.news import Snapshot, changes, snapshot
 from pipelines.alerts.outbox import Alert, Outbox, ask, heed, is_asked, place, sole_sender
@@ -28,12 +28,13 @@ Post = Callable[[str, Mapping[str, Any], str, float], Outcome]
 
 @dataclass
 class Done:
-    """What a call did: alerts sent, alerts that wait, and what went wrong, each a sentence."""
+    """What a call did: alerts sent, alerts that wait, what went wrong and what stays open, each a sentence."""
 
     sent: int = 0
     waiting: int = 0
     is_alone: bool = True
     problems: tuple[str, ...] = ()
+    left_open: tuple[str, ...] = ()
 
 
 def send(
@@ -47,7 +48,8 @@ def send(
     """Find what is new, keep it, and send what is due to the routes of the settings, until ``stopping``.
 
     Another process may be sending: then this one leaves all to it. That one looks again when it is done, as it may have
-    looked too early. If the tables cannot be read, what waits is sent nevertheless.
+    looked too early. If the tables cannot be read, what waits is sent nevertheless. Settings without a route tell no
+    news; then only what routes that are gone have open at PagerDuty is ended.
 
     Raises UsageError: the warehouse is not local. EnvironmentLacking: the outbox cannot be read or written.
     """
@@ -62,11 +64,16 @@ def send(
                 break
             heed(directory)
             box = Outbox.read(directory)
-            unread = _look(box, warehouse, now(), look)
+            gone = departed.settle(box, settings.alerts, now())
+            unread = _look(box, warehouse, now(), look) if settings.alerts.route else []
             _drop_routes_that_are_gone(box, settings, now())
-            sent, problems = _send_due(box, settings, now, post, lambda: 0.0 if stopping() else end - clock())
+            for route in gone:
+                box.give_up(route.name, now())
+            routes = (*settings.alerts.route, *gone)
+            sent, problems = _send_due(box, settings, routes, now, post, lambda: 0.0 if stopping() else end - clock())
             told = dict.fromkeys((*done.problems, *unread, *problems))
-            done = Done(done.sent + sent, len(box.pending), True, tuple(told))
+            left = tuple(f"{one.in_words} {one.remedy}" for one in departed.left_open(box, settings.alerts, now()))
+            done = Done(done.sent + sent, len(box.pending), True, tuple(told), left)
     return done
 
 
@@ -97,7 +104,12 @@ def try_out(settings: Settings, route: Route, post: Post = delivery.post) -> Out
 
 
 def _send_due(
-    box: Outbox, settings: Settings, now: Callable[[], datetime], post: Post, left: Callable[[], float]
+    box: Outbox,
+    settings: Settings,
+    routes: Sequence[Route],
+    now: Callable[[], datetime],
+    post: Post,
+    left: Callable[[], float],
 ) -> tuple[int, list[str]]:
     """Send what is due while seconds are ``left``; return how many alerts were sent, and what went wrong.
 
@@ -105,7 +117,7 @@ def _send_due(
     """
     sent, problems = 0, []
     failing = {alert.route for alert in box.pending if alert.attempts}
-    for route in sorted(settings.alerts.route, key=lambda one: one.name in failing):
+    for route in sorted(routes, key=lambda one: one.name in failing):
         waited = [(alert.id, alert.was_quiet) for alert in box.pending]
         box.balance(route, now())
         due = box.due(route, now())

@@ -10,10 +10,11 @@ import shutil
 import socket
 import urllib.request
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from expectations.quality import GAPS
@@ -87,8 +88,8 @@ class Check:
     lacks: bool = False
 
 
-def diagnose(settings: Settings) -> list[Check]:
-    """Return every finding, from the machine to the tables; a check that fails itself becomes a finding."""
+def diagnose(settings: Settings, others: Mapping[str, Iterator[Check]] = MappingProxyType({})) -> list[Check]:
+    """Return every finding, from the machine to the tables, then ``others``; a check that fails becomes a finding."""
     checks: list[Check] = []
     warehouse, on_disk = Warehouse(settings), Warehouse(_on_disk(settings))
     examinations: tuple[tuple[str, Iterator[Check]], ...] = (
@@ -111,7 +112,7 @@ def diagnose(settings: Settings) -> list[Check]:
         ("gaps", _gaps(on_disk)),
         ("Airflow", _airflow(on_disk)),
     )
-    for name, findings in examinations:
+    for name, findings in (*examinations, *others.items()):
         try:
             checks += findings
         except AfterlogError as error:

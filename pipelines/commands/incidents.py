@@ -24,8 +24,7 @@ from pipelines.incidents.verdict import percent
 from pipelines.run import newest
 from pipelines.run.newest import Newest, Silence, lasting, moment
 from pipelines.settings.runs import Report
-from pipelines.steps import scopes
-from pipelines.steps.held import of_cluster
+from pipelines.steps import held, scopes
 from pipelines.warehouse import actions, jvmless, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
@@ -194,7 +193,7 @@ class Incidents:
             read = {table: known.version_of(table) if known else None for table in stage.inputs}
             if known is None or known.pending or self.warehouse.versions_after(read):
                 return {}
-            own = of_cluster(known, self.warehouse.cluster).held
+            own = held.of_cluster(known, self.warehouse.cluster).held
             waiting |= {scope.removeprefix(scopes.prefix_of(self.warehouse.cluster)) for scope in own}
         return {topic: at for topic, at in noted.items() if topic not in waiting}
 
@@ -257,14 +256,14 @@ class Incidents:
 
 
 def _moment(text: str | None, name: str) -> datetime | None:
-    """Read a time."""
+    """Read a time, as one of UTC."""
     if text is None:
         return None
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         raise UsageError(f"--{name} {visible(text[:40])} is no time: write it like 2026-11-21T02:00:00Z.") from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def now_of(text: str | None) -> datetime:
@@ -328,6 +327,7 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
     opened = [one for one in found.known if one.state.is_open]
     feeds = [one for one in newest.of_feeds(warehouse, now) if one.used]
     findings = findings_of(warehouse, [(one, newest.silence(warehouse, one)) for one in feeds])
+    findings = [one for one in findings if one["since"] is None or one["since"] <= now]
     mistakes = mistakes_of(warehouse, now)
     sentence = front(opened, [*findings, *mistakes], feeds, now)
     if form == "json":
@@ -428,19 +428,19 @@ def findings_of(warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | No
         ]
     for stage in CATALOG:
         known = progress.load(warehouse, stage.table)
-        for scope, kept in (of_cluster(known, warehouse.cluster).held if known else {}).items():
-            if _is_of_others(warehouse, stage.table, scope):
-                continue
+        own = held.told_to_cluster(warehouse, stage.table, known).held if known else {}
+        for scope, kept in own.items():
             found.append(
                 {
                     "kind": "HELD",
                     "topic": scope.removeprefix(scopes.prefix_of(warehouse.cluster)),
                     "name": stage.table,
                     "severity": "high",
-                    "since": kept.since,
+                    "since": datetime.fromisoformat(kept.since).astimezone(UTC),
                     "last_at": None,
                     "amount": kept.rows,
-                    "evidence": f"{counted(kept.rows, 'row')} wait, as the topic breaks the contract of {stage.table}",
+                    "evidence": f"{counted(kept.rows, 'row')} {'waits' if kept.rows == 1 else 'wait'}, "
+                    f"as the topic breaks the contract of {stage.table}",
                     "remedy": "afterlog doctor",
                 }
             )
@@ -462,15 +462,6 @@ def findings_of(warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | No
     return sorted(
         found, key=lambda one: (LEVELS.index(one["severity"]), one["kind"], one["topic"] or "", one["name"] or "")
     )
-
-
-def _is_of_others(warehouse: Warehouse, table: str, scope: str) -> bool:
-    """Tell whether all held rows of a scope are of other clusters, which can have a topic of the same name."""
-    held = f"held.{table.partition('.')[2]}"
-    if not warehouse.exists(held):
-        return False
-    rows = jvmless.query(warehouse, held, "SELECT cluster FROM rows GROUP BY cluster", {"scope": scope})
-    return bool(rows) and warehouse.cluster not in {row["cluster"] for row in rows}
 
 
 def _touched(warehouse: Warehouse, opened: Sequence[Incident]) -> list[str]:
@@ -513,6 +504,7 @@ def _samples(warehouse: Warehouse, row: Mapping[str, Any]) -> list[dict[str, Any
         "dlq_topic",
         "dlq_partition",
         "dlq_offset",
+        "original_topic",
         "original_partition",
         "original_offset",
         "consumer_group",
@@ -520,16 +512,16 @@ def _samples(warehouse: Warehouse, row: Mapping[str, Any]) -> list[dict[str, Any
     ]
     found: list[dict[str, Any]] = []
     for place in (row["top_records"] or [])[:MOST_SAMPLES]:
+        topic = row["original_topic"]
         equal = {
             "cluster": warehouse.cluster,
-            "original_topic": row["original_topic"],
             "original_partition": place["original_partition"],
             "original_offset": place["original_offset"],
-        }
+        } | ({} if topic is None else {"original_topic": topic})
         letters = [
             one
             for one in jvmless.rows(warehouse, RECORDS, equal, columns)
-            if one["consumer_group"] == row["consumer_group"]
+            if (one["original_topic"], one["consumer_group"]) == (topic, row["consumer_group"])
         ]
         letters.sort(key=lambda one: (one["routed_at"] is None, one["routed_at"], one["dlq_offset"]))
         found += letters[:1]
@@ -550,13 +542,13 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
     lines = [
         f"{sources}, {counted(len(row['partitions'] or ()), 'partition')}{keys}; {incident.rate:,.0f} an hour{against}."
     ]
-    held = (
+    filled = (
         f"; {row['window_record_count']:,} of the {counted(row['window_offset_count'], 'offset')} hold records"
         if row.get("window_record_count") is not None
         else ""
     )
     for name, words in (
-        ("offset_share", f"of the {row.get('offset_share_of') or 'offsets'} around them were dead-lettered{held}"),
+        ("offset_share", f"of the {row.get('offset_share_of') or 'offsets'} around them were dead-lettered{filled}"),
         ("partition_share", f"of the source records are of partition {row['partition']}"),
         ("key_share", "of the records have one of 3 keys"),
         ("attribute_share", f"share one {row['attribute_kind']} {visible(row['attribute_name'] or '')}".rstrip()),
@@ -596,8 +588,8 @@ def _story(
     )
     lines += ["", "Where"]
     for place in (row["top_records"] or [])[:MOST_SAMPLES]:
-        where = f"{visible(row['original_topic'] or '')}:{place['original_partition']}:{place['original_offset']}"
-        lines.append(f"  {where}  {counted(place['record_count'], 'time')}")
+        where = place_of(row["original_topic"], place["original_partition"], place["original_offset"])
+        lines.append(f"  {visible(where)}  {counted(place['record_count'], 'time')}")
     samples = _samples(found.warehouse, row)
     lines += ["", "Suspects", *(f"  {one['rank']}. {visible(one['sentence'])}" for one in suspects[:5])]
     if not suspects:
@@ -608,9 +600,9 @@ def _story(
     for one in samples:
         letter = f"{one['dlq_topic']}:{one['dlq_partition']}:{one['dlq_offset']}"
         lines.append(f"  afterlog show {quoted(letter)}")
-    for one in samples[:1]:
-        place = f"{row['original_topic']}:{one['original_partition']}:{one['original_offset']}"
-        lines.append(f"  afterlog trace {quoted(place)}")
+    for one in samples[:1] if row["original_topic"] else ():
+        source = place_of(row["original_topic"], one["original_partition"], one["original_offset"])
+        lines.append(f"  afterlog trace {quoted(source)}")
     for suspect in suspects[:3]:
         if suspect["kind"] in ("topology", "writer_topology"):
             equal: dict[str, str | int] = {"cluster": found.warehouse.cluster, "group_id": suspect["name"]}
@@ -673,6 +665,11 @@ def diff_of(suspect: Mapping[str, Any], revisions: Iterable[Mapping[str, Any]]) 
     return f"afterlog describe {quoted(suspect['name'])}{diff}"
 
 
+def place_of(topic: str | None, partition: int | None, offset: int | None) -> str:
+    """Return the place of a source record as commands write it; ``?`` for a topic that is not known."""
+    return f"{topic or '?'}:{partition}:{offset}"
+
+
 def quoted(text: str) -> str:
     """Return text as a word of a shell, safe for a terminal."""
     import shlex
@@ -685,9 +682,11 @@ def acted(
 ) -> Answer:
     """Mute, resolve or note an incident; the answer says what was recorded.
 
-    Raises UsageError: the id names no incident, or the time is not in the future.
+    Raises UsageError: the id names no incident, the time is not in the future, or the note is empty.
     """
     now = datetime.now(UTC)
+    if note is not None and not note.strip():
+        raise UsageError("--note needs a text.")
     row = Incidents(warehouse, now).of(wanted).row
     name, said = row["incident_id"], []
     if mute_until is not None:

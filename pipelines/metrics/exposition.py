@@ -7,19 +7,23 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from expectations.text import visible
 from pipelines.errors import EnvironmentLacking, UsageError
-from pipelines.metrics.families import families
+from pipelines.metrics.families import families, of_cluster
 from pipelines.run.follow import Cycle
 from pipelines.settings import Settings, located
 from pipelines.warehouse import storage
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
+
+INFO = "afterlog_build_info{"
 
 
 class Meter(Collector):
@@ -52,7 +56,7 @@ class Meter(Collector):
             return ()
         try:
             self.write()
-        except EnvironmentLacking as error:
+        except (EnvironmentLacking, UsageError) as error:
             return (str(error),)
         return ()
 
@@ -61,14 +65,15 @@ class Meter(Collector):
         yield from self.read
         with self.lock:
             cycles, ended_at = dict(self.cycles), self.ended_at
+        cluster = self.warehouse.cluster
         if ended_at is not None:
             total = CounterMetricFamily("afterlog_cycles", "Cycles since this process began.", labels=["result"])
             for result, count in sorted(cycles.items()):
                 total.add_metric([result], count)
-            yield total
+            yield of_cluster(total, cluster)
             at = GaugeMetricFamily("afterlog_cycle_ended_timestamp_seconds", "When the last cycle ended.")
             at.add_metric([], ended_at)
-            yield at
+            yield of_cluster(at, cluster)
 
     def text(self) -> str:
         """Return the metrics in Prometheus' text format."""
@@ -77,9 +82,15 @@ class Meter(Collector):
     def write(self) -> None:
         """Replace the settings' file in one step.
 
-        Raises EnvironmentLacking: it cannot be written.
+        Raises EnvironmentLacking: it cannot be written. UsageError: it has the metrics of another cluster.
         """
         file = located(self.settings.metrics.file or "")
+        known = _cluster_of(file)
+        if known not in (None, self.warehouse.cluster):
+            raise UsageError(
+                f"{visible(str(file))} has the metrics of cluster '{visible(known)}': set [metrics] file to one of its "
+                f"own for cluster '{visible(self.warehouse.cluster)}', or remove it."
+            )
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             storage.replace_text(file, self.text(), durable=False)
@@ -113,3 +124,14 @@ class Meter(Collector):
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         return registry
+
+
+def _cluster_of(file: Path) -> str | None:
+    """Return the cluster whose metrics a file has; None if it has none, or does not say it."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        told = "".join(f"{line}\n" for line in text.split("\n") if line.startswith(INFO))
+        names = [one.labels.get("cluster") for each in text_string_to_metric_families(told) for one in each.samples]
+    except (OSError, ValueError):
+        return None
+    return names[0] if names else None

@@ -44,15 +44,23 @@ def families(warehouse: Warehouse, now: datetime | None = None) -> list[Metric]:
             collected.append(((name,), 1.0))
         except Exception:  # a damaged table must not hide the other metrics; `afterlog doctor` names it
             collected.append(((name,), 0.0))
-    return [*found, _gauge("collected", "1 if this part of the metrics could be read.", ("part",), collected)]
+    found.append(_gauge("collected", "1 if this part of the metrics could be read.", ("part",), collected))
+    return [of_cluster(family, warehouse.cluster) for family in found]
+
+
+def of_cluster(family: Metric, cluster: str) -> Metric:
+    """Return a family whose series name their cluster: files of several clusters can be on one node exporter."""
+    family.samples = [one._replace(labels={"cluster": _utf8(cluster), **one.labels}) for one in family.samples]
+    return family
 
 
 def bounded(counts: Counter[tuple[str, ...]]) -> Values:
-    """Return the series with the most, and the sum of all others as one series."""
+    """Return the series with the most, and the sum of all others as one series, which is that of the name, too."""
     ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    yield from ((labels, float(count)) for labels, count in ranked[:MOST_SERIES])
-    if rest := ranked[MOST_SERIES:]:
-        yield tuple(OTHER for _ in rest[0][0]), float(sum(count for _, count in rest))
+    shown: Counter[tuple[str, ...]] = Counter()
+    for place, (labels, count) in enumerate(ranked):
+        shown[tuple(_utf8(label) if place < MOST_SERIES else OTHER for label in labels)] += count
+    yield from ((labels, float(count)) for labels, count in shown.items())
 
 
 def _pipeline(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:

@@ -66,7 +66,7 @@ def freshness(warehouse: Warehouse) -> list[Freshness]:
         known = progress.load(warehouse, stage.table)
         entry = Freshness(warehouse.cluster, stage.table, stage.feed)
         if known:
-            own = held.of_cluster(known, warehouse.cluster)
+            own = held.told_to_cluster(warehouse, stage.table, known)
             entry = replace(entry, blocked_since=held.since(own), message=held.message(stage.table, own))
             entry = replace(entry, held_scopes=tuple(own.held))
         if isinstance(stage, Land):

@@ -20,7 +20,7 @@ from pipelines.text import elided
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-MANIFEST = "published.json"
+MANIFEST, CLUSTER = "published.json", "published-cluster.json"
 PRIVATE = "gx"  # what Data Docs are made from
 AT_ONCE = 16  # requests to an object store
 PATIENCE = timedelta(seconds=60)
@@ -43,7 +43,8 @@ def publish(settings: Settings) -> int:
     that leads nowhere. Pages that are gone here stay there, except those of Data Docs. A copy that was cut short goes
     on where it ended: the manifest, which names what is there, is written at its end.
 
-    Raises UsageError: the place is within the reports' directory. Raises EnvironmentLacking: it cannot be written.
+    Raises UsageError: the place is within the reports' directory, or has the pages of another cluster. Raises
+    EnvironmentLacking: it cannot be written.
     """
     wanted = settings.report.publish
     if wanted is None:
@@ -51,6 +52,7 @@ def publish(settings: Settings) -> int:
     source = settings.reports()
     try:
         store = _store(wanted, source)
+        _claim(store, wanted, settings.cluster)
         there, here = _manifest(store), dict(_files(source))
         changed = sorted(path for path, stamp in here.items() if there.get(path) != stamp)
         gone = [path for path in there.keys() - here.keys() if path.startswith(f"{DATA_DOCS}/")]
@@ -102,15 +104,32 @@ def _files(source: Path) -> Iterator[tuple[str, Stamp]]:
                 yield (inner / name).as_posix(), [known.st_size, known.st_mtime_ns]
 
 
+def _claim(store: ObjectStore, wanted: str, cluster: str) -> None:
+    """Note whose pages are there, before the first one; raises UsageError: they are another cluster's."""
+    known = _told(store, CLUSTER)
+    if not isinstance(known, str):
+        _put(store, CLUSTER, json.dumps(cluster).encode())
+    elif known != cluster:
+        raise UsageError(
+            f"{visible(wanted)} has the pages of cluster '{visible(known)}', where groups and topics can have the same "
+            f"names: set [report] publish to a place of its own for cluster '{visible(cluster)}'."
+        )
+
+
 def _manifest(store: ObjectStore) -> dict[str, Stamp]:
     """Return what is there already; nothing if nobody published there before."""
+    told = _told(store, MANIFEST)
+    return told if isinstance(told, dict) else {}
+
+
+def _told(store: ObjectStore, path: str) -> Any:
+    """Return what a file of JSON holds; None if it is not there or cannot be understood."""
     import obstore
 
     try:
-        told = json.loads(bytes(obstore.get(store, MANIFEST).bytes()))
+        return json.loads(bytes(obstore.get(store, path).bytes()))
     except (FileNotFoundError, ValueError):
-        return {}
-    return told if isinstance(told, dict) else {}
+        return None
 
 
 def _send(store: ObjectStore, source: Path, paths: Iterable[str]) -> None:

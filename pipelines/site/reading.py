@@ -26,6 +26,7 @@ from pipelines.commands.incidents import (
     Incident,
     Incidents,
     diff_of,
+    place_of,
     quoted,
 )
 from pipelines.incidents.blast import Blast, Graph, Revisions
@@ -422,7 +423,7 @@ def _samples(row: Row, letters: Letters) -> Iterable[Sample]:
         found = letters.get((topic, partition, offset, row["consumer_group"]))
         if found is not None:
             letter = f"{found['dlq_topic']}:{found['dlq_partition']}:{found['dlq_offset']}"
-            yield Sample(letter, f"{topic}:{partition}:{offset}", one["record_count"], found["routed_at"])
+            yield Sample(letter, place_of(topic, partition, offset), one["record_count"], found["routed_at"])
 
 
 def _commands(
@@ -433,6 +434,7 @@ def _commands(
     if samples:
         first = samples[0]
         yield Command("a dead letter, whole", f"afterlog show {quoted(first.dead_letter)}")
+    if samples and row["original_topic"]:
         yield Command("what became of its source record", f"afterlog trace {quoted(first.source)}")
         topic, partition, offset = first.source.rsplit(":", 2)
         yield Command(

@@ -21,9 +21,9 @@ from pipelines.steps.modules import split_module
 from pipelines.steps.scopes import is_misplaced, is_of, scope_of
 from pipelines.steps.split import SplitBatch, contract_under
 from pipelines.text import hint
-from pipelines.warehouse import change_feed, progress
+from pipelines.warehouse import change_feed, jvmless, progress
 from pipelines.warehouse.change_feed import Changes
-from pipelines.warehouse.progress import Batch, Progress
+from pipelines.warehouse.progress import Batch, Held, Progress
 from pipelines.warehouse.ranges import points
 from pipelines.warehouse.tables import Warehouse
 
@@ -309,6 +309,31 @@ def message(table: str, known: Progress) -> str | None:
         f"{rows_held(rows, counted(len(known.held), 'scope'))}: {', '.join(first)}{more}. The same goes for all as for "
         f"the first, and `{way_on(table, WHOLE)}` accepts all of them once. The first: {said}{end}{proposal}"
     )
+
+
+def told_to_cluster(warehouse: Warehouse, table: str, known: Progress) -> Progress:
+    """Return a table's progress with the held scopes of the settings' cluster, and the number of its rows in each.
+
+    A run of an earlier version held rows of several clusters in one scope, if their topics had the same name. If
+    nothing tells whose rows these are, all clusters have them.
+    """
+    own = of_cluster(known, warehouse.cluster)
+    name = f"held.{table.partition('.')[2]}"
+    if known.home is not None or not own.held or not warehouse.exists(name):
+        return own
+    text = "SELECT cluster, count(*) AS row_count FROM rows GROUP BY cluster"
+    found: dict[str, Held] = {}
+    for scope, one in own.held.items():
+        try:
+            counts = jvmless.query(warehouse, name, text, {"scope": scope})
+        except Exception:  # a damaged table, which `afterlog doctor` names
+            return own
+        rows = {row["cluster"]: row["row_count"] for row in counts}
+        if not rows or rows.keys() == {warehouse.cluster}:
+            found[scope] = one
+        elif warehouse.cluster in rows:
+            found[scope] = replace(one, rows=rows[warehouse.cluster])
+    return replace(own, held=found)
 
 
 def rows_held(rows: int, of: str) -> str:

@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 
+from pipelines.metrics.exposition import Meter
 from pipelines.settings import ROOT, load
+from pipelines.settings.runs import Metrics
+from tests.testing import sites
 from tests.testing.builders import kip_1191, land, line
 from tests.testing.following import Following
 
@@ -92,7 +95,8 @@ def test_prometheus_scrapes_a_process_that_follows_and_its_rules_see_an_incident
             until(lambda: states().get("AfterlogIncident") in ("pending", "firing"), both)
             (opened,) = ask("query?query=sum(afterlog_open_incidents)")["result"]
             assert opened["value"][1] == "1"
-            (letters,) = ask("query?query=sum(afterlog_dead_letters)")["result"]
+            (letters,) = ask("query?query=sum by (cluster) (afterlog_dead_letters)".replace(" ", "%20"))["result"]
+            assert letters["metric"] == {"cluster": "default"}
             assert letters["value"][1] == "60"
             assert states()["AfterlogLostMessages"] == "inactive"
         finally:
@@ -103,3 +107,62 @@ def test_prometheus_scrapes_a_process_that_follows_and_its_rules_see_an_incident
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert following.stop()[0] == 0
+
+
+def test_the_first_gap_of_a_topic_and_the_next_one_are_alerts_for_an_hour(tmp_path: Path) -> None:
+    labels = {"cluster": "default", "topic": "dlq.orders"}
+    told = "Records of dlq.orders of default were gone before they were read"
+    alert = {"exp_labels": {**labels, "severity": "critical"}, "exp_annotations": {"summary": told}}
+    values = f"{'_ ' * 90}{'7 ' * 120}{'9 ' * 120}"
+    times = {"80m": [], "92m": [alert], "148m": [alert], "160m": [], "212m": [alert], "280m": []}
+    test = {
+        "rule_files": [str(EXAMPLES / RULES)],
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": 'afterlog_gap_offsets{cluster="default", topic="dlq.orders"}', "values": values.strip()},
+                    {"series": 'afterlog_gap_offsets{cluster="default", topic="old"}', "values": "5x400"},
+                ],
+                "alert_rule_test": [
+                    {"eval_time": at, "alertname": "AfterlogGap", "exp_alerts": alerts} for at, alerts in times.items()
+                ],
+            }
+        ],
+    }
+    (tmp_path / "test.yml").write_text(json.dumps(test))
+    ran = subprocess.run(["promtool", "test", "rules", str(tmp_path / "test.yml")], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.skipif(shutil.which("prometheus-node-exporter") is None, reason="there is no node exporter")
+def test_a_node_exporter_shows_the_files_of_two_clusters(tmp_path: Path) -> None:
+    settings = sites.filled(load(warehouse=str(tmp_path / "warehouse"), landing=str(tmp_path / "landing")))
+    for name in ("default", "second"):
+        one = {"cluster": name, "metrics": Metrics(file=str(tmp_path / "files" / f"{name}.prom"))}
+        assert Meter(settings.model_copy(update=one)).refresh() == ()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = ["prometheus-node-exporter", "--collector.disable-defaults", "--collector.textfile"]
+    command += [f"--collector.textfile.directory={tmp_path}/files", f"--web.listen-address={address}"]
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as exporter,
+    ):
+
+        def scraped() -> str | None:
+            try:
+                with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+                    return str(answer.read().decode())
+            except (urllib.error.URLError, ConnectionError):
+                return None
+
+        try:
+            text = until(scraped, lambda: (tmp_path / "log").read_text(), 30)
+        finally:
+            exporter.terminate()
+            exporter.wait(30)
+    assert "node_textfile_scrape_error 0" in text, (tmp_path / "log").read_text()
+    clusters = re.findall(r'^afterlog_build_info{cluster="(\w+)"', text, re.MULTILINE)
+    assert sorted(clusters) == ["default", "second"], (tmp_path / "log").read_text()
+    assert "was collected before" not in (tmp_path / "log").read_text()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,3 +104,18 @@ def test_alerts_and_metrics_refuse_a_warehouse_at_a_uri(
     landing.mkdir()
     places = ["--warehouse", "s3a://bucket/warehouse", "--landing", f"{landing}"]
     assert told(monkeypatch, capsys, *words, *places) == (2, "", f"afterlog: {sentence}\n")
+
+
+@pytest.mark.parametrize("words", [["ask"], ["alerts"]], ids=str)  # one flushes what it prints, the other does not
+def test_a_reader_that_leaves_ends_it_quietly(settings: Settings, words: list[str]) -> None:
+    for place in (settings.warehouse, settings.landing):
+        Path(place).mkdir(exist_ok=True)
+    places = {"AFTERLOG_WAREHOUSE": settings.warehouse, "AFTERLOG_LANDING": settings.landing}
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", *words]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as piped:
+        ended = subprocess.run(
+            command, stdout=piped, stderr=subprocess.PIPE, cwd=ROOT, env=os.environ | places, timeout=120
+        )
+    assert (ended.returncode, ended.stderr) == (0, b"")

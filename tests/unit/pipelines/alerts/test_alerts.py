@@ -23,7 +23,7 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from pipelines.alerts import delivery, messages, sender
+from pipelines.alerts import delivery, listing, messages, sender
 from pipelines.alerts.delivery import Outcome
 from pipelines.alerts.news import News, Seen, Snapshot, changes, snapshot
 from pipelines.alerts.outbox import Alert, Outbox, place, quiet, sole_sender
@@ -107,9 +107,14 @@ class World:
         """What PagerDuty got."""
         return [(body["event_action"], body["dedup_key"]) for body in self.got]
 
+    @property
+    def events_of_pagerduty(self) -> list[tuple[str, str]]:
+        """What PagerDuty got, beside other receivers."""
+        return [(body["event_action"], body["dedup_key"]) for body in self.got if "event_action" in body]
+
 
 def pager(**more: Any) -> dict[str, Any]:
-    return route("pager", kind="pagerduty", routing_key_env="HOME", **more)
+    return route(**{"name": "pager", "kind": "pagerduty", "routing_key_env": "HOME", **more})
 
 
 @pytest.fixture
@@ -181,6 +186,43 @@ def test_a_verdict_that_concerns_more_is_worse(world: Callable[..., World]) -> N
         ("worse", "PARTITION_LOCAL"),
         ("worse", "SYSTEMIC"),
     ]
+
+
+def test_a_route_hears_of_an_incident_once_its_verdict_or_topics_are_those_of_the_route(
+    world: Callable[..., World],
+) -> None:
+    opens = {"suppress_minutes": 0, "news": ["opened", "resolved"]}
+    found = world(
+        route("all", suppress_minutes=0),
+        route("pills", verdicts=["POISON_PILL", "REJECTION"], suppress_minutes=0),
+        route("clients", verdicts=["PRODUCER_LOCAL"], **opens),
+        route("systems", verdicts=["SYSTEMIC"], **opens),
+        route("topics", topic="dlq.payments", **opens),
+        route("critical", severity="critical", **opens),
+    )
+    steps: list[tuple[str, dict[str, Any]]] = [
+        *(("UNDETERMINED", {}), ("POISON_PILL", {}), ("REJECTION", {}), ("POISON_PILL", {}), ("KEY_LOCAL", {})),
+        *(("PRODUCER_LOCAL", {}), ("UNDETERMINED", {}), ("PRODUCER_LOCAL", {}), ("SYSTEMIC", {})),
+        *(("SYSTEMIC", {"about": {"dlq_topics": ["dlq.a", "dlq.payments"]}}), ("SYSTEMIC", {"severity": "critical"})),
+    ]
+    for verdict, more in steps:
+        found.send(seen(verdict=verdict, **more))
+    found.send(seen(is_open=False))
+    told = [(body["route"], one["kind"], one["verdict"]) for body in found.got for one in body["alerts"]]
+    assert told[:-6] == [
+        ("all", "opened", "UNDETERMINED"),
+        ("pills", "opened", "POISON_PILL"),
+        ("all", "worse", "KEY_LOCAL"),
+        ("clients", "opened", "PRODUCER_LOCAL"),
+        ("all", "worse", "SYSTEMIC"),
+        ("systems", "opened", "SYSTEMIC"),
+        ("topics", "opened", "SYSTEMIC"),
+        ("all", "worse", "SYSTEMIC"),
+        ("critical", "opened", "SYSTEMIC"),
+    ]
+    assert {(name, kind) for name, kind, _ in told[-6:]} == {
+        (name, "resolved") for name in ("all", "pills", "clients", "systems", "topics", "critical")
+    }
 
 
 def test_what_began_and_ended_between_two_looks_is_told_once_and_calls_nobody(world: Callable[..., World]) -> None:
@@ -589,7 +631,7 @@ def test_receivers_that_hang_keep_no_time_from_others(world: Callable[..., World
 
 
 def test_routes_that_other_settings_lack_keep_their_alerts_for_a_while(world: Callable[..., World]) -> None:
-    found = world(route("a"), route("b"))
+    found = world(route("a"), route("b", url="http://127.0.0.1:9/another"))
     found.answers = [AWAY, AWAY]
     found.send(seen())
     both = found.settings
@@ -618,6 +660,146 @@ def test_a_route_that_other_settings_lack_gets_ends_later(world: Callable[..., W
         ("trigger", "f-A"),
         ("resolve", "f-A"),
     ]
+
+
+def other_routes(found: World, *routes: dict[str, Any]) -> None:
+    """Change the settings of a world."""
+    given = found.settings.alerts.model_copy(update={"route": tuple(Route.model_validate(one) for one in routes)})
+    found.settings = found.settings.model_copy(update={"alerts": given})
+
+
+def test_a_route_that_is_renamed_goes_on_under_its_new_name(world: Callable[..., World]) -> None:
+    found = world(pager(), route(suppress_minutes=0))
+    found.send(seen("A"), seen("B"))
+    found.answers = [AWAY, AWAY]
+    found.send(seen("A"), seen("B"), seen("C"))
+    other_routes(found, pager(name="on-call", severity="critical"), route("hook", suppress_minutes=0))
+    assert found.send(seen("A"), seen("C"), after=timedelta(hours=1)).left_open == ()
+    found.send(seen("A", is_open=False), seen("C", is_open=False), after=timedelta(days=30))
+    found.send(after=timedelta(days=30))
+    events = [(body["event_action"], body["dedup_key"]) for body in found.got if "event_action" in body]
+    assert opened(events) == set()
+    assert len(events) == 6
+    hook = [(body["route"], one["kind"], one["key"]) for body in found.got for one in body.get("alerts", ())]
+    assert hook[2:] == [
+        ("hook", "opened", "C"),
+        ("hook", "resolved", "B"),
+        ("hook", "resolved", "A"),
+        ("hook", "resolved", "C"),
+    ]
+    assert found.box.triggered["on-call"] == []
+    assert set(found.box.receivers) == {"on-call", "hook"}
+
+
+def test_a_storm_of_a_route_that_is_renamed_ends(world: Callable[..., World]) -> None:
+    found = world(pager(storm_from=2))
+    found.send(seen("A"), seen("B"))
+    assert len(found.events) == 1
+    other_routes(found, pager(name="on-call", storm_from=2))
+    found.send(seen("A"))
+    assert len(opened(found.events)) == 1
+    found.send()
+    assert opened(found.events) == set()
+
+
+def test_another_route_with_the_receiver_of_one_that_is_gone_takes_over(world: Callable[..., World]) -> None:
+    found = world(pager(severity="critical"), pager(name="b"))
+    found.send(seen("A", "low"), seen("B", "critical"))
+    other_routes(found, pager(severity="critical"))
+    (left,) = found.send(seen("A", "low"), seen("B", "critical")).left_open
+    assert (
+        "Route b is no longer in the settings, and 2 alerts of it are open at PagerDuty: title of B; title of A."
+        in left
+    )
+    assert "In the first run after 2026-11-25 12:02:00 UTC route pager takes them over, unless" in left
+    assert found.send(seen("B", "critical"), after=timedelta(hours=25)).left_open == ()
+    found.send()
+    assert opened(found.events) == set()
+    assert not found.box.sent.get("b")
+
+
+def test_an_end_that_waits_for_a_route_that_is_gone_ends_nothing_that_came_back(world: Callable[..., World]) -> None:
+    found = world(pager(suppress_minutes=0), pager(name="b"))
+    found.send(seen("C"))
+    other_routes(found, pager(suppress_minutes=0))
+    found.send()
+    for after in (MINUTE, timedelta(hours=25), MINUTE):
+        found.send(seen("C"), after=after)
+    assert opened(found.events) == {"f-C"}
+
+
+def test_alerts_of_a_route_that_is_gone_end_if_its_key_is_still_known(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_KEY", "0123-canary")
+    found = world(pager(routing_key_env="OUR_KEY") | {"url": None, "url_env": None}, route("b"))
+    found.send(seen("A"), seen("B"))
+    both = found.settings
+    other_routes(found)
+    for _ in range(2):
+        (left,) = found.send(seen("A")).left_open
+        assert "Route pager is no longer in the settings, and 2 alerts of it are open at PagerDuty: title of A" in left
+        assert "In the first run after 2026-11-25 12:02:00 UTC PagerDuty gets their end, unless the" in left
+    assert len(opened(found.events_of_pagerduty)) == 2
+    found.settings = both
+    found.send(seen("A"), seen("B"), after=timedelta(days=3))  # the settings were others for once
+    assert len(opened(found.events_of_pagerduty)) == 2
+    other_routes(found, route("b"))
+    found.send(seen("A"), seen("B"))
+    (keyed,) = {body["routing_key"] for body in found.got if "routing_key" in body}
+    assert keyed == "0123-canary"
+    done = found.send(seen("A"), seen("B"), after=timedelta(hours=25))
+    assert (done.sent, done.left_open, done.problems) == (2, (), ())
+    assert opened(found.events_of_pagerduty) == set()
+    kept = (place(Warehouse(found.settings)) / "outbox.json").read_text()
+    assert "canary" not in kept
+    assert found.send(seen("A"), seen("B")).sent == 0
+    other_routes(found)
+    assert found.send(seen("A"), seen("B"), seen("C")).sent == 0
+    found.settings = both
+    found.send(seen("A"), seen("B"), seen("C"))  # what came while there was no route is told
+    assert {one["key"] for body in found.got[-1:] for one in body.get("alerts", ())} == {"C"}
+
+
+def test_alerts_that_stay_open_are_told(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, receiver: Receiver
+) -> None:
+    monkeypatch.setenv("OUR_KEY", "0123-canary")
+    found = world(pager(routing_key_env="OUR_KEY"), route("b"))
+    found.send(*(seen(str(number), dedup_key=f"key {number}") for number in range(7)))
+    monkeypatch.delenv("OUR_KEY")
+    other_routes(found, route("b"))
+    here = [seen(str(number), dedup_key=f"key {number}") for number in range(7)]
+    for after in (MINUTE, timedelta(hours=30)):
+        (left,) = found.send(*here, after=after).left_open
+        assert "Resolve them there: the settings have no route with its receiver" in left
+    routes = [{"name": "b", "url": receiver.address}]
+    told = called(found.settings, routes=routes).output
+    assert "open        pager  high  title of 0, title of 1, title of 2, title of 3" in told
+    lines = [json.loads(one) for one in called(found.settings, "--format", "json", routes=routes).output.splitlines()]
+    (opened_there,) = [one for one in lines if one["status"] == "open"]
+    assert (opened_there["route"], opened_there["title"]) == ("pager", ", ".join(f"title of {at}" for at in range(7)))
+    (check,) = listing.checks(found.settings)
+    assert (check.name, check.state) == ("alerts", "warning")
+    assert f"{check.finding} {check.remedy}" == left
+    assert found.send(*here, after=timedelta(days=31)).left_open == ()
+    assert list(listing.checks(found.settings)) == []
+
+
+def test_an_outbox_of_before_tells_what_a_route_that_is_gone_left_open(world: Callable[..., World]) -> None:
+    found = world(pager())
+    found.send(seen("A"))
+    file = place(Warehouse(found.settings)) / "outbox.json"
+    old = json.loads(file.read_text())
+    del old["receivers"]
+    file.write_text(json.dumps(old))
+    other_routes(found, pager(name="on-call"))
+    (left,) = found.send(seen("A")).left_open
+    assert "title of A" in left
+    assert "Resolve them there" in left
+    other_routes(found, pager())
+    assert found.send().left_open == ()
+    assert opened(found.events) == set()
 
 
 def test_a_place_that_cannot_be_written_is_said_in_a_sentence(world: Callable[..., World]) -> None:
@@ -701,6 +883,7 @@ PAGED = st.lists(
         st.lists(st.sampled_from(["taken", "taken", "away", "before", "after"]), max_size=3),
         st.sampled_from([0, 1, 30, 90]),
         st.sampled_from([False, False, False, True]),
+        st.sampled_from(["", "", "", "renamed", "none"]),
     ),
     max_size=12,
 )
@@ -711,15 +894,22 @@ PAGED = st.lists(
 def test_pagerduty_has_open_what_is_open_and_nothing_else(
     steps: Any, suppress: float, storm_from: int, is_quiet: bool
 ) -> None:
-    """A and B have one fingerprint, and B can take in A; whatever happens, each trigger gets its resolve in the end."""
+    """A and B have one fingerprint, and B can take in A; whatever happens, each trigger gets its resolve in the end.
+
+    Also if the route is renamed, or is gone for a while.
+    """
     hours = {"quiet_hours": {"begin": "12:30", "end": "15:00"}} if is_quiet else {}
     with tempfile.TemporaryDirectory() as directory:
         found = World(Path(directory), pager(suppress_minutes=suppress, storm_from=storm_from, **hours))
         merged: dict[str, str] = {}
         last: list[Seen] = []
-        for states, answers, minutes, takes_in in steps:
+        its = {"suppress_minutes": suppress, "storm_from": storm_from, **hours}
+        name = "pager"
+        for states, answers, minutes, takes_in, change in steps:
             if takes_in and "B" in states:
                 merged = {"A": "B"}
+            name = {"pager": "on-call", "on-call": "pager"}[name] if change == "renamed" else name
+            other_routes(found, *([] if change == "none" else [pager(name=name, **its)]))
             last = [
                 seen(key, state[0], state[2], state[1], is_muted=state[3], dedup_key="f-C" if key == "C" else "f-A")
                 for key, state in states.items()
@@ -730,9 +920,10 @@ def test_pagerduty_has_open_what_is_open_and_nothing_else(
             with contextlib.suppress(KeyboardInterrupt):
                 found.send(*last, after=minutes * MINUTE, merged=merged)
         found.answers = []
-        for _ in range(12):
+        other_routes(found, pager(name=name, **its))
+        for _ in range(36):
             found.send(*last, after=61 * MINUTE, merged=merged)
-        told = {key: one for key, one in found.box.sent.get("pager", {}).items() if not one.is_over}
+        told = {key: one for key, one in found.box.sent.get(name, {}).items() if not one.is_over}
         assert opened(found.events) == {one.dedup_key for one in told.values()}
         assert {one.news.key for one in last if one.is_open and not one.is_muted} <= told.keys()
         assert told.keys() <= {one.news.key for one in last if one.is_open}

@@ -19,7 +19,7 @@ from pipelines.cli import app
 from pipelines.commands import incidents
 from pipelines.errors import UsageError
 from pipelines.incidents.state import sparkline, state_of
-from pipelines.run import freshness
+from pipelines.run.freshness import freshness
 from pipelines.settings import Settings
 from pipelines.settings.runs import Report
 from pipelines.warehouse import actions, progress
@@ -282,8 +282,20 @@ def test_a_held_topic_is_told_of_the_cluster_whose_rows_wait(settings: Settings)
     assert scopes(settings) == scopes(second) == ["dlq.orders"]  # nothing tells whose rows they are
     store(settings, "held.dlq_records", {"scope": "dlq.orders", "cluster": "default", "dlq_topic": "dlq.orders"})
     assert (scopes(settings), scopes(second)) == (["dlq.orders"], [])
+    blocked = {one.table: one for one in freshness(Warehouse(second))}["silver.dlq_records"]
+    assert (blocked.held_scopes, blocked.blocked_since, blocked.message) == ((), None, None)
     store(settings, "held.dlq_records", {"scope": "dlq.orders", "cluster": "second", "dlq_topic": "dlq.orders"})
     assert scopes(settings) == scopes(second) == ["dlq.orders"]
+    more = {"scope": "dlq.orders", "cluster": "second", "dlq_topic": "dlq.orders", "_bronze_id": "b"}
+    store(settings, "held.dlq_records", more)
+    amounts = [
+        [(one["amount"], one["evidence"].partition(",")[0]) for one in incidents.findings_of(Warehouse(its), [])]
+        for its in (settings, second)
+    ]
+    assert amounts == [[(1, "1 row waits")], [(2, "2 rows wait")]]
+    entries = [{one.table: one for one in freshness(Warehouse(its))} for its in (settings, second)]
+    said = [one["silver.dlq_records"].message or "" for one in entries]
+    assert [one.partition(" of ")[0] for one in said] == ["1 row", "2 rows"]
 
 
 def test_each_cluster_is_told_of_its_own_held_topics(settings: Settings) -> None:
@@ -293,7 +305,7 @@ def test_each_cluster_is_told_of_its_own_held_topics(settings: Settings) -> None
     for where, name in ((settings, "dlq.a"), (second, "cluster:second/dlq.b")):
         told = incidents.findings_of(Warehouse(where), [])
         assert [one["topic"] for one in told if one["kind"] == "HELD"] == [name.removeprefix("cluster:second/")]
-        fresh = {one.table: one.held_scopes for one in freshness.freshness(Warehouse(where))}
+        fresh = {one.table: one.held_scopes for one in freshness(Warehouse(where))}
         assert fresh["silver.dlq_records"] == (name,)
 
 
@@ -308,6 +320,77 @@ def test_a_resolution_counts_although_the_last_record_is_ahead_of_the_clock(sett
     shutil.rmtree(Path(settings.warehouse) / "gold")
     store(settings, "gold.dlq_incidents", sites.incident(1, first_at=begin, last_at=last + HOUR))
     assert [one["state"] for one in known(settings)] == ["REGRESSED"]
+
+
+def test_an_incident_whose_source_topic_is_not_known_is_told(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    store(settings, "gold.dlq_incidents", sites.incident(0, original_topic=None), sites.incident(1))
+    store(settings, "silver.dlq_records", sites.letter(5), sites.letter(6, original_topic=None))
+    for number, letter in enumerate((6, 5)):
+        text = incidents.one(Warehouse(settings), sites.incident_id(number)).result
+        assert f"afterlog show dlq.orders:0:{letter}\n" in text
+        assert ("?:4:58  12 times" in text, "afterlog trace" in text) == (not number, bool(number))
+        (sample,) = json.loads(incidents.one(Warehouse(settings), sites.incident_id(number), "json").result)["samples"]
+        assert sample["dlq_offset"] == letter
+
+
+def test_a_mute_that_is_given_in_another_zone_is_told_in_utc(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    store(settings, "gold.dlq_incidents", sites.incident(0))
+    tables = Warehouse(settings)
+    said = incidents.acted(tables, "0000", mute_until="2999-01-01T01:30:00+05:30").result
+    assert said == "0000-0000 is muted until 2998-12-31 20:00:00 UTC."
+    assert "muted until 2998-12-31 20:00:00 UTC" in incidents.listed(tables).result
+    assert known(settings)[0]["muted_until"] == "2998-12-31T20:00:00Z"
+    for none in ("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"):  # no time of UTC
+        with pytest.raises(UsageError, match="is no time"):
+            incidents.acted(tables, "0000", mute_until=none)
+        with pytest.raises(UsageError, match="is no time"):
+            incidents.top(tables, at=none)
+
+
+def test_top_as_of_another_time_tells_the_findings_of_that_time(settings: Settings) -> None:
+    Path(settings.warehouse).mkdir()
+    store(settings, "gold.dlq_incidents", sites.incident(0))
+    finding = {"cluster": "default", "severity": "critical", "amount": 3, "evidence": "e", "remedy": "afterlog sql"}
+    for kind, since in (("OLD", LAST), ("NEW", LAST + 2 * HOUR), ("ALWAYS", None)):
+        store(settings, "gold.trust_findings", finding | {"kind": kind, "topic": "orders", "since": since})
+    held = Held((LAST + 2 * HOUR).isoformat(), "It broke.", 20, "")
+    progress.save(Warehouse(settings), "silver.dlq_records", Progress(held={"dlq.orders": held}))
+
+    def told(at: datetime) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(incidents.top(Warehouse(settings), "json", at.isoformat()).result)
+        return {one["kind"]: one["since"] for one in found["findings"]}
+
+    assert told(LAST + HOUR) == {"OLD": "2026-11-21T02:00:00Z", "ALWAYS": None}
+    assert told(LAST + 3 * HOUR) == {
+        "OLD": "2026-11-21T02:00:00Z",
+        "ALWAYS": None,
+        "NEW": "2026-11-21T04:00:00Z",
+        "HELD": "2026-11-21T04:00:00Z",
+    }
+    assert "2 urgent findings" in incidents.top(Warehouse(settings), at=(LAST + HOUR).isoformat()).result
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--note", " "], "--note needs a text."),
+        (["--mute-until", "2999-01-01", "--note", ""], "--note needs a text."),
+        (["--resolve", "--format", "json"], "act now and print text: omit --at and --format."),
+        (["--note", "a", "--at", "2026-11-21"], "act now and print text: omit --at and --format."),
+    ],
+    ids=str,
+)
+def test_actions_that_make_no_sense_are_refused(settings: Settings, arguments: list[str], sentence: str) -> None:
+    Path(settings.warehouse).mkdir()
+    Path(settings.landing).mkdir()
+    store(settings, "gold.dlq_incidents", sites.incident(0))
+    places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
+    refused = CliRunner().invoke(app, ["incident", "0000-0000", *arguments, *places]).exception
+    assert isinstance(refused, UsageError)
+    assert sentence in str(refused)
+    assert actions.actions(Warehouse(settings)) == []
 
 
 @pytest.mark.parametrize("asked", [{"mute_until": "2999-01-01"}, {"resolve": True}, {"note": "ticket 7"}], ids=str)

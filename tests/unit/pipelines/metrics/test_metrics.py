@@ -51,21 +51,22 @@ def test_the_file_says_what_the_tables_say(meter: Meter) -> None:
     text = Path(meter.settings.metrics.file or "").read_text()
     found = samples(text)
     assert CANARY not in text
-    assert all(found["afterlog_collected", (("part", part),)] == 1 for part in ("pipeline", "rows", "incidents"))
+    ours = ("cluster", "default")
+    assert all(found["afterlog_collected", (ours, ("part", part))] == 1 for part in ("pipeline", "rows", "incidents"))
     known = Incidents(meter.warehouse, NOW.replace(year=2027))
     opened = Counter(one.row["severity"] for one in known.known if one.state.is_open)
     for level in ("critical", "high", "medium", "low"):
-        assert found["afterlog_open_incidents", (("severity", level),)] == opened[level]
+        assert found["afterlog_open_incidents", (ours, ("severity", level))] == opened[level]
     hours = jvmless.rows(meter.warehouse, "gold.dlq_summary", {"cluster": "default"})
     letters = Counter((row["consumer_group"], row["disposition"]) for row in hours)
     for group, disposition in letters:
         expected = sum(
             row["record_count"] for row in hours if (row["consumer_group"], row["disposition"]) == (group, disposition)
         )
-        labels = (("consumer_group", group or ""), ("disposition", disposition or ""))
+        labels = (ours, ("consumer_group", group or ""), ("disposition", disposition or ""))
         assert found["afterlog_dead_letters", labels] == expected
-    assert found["afterlog_lost_messages", ()] == 3
-    rule = (("rule", "original_offset.decimal_int64"), ("table", "silver.dlq_records"))
+    assert found["afterlog_lost_messages", (ours,)] == 3
+    rule = (ours, ("rule", "original_offset.decimal_int64"), ("table", "silver.dlq_records"))
     assert found["afterlog_quarantined_rows", rule] == 1
     assert any(HOSTILE[5] in dict(labels).values() for _, labels in found)  # as it is: the format escapes it
 
@@ -76,6 +77,44 @@ def test_series_are_bounded() -> None:
     assert len(found) == MOST_SERIES + 1
     assert sum(found.values()) == counts.total()
     assert found[OTHER, OTHER] == sum(range(1, 200))
+
+
+def test_a_name_that_is_that_of_the_rest_and_names_that_look_the_same_make_no_series_twice() -> None:
+    counts = Counter({(f"topic {number}",): 1_000 - number for number in range(MOST_SERIES + 5)})
+    counts += Counter({(OTHER,): 5_000, ("?",): 7_000, ("\ud800",): 6_000})
+    found = list(bounded(counts))
+    assert len(dict(found)) == len(found) == MOST_SERIES - 1
+    assert dict(found)["?",] == 13_000
+    assert dict(found)[OTHER,] == 5_000 + sum(1_000 - number for number in range(MOST_SERIES - 3, MOST_SERIES + 5))
+    assert sum(count for _, count in found) == counts.total()
+
+
+def test_series_of_two_clusters_are_never_the_same(meter: Meter, tmp_path: Path) -> None:
+    texts = []
+    for name in ("default", 'a "quoted"\u2028\n\\ cluster'):
+        file = tmp_path / f"{len(texts)}.prom"
+        its = meter.settings.model_copy(update={"cluster": name, "metrics": Metrics(file=str(file))})
+        one = Meter(its)
+        one.count(Cycle("", "", "idle", {}, None), [])  # type: ignore[arg-type]
+        assert (one.refresh(), one.refresh()) == ((), ())
+        found = samples(file.read_text())
+        assert {dict(labels)["cluster"] for _, labels in found} == {name}
+        texts.append(found)
+    assert not texts[0].keys() & texts[1].keys()
+
+
+def test_the_file_of_another_cluster_is_not_replaced(meter: Meter) -> None:
+    file = Path(meter.settings.metrics.file or "")
+    assert meter.refresh() == ()
+    ours = file.read_text()
+    second = Meter(meter.settings.model_copy(update={"cluster": "second"}))
+    (sentence,) = second.refresh()
+    assert "has the metrics of cluster 'default': set [metrics] file to one of its own for cluster 'second'" in sentence
+    assert file.read_text() == ours
+    for old in ("", "\x00", 'afterlog_build_info{version="1"} 1\n', "afterlog_build_info{"):
+        file.write_text(old)
+        assert second.refresh() == ()
+        assert 'cluster="second"' in file.read_text()
 
 
 def test_a_damaged_table_hides_no_other_metrics(meter: Meter) -> None:
@@ -100,8 +139,9 @@ def test_a_scrape_shows_cycles_and_reads_nothing(meter: Meter) -> None:
             meter.count(Cycle("", "", result, {}, None), [])  # type: ignore[arg-type]
         shutil.rmtree(meter.settings.warehouse)
         found = scraped()
-        assert found["afterlog_cycles_total", (("result", "idle"),)] == 2
-        assert found["afterlog_lost_messages", ()] == 3
+        ours = ("cluster", "default")
+        assert found["afterlog_cycles_total", (ours, ("result", "idle"))] == 2
+        assert found["afterlog_lost_messages", (ours,)] == 3
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(EnvironmentLacking, match="name another"):
         meter.served("127.0.0.1", taken.getsockname()[1]).__enter__()
 

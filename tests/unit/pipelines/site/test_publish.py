@@ -17,7 +17,7 @@ import pytest
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.settings import Settings
 from pipelines.settings.runs import Report
-from pipelines.site.publish import MANIFEST, publish
+from pipelines.site.publish import CLUSTER, MANIFEST, publish
 
 SITE = {
     "index.html": "front",
@@ -45,7 +45,7 @@ def publishing(settings: Settings, site: Path, place: object) -> Settings:
 
 
 def held(directory: Path) -> dict[str, str]:
-    files = [one for one in directory.rglob("*") if one.is_file() and one.name != MANIFEST]
+    files = [one for one in directory.rglob("*") if one.is_file() and one.name not in (MANIFEST, CLUSTER)]
     return {one.relative_to(directory).as_posix(): one.read_text() for one in files}
 
 
@@ -90,6 +90,38 @@ def test_a_manifest_that_cannot_be_read_copies_all(settings: Settings, site: Pat
     for damaged in ("[1]", "{", "\x00"):
         (tmp_path / "there" / MANIFEST).write_text(damaged)
         assert publish(asked) == len(SITE)
+
+
+def test_a_place_has_the_pages_of_one_cluster(settings: Settings, site: Path, tmp_path: Path) -> None:
+    """Also if its first copy was cut short, and the next one has nothing to send."""
+    place = tmp_path / "there"
+    (place / "places.html").mkdir(parents=True)  # in the way
+    write(site, {"places.html": "all groups"})
+    asked = publishing(settings, site, place)
+    with pytest.raises(EnvironmentLacking):
+        publish(asked)
+    other = asked.model_copy(update={"cluster": "second"})
+    for _ in range(2):
+        before = held(place)
+        with pytest.raises(UsageError, match=r"there has the pages of cluster 'default', .* cluster 'second'"):
+            publish(other)
+        assert held(place) == before
+        if (place / "places.html").is_dir():
+            (place / "places.html").rmdir()
+            publish(asked)
+    assert publish(asked) == 0
+    (place / CLUSTER).unlink()  # as earlier reports published it
+    assert publish(asked) == 0
+    assert json.loads((place / CLUSTER).read_text()) == "default"
+
+
+def test_an_object_store_has_the_pages_of_one_cluster(settings: Settings, site: Path, bucket: Bucket) -> None:
+    asked = publishing(settings, site, "s3://reports/afterlog")
+    assert publish(asked) == len(SITE)
+    bucket.order.clear()
+    with pytest.raises(UsageError, match=r"^s3://reports/afterlog has the pages of cluster 'default'"):
+        publish(asked.model_copy(update={"cluster": "second"}))
+    assert (bucket.order, publish(asked)) == ([], 0)
 
 
 PAGES = [f"incidents/{number:04d}-0000.html" for number in range(40)]
@@ -233,8 +265,10 @@ def test_an_object_store_gets_types_and_the_front_last(
     assert publish(asked) == len(SITE)
     root = "/reports/afterlog/"
     assert {path.removeprefix(root): body.decode() for path, (_, body) in bucket.objects.items()} == SITE | {
-        MANIFEST: bucket.objects[root + MANIFEST][1].decode()
+        MANIFEST: bucket.objects[root + MANIFEST][1].decode(),
+        CLUSTER: '"default"',
     }
+    assert bucket.order[0] == root + CLUSTER
     assert bucket.order[-2:] == [f"{root}index.html", root + MANIFEST]
     assert bucket.objects[f"{root}incidents/7KQ2-MD4X.html"][0] == "text/html; charset=utf-8"
     assert bucket.objects[f"{root}assets/site.css"][0] == "text/css; charset=utf-8"

@@ -118,6 +118,14 @@ def test_the_light_is_green_only_if_data_is_fresh_and_nothing_is_wrong(settings:
     assert light(settings).colour == "red"
 
 
+def test_an_incident_whose_source_topic_is_not_known_names_none(settings: Settings) -> None:
+    store(settings, "gold.dlq_incidents", incident(0, original_topic=None))
+    store(settings, "silver.dlq_records", sites.letter(6, original_topic=None))
+    (case,) = told(settings).incidents
+    assert [(one.dead_letter, one.source) for one in case.samples] == [("dlq.orders:0:6", "?:4:58")]
+    assert not [one.text for one in case.commands if "None" in one.text or "trace" in one.text or "kcat" in one.text]
+
+
 def test_stale_data_is_red(settings: Settings) -> None:
     dead_letters(settings, *(30 * HOUR + timedelta(minutes=5 * place) for place in range(1, 200)))
     found = light(settings)

@@ -1,0 +1,150 @@
+"""Routes that the settings lost -> the route that has their receiver now, or the end of their alerts at PagerDuty.
+
+A route that is renamed goes on under its new name. The alerts of a route that is gone end at PagerDuty if its key is
+still in the environment, or people are told which of them stay open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from expectations.rules import counted
+from expectations.text import visible
+from pipelines.alerts import delivery
+from pipelines.alerts.outbox import REMEMBERED, Outbox, Receiver
+from pipelines.incidents.severity import LEVELS
+from pipelines.run.newest import moment
+from pipelines.settings.alerts import Alerts, Route
+
+MOST_NAMED = 5
+STAYS = "Resolve them there: the settings have no route with its receiver, and its routing key is not known."
+
+
+@dataclass(frozen=True)
+class Open:
+    """An alert that is open at PagerDuty: its key there, what it is about, and when it was sent last."""
+
+    dedup_key: str
+    title: str
+    severity: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is open at PagerDuty of a route that is gone; it ends there, or is the ``heir``'s, after ``until``."""
+
+    route: str
+    alerts: tuple[Open, ...]
+    until: datetime | None
+    heir: str | None
+
+    @property
+    def in_words(self) -> str:
+        """What is open."""
+        number = len(self.alerts)
+        named = "; ".join(one.title for one in self.alerts[:MOST_NAMED])
+        more = f"; and {number - MOST_NAMED:,} more" if number > MOST_NAMED else ""
+        return (
+            f"Route {self.route} is no longer in the settings, and {counted(number, 'alert')} of it "
+            f"{'is' if number == 1 else 'are'} open at PagerDuty: {visible(named)}{more}."
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What becomes of them, or what to do."""
+        if self.until is None:
+            return STAYS
+        what = f"route {self.heir} takes them over" if self.heir else "PagerDuty gets their end"
+        return f"In the first run after {moment(self.until)} {what}, unless the route is back."
+
+
+def receiver(route: Route, environment: Mapping[str, str] = os.environ) -> Receiver | None:
+    """Return who gets what is sent to a route, without any secret; None if a variable is not set."""
+    url, key = delivery.address(route, environment)
+    if url is None:
+        return None
+    digest = hashlib.sha256("\n".join((route.kind, url, key)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return Receiver(digest, route.routing_key_env, route.url_env, has_url=route.url is not None)
+
+
+def settle(box: Outbox, alerts: Alerts, now: datetime) -> list[Route]:
+    """Note who the routes' receivers are, and let routes take over from those that are gone and had their receiver: one
+    with a new name at once, others once that is for good.
+
+    Return routes that stand for those that are gone, to end at PagerDuty what is open there.
+    """
+    before = {name: replace(one) for name, one in box.receivers.items()}
+    here: dict[str, str] = {}
+    new: dict[str, str] = {}
+    for route in alerts.route:
+        if (one := receiver(route)) is not None:
+            here.setdefault(one.digest, route.name)
+            if route.name not in before:
+                new.setdefault(one.digest, route.name)
+            box.receivers[route.name] = one
+        elif route.name in box.receivers:
+            box.receivers[route.name].gone_at = None
+    names = {route.name for route in alerts.route}
+    for name in _gone(box, names):
+        gone = box.receivers.setdefault(name, Receiver(""))
+        gone.gone_at = gone.gone_at or now
+        is_for_good = _ends_at(gone, alerts, now) <= now
+        if heir := new.get(gone.digest) or (here.get(gone.digest) if is_for_good else None):
+            box.take_over(name, heir)
+        elif now - gone.gone_at > REMEMBERED:
+            box.forget(name)
+    for name in [name for name in box.receivers if name not in names and not box.is_known(name)]:
+        del box.receivers[name]
+    if box.receivers != before:
+        box.save(now)
+    ending = {name: box.receivers[name] for name in _gone(box, names) if box.triggered.get(name)}
+    stood = [_standing_for(name, one) for name, one in ending.items() if _ends_at(one, alerts, now) <= now]
+    return [route for route in stood if route is not None]
+
+
+def left_open(box: Outbox, alerts: Alerts, now: datetime) -> list[Left]:
+    """Return what is open at PagerDuty of routes that are gone."""
+    known: Mapping[str, Any] = {**box.known.get("incidents", {}), **box.known.get("findings", {})}
+    here = {one.digest: route.name for route in alerts.route if (one := receiver(route)) is not None}
+    found = []
+    for name in _gone(box, {route.name for route in alerts.route}):
+        told = box.sent.get(name, {})
+        its = box.receivers.get(name, Receiver(""))
+        opened = []
+        for dedup_key in box.triggered.get(name, ()):
+            about = {key: one for key, one in told.items() if one.dedup_key == dedup_key}
+            titles = [known[key]["news"]["title"] for key in about if key in known]
+            worst = LEVELS[min((one.rank for one in about.values()), default=-1)]
+            at = max((one.at for one in about.values()), default=now)
+            opened.append(Open(dedup_key, ", ".join(titles) or dedup_key, worst, at))
+        if opened:
+            heir = here.get(its.digest)
+            until = _ends_at(its, alerts, now) if heir or _standing_for(name, its) else None
+            found.append(Left(name, tuple(opened), until, heir))
+    return found
+
+
+def _gone(box: Outbox, names: set[str]) -> Sequence[str]:
+    return [
+        name for name in dict.fromkeys((*box.receivers, *box.triggered)) if name not in names and box.is_known(name)
+    ]
+
+
+def _ends_at(gone: Receiver, alerts: Alerts, now: datetime) -> datetime:
+    """Return from when on a route is gone for good: other settings may be in use for once."""
+    return (gone.gone_at or now) + timedelta(hours=alerts.retry_hours)
+
+
+def _standing_for(name: str, gone: Receiver) -> Route | None:
+    """Return a route to the receiver of one that is gone; None if its address or its routing key is not known."""
+    if gone.routing_key_env is None or gone.has_url:
+        return None
+    route = Route(name=name, kind="pagerduty", routing_key_env=gone.routing_key_env, url_env=gone.url_env)
+    its = receiver(route)
+    return route if its is not None and its.digest == gone.digest else None
