@@ -377,6 +377,7 @@ def following(settings: Settings, broker: Broker, every: float) -> Iterator[psut
     """Follow the dead-letter topics of a broker in a process, and kill it at the end if it still runs."""
     told = {"AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers, "AFTERLOG_DLQ__SOURCE": "kafka"}
     places = ["--warehouse", settings.warehouse, "--landing", settings.landing]
+    Path(settings.warehouse).parent.mkdir(parents=True, exist_ok=True)  # a run does not make it
     process = psutil.Popen(
         [afterlog(), "run", "--follow", "--every", str(every), "--feed", "dlq", *places],
         env=os.environ | told,
