@@ -449,11 +449,11 @@ def _data_files(directory: str, name: str, damaged: Sequence[str]) -> Check:
 
 def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
     """Compare a stage's progress with its table and its inputs, as the next run will."""
-    known = progress.load(warehouse, stage.table)
+    known = held.own(warehouse, stage.table)
     if known is None and not _stated(warehouse, stage) and not warehouse.local_version(stage.table):
         return
-    if known and (own := held.of_cluster(known, warehouse.cluster)).held:
-        yield from _held(stage, own)
+    if known and known.held:
+        yield from _held(stage, known)
         return
     if known and known.blocked_since and isinstance(stage, Split):
         finding = f"Blocked since {known.blocked_since}: {known.message or 'its gate broke.'}"

@@ -189,12 +189,11 @@ class Incidents:
         for stage in CATALOG:
             if stage.table not in ON_THE_WAY:
                 continue
-            known = progress.load(self.warehouse, stage.table)
+            known = held.own(self.warehouse, stage.table)
             read = {table: known.version_of(table) if known else None for table in stage.inputs}
             if known is None or known.pending or self.warehouse.versions_after(read):
                 return {}
-            own = held.of_cluster(known, self.warehouse.cluster).held
-            waiting |= {scope.removeprefix(scopes.prefix_of(self.warehouse.cluster)) for scope in own}
+            waiting |= {scopes.within(self.warehouse.cluster, scope) for scope in known.held}
         return {topic: at for topic, at in noted.items() if topic not in waiting}
 
     def usual_rate(self, incident: Incident) -> float | None:
@@ -433,7 +432,7 @@ def findings_of(warehouse: Warehouse, feeds: Iterable[tuple[Newest, Silence | No
             found.append(
                 {
                     "kind": "HELD",
-                    "topic": scope.removeprefix(scopes.prefix_of(warehouse.cluster)),
+                    "topic": scopes.within(warehouse.cluster, scope),
                     "name": stage.table,
                     "severity": "high",
                     "since": datetime.fromisoformat(kept.since).astimezone(UTC),

@@ -24,9 +24,8 @@ from pipelines.errors import UsageError
 from pipelines.run import newest
 from pipelines.settings import ROOT
 from pipelines.stage import Land, Stage
-from pipelines.steps.held import contract_of_held, of_cluster, rows_held
+from pipelines.steps.held import contract_of_held, own, rows_held
 from pipelines.text import hint
-from pipelines.warehouse import progress
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
@@ -314,9 +313,8 @@ def _held_of(warehouse: Warehouse, source: Stage) -> list[str]:
     """Return a sentence for each table that holds rows of a feed: answers do not see held rows."""
     sentences = []
     for stage in CATALOG:
-        known = progress.load(warehouse, stage.table) if source.table in stage.inputs else None
-        own = of_cluster(known, warehouse.cluster).held if known else {}
-        if rows := sum(scope.rows for scope in own.values()):
+        known = own(warehouse, stage.table) if source.table in stage.inputs else None
+        if known and (rows := sum(scope.rows for scope in known.held.values())):
             sentences.append(f"{rows_held(rows, stage.table)}, which answers do not see: see `afterlog doctor`.")
     return sentences
 

@@ -74,16 +74,13 @@ def _outcome(
             "died_at": died["routed_at"],
         }
         return {"outcome": DIED_AGAIN, "known_by": "dead_letter", **at}
-    place = [(row["consumer_group"], row["target_topic"], known, row["target_partition"]) for known in _ids(row)]
-    offset = max(committed.get(one, -1) for one in place)
+    ids = (row["target_topic_id"], None)
+    offset = max(
+        committed.get((row["consumer_group"], row["target_topic"], known, row["target_partition"]), -1) for known in ids
+    )
     if offset > row["target_offset"] or (before is not None and before["outcome"] == DELIVERED):
         return {"outcome": DELIVERED, "known_by": "committed_offset", **nothing}
     return {"outcome": UNKNOWN, "known_by": None, **nothing}
-
-
-def _ids(row: Mapping[str, Any]) -> tuple[str | None, ...]:
-    """Return what may be known of the id of a record's target."""
-    return (row["target_topic_id"], None)
 
 
 def _deaths(warehouse: Warehouse, standing: Standing) -> dict[tuple[Any, ...], dict[str, Any]]:

@@ -23,7 +23,7 @@ from pipelines.settings import ROOT, Lock, Settings
 from pipelines.stage import Split, Stage
 from pipelines.steps import held
 from pipelines.steps.watch import NOBODY, Watch
-from pipelines.warehouse import lock, progress, storage
+from pipelines.warehouse import lock, storage
 from pipelines.warehouse.progress import Batch, Progress
 from pipelines.warehouse.quality import StageRun, now
 from pipelines.warehouse.tables import Warehouse
@@ -272,7 +272,7 @@ class Follower:
             self._write("working")
 
     def _block(self, stage_run: StageRun) -> None:
-        known = held.of_cluster(progress.load(self.warehouse, stage_run.table) or Progress(), self.warehouse.cluster)
+        known = held.own(self.warehouse, stage_run.table) or Progress()
         since = held.since(known) or _text(stage_run.started_at)
         message = held.message(stage_run.table, known) or stage_run.message or ""
         self.blocked[stage_run.table] = Blocked(stage_run.table, since, message, known.pending, tuple(known.held))
@@ -287,8 +287,7 @@ class Follower:
     def _look_at_blocked(self) -> None:
         """Wake stages whose batch is done, and drop scopes that are no longer held: another run may accept them."""
         for table, blocked in list(self.blocked.items()):
-            known = progress.load(self.warehouse, table)
-            known = held.of_cluster(known, self.warehouse.cluster) if known else None
+            known = held.own(self.warehouse, table)
             left = (known and held.since(known)) is None
             if blocked.scopes and known is not None and not left:
                 self.blocked[table] = replace(blocked, scopes=tuple(known.held), message=_message(table, known))

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from expectations.contract import ORIGIN, Column, Contract, contract_of
+from expectations.provenance import ADDED_BY_THE_RUN
 from expectations.rules import counted
 from expectations.text import visible
 from expectations.verdict import MOST_NAMED, SCOPE, WHOLE, way_on
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 INPUT = "input"
-OF_THE_RUN = ("_ingested_at", "_run_id")  # of the run that landed the row; each candidate gets its own
 # These settings do not change what a gate finds. Thresholds of `gates` count by the contract: see `contract_under`.
 _OTHER_SETTINGS = {
     *("cluster", "warehouse", "landing", "kafka", "kafka_connection", "lock", "report", "spark", "gates"),
@@ -71,7 +71,7 @@ def contract_of_held(stage: Stage) -> Contract | None:
 
 def _landed(stage: Split) -> tuple[Column, ...]:
     """Return the columns of bronze that a held row keeps."""
-    return tuple(column for column in contract_of(stage.inputs[0]).stored if column.name not in OF_THE_RUN)
+    return tuple(column for column in contract_of(stage.inputs[0]).stored if column.name not in ADDED_BY_THE_RUN)
 
 
 def mark_of(contract: Contract) -> str:
@@ -284,6 +284,12 @@ def of_cluster(known: Progress, cluster: str) -> Progress:
     return replace(known, held=own)
 
 
+def own(warehouse: Warehouse, table: str) -> Progress | None:
+    """Return a table's progress with the held scopes of the settings' cluster only; None if it has no progress."""
+    known = progress.load(warehouse, table)
+    return of_cluster(known, warehouse.cluster) if known else None
+
+
 def since(known: Progress) -> str | None:
     """Return since when rows of a table are held; None if none are."""
     times = [one.since for one in known.held.values()]
@@ -343,8 +349,7 @@ def rows_held(rows: int, of: str) -> str:
 
 def of_table(warehouse: Warehouse, stage: Stage) -> Progress | None:
     """Return a stage's progress, with the held scopes of the settings' cluster; None if nothing of it is held."""
-    known = progress.load(warehouse, stage.table)
-    known = of_cluster(known, warehouse.cluster) if known else None
+    known = own(warehouse, stage.table)
     return known if known and (known.held or known.blocked_since) else None
 
 

@@ -132,6 +132,11 @@ def prefix_of(cluster: str) -> str:
     return f"{OTHER_CLUSTER}{cluster}/"
 
 
+def within(cluster: str, scope: str) -> str:
+    """Return the name that a cluster's own scope has there."""
+    return scope.removeprefix(prefix_of(cluster))
+
+
 def is_of(cluster: str, scope: str, home: str | None) -> bool:
     """Tell whether a scope is of a cluster; without a home, scopes that name no cluster are of any cluster."""
     return scope.startswith(prefix_of(cluster)) or (not scope.startswith(OTHER_CLUSTER) and home in (None, cluster))
