@@ -19,6 +19,7 @@ NO_VIOLATIONS = OF_THE_ROW
 FILE = "file:"  # no legal name of a topic has a colon
 OTHER_TOPIC = "topic:"
 OTHER_CLUSTER = "cluster:"
+ESCAPES = (("%", "%25"), ("/", "%2F"))  # in the name of a cluster, so that its first slash ends it
 MOST_CHARACTERS = 300  # of a name: a line can contain anything as a name
 RECENT_ROWS = 1_000
 MERGED_ROWS = 20  # batches this small are remembered as one
@@ -129,7 +130,19 @@ def codes(contract: Contract) -> tuple[str, ...]:
 
 def prefix_of(cluster: str) -> str:
     """Return what the scopes of a cluster begin with, unless it is the home of the table's scopes."""
+    for character, escape in ESCAPES:
+        cluster = cluster.replace(character, escape)
     return f"{OTHER_CLUSTER}{cluster}/"
+
+
+def _prefix() -> Column:
+    """Return what ``prefix_of`` tells of a row's cluster."""
+    from pyspark.sql import functions as F
+
+    cluster = F.col("cluster")
+    for character, escape in ESCAPES:
+        cluster = F.replace(cluster, F.lit(character), F.lit(escape))
+    return F.concat(F.lit(OTHER_CLUSTER), cluster, F.lit("/"))
 
 
 def within(cluster: str, scope: str) -> str:
@@ -146,8 +159,8 @@ def is_misplaced(home: str) -> Column:
     """Tell whether a held row's scope is not of the row's cluster, as before scopes were of clusters."""
     from pyspark.sql import functions as F
 
-    of_cluster = F.col("scope").startswith(F.concat(F.lit(OTHER_CLUSTER), F.col("cluster"), F.lit("/")))
-    return F.when(F.col("cluster") == home, F.col("scope").startswith(OTHER_CLUSTER)).otherwise(~of_cluster)
+    is_named = F.col("scope").startswith(_prefix())
+    return F.when(F.col("cluster") == home, F.col("scope").startswith(OTHER_CLUSTER)).otherwise(~is_named)
 
 
 def scope_of(contract: Contract, home: str | None = None) -> Column:
@@ -182,8 +195,7 @@ def _of_cluster(name: Column, home: str | None) -> Column:
 
     if home is None:
         return name
-    other = F.concat(F.lit(OTHER_CLUSTER), F.col("cluster"), F.lit("/"), name)
-    return F.when(F.col("cluster") == home, name).otherwise(other)
+    return F.when(F.col("cluster") == home, name).otherwise(F.concat(_prefix(), name))
 
 
 def _short(name: Column) -> Column:

@@ -12,7 +12,7 @@ from expectations import rules
 from expectations.contract import Column, Contract
 from expectations.suite import gate
 from expectations.verdict import Tally
-from pipelines.steps.scopes import MOST_SCOPES, History, count, scope_of
+from pipelines.steps.scopes import MOST_SCOPES, History, count, is_misplaced, is_of, scope_of, within
 from pipelines.steps.split import judged_by
 
 if TYPE_CHECKING:
@@ -97,6 +97,25 @@ def test_what_is_remembered_is_bounded_in_scopes_the_last_seen_stay() -> None:
 def test_no_topic_is_taken_for_a_file_or_another_topic(spark: SparkSession, topic: str | None, scope: str) -> None:
     row = spark.createDataFrame([("dir/a.jsonl", topic)], "_source string, topic string")
     assert row.select(scope_of(OF_TOPICS)).collect()[0][0] == scope
+
+
+CLUSTERS = ("home", "a", "a/b", "a%2Fb", "a%", "a%2", "%", "/", "file:", "cluster:a", "ÄÖ \u202e")
+
+
+def test_each_scope_is_of_one_cluster_whatever_the_names(spark: SparkSession) -> None:
+    topics = ("b", "dlq.orders", "b/c", "file:x", "cluster:a/b", "")
+    made = [(cluster, "x/y.jsonl", topic) for cluster in CLUSTERS for topic in topics]
+    rows = spark.createDataFrame(made, "cluster string, _source string, topic string")
+    scoped = rows.withColumn("scope", scope_of(OF_TOPICS, "home")).withColumn("misplaced", is_misplaced("home"))
+    found = scoped.collect()
+    assert len({row["scope"] for row in found}) == len(made)
+    for row in found:
+        assert [name for name in CLUSTERS if is_of(name, row["scope"], "home")] == [row["cluster"]]
+        assert not row["misplaced"]
+    names = {
+        cluster: {within(cluster, row["scope"]) for row in found if row["cluster"] == cluster} for cluster in CLUSTERS
+    }
+    assert all(each == names["home"] for each in names.values())
 
 
 def test_counts_by_scope_are_those_of_the_expectations_and_shares_of_the_rows_in_question(spark: SparkSession) -> None:
