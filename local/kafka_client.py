@@ -24,6 +24,7 @@ from pipelines.jvm import clients, jars, launch
 
 Headers = Sequence[tuple[str, bytes | None]]
 
+_DESCRIBED_SECONDS = 30
 _EXPIRY_SECONDS = 1.2  # how long after the end of its lock a record with Action.EXPIRE is still held
 _TIMESTAMP_TYPES = {"CREATE_TIME": 0, "LOG_APPEND_TIME": 1}
 
@@ -121,10 +122,29 @@ class KafkaClient:
     def create_topic(
         self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None, *, replicas: int = 1
     ) -> None:
-        """Create a topic; raises KafkaFailure with reason TopicExistsException: it exists already."""
+        """Create a topic, and wait until the brokers describe it with all leaders.
+
+        Raises KafkaFailure with reason TopicExistsException: it exists already.
+        """
         with clear():
             topic = self.jvm.org.apache.kafka.clients.admin.NewTopic(name, partitions, replicas)
             self.admin.createTopics([topic.configs(dict(settings or {}))]).all().get()
+        until = time.monotonic() + _DESCRIBED_SECONDS
+        while not self._has_leaders(name, partitions):
+            if time.monotonic() > until:
+                raise KafkaFailure("TimeoutException", f"Nobody leads topic {name} after {_DESCRIBED_SECONDS} s.")
+            time.sleep(0.05)
+
+    def _has_leaders(self, topic: str, partitions: int) -> bool:
+        """Tell whether the brokers know a topic and a leader of each partition: a new one may take a moment."""
+        try:
+            with clear():
+                found = list(self._described(topic).partitions())
+                return len(found) == partitions and all(one.leader() and not one.leader().isEmpty() for one in found)
+        except KafkaFailure as failure:
+            if failure.reason == "UnknownTopicOrPartitionException":
+                return False
+            raise
 
     def topic_id(self, name: str) -> str:
         """Return the id of a topic, as Kafka writes it."""
