@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from expectations.contract import Contract, contract_of
@@ -104,21 +105,24 @@ def blocked_upstream(warehouse: Warehouse, stages: Sequence[Stage]) -> set[str]:
     stages those after it would wait; a run of one layer must do the same.
     """
     known = {stage.table: stage for stage in CATALOG}
+
+    @cache
+    def waits(table: str) -> bool:
+        stage = known.get(table)
+        if stage is None:
+            return False
+        reached = progress.load(warehouse, table) if isinstance(stage, Summarise) else None
+        return (reached is not None and reached.blocked_since is not None) or any(map(waits, stage.inputs))
+
     own = {stage.table for stage in stages}
-    found, looked_at = set(), set(own)
+    upstream: set[str] = set()
     look_at = [table for stage in stages for table in stage.inputs]
     while look_at:
         table = look_at.pop()
-        stage = known.get(table)
-        if stage is None or table in looked_at:
-            continue
-        looked_at.add(table)
-        look_at += stage.inputs
-        if isinstance(stage, Summarise):
-            reached = progress.load(warehouse, table)
-            if (reached and reached.blocked_since) or blocked_upstream(warehouse, [stage]):
-                found.add(table)
-    return found
+        if table in known and table not in upstream | own:
+            upstream.add(table)
+            look_at += known[table].inputs
+    return {table for table in upstream if isinstance(known[table], Summarise) and waits(table)}
 
 
 def at_rest(warehouse: Warehouse, stages: Sequence[Stage], run_id: str) -> list[StageRun]:
@@ -416,7 +420,7 @@ def _split(
     size = held.size_of(warehouse, stage, versions, again)
     with SplitBatch.of(warehouse, stage, rows, run_id, started_at, size=size, home=known.home) as split:
         if feed:
-            feed.check()
+            feed.check(split.judged)
         if not split.census.rows:  # all rows belong to other tables
             held.release(warehouse, stage, again)
             return _passed(warehouse, stage, others), None

@@ -74,9 +74,11 @@ class Summary:
         touched = None  # every group
         if any(versions.start is not None for versions in batch.values()):
             counts = changed.groupBy("_group").agg(F.count_if("_is_first").alias("_rows"))
-            found = counts.limit(MOST_GROUPS + 1).select(_collectable(counts), "_rows").collect()
+            asked = counts.limit(MOST_GROUPS + 1).select(_collectable(counts), "_rows")
+            found = asked.collect()
             for feed in changes.values():
-                feed.check()
+                if not isinstance(refresh.groups[feed.table], OwnRows):
+                    feed.check(asked)
             if not found:
                 return None
             if len(found) <= MOST_GROUPS:
@@ -245,7 +247,9 @@ def _touched(stage: Summarise, refresh: Refresh, feed: Changes) -> DataFrame:
         return _grouped(changed, group.group)
     if not isinstance(group, OwnRows):
         return _grouped(changed, group)
-    named = [row[0] for row in changed.select(group.column).distinct().limit(MOST_GROUPS + 1).collect()]
+    asked = changed.select(group.column).distinct().limit(MOST_GROUPS + 1)
+    named = [row[0] for row in asked.collect()]
+    feed.check(asked)
     is_few = len(named) <= MOST_GROUPS  # with more values take all rows of the condition
     _, version = feed.warehouse.state(stage.table)
     among = _ranges([group.column], group.column, named, None) if is_few else []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+from uuid import uuid4
 
 from pipelines.errors import FeedIncomplete
 from pipelines.warehouse.local_files import LocalFiles
@@ -17,15 +17,14 @@ from pipelines.warehouse.storage import read_file
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-OBSERVED_WITHIN_SECONDS = 30.0
 MOST_COMMITS = 16  # whose files are looked up, one after the other
 
 
 @dataclass(frozen=True)
 class Changes:
-    """The rows of a batch, and the observation that tells how far the change feed was read.
+    """The rows of a batch, and the name under which Spark notes how far it read the change feed.
 
     The feed must not end before the batch's last commit. Delta has missed a trailing commit before (delta#6314), and
     the next batch would begin after that commit.
@@ -35,19 +34,19 @@ class Changes:
     table: str
     batch: Batch
     rows: DataFrame
-    seen: Observation | None = None
+    noted: str | None = None
 
-    def check(self) -> None:
+    def check(self, read: DataFrame | None = None) -> None:
         """Check that the feed was read up to the batch's last version that, by the log, changed rows.
 
-        Call it after an action has read all rows. It uses what Spark observed in the first action and needs no extra
-        pass over the rows.
+        ``read`` is a DataFrame of all rows that was collected, or one of `cached` rows that are kept by now: its plan
+        tells how far it read, without an extra pass over the rows. Without it the feed is asked for its last version.
 
         Raises FeedIncomplete: a version is missing, so the batch must not be recorded as read.
         """
-        if self.seen is None:
+        if self.noted is None:
             return
-        last = self._last_read()
+        last = self._last_read(read)
         read_up_to = self.batch.start if last is None else last
         assert read_up_to is not None
         for version in range(self.batch.end, read_up_to, -1):
@@ -57,21 +56,16 @@ class Changes:
                     f"nothing of this batch is recorded as read; run again, and report it if it happens again."
                 )
 
-    def _last_read(self) -> int | None:
-        """Return the last version that the first action read; if Spark does not report it in time, query the feed."""
+    def _last_read(self, read: DataFrame | None) -> int | None:
+        """Return the last version that was read; if the plan does not tell it, query the feed."""
         from pyspark.sql import functions as F
 
-        assert self.seen is not None
-        observed: Any = self.seen
-        until = time.monotonic() + OBSERVED_WITHIN_SECONDS
-        while not observed._jo.future().isCompleted():  # Spark's event queue drops events when it is full
-            if time.monotonic() >= until:
-                feed = _feed(self.warehouse, self.table, self.batch)
-                last = feed.agg(F.max("_commit_version")).collect()[0][0]
-                break
-            time.sleep(0.005)
+        # PySpark's Observation waits for an event, which does not come if the rows were read through a cache.
+        metrics: Any = read._jdf.queryExecution().observedMetrics().get(self.noted) if read is not None else None
+        if metrics is None or metrics.isEmpty():
+            last = _feed(self.warehouse, self.table, self.batch).agg(F.max("_commit_version")).collect()[0][0]
         else:
-            last = observed.get["last"]
+            last = metrics.get().get(0)
         return None if last is None else int(last)
 
     def _changed_rows(self, version: int) -> bool:
@@ -112,7 +106,6 @@ def changes(warehouse: Warehouse, table: str, batch: Batch) -> Changes:
     inserted, changed or deleted. A changed row comes twice: before and after the change. Of a local table the files
     that the commits name are read; then there is no feed that could end early.
     """
-    from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     if batch.start is None:
@@ -121,13 +114,13 @@ def changes(warehouse: Warehouse, table: str, batch: Batch) -> Changes:
     named = _named_files(warehouse, table, batch)
     if named is not None:
         return Changes(warehouse, table, batch, named.rows(warehouse.spark))
-    seen = Observation()
+    noted = uuid4().hex
     rows = (
         _feed(warehouse, table, batch)
-        .observe(seen, F.max("_commit_version").alias("last"))
+        .observe(noted, F.max("_commit_version").alias("last"))
         .drop("_commit_version", "_commit_timestamp")
     )
-    return Changes(warehouse, table, batch, rows, seen)
+    return Changes(warehouse, table, batch, rows, noted)
 
 
 def can_read(warehouse: Warehouse, table: str, batch: Batch) -> bool:
@@ -140,7 +133,7 @@ def can_read(warehouse: Warehouse, table: str, batch: Batch) -> bool:
     try:
         if batch.start is None:
             warehouse.read(table, batch.end).schema  # noqa: B018
-        else:  # analysis checks the feed's range; without an observation, which Spark would keep forever if never read
+        else:  # analysis checks the feed's range
             _feed(warehouse, table, batch).schema  # noqa: B018
     except (PySparkException, DeltaError):
         return False

@@ -12,6 +12,7 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from pipelines.columns.cached import cached
 from pipelines.errors import FeedIncomplete
 from pipelines.settings import Settings
 from pipelines.warehouse import change_feed, progress
@@ -130,8 +131,12 @@ def made(spark: SparkSession, settings: Settings, four_versions: Path) -> Callab
 
 def checked(spark: SparkSession, settings: Settings, batch: Batch) -> Changes:
     feed = change_feed.changes(Warehouse(settings, spark), "silver.made", batch)
-    feed.rows.groupBy("id").count().collect()
-    feed.check()
+    counts = feed.rows.groupBy("id").count()
+    counts.collect()
+    feed.check(counts)
+    with cached(feed.rows) as kept:
+        kept.collect()
+        feed.check(kept)
     return feed
 
 
@@ -176,19 +181,38 @@ def test_commits_that_change_no_row_are_not_waited_for(
 
 
 @pytest.mark.usefixtures("through_delta")
-def test_spark_that_does_not_tell_is_asked_again(
+def test_a_plan_that_does_not_tell_is_no_proof(
     spark: SparkSession,
     settings: Settings,
     made: Callable[[Any], tuple[str, Batch]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _, batch = made(delete)
-    monkeypatch.setattr(change_feed, "OBSERVED_WITHIN_SECONDS", 0.0)
     warehouse = Warehouse(settings, spark)
-    change_feed.changes(warehouse, "silver.made", batch).check()  # no action ran, so nothing was observed
+    change_feed.changes(warehouse, "silver.made", batch).check()
+    change_feed.changes(warehouse, "silver.made", batch).check(spark.range(1))
     monkeypatch.setattr(change_feed, "_feed", without_the_last_commit("silver.made", change_feed._feed))
-    with pytest.raises(FeedIncomplete):
-        change_feed.changes(warehouse, "silver.made", batch).check()
+    for read in (None, spark.range(1)):
+        with pytest.raises(FeedIncomplete):
+            change_feed.changes(warehouse, "silver.made", batch).check(read)
+
+
+@pytest.mark.usefixtures("through_delta")
+def test_what_was_read_is_known_without_another_query(
+    spark: SparkSession,
+    settings: Settings,
+    made: Callable[[Any], tuple[str, Batch]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, batch = made(delete)
+    feed = change_feed.changes(Warehouse(settings, spark), "silver.made", batch)
+    monkeypatch.setattr(change_feed, "_feed", None)
+    ids = feed.rows.select("id").distinct()
+    ids.collect()
+    feed.check(ids)
+    with cached(feed.rows.where("id >= 0")) as kept:
+        kept.groupBy().count().collect()
+        feed.check(kept.select("id"))
 
 
 @pytest.mark.usefixtures("through_delta")
@@ -202,17 +226,3 @@ def test_columns_that_nobody_asks_for_are_not_read(spark: SparkSession, settings
     plan = counts._jdf.queryExecution().executedPlan().toString()
     (schema,) = re.findall(r"ReadSchema: struct<(.*)>", plan)
     assert {name.partition(":")[0] for name in schema.split(",")} == {"id", "_change_type", "_commit_version"}
-
-
-@pytest.mark.usefixtures("through_delta")
-def test_spark_keeps_nothing_of_feeds_that_were_only_looked_at(
-    spark: SparkSession, settings: Settings, made: Callable[[Any], tuple[str, Batch]]
-) -> None:
-    _, batch = made(delete)
-    manager: Any = spark._jsparkSession.observationManager()
-    kept = manager.getClass().getDeclaredField("observations")
-    kept.setAccessible(True)
-    before = kept.get(manager).size()
-    assert change_feed.can_read(Warehouse(settings, spark), "silver.made", batch)
-    checked(spark, settings, batch)
-    assert kept.get(manager).size() == before
