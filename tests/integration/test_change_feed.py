@@ -19,7 +19,7 @@ from pipelines.warehouse import change_feed, progress
 from pipelines.warehouse.change_feed import Changes
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import land, line, rows, run
+from tests.testing.builders import land, line, rows, run_chain
 
 BRONZE, SILVER, GOLD = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_summary"
 Feed = Callable[[Warehouse, str, Batch], DataFrame]
@@ -43,18 +43,18 @@ def test_a_commit_that_the_feed_misses_is_not_skipped(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, of: str, into: str
 ) -> None:
     land(settings, {"a.jsonl": [line(1)]})
-    run(spark, settings)
+    run_chain(spark, settings)
     before = progress.load(Warehouse(settings), into)
     land(settings, {"b.jsonl": [line(2)]})
     with monkeypatch.context() as patched:
         patched.setattr(change_feed, "_feed", without_the_last_commit(of, change_feed._feed))
         with pytest.raises(FeedIncomplete, match=f"feed of {of} ends at version"):
-            run(spark, settings)
+            run_chain(spark, settings)
     after = progress.load(Warehouse(settings), into)
     assert before is not None
     assert after is not None
     assert after.inputs == before.inputs
-    run(spark, settings)
+    run_chain(spark, settings)
     assert [row["dlq_offset"] for row in rows(spark, settings, SILVER)] == [1, 2]
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
 

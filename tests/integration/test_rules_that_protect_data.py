@@ -23,9 +23,8 @@ from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import ROOT, Settings, load
 from pipelines.warehouse import lock, progress
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import AT, HOUR, kip_1191, kip_1317, land, line, rows, run, tables
+from tests.testing.builders import AT, CHAIN, HOUR, kip_1191, kip_1317, land, line, rows, run, run_chain, tables
 
-CHAIN = ("bronze.dlq_records", "silver.dlq_records", "gold.dlq_counts", "gold.dlq_summary")
 BRONZE, SILVER, COUNTS, GOLD = CHAIN
 QUARANTINE, HELD = "quarantine.dlq_records", "held.dlq_records"
 SUSPECTS = "gold.incident_suspects"
@@ -44,7 +43,7 @@ def versions(settings: Settings) -> dict[str, int | None]:
 def test_read_is_accepted_quarantined_and_duplicates(spark: SparkSession, settings: Settings) -> None:
     twice = line(1)
     land(settings, {"a.jsonl": [twice, line(2), line(3, headers=FOREIGN), '{"topic":'], "b.jsonl": [twice, "", "  "]})
-    done = run(spark, settings)
+    done = run_chain(spark, settings)
 
     bronze, silver, gold = done[BRONZE], done[SILVER], done[GOLD]
     assert (bronze.read, bronze.accepted, bronze.duplicates) == (5, 5, 0)
@@ -81,12 +80,14 @@ def test_small_files_are_merged_at_times_and_nobody_reads_anything_twice(
     monkeypatch.setattr("pipelines.warehouse.tables.COMPACTED_EVERY", 3)
     for number in range(4):
         land(settings, {f"{number}.jsonl": [line(number), line(10 + number, headers=FOREIGN)]})
-        run(spark, settings, BRONZE)  # versions 1, 2, 3, 5: the change feed that silver reads contains the OPTIMIZE
-    done = run(spark, settings)
+        run_chain(
+            spark, settings, BRONZE
+        )  # versions 1, 2, 3, 5: the change feed that silver reads contains the OPTIMIZE
+    done = run_chain(spark, settings)
     assert (done[SILVER].read, done[SILVER].accepted, done[SILVER].quarantined) == (8, 4, 4)
     for number in range(4, 7):
         land(settings, {f"{number}.jsonl": [line(number)]})
-        done = run(spark, settings)
+        done = run_chain(spark, settings)
         assert [(done[table].read, done[table].duplicates) for table in (BRONZE, SILVER)] == [(1, 0)] * 2
 
     for table in (BRONZE, SILVER, GOLD, "quality.stage_runs"):
@@ -97,13 +98,13 @@ def test_small_files_are_merged_at_times_and_nobody_reads_anything_twice(
     assert offsets(spark, settings, SILVER) == list(range(7))
     assert offsets(spark, settings, QUARANTINE) == list(range(10, 14))
     before = versions(settings)
-    assert {one.status for one in run(spark, settings).values()} == {"idle"}
+    assert {one.status for one in run_chain(spark, settings).values()} == {"idle"}
     assert versions(settings) == before
 
 
 def test_same_line_twice_in_one_file_is_one_row_of_bronze(spark: SparkSession, settings: Settings) -> None:
     land(settings, {"a.jsonl": [line(1), line(2), line(1)]})
-    bronze = run(spark, settings, BRONZE)[BRONZE]
+    bronze = run_chain(spark, settings, BRONZE)[BRONZE]
     assert (bronze.read, bronze.accepted, bronze.duplicates) == (3, 2, 1)
 
 
@@ -121,14 +122,14 @@ def test_run_without_new_input_commits_nothing(spark: SparkSession, settings: Se
 
 def test_grown_file_and_late_file_with_an_old_time_are_read(spark: SparkSession, settings: Settings) -> None:
     directory = land(settings, {"b.jsonl": [line(1)]})
-    run(spark, settings, BRONZE, SILVER)
+    run_chain(spark, settings, BRONZE, SILVER)
     with (directory / "b.jsonl").open("a") as file:
         file.write(line(2) + "\n")
     land(settings, {"a.jsonl": [line(3)]})
     os.utime(directory / "a.jsonl", (1, 1))
     assert not runner.idle(Warehouse(settings), CATALOG)
 
-    bronze = run(spark, settings, BRONZE, SILVER)[BRONZE]
+    bronze = run_chain(spark, settings, BRONZE, SILVER)[BRONZE]
 
     assert (bronze.read, bronze.accepted, bronze.duplicates) == (3, 2, 1)
     assert offsets(spark, settings, SILVER) == [1, 2, 3]
@@ -136,10 +137,10 @@ def test_grown_file_and_late_file_with_an_old_time_are_read(spark: SparkSession,
 
 def test_other_content_at_a_standing_grain_is_a_conflict(spark: SparkSession, settings: Settings) -> None:
     land(settings, {"a.jsonl": [line(1, value=b"first")]})
-    run(spark, settings, BRONZE, SILVER)
+    run_chain(spark, settings, BRONZE, SILVER)
     land(settings, {"b.jsonl": [line(1, value=b"other"), line(1, value=b"first")]})
 
-    silver = run(spark, settings, BRONZE, SILVER)[SILVER]
+    silver = run_chain(spark, settings, BRONZE, SILVER)[SILVER]
 
     assert (silver.status, silver.accepted, silver.quarantined, silver.duplicates) == ("passed", 0, 1, 1)
     assert [row["value"] for row in rows(spark, settings, SILVER)] == [b"first"]
@@ -152,7 +153,7 @@ def test_within_a_batch_the_lowest_bronze_id_wins(spark: SparkSession, settings:
     rivals = [line(1, value=f"v{i}".encode()) for i in range(5)]
     land(settings, {"a.jsonl": rivals[:2], "b.jsonl": rivals[2:], "c.jsonl": rivals})
 
-    silver = run(spark, settings, BRONZE, SILVER)[SILVER]
+    silver = run_chain(spark, settings, BRONZE, SILVER)[SILVER]
 
     assert (silver.read, silver.accepted, silver.quarantined, silver.duplicates) == (10, 1, 4, 5)
     bronze_ids = [row["_bronze_id"] for row in rows(spark, settings, BRONZE)]
@@ -181,11 +182,11 @@ def kcat(offset: int) -> str:
 def test_lossless_record_wins_over_its_lossy_copy(spark: SparkSession, settings: Settings) -> None:
     lossless = b"\xff\x00v"
     land(settings, {"lossy.jsonl": [kcat(1), kcat(2)], "lossless.jsonl": [line(2, value=lossless)]})
-    first = run(spark, settings)[SILVER]
+    first = run_chain(spark, settings)[SILVER]
     assert (first.accepted, first.quarantined, first.duplicates) == (2, 0, 1)
     land(settings, {"later.jsonl": [line(1, value=lossless)], "copy.jsonl": [kcat(2) + " "]})
 
-    second = run(spark, settings)[SILVER]
+    second = run_chain(spark, settings)[SILVER]
 
     assert (second.accepted, second.quarantined, second.duplicates) == (1, 0, 1)
     stand = {row["dlq_offset"]: (row["lossy_encoding"], row["value"]) for row in rows(spark, settings, SILVER)}
@@ -242,7 +243,7 @@ def test_broken_gate_holds_its_topic_and_what_comes_after(spark: SparkSession, s
 
 def test_few_failures_never_break_a_gate(spark: SparkSession, settings: Settings) -> None:
     land(settings, {"bad.jsonl": [line(offset, headers=FOREIGN) for offset in range(9)]})
-    silver = run(spark, settings, BRONZE, SILVER)[SILVER]
+    silver = run_chain(spark, settings, BRONZE, SILVER)[SILVER]
     assert (silver.status, silver.quarantined) == ("passed", 9)
 
 
@@ -256,7 +257,7 @@ def test_required_profile_breaks_with_its_hint(spark: SparkSession, settings: Se
     suddenly = [line(offset, topic="dlq.payments") for offset in range(3, 20)]
     land(settings, {"a.jsonl": [*good, *suddenly, line(0, topic="dlq.orders")]})
 
-    silver = run(spark, required, BRONZE, SILVER)[SILVER]
+    silver = run_chain(spark, required, BRONZE, SILVER)[SILVER]
 
     assert silver.status == "broken"
     assert silver.verdict is not None
@@ -272,7 +273,7 @@ def test_readmit_takes_what_passes_and_refreshes_the_rest(spark: SparkSession, s
         dlq={"require": [{"topic": "dlq.*", "profile": "kip-1317"}]},
     )
     land(settings, {"a.jsonl": [line(1), line(2), line(3, headers=kip_1191(offset="+3"))], "b.jsonl": ["not JSON"]})
-    run(spark, required)
+    run_chain(spark, required)
     assert len(rows(spark, settings, QUARANTINE)) == 4
     assert rows(spark, settings, SILVER) == []
 
@@ -284,7 +285,7 @@ def test_readmit_takes_what_passes_and_refreshes_the_rest(spark: SparkSession, s
     left = {row["dlq_offset"]: row["violations"] for row in rows(spark, settings, QUARANTINE)}
     assert left == {3: ["original_offset.decimal_int64"], None: ["error.readable"]}
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == []
-    run(spark, settings)
+    run_chain(spark, settings)
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
 
 
@@ -298,7 +299,7 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     many = [line(offset, topic="dlq.parcels", headers=own_headers(offset)) for offset in range(20)]
     few = [line(offset, topic="dlq.few", headers=own_headers(offset)) for offset in range(3)]
     land(settings, {"a.jsonl": [*many, *few, line(7, topic="dlq.few", headers=own_headers(7, offset=b"+7"))]})
-    silver = run(spark, settings)[SILVER]
+    silver = run_chain(spark, settings)[SILVER]
     assert (silver.status, silver.held, silver.quarantined) == ("broken", 20, 4)
     said, _, proposed = (silver.message or "").partition("\n")
     assert 'headers named "x-error" (20), "x-original-offset" (20), ' in said
@@ -315,7 +316,7 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     assert not runner.idle(Warehouse(own), stages("dlq"))
     placeless = [line(offset, topic="dlq.c", headers=[("x-message", b"no")]) for offset in range(4)]
     land(settings, {"b.jsonl": [*placeless, line(1, topic="dlq.c", partition=1, headers=own_headers(1)[:1])]})
-    silver = run(spark, own)[SILVER]
+    silver = run_chain(spark, own)[SILVER]
     assert (silver.status, silver.held, silver.accepted, silver.quarantined) == ("passed", 0, 24, 1)
     accepted = {row["dlq_topic"]: row for row in rows(spark, settings, SILVER)}
     assert {topic: row["header_profile"] for topic, row in accepted.items()} == {
@@ -353,15 +354,15 @@ def test_accepting_a_row_again_takes_it_out_of_quarantine(spark: SparkSession, s
         dlq={"require": [{"topic": "dlq.*", "profile": "kip-1317"}]},
     )
     land(settings, {"a.jsonl": [line(1), line(2)]})
-    run(spark, required, BRONZE, SILVER)
+    run_chain(spark, required, BRONZE, SILVER)
     assert offsets(spark, settings, QUARANTINE) == [1, 2]
     land(settings, {"b.jsonl": [line(1)]})
-    accepted = run(spark, settings, BRONZE, SILVER)[SILVER]
+    accepted = run_chain(spark, settings, BRONZE, SILVER)[SILVER]
     assert (accepted.accepted, offsets(spark, settings, SILVER)) == (1, [1])
     assert offsets(spark, settings, QUARANTINE) == [2]
 
     land(settings, {"c.jsonl": [line(1)]})
-    again = run(spark, required, BRONZE, SILVER)[SILVER]
+    again = run_chain(spark, required, BRONZE, SILVER)[SILVER]
 
     assert (again.quarantined, again.duplicates) == (0, 1)
     assert offsets(spark, settings, QUARANTINE) == [2]
@@ -372,11 +373,11 @@ def test_lost_progress_leads_to_one_announced_full_read(
     spark: SparkSession, settings: Settings, table: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     land(settings, {"a.jsonl": [line(1), line(2, headers=FOREIGN)]})
-    run(spark, settings)
+    run_chain(spark, settings)
     before = tables(settings)
     (Path(settings.warehouse) / "_progress" / f"{table}.json").unlink()
 
-    again = run(spark, settings)[table]
+    again = run_chain(spark, settings)[table]
 
     assert again.read == 2 if table != GOLD else again.read == 1
     assert tables(settings) == before
@@ -386,15 +387,15 @@ def test_lost_progress_leads_to_one_announced_full_read(
 def test_restored_progress_reads_again_without_a_change(spark: SparkSession, settings: Settings) -> None:
     state = Path(settings.warehouse) / "_progress"
     land(settings, {"a.jsonl": [line(1)]})
-    run(spark, settings)
+    run_chain(spark, settings)
     shutil.copytree(state, state.with_name("backup"))
     land(settings, {"b.jsonl": [line(2), line(3, headers=FOREIGN)]})
-    run(spark, settings)
+    run_chain(spark, settings)
     before = tables(settings)
     shutil.rmtree(state)
     shutil.move(state.with_name("backup"), state)
 
-    again = run(spark, settings)
+    again = run_chain(spark, settings)
 
     assert (again[BRONZE].read, again[BRONZE].accepted) == (2, 0)
     assert (again[SILVER].accepted, again[SILVER].quarantined, again[SILVER].duplicates) == (0, 0, 2)
@@ -405,11 +406,11 @@ def test_recreated_table_is_filled_again(
     spark: SparkSession, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     land(settings, {"a.jsonl": [line(1), line(2)]})
-    run(spark, settings)
+    run_chain(spark, settings)
     before = tables(settings)
     shutil.rmtree(Warehouse(settings).location(SILVER))
 
-    run(spark, settings)
+    run_chain(spark, settings)
 
     assert tables(settings) == before
     assert "reading all again" in caplog.text
@@ -417,11 +418,11 @@ def test_recreated_table_is_filled_again(
 
 def test_gold_refreshes_affected_hours_only(spark: SparkSession, settings: Settings) -> None:
     land(settings, {"a.jsonl": [line(1), line(2, timestamp=AT + HOUR), line(3, timestamp=-1)]})
-    run(spark, settings)
+    run_chain(spark, settings)
     spark.sql(f"UPDATE delta.`{Warehouse(settings).location(GOLD)}` SET record_count = 1000")
     land(settings, {"b.jsonl": [line(4, timestamp=AT + HOUR + 1)]})
 
-    run(spark, settings)
+    run_chain(spark, settings)
 
     counts = {row["hour"] and row["hour"].hour: row["record_count"] for row in rows(spark, settings, GOLD)}
     assert counts == {None: 1000, 2: 1000, 3: 2}
@@ -430,7 +431,7 @@ def test_gold_refreshes_affected_hours_only(spark: SparkSession, settings: Setti
 def test_what_only_looks_like_a_control_marker_is_counted(spark: SparkSession, settings: Settings) -> None:
     marker = {"key": b"\0\0\0\1", "value": b"\0" * 6}
     land(settings, {"a.jsonl": [line(1), line(2, **marker), line(3, timestamp=AT + HOUR, **marker)]})  # type: ignore[arg-type]
-    run(spark, settings)
+    run_chain(spark, settings)
     assert [row["control_marker_suspected"] for row in rows(spark, settings, SILVER)].count(True) == 2
     assert sorted(row["record_count"] for row in rows(spark, settings, GOLD)) == [1, 2]
 
@@ -461,14 +462,14 @@ def test_second_writer_waits_and_then_names_the_holder(settings: Settings) -> No
 
 def test_warehouse_by_uri_gives_the_same_tables(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
     land(settings, {"a.jsonl": [line(1), line(2, headers=FOREIGN)], "b.jsonl": [line(1), line(3)]})
-    run(spark, settings)
+    run_chain(spark, settings)
     remote = settings.model_copy(update={"warehouse": (tmp_path / "remote").as_uri()})
 
-    run(spark, remote)
+    run_chain(spark, remote)
     land(settings, {"c.jsonl": [line(4), line(1, value=b"other")]})
-    run(spark, remote)
-    again = run(spark, remote)
-    run(spark, settings)
+    run_chain(spark, remote)
+    again = run_chain(spark, remote)
+    run_chain(spark, settings)
 
     assert {one.status for one in again.values()} == {"idle"}
     assert tables(settings.model_copy(update={"warehouse": str(tmp_path / "remote")})) == tables(settings)

@@ -120,6 +120,14 @@ def run(spark: SparkSession, settings: Settings, *only: str, feed: str | None = 
         return {one.table: one for one in runner.run(Warehouse(settings, spark), chosen)}
 
 
+CHAIN = ("bronze.dlq_records", "silver.dlq_records", "gold.dlq_counts", "gold.dlq_summary")
+
+
+def run_chain(spark: SparkSession, settings: Settings, *only: str) -> dict[str, StageRun]:
+    """Run one chain from landing to gold, or some of its tables, where the other tables would only cost time."""
+    return run(spark, settings, *(only or CHAIN))
+
+
 def rows(spark: SparkSession, settings: Settings, table: str) -> list[dict[str, Any]]:
     """All rows of a table, sorted, without the columns that differ from run to run; times are UTC without a zone.
 
