@@ -14,7 +14,6 @@ from expectations.text import visible
 from pipelines.commands.incidents import DAY, HOUR
 from pipelines.incidents.blast import Blast
 from pipelines.site.examples import Quarantined
-from pipelines.site.news import News
 from pipelines.site.quality import Pipeline
 
 SHOWN_HOURS, SHOWN_DAYS = 7 * 24, 90  # of histories
@@ -49,6 +48,23 @@ class Series:
     def total(self) -> int:
         """How many there are in all."""
         return sum(self.counts)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is new of an incident or a finding, in words; ``is_bad`` if somebody should look."""
+
+    words: str
+    is_bad: bool
+    incident_id: str | None = None
+
+
+@dataclass(frozen=True)
+class News:
+    """What changed last: after the report of ``since``."""
+
+    since: datetime
+    changes: tuple[Change, ...]
 
 
 @dataclass(frozen=True)

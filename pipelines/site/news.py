@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from expectations.text import visible
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
+from pipelines.site.content import Case, Change, News, Row
 from pipelines.warehouse import storage
-
-if TYPE_CHECKING:
-    from pipelines.site.content import Case, Row
 
 FILE = ".told.json"
 VERSION = 1
-
-
-@dataclass(frozen=True)
-class Change:
-    """What is new of an incident or a finding, in words; ``is_bad`` if somebody should look."""
-
-    words: str
-    is_bad: bool
-    incident_id: str | None = None
-
-
-@dataclass(frozen=True)
-class News:
-    """What changed last: after the report of ``since``."""
-
-    since: datetime
-    changes: tuple[Change, ...]
 
 
 def of_report(directory: Path, cases: Sequence[Case], findings: Sequence[Row]) -> News | None:
