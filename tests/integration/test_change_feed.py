@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,19 +199,25 @@ def test_a_plan_that_does_not_tell_is_no_proof(
 
 
 @pytest.mark.usefixtures("through_delta")
+@pytest.mark.parametrize("is_adaptive", [False, True])
 def test_what_was_read_is_known_without_another_query(
+    is_adaptive: bool,
     spark: SparkSession,
     settings: Settings,
     made: Callable[[Any], tuple[str, Batch]],
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     _, batch = made(delete)
     feed = change_feed.changes(Warehouse(settings, spark), "silver.made", batch)
     monkeypatch.setattr(change_feed, "_feed", None)
+    name = "spark.sql.adaptive.enabled"
+    request.addfinalizer(partial(spark.conf.set, name, spark.conf.get(name)))
+    spark.conf.set(name, is_adaptive)
     ids = feed.rows.select("id").distinct()
     ids.collect()
     feed.check(ids)
-    with cached(feed.rows.where("id >= 0")) as kept:
+    with cached(feed.rows.distinct()) as kept:
         kept.groupBy().count().collect()
         feed.check(kept.select("id"))
 
