@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.catalog import stages
 from pipelines.commands import query, trace
 from pipelines.run import runner
 from pipelines.settings import ROOT, Segments, Settings
@@ -21,7 +20,7 @@ from pipelines.warehouse import lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import segments
-from tests.testing.builders import kip_1191, kip_1317, land, line, rows, warehouse_of
+from tests.testing.builders import kip_1191, kip_1317, land, line, needed_by, rows, warehouse_of
 from tests.testing.deliveries import acknowledgement, millis
 
 MARKER = {"key": b"\0\0\0\1", "value": b"\0\0\0\0\0\0"}
@@ -30,11 +29,13 @@ LEDGER, POLICIES, LETTERS = "gold.message_ledger", "silver.topic_policies", "sil
 SUMMARY, MARKERS = "gold.dlq_summary", "silver.dlq_control_markers"
 
 
+COMPARED = (LEDGER, LETTERS, MARKERS, SUMMARY, "silver.dlq_roots", "silver.dlq_gaps", "gold.reconciliation")
+
+
 def run(spark: SparkSession, settings: Settings, *feeds: str) -> dict[str, StageRun]:
-    """Run the feeds `dlq` and `delivery` at once, or some feeds one after the other; no stage may break."""
-    at_once = [stage for stage in stages() if stage.feed != "topology"]
+    """Make what the tests compare, of the feeds at once or of some feeds one after the other; no stage may break."""
     with lock.writer(settings, "test"):
-        chosen = [stages(feed) for feed in feeds] or [at_once]
+        chosen = [needed_by(*COMPARED, within=feed) for feed in feeds or (None,)]
         done = [one for stages_ in chosen for one in runner.run(Warehouse(settings, spark), stages_)]
     assert {one.status for one in done} <= {"passed", "idle"}, done
     return {one.table: one for one in done}
@@ -108,7 +109,7 @@ def test_nothing_lacks_an_acknowledgement_of_a_topic_of_which_none_ever_landed(
         ("orders", "ACKNOWLEDGED", 0),
         ("payments", "DEAD_LETTERED", None),
     ]
-    assert runner.idle(Warehouse(settings), stages())
+    assert runner.idle(Warehouse(settings), needed_by(*COMPARED))
 
     land(
         settings, {"c.jsonl": [acknowledgement("payments", 0, 5), acknowledgement("orders", 0, 3)]}, "acknowledgements"
@@ -174,8 +175,8 @@ def test_a_setting_decides_what_is_in_the_ledger_already(spark: SparkSession, ho
     assert policies["orders"] == ("", "setting")
     told = json.loads(trace.answer(Warehouse(settings), "payments:0:3", "json").result)
     assert told["events"][-1]["cleanup_policy"] == "delete"
-    assert runner.idle(Warehouse(settings), stages())
-    assert not runner.idle(Warehouse(with_policies(holed)), stages())
+    assert runner.idle(Warehouse(settings), needed_by(*COMPARED))
+    assert not runner.idle(Warehouse(with_policies(holed)), needed_by(*COMPARED))
 
 
 def test_only_the_topics_whose_policy_changed_are_decided_again(spark: SparkSession, holed: Settings) -> None:
@@ -220,7 +221,7 @@ def test_nothing_is_lost_from_a_log_that_shows_compaction(spark: SparkSession, s
     assert outcomes(spark, told) == {("orders", 12): "ACKNOWLEDGED", ("payments", 12): "LOST"}
     assert "as the log says" in trace.answer(Warehouse(told), "orders:0:12").result
     assert sum(row["lost_count"] for row in rows(spark, told, "gold.reconciliation")) == 1
-    assert runner.idle(Warehouse(told), stages())
+    assert runner.idle(Warehouse(told), needed_by(*COMPARED))
 
     land_segment(
         told, "orders-1", 0, segments.batch(0, 4)
@@ -280,13 +281,13 @@ def test_the_landed_log_proves_a_marker_whenever_it_lands(
     assert sum(row["suspected_marker_count"] for row in totals) == 1
     assert ("orders", 2) not in outcomes(spark, settings)
     assert outcomes(spark, settings)["orders", 7] == "DEAD_LETTERED"
-    assert runner.idle(Warehouse(settings), stages())
+    assert runner.idle(Warehouse(settings), needed_by(*COMPARED))
 
     land(settings, {"b.jsonl": [letter(6, 2, **MARKER)]})  # a dead letter that lands after its proof
     run(spark, settings, *feeds)
     assert of_letters(spark, settings)[6] == PROVED
     assert sum(row["record_count"] for row in rows(spark, settings, SUMMARY)) == 3
-    assert runner.idle(Warehouse(settings), stages())
+    assert runner.idle(Warehouse(settings), needed_by(*COMPARED))
 
 
 @pytest.mark.thorough
@@ -400,11 +401,11 @@ def test_whatever_comes_in_whatever_order_the_ledger_is_that_of_one_run(
         now = last if number == runs - 1 else policies(chance)
         run(spark, with_policies(settings[1], *now), *chance.choice(((), ("dlq", "delivery"), ("delivery", "dlq"))))
     if not runner.idle(
-        Warehouse(with_policies(settings[1], *last)), stages()
+        Warehouse(with_policies(settings[1], *last)), needed_by(*COMPARED)
     ):  # a feed that ran before the input of the other feed
         run(spark, with_policies(settings[1], *last))
 
-    for table in (LEDGER, LETTERS, MARKERS, SUMMARY, "silver.dlq_roots", "silver.dlq_gaps", "gold.reconciliation"):
+    for table in COMPARED:
         assert rows(spark, settings[1], table) == rows(spark, settings[0], table), table
     found = {row["outcome"] for row in rows(spark, settings[0], LEDGER)}
     assert found >= {"ACKNOWLEDGED", "DEAD_LETTERED"}

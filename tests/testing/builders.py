@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pipelines.catalog import stages
 from pipelines.run import runner
 from pipelines.settings import Settings, load
+from pipelines.stage import Stage
 from pipelines.warehouse import jvmless, lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
@@ -118,6 +119,18 @@ def run(spark: SparkSession, settings: Settings, *only: str, feed: str | None = 
     assert {*only} <= {stage.table for stage in chosen}
     with lock.writer(settings, "test"):
         return {one.table: one for one in runner.run(Warehouse(settings, spark), chosen)}
+
+
+def needed_by(*tables: str, within: str | None = None) -> tuple[Stage, ...]:
+    """Return the stages that some tables are made by, of one feed or of all, in the order data flows."""
+    inputs = {stage.table: stage.inputs for stage in stages()}
+    wanted: set[str] = set()
+    look_at = [*tables]
+    while look_at:
+        if (table := look_at.pop()) not in wanted and table in inputs:
+            wanted.add(table)
+            look_at += inputs[table]
+    return tuple(stage for stage in stages(within) if stage.table in wanted)
 
 
 CHAIN = ("bronze.dlq_records", "silver.dlq_records", "gold.dlq_counts", "gold.dlq_summary")
