@@ -97,6 +97,7 @@ def test_runs_tell_what_is_new_whatever_becomes_of_them(
     assert SECRET not in json.dumps(receiver.got)
 
 
+@pytest.mark.thorough
 def test_a_receiver_that_hangs_delays_no_cycle(empty_warehouse: Path, tmp_path: Path, receiver: Receiver) -> None:
     settings = warehouse_of(empty_warehouse, tmp_path)
     receiver.behaviours = ["hang"]
@@ -120,6 +121,7 @@ def test_a_receiver_that_hangs_delays_no_cycle(empty_warehouse: Path, tmp_path: 
     assert PATH not in (tmp_path / "log").read_text()
 
 
+@pytest.mark.thorough
 def test_a_run_of_a_dag_tells_what_is_new_also_with_its_commands_in_one_process(
     tmp_path: Path, receiver: Receiver
 ) -> None:

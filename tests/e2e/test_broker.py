@@ -62,7 +62,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     broker.stop()
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("end", [pytest.param("stop", marks=pytest.mark.thorough), "kill"])
 def test_restart_keeps_data_and_address(own: Broker, end: str) -> None:
     own.start()
     address, id_ = own.bootstrap_servers, f"kept-{end}"

@@ -102,6 +102,7 @@ def await_losses(broker: Broker, number: int) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.thorough
 def test_each_trap_is_found_before_a_record_is_lost_and_the_commands_repair_it(
     spark: SparkSession, client: KafkaAdmin, strict: Broker, settings: Settings
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,10 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, asked: Broker) -> Iterator
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def places(tmp_path_factory: pytest.TempPathFactory, empty_warehouse: Path) -> dict[str, str]:
     directory = tmp_path_factory.mktemp("collected")
     (directory / "landing").mkdir()
+    shutil.copytree(empty_warehouse, directory / "warehouse")
     return {name: str(directory / name) for name in ("landing", "warehouse")}
 
 
