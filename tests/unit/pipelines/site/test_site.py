@@ -18,7 +18,7 @@ import pytest
 
 from pipelines.commands import incidents, query
 from pipelines.errors import UsageError
-from pipelines.settings import Settings
+from pipelines.settings import PrivacyKey, SchemaFile, Settings
 from pipelines.settings.payloads import Mask
 from pipelines.settings.runs import Report
 from pipelines.site import addresses, content, news, pages, reading, report
@@ -491,6 +491,37 @@ def test_masks_change_what_is_current(settings: Settings) -> None:
         )
     }
     assert len(states) == 4
+
+
+def test_a_key_of_hashes_and_a_schema_file_change_what_is_current(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.filled(settings)
+    schema = tmp_path / "order.avsc"
+    more = {
+        "privacy_key": PrivacyKey(hash_key_env="DLQ_HASH_KEY"),
+        "schemas": (SchemaFile(topic="x", file=str(schema)),),
+    }
+    settings = with_masks(settings, {"key": True, "do": "hash"}).model_copy(update=more)
+    warehouse = Warehouse(settings)
+
+    def built() -> str:
+        """Build the site if it is not current, and return the pages of incidents."""
+        if report.current(warehouse, (), ()) is None:
+            report.build(warehouse, (), (), told(settings))
+        assert report.current(warehouse, (), ()) is not None
+        return "".join(file.read_text() for file in sorted((settings.reports() / "incidents").iterdir()))
+
+    monkeypatch.delenv("DLQ_HASH_KEY", raising=False)
+    assert "the environment variable DLQ_HASH_KEY is not set" in built()
+    shown = []
+    for key in ("first-key-of-hashes", "second-key-of-hashes"):
+        monkeypatch.setenv("DLQ_HASH_KEY", key)
+        shown += re.findall(r"&lt;hashed [0-9a-f]{12}", built())[:1]
+        assert key not in (settings.reports() / report.SHOWN).read_text()
+    assert len(set(shown)) == 2
+    schema.write_text('"string"')
+    assert report.current(warehouse, (), ()) is None
 
 
 def test_every_page_has_a_strict_policy_and_one_main_heading(settings: Settings) -> None:
