@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shlex
+import shutil
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -476,6 +477,25 @@ def test_errors_on_pages_are_masked(settings: Settings) -> None:
     orders = with_masks(settings, {"error": True, "do": "drop", "topic": "orders"}, payloads=False)
     assert {one.topic for one in told(orders).incidents if one.error == "<dropped>"} >= {"orders"}
     assert {one.topic for one in told(orders).incidents if one.error != "<dropped>"} - {"orders", None}
+
+
+def test_the_page_of_an_incident_that_another_one_took_in_leads_to_it(settings: Settings, tmp_path: Path) -> None:
+    table, into, gone = "gold.dlq_incidents", incident_id(0), incident_id(1)
+    store(settings, table, incident(0), incident(1, last_at=NOW - 3 * HOUR))
+    store(settings, "silver.dlq_records", sites.letter())
+    site = tmp_path / "site"
+    report.write(site, told(with_masks(settings)))
+    page = site / addresses.incident(gone)
+    assert CANARY in page.read_text()
+
+    shutil.rmtree(Path(settings.warehouse) / "gold")
+    store(settings, table, incident(0, first_at=NOW - 5 * HOUR), incident(1, record_count=0, merged_into=into))
+    masked = with_masks(settings, *({part: True, "do": "drop"} for part in ("key", "value", "error")))
+    report.write(site, told(masked))
+    found = Page(page.read_text())
+    assert f"../{addresses.incident(into)}" in found.links
+    assert f"{gone} is {into}" in "".join(found.data)
+    assert not [file for file in site.rglob("*.html") if CANARY in file.read_text()], "masks that came later hide it"
 
 
 def test_masks_change_what_is_current(settings: Settings) -> None:
