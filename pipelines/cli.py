@@ -319,7 +319,7 @@ def ask(
     remarks = asked.answer_without_jvm(Warehouse(settings), known, parameters, format)
     if remarks is None:
         with _warm(settings) as tables:
-            remarks = queries.answer(tables, known.text, parameters, format)
+            remarks = asked.answer_with_spark(tables, known, parameters, format)
     for remark in remarks:
         _say(remark)
 

@@ -11,6 +11,7 @@ from typing import TextIO
 
 from pipelines.commands import query, tabular
 from pipelines.commands import rows as printed
+from pipelines.commands.masked import masked
 from pipelines.errors import UsageError
 from pipelines.text import hint
 from pipelines.warehouse import duck
@@ -96,10 +97,18 @@ def answer_without_jvm(
         return None
     try:
         rows = rows_without_jvm(warehouse, question.text, values)
-        written = printed.write(rows, form, sys.stdout, tabular.terminal_width(sys.stdout))
+        seen = masked(rows, warehouse.settings)
+        written = printed.write(seen, form, sys.stdout, tabular.terminal_width(sys.stdout))
     except (duck.Untranslatable, printed.Unprintable):
         return None
     return query.told(warehouse, question.text, values, form, written)
+
+
+def answer_with_spark(
+    warehouse: Warehouse, question: Question, values: Mapping[str, query.Parameter], form: str
+) -> list[str]:
+    """Write the answer as ``query.answer`` does, and return its remarks."""
+    return query.answer(warehouse, question.text, values, form, lambda rows: masked(rows, warehouse.settings))
 
 
 def rows_without_jvm(warehouse: Warehouse, text: str, values: Mapping[str, query.Parameter]) -> printed.Rows:

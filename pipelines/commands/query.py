@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import reduce
@@ -247,13 +247,20 @@ def _typed(text: str) -> Parameter:
     return text
 
 
-def answer(warehouse: Warehouse, text: str, values: Mapping[str, Parameter], form: str = "table") -> list[str]:
+def answer(
+    warehouse: Warehouse,
+    text: str,
+    values: Mapping[str, Parameter],
+    form: str = "table",
+    seen: Callable[[printed.Rows], printed.Rows] = lambda rows: rows,
+) -> list[str]:
     """Write the rows of one reading statement to standard output; as a table, write their number to standard error.
 
-    Return remarks: a sentence for each feed that explains why the answer is empty, or why it tells nothing of now.
+    ``seen`` makes what is shown of the rows. Return remarks: a sentence for each feed that explains why the answer is
+    empty, or why it tells nothing of now.
     """
     width = tabular.terminal_width(sys.stdout)
-    written = write(rows_of(warehouse, text, values), form, sys.stdout, width=width)
+    written = write(rows_of(warehouse, text, values), form, sys.stdout, width=width, seen=seen)
     return told(warehouse, text, values, form, written)
 
 
@@ -453,10 +460,17 @@ def _plain(text: str) -> str:
     return re.sub(r"\s*SQLSTATE: \w+(?:; ?)?", " ", text).strip(" ;")
 
 
-def write(rows: DataFrame, form: str, out: TextIO, *, width: int | None = None) -> int:
+def write(
+    rows: DataFrame,
+    form: str,
+    out: TextIO,
+    *,
+    width: int | None = None,
+    seen: Callable[[printed.Rows], printed.Rows] = lambda rows: rows,
+) -> int:
     """Write rows as they arrive, never all at once in memory; return how many.
 
-    ``width`` is that of a terminal, None without one.
+    ``width`` is that of a terminal, None without one. ``seen`` makes what is shown of the rows.
 
     - ``table``: for people. Control and bidirectional characters are shown as escapes; ``tabular`` says how a table
       fits a narrow terminal.
@@ -472,7 +486,7 @@ def write(rows: DataFrame, form: str, out: TextIO, *, width: int | None = None) 
     from pyspark.errors import PySparkException
 
     try:
-        return printed.write(_SparkRows(rows), form, out, width)
+        return printed.write(seen(_SparkRows(rows)), form, out, width)
     except (PySparkException, Py4JJavaError) as error:  # their texts can quote a value of a row
         named = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", str(error))
         condition = named[1] if named else "an error of Spark's"

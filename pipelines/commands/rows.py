@@ -147,7 +147,7 @@ def _as_json(value: Any, kind: Any) -> str:
         return _object((name, value[name], field) for name, field in kind.children)
     plain = _plain(value, kind)
     is_bare = kind.id == "boolean" or (kind.id in _NUMBERS and isfinite(value))
-    return plain if is_bare else _quoted(plain)
+    return plain if is_bare else quoted(plain)
 
 
 def _plain(value: Any, kind: Any) -> str:
@@ -169,10 +169,11 @@ def _plain(value: Any, kind: Any) -> str:
 
 
 def _object(fields: Iterable[tuple[str, Any, Any]]) -> str:
-    return "{" + ",".join(f"{_quoted(name)}:{_as_json(value, kind)}" for name, value, kind in fields) + "}"
+    return "{" + ",".join(f"{quoted(name)}:{_as_json(value, kind)}" for name, value, kind in fields) + "}"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return text as a string of JSON, as Jackson writes it."""
     return f'"{text.translate(_ESCAPES)}"'
 
 

@@ -23,6 +23,7 @@ ACKNOWLEDGEMENTS = "silver.acknowledgements"
 TRANSACTIONS = "silver.transactions"
 LOG_RANGES = "silver.log_ranges"
 DEAD_LETTERS = "silver.dead_letters"
+RECORDS = "silver.dlq_records"
 WRITE_FAILURES = "silver.dlq_write_failures"
 POLICIES = "silver.topic_policies"
 REPLAYED, OUTCOMES_OF_REPLAYS = "gold.replayed_records", "gold.replay_outcomes"
@@ -389,6 +390,7 @@ def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) 
             yield _held_letter(row, f"its dead letter {letter}")
         if not row["is_accepted"]:
             continue
+        row = _masked(warehouse, row)
         yield Event(
             row["routed_at"] or row["dlq_timestamp"],
             _lettered(row, passed),
@@ -469,6 +471,24 @@ def _letter(row: dict[str, Any], letter: Place, place: Place, passed: frozenset[
     return " ".join(parts) + (f" ({reasons})" if reasons else "") + message + doubt
 
 
+def _masked(warehouse: Warehouse, row: dict[str, Any]) -> dict[str, Any]:
+    """Return an accepted row of silver.dead_letters with its error as ``[[privacy]]`` lets it be shown."""
+    if not warehouse.settings.privacy or row["error_message"] is None:
+        return row
+    from pipelines.privacy import Masks  # imports libraries that read payloads
+
+    key: Key = {name: row[name] for name in ("cluster", "dlq_topic", "dlq_partition", "dlq_offset")}
+    there = rows(warehouse, RECORDS, key) if warehouse.exists(RECORDS) else []
+    same = [
+        one
+        for one in there
+        if (one["dlq_topic_id"], one["error_message"]) == (row["dlq_topic_id"], row["error_message"])
+    ]
+    # A record that is not found gets the masks of all topics.
+    record = same[0] if same else {"error_message": row["error_message"]}
+    return row | {"error_message": Masks.hiding(warehouse.settings).record(record)["error_message"]}
+
+
 def _facts(row: dict[str, Any]) -> dict[str, Any]:
     places = ("dlq_topic", "dlq_partition", "dlq_offset", "original_topic", "original_partition", "original_offset")
     reasons = ("consumer_group", "disposition", "delivery_count", "error_message", "write_state")
@@ -490,7 +510,8 @@ def _origin(warehouse: Warehouse, place: Place) -> Iterator[Event]:
             origin = _source(row)
             group = f" by {visible(row['consumer_group'])}" if row["consumer_group"] is not None else ""
             at = row["routed_at"] or row["dlq_timestamp"]
-            yield Event(at, "written", f"as the dead letter of {origin}{group}", _facts(row))
+            facts = _facts(_masked(warehouse, row))
+            yield Event(at, "written", f"as the dead letter of {origin}{group}", facts)
         elif row.get("is_held"):
             yield _held_letter(row, "it")
 

@@ -367,7 +367,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Content:
-    """All that the site says."""
+    """All that the site says; ``merged`` leads from ids of incidents to the ones that took them in."""
 
     cluster: str
     warehouse: str
@@ -385,6 +385,7 @@ class Content:
     pipeline: Pipeline
     news: News | None
     replays: tuple[Replay, ...] = ()
+    merged: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def open(self) -> tuple[Case, ...]:

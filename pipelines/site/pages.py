@@ -75,6 +75,9 @@ def pages(content: Content, directory: Path | None = None) -> Iterator[Page]:
         yield site.page(
             addresses.incident(case.incident_id), "incident.html.j2", [case, others], "../", case=case, others=others
         )
+    for gone, into in content.merged.items():  # its page is there from before, and its address may be in a chat
+        path = addresses.incident(gone)
+        yield site.page(path, "merged.html.j2", [into, into in site.cases], "../", name=gone, into=into)
     for topic in content.topics:
         path = addresses.topic(topic.name)
         of = site.of(topic)

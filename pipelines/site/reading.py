@@ -29,6 +29,7 @@ from pipelines.commands.incidents import (
     place_of,
     quoted,
 )
+from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.state import moment as moment_of
 from pipelines.incidents.verdict import POISON_PILL, percent
@@ -121,6 +122,7 @@ def gather(
         pipeline,
         news.of_report(warehouse.settings.reports(), cases, findings),
         _replays(tables),
+        {name: ids.standing(name, known.merged) for name in sorted(known.merged)} if known else {},
     )
 
 

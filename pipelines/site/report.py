@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
@@ -16,7 +19,7 @@ from pipelines.commands.incidents import LANDED
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.runner import contracts
-from pipelines.settings import Settings
+from pipelines.settings import SchemaFile, Settings, located
 from pipelines.site import addresses, news, pages, reading
 from pipelines.site.content import Content
 from pipelines.site.pages import DATA_DOCS, Page
@@ -25,6 +28,7 @@ from pipelines.site.quality import Feed, feeds_of, uncommitted
 from pipelines.warehouse import actions, progress, storage
 from pipelines.warehouse.tables import Warehouse
 
+HEX_DIGITS = 12
 SHOWN, MADE, DOCUMENTED, CLUSTER = ".shown.json", ".made.json", ".documented.json", ".cluster.json"
 
 
@@ -172,8 +176,25 @@ def _shown(settings: Settings) -> list[Any]:
     """Return the settings that decide what pages show of dead letters."""
     own = [one.model_dump(mode="json") for one in settings.dlq.profile] if settings.privacy else []
     masks = [one.model_dump(mode="json") for one in settings.privacy]
-    schemas = [one.model_dump(mode="json") for one in settings.schemas] if settings.report.payloads else []
-    return [settings.report.payloads, masks, own, schemas, settings.privacy_key.hash_key_env]
+    payloads = settings.report.payloads
+    schemas = [[one.model_dump(mode="json"), _content_of(one)] for one in settings.schemas if payloads]
+    return [payloads, masks, own, schemas, settings.privacy_key.hash_key_env, _mark_of_the_key(settings)]
+
+
+def _content_of(schema: SchemaFile) -> str | None:
+    """Return a hash of a schema file's content; None if it cannot be read."""
+    try:
+        return hashlib.sha256(located(schema.file).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _mark_of_the_key(settings: Settings) -> str | None:
+    """Return what changes with the key of hashes and tells no more of it than a hash on a page; None without a key."""
+    key = os.environ.get(settings.privacy_key.hash_key_env or "")
+    if not key or all(mask.do != "hash" for mask in settings.privacy):
+        return None
+    return hmac.new(key.encode("utf-8", "surrogateescape"), b"", "sha256").hexdigest()[:HEX_DIGITS]
 
 
 def _hours(age: timedelta | None) -> int | None:

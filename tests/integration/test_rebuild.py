@@ -19,12 +19,13 @@ from pipelines.catalog import CATALOG, stages
 from pipelines.commands import doctor
 from pipelines.errors import UsageError
 from pipelines.run import runner
-from pipelines.settings import Settings
+from pipelines.settings import Settings, load
 from pipelines.steps import summarise
 from pipelines.warehouse import lock, progress, quality
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import kip_1191, land, line, run, tables, warehouse_of
+from tests.testing.requests import heartbeat, passing, push
 
 GOLD, LETTERS, LEDGER = "gold.dlq_summary", "silver.dead_letters", "gold.message_ledger"
 FEEDS = ("dlq", "delivery")
@@ -272,3 +273,29 @@ def test_columns_of_an_earlier_version_are_replaced(spark: SparkSession, setting
         (column.name, column.comment) for column in contract.stored
     ]
     assert quality.waiting(Warehouse(settings)) is False
+
+
+def test_a_rebuild_applies_a_changed_setting_to_all_groups(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    """As docs/settings.md says, a run computes only groups with news by it."""
+    table = "gold.topology_current"
+    chain = ("bronze.streams_requests", "silver.topology_pushes", "silver.group_heartbeats")
+    chain += ("gold.topology_revisions", table)
+    lines = [push(0, member="m1"), push(1, member="m2", topology=passing("in", "elsewhere"))]
+    lines += [heartbeat(2, member="m1"), heartbeat(300, member="m2")]
+    found = []
+    for name, seconds in (("short", 60.0), ("long", 3600.0)):
+        settings = warehouse_of(empty_warehouse, tmp_path / name, streams_requests={"silent_after_seconds": seconds})
+        land(settings, {"a.log": lines}, "streams-requests")
+        run(spark, settings, *chain, feed="topology")
+        found.append(tables(settings)[table])
+    short, long = found
+    assert short != long
+
+    place = {"warehouse": str(tmp_path / "short" / "warehouse"), "landing": str(tmp_path / "short" / "landing")}
+    changed = load(**place, streams_requests={"silent_after_seconds": 3600.0})
+    run(spark, changed, *chain, feed="topology")
+    assert tables(changed)[table] == short
+    assert runner.rebuild(Warehouse(changed, spark), stages(only=table)[0]).status == "passed"
+    assert tables(changed)[table] == long

@@ -446,3 +446,40 @@ def test_another_cluster_is_asked(warehouse: Settings) -> None:
     (story,) = told(second, "orders:0:7")
 
     assert len(story["events"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("mask", "others"),
+    [
+        pytest.param({"error": True, "do": "drop"}, {}, id="an error"),
+        pytest.param({"error": True, "topic": "ord*", "do": "drop"}, {}, id="an error of some topics"),
+        pytest.param({"header": "reason", "do": "hash"}, {"header_profile": "own"}, id="a header, without the key"),
+    ],
+)
+def test_masks_hide_errors(
+    warehouse: Settings, monkeypatch: pytest.MonkeyPatch, mask: dict[str, Any], others: dict[str, Any]
+) -> None:
+    monkeypatch.delenv("DLQ_HASH_KEY", raising=False)
+    texts = {"error_message": "refused ada@example.org"}
+    store(warehouse, trace.LEDGER, message(outcome="DEAD_LETTERED"))
+    store(warehouse, trace.DEAD_LETTERS, dead_letter("orders", 0, 7, "dlq.orders", 5, 4, **texts))
+    store(warehouse, trace.DEAD_LETTERS, dead_letter("payments", 0, 7, "dlq.payments", 5, 4, **texts))
+    for topic in ("orders", "payments"):
+        place = {"cluster": "default", "dlq_topic": f"dlq.{topic}", "dlq_partition": 0, "dlq_offset": 5}
+        store(warehouse, trace.RECORDS, {**place, "original_topic": topic, **texts, **others})
+    mapped = [{"name": "reason", "field": "error_message"}, {"name": "from", "field": "original_topic"}]
+    own = {"profile": [{"name": "own", "headers": [mapped[0], {**mapped[1], "mandatory": True}]}]}
+    settings = load(
+        warehouse=warehouse.warehouse,
+        landing=warehouse.landing,
+        dlq=own,
+        privacy=[mask],
+        privacy_key={"hash_key_env": "DLQ_HASH_KEY"},
+    )
+
+    for wanted in ("orders:0:7", "dlq.orders:0:5"):
+        assert "ada@" not in trace.answer(Warehouse(settings), wanted).result
+        (story,) = told(settings, wanted)
+        assert {event["error_message"] for event in story["events"]} == {"<dropped>"}
+    other = "ada@" in trace.answer(Warehouse(settings), "payments:0:7").result
+    assert other == ("topic" in mask), "masks of other topics hide nothing"

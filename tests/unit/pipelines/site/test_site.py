@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shlex
+import shutil
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ import pytest
 
 from pipelines.commands import incidents, query
 from pipelines.errors import UsageError
-from pipelines.settings import Settings
+from pipelines.settings import PrivacyKey, SchemaFile, Settings
 from pipelines.settings.payloads import Mask
 from pipelines.settings.runs import Report
 from pipelines.site import addresses, content, news, pages, reading, report
@@ -478,6 +479,25 @@ def test_errors_on_pages_are_masked(settings: Settings) -> None:
     assert {one.topic for one in told(orders).incidents if one.error != "<dropped>"} - {"orders", None}
 
 
+def test_the_page_of_an_incident_that_another_one_took_in_leads_to_it(settings: Settings, tmp_path: Path) -> None:
+    table, into, gone = "gold.dlq_incidents", incident_id(0), incident_id(1)
+    store(settings, table, incident(0), incident(1, last_at=NOW - 3 * HOUR))
+    store(settings, "silver.dlq_records", sites.letter())
+    site = tmp_path / "site"
+    report.write(site, told(with_masks(settings)))
+    page = site / addresses.incident(gone)
+    assert CANARY in page.read_text()
+
+    shutil.rmtree(Path(settings.warehouse) / "gold")
+    store(settings, table, incident(0, first_at=NOW - 5 * HOUR), incident(1, record_count=0, merged_into=into))
+    masked = with_masks(settings, *({part: True, "do": "drop"} for part in ("key", "value", "error")))
+    report.write(site, told(masked))
+    found = Page(page.read_text())
+    assert f"../{addresses.incident(into)}" in found.links
+    assert f"{gone} is {into}" in "".join(found.data)
+    assert not [file for file in site.rglob("*.html") if CANARY in file.read_text()], "masks that came later hide it"
+
+
 def test_masks_change_what_is_current(settings: Settings) -> None:
     sites.filled(settings)
     behind: list[Any] = []
@@ -491,6 +511,37 @@ def test_masks_change_what_is_current(settings: Settings) -> None:
         )
     }
     assert len(states) == 4
+
+
+def test_a_key_of_hashes_and_a_schema_file_change_what_is_current(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites.filled(settings)
+    schema = tmp_path / "order.avsc"
+    more = {
+        "privacy_key": PrivacyKey(hash_key_env="DLQ_HASH_KEY"),
+        "schemas": (SchemaFile(topic="x", file=str(schema)),),
+    }
+    settings = with_masks(settings, {"key": True, "do": "hash"}).model_copy(update=more)
+    warehouse = Warehouse(settings)
+
+    def built() -> str:
+        """Build the site if it is not current, and return the pages of incidents."""
+        if report.current(warehouse, (), ()) is None:
+            report.build(warehouse, (), (), told(settings))
+        assert report.current(warehouse, (), ()) is not None
+        return "".join(file.read_text() for file in sorted((settings.reports() / "incidents").iterdir()))
+
+    monkeypatch.delenv("DLQ_HASH_KEY", raising=False)
+    assert "the environment variable DLQ_HASH_KEY is not set" in built()
+    shown = []
+    for key in ("first-key-of-hashes", "second-key-of-hashes"):
+        monkeypatch.setenv("DLQ_HASH_KEY", key)
+        shown += re.findall(r"&lt;hashed [0-9a-f]{12}", built())[:1]
+        assert key not in (settings.reports() / report.SHOWN).read_text()
+    assert len(set(shown)) == 2
+    schema.write_text('"string"')
+    assert report.current(warehouse, (), ()) is None
 
 
 def test_every_page_has_a_strict_policy_and_one_main_heading(settings: Settings) -> None:
