@@ -119,6 +119,8 @@ def greatest(warehouse: Warehouse, table: str, column: str, until: datetime) -> 
         from pyspark.sql import functions as F
 
         rows = _of_spark(warehouse, table, {"cluster": warehouse.cluster})
+        if column not in rows.columns:
+            return None
         micros = F.max(F.unix_micros(column)).alias("micros")
         return _moment(rows.where(F.unix_micros(column) <= _micros(until)).select(micros).collect()[0][0])
     stored = warehouse.local_table(table)

@@ -135,6 +135,15 @@ def test_spark_finds_the_same_rows_whatever_is_asked(spark: SparkSession, settin
         assert (there or [{"found": 0}]) == (here or [{"found": 0}]), equal
 
 
+def test_a_time_that_an_older_table_lacks_is_unknown(spark: SparkSession, settings: Settings) -> None:
+    spark.sql("SELECT 'default' AS cluster").write.format("delta").save(Warehouse(settings).location(TABLE))
+    by_uri = load(warehouse=Path(settings.warehouse).as_uri(), landing=settings.landing)
+
+    until = datetime(2026, 11, 21, tzinfo=UTC)
+    for one in (settings, by_uri):
+        assert jvmless.greatest(Warehouse(one, spark), TABLE, "at", until) is None
+
+
 def test_spark_tells_the_same_times(spark: SparkSession, settings: Settings) -> None:
     start = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
     moments = [start + timedelta(seconds=40 * place) for place in range(9)]
