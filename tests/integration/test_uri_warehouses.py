@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
+from expectations.contract import Column, Contract
 from pipelines.commands import incidents
 from pipelines.settings import ROOT, Settings
 from pipelines.warehouse.tables import Warehouse
@@ -37,3 +39,32 @@ def test_incidents_are_told_as_those_of_a_local_warehouse(spark: SparkSession, s
     told = subprocess.run([*program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert told.stdout.splitlines() == incidents.listed(Warehouse(settings), "json", at=at).result.splitlines()
     assert len(told.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("is_local", [True, False], ids=["directory", "URI"])
+def test_an_insert_adds_the_columns_that_an_older_table_lacks(
+    spark: SparkSession, tmp_path: Path, settings: Settings, is_local: bool
+) -> None:
+    place = str(tmp_path / "older") if is_local else (tmp_path / "older").as_uri()
+    warehouse = Warehouse(settings.model_copy(update={"warehouse": place}), spark)
+    key = Column("cluster", "string", "The cluster."), Column("offset", "bigint", "The offset.")
+    of_run = "timestamp '2026-11-21' AS _ingested_at, 'run' AS _run_id"
+
+    def contract(*columns: Column) -> Contract:
+        return Contract("silver.letters", "Letters.", (*key, *columns), grain=("cluster", "offset"))
+
+    older = contract(Column("input", "struct<a: bigint>", "The input."))
+    newer = contract(Column("input", "struct<a: bigint, b: string>", "The input."), Column("more", "string", "More."))
+    warehouse.ensure(older)
+    first = f"SELECT 'c' AS cluster, 1L AS offset, named_struct('a', 1L) AS input, {of_run}"
+    second = f"SELECT 'c' AS cluster, 2L AS offset, named_struct('a', 2L, 'b', 'x') AS input, 'y' AS more, {of_run}"
+    assert warehouse.insert(spark.sql(first), older) == 1
+    assert warehouse.insert(spark.sql(second), newer) == 1
+    assert [(row["input"], row["more"]) for row in rows(spark, warehouse.settings, "silver.letters")] == [
+        ({"a": 1, "b": None}, None),
+        ({"a": 2, "b": "x"}, "y"),
+    ]
+    version = warehouse.state("silver.letters")[1]
+    third = spark.sql(second.replace("2L AS offset", "3L AS offset"))
+    assert warehouse.insert(third, newer) == 1
+    assert warehouse.state("silver.letters")[1] == version + 1  # nothing is added again
