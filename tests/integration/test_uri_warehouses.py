@@ -10,10 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations.contract import Column, Contract
-from pipelines.commands import incidents
+from pipelines.columns import slices
+from pipelines.commands import incidents, trace
 from pipelines.settings import ROOT, Settings
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, line, rows, run
+from tests.testing.deliveries import at, store
+from tests.testing.sites import letter
 
 BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
 
@@ -39,6 +42,36 @@ def test_incidents_are_told_as_those_of_a_local_warehouse(spark: SparkSession, s
     told = subprocess.run([*program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert told.stdout.splitlines() == incidents.listed(Warehouse(settings), "json", at=at).result.splitlines()
     assert len(told.stdout.splitlines()) == 1
+
+
+def fill(settings: Settings) -> None:
+    """Store a message in the ledger, its acknowledgement, and dead letters."""
+    source = {"topic": "orders", "partition": 0, "offset": 7}
+    store(settings, trace.LEDGER, {"cluster": "default", "slice": slices.name("orders", 0, 7), **source})
+    store(settings, trace.ACKNOWLEDGEMENTS, {"cluster": "default", **source, "acknowledged_at": at(1)})
+    store(settings, SILVER, *(letter(offset) for offset in range(3)))
+
+
+def test_a_command_reads_all_tables_in_one_session(settings: Settings) -> None:
+    fill(settings)
+    counting = """
+import contextlib, sys
+from pipelines.jvm import session
+begin = session.spark_session
+@contextlib.contextmanager
+def counted(*given, **named):
+    print("a session", file=sys.stderr)
+    with begin(*given, **named) as spark:
+        yield spark
+session.spark_session = counted
+from pipelines.cli import main
+main()
+"""
+    arguments = ["trace", "orders:0:7", "--warehouse", Path(settings.warehouse).as_uri()]
+    program = [sys.executable, "-c", counting]
+    told = subprocess.run([*program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert told.stdout.splitlines() == trace.answer(Warehouse(settings), "orders:0:7").result.splitlines()
+    assert told.stderr.splitlines().count("a session") == 1
 
 
 @pytest.mark.parametrize("is_local", [True, False], ids=["directory", "URI"])
