@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from expectations.contract import Column, Contract
 from pipelines.columns import slices
-from pipelines.commands import incidents, trace
+from pipelines.commands import incidents, show, trace
 from pipelines.settings import ROOT, Settings
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, line, rows, run
@@ -50,6 +51,20 @@ def fill(settings: Settings) -> None:
     store(settings, trace.LEDGER, {"cluster": "default", "slice": slices.name("orders", 0, 7), **source})
     store(settings, trace.ACKNOWLEDGEMENTS, {"cluster": "default", **source, "acknowledged_at": at(1)})
     store(settings, SILVER, *(letter(offset) for offset in range(3)))
+
+
+def test_letters_and_messages_are_told_as_those_of_a_local_warehouse(spark: SparkSession, settings: Settings) -> None:
+    fill(settings)
+    for table in ("held.dlq_records", trace.HELD_ACKNOWLEDGEMENTS, trace.HELD_BATCHES):
+        shutil.rmtree(Warehouse(settings).location(table))  # an older version held no rows
+    by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
+    warehouses = [Warehouse(one, spark) for one in (settings, by_uri)]
+    for wanted in ("dlq.orders:0:1", "dlq.orders:0:9", "dlq.order:0:1"):
+        here, there = (show.answer(one, wanted) for one in warehouses)
+        assert there == here, wanted
+    for wanted in ("orders:0:7", "order:0:7"):
+        here, there = (trace.answer(one, wanted) for one in warehouses)
+        assert there == here, wanted
 
 
 def test_a_command_reads_all_tables_in_one_session(settings: Settings) -> None:
