@@ -384,12 +384,12 @@ def describe(
         raise UsageError("Give one group: afterlog describe GROUP.")
     group = group if group is not None else option
     assert group is not None
-    tables = Warehouse(_settings(warehouse, landing))
-    answer = descriptions.answer(tables, group, format, revision=revision, epoch=epoch, at=at, diff=diff)
-    if answer.result:
-        print(answer.result.removesuffix("\n"), flush=True)
-    for remark in answer.remarks:
-        _say(remark)
+    with _readable(_settings(warehouse, landing)) as tables:
+        answer = descriptions.answer(tables, group, format, revision=revision, epoch=epoch, at=at, diff=diff)
+        if answer.result:
+            print(answer.result.removesuffix("\n"), flush=True)
+        for remark in answer.remarks:
+            _say(remark)
     raise typer.Exit(answer.exit_code)
 
 
@@ -406,10 +406,11 @@ def trace(
     """Tell the story of one message: produced, acknowledged, committed, dead-lettered, lost."""
     from pipelines.commands import trace as stories
 
-    answer = stories.answer(Warehouse(_settings(warehouse, landing)), wanted, format)
-    print(answer.result, flush=True)
-    for remark in answer.remarks:
-        _say(remark)
+    with _readable(_settings(warehouse, landing)) as tables:
+        answer = stories.answer(tables, wanted, format)
+        print(answer.result, flush=True)
+        for remark in answer.remarks:
+            _say(remark)
     raise typer.Exit(answer.exit_code)
 
 
@@ -431,11 +432,11 @@ def show(
     """Show one dead letter: its error, headers, key and value, masked as the settings say."""
     from pipelines.commands import show as letters
 
-    tables = Warehouse(_settings(warehouse, landing))
-    answer = letters.answer(tables, place, format, shown_as=shown_as, full=full)
-    print(answer.result, flush=True)
-    for remark in answer.remarks:
-        _say(remark)
+    with _readable(_settings(warehouse, landing)) as tables:
+        answer = letters.answer(tables, place, format, shown_as=shown_as, full=full)
+        print(answer.result, flush=True)
+        for remark in answer.remarks:
+            _say(remark)
     raise typer.Exit(answer.exit_code)
 
 

@@ -85,7 +85,7 @@ def _at(warehouse: Warehouse, table: str, place: Place) -> list[dict[str, Any]]:
 
 
 def _rows(warehouse: Warehouse, table: str, key: Key, columns: list[str] | None = None) -> list[dict[str, Any]]:
-    if table != SILVER and warehouse.is_local and warehouse.local_version(table) is None:
+    if table != SILVER and not warehouse.exists(table):
         return []
     return rows(warehouse, table, key, columns)
 
@@ -408,8 +408,6 @@ def _letters_of(warehouse: Warehouse, place: Place) -> list[Place]:
 
 def _meant(warehouse: Warehouse, place: Place) -> str:
     """Return a hint on the topic or the offsets that may be meant."""
-    if not warehouse.is_local:
-        return ""
     by_topic = "SELECT dlq_topic AS topic FROM rows GROUP BY dlq_topic"
     topics = [row["topic"] for row in query(warehouse, SILVER, by_topic, {"cluster": warehouse.cluster})]
     if place.topic not in topics:

@@ -258,8 +258,6 @@ def topics(warehouse: Warehouse) -> list[str]:
 
 def _meant(warehouse: Warehouse, wanted: str, place: Place | None) -> str:
     """Return a hint on the topic that may be meant, if a place's topic is unknown or only a topic is given."""
-    if not warehouse.is_local:
-        return ""
     names = topics(warehouse)
     if place is not None:
         return "" if place.topic in names else hint(place.topic, names)
@@ -342,7 +340,7 @@ def _held_acknowledgements(warehouse: Warehouse, key: Key) -> Iterator[Event]:
 
 def _rows_held(warehouse: Warehouse, table: str, key: Key, columns: list[str] | None = None) -> list[dict[str, Any]]:
     """Return rows of a table of held rows; none if the table does not exist, as in an older warehouse."""
-    if warehouse.is_local and warehouse.local_version(table) is None:
+    if not warehouse.exists(table):
         return []
     return rows(warehouse, table, key, columns)
 

@@ -119,6 +119,8 @@ def greatest(warehouse: Warehouse, table: str, column: str, until: datetime) -> 
         from pyspark.sql import functions as F
 
         rows = _of_spark(warehouse, table, {"cluster": warehouse.cluster})
+        if column not in rows.columns:
+            return None
         micros = F.max(F.unix_micros(column)).alias("micros")
         return _moment(rows.where(F.unix_micros(column) <= _micros(until)).select(micros).collect()[0][0])
     stored = warehouse.local_table(table)
@@ -199,6 +201,13 @@ def _moment(micros: int | None) -> datetime | None:
         return None
 
 
+def _is_possible(value: str | int) -> bool:
+    """Tell whether a column can have a value: Spark takes neither lone surrogates nor more than 64 bits."""
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
 def _predicate(equal: Mapping[str, str | int]) -> str | None:
     """Return the condition as SQL for ``deltalake``; None if no row can meet it."""
     try:
@@ -221,7 +230,7 @@ def _of_spark(warehouse: Warehouse, table: str, equal: Mapping[str, str | int]) 
 
     rows = warehouse.read(table)
     for name, value in equal.items():
-        rows = rows.where(F.col(name) == F.lit(value))
+        rows = rows.where(F.col(name) == F.lit(value) if _is_possible(value) else F.lit(False))
     return rows
 
 

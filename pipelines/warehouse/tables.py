@@ -329,7 +329,8 @@ class Warehouse:
         """Insert rows that the caller knows to be missing from the contract's table; return how many were written.
 
         On a local warehouse this is an append, because the lock keeps other writers out. Elsewhere it is an
-        insert-only, null-safe MERGE on the grain, so that Delta's conflict check arbitrates between writers. The
+        insert-only, null-safe MERGE on the grain, so that Delta's conflict check arbitrates between writers. Columns
+        that the table lacks are added, as files of an older version lack columns of a newer contract. The
         ranges must include every row of the table that has the grain of a new row. The user metadata of the commit
         contains the mark. ``are_few`` says that the rows surely fit into memory.
         """
@@ -344,6 +345,8 @@ class Warehouse:
         from delta.tables import DeltaTable
         from pyspark.sql import functions as F
 
+        before = self.state(contract.table)[1]
+        self._add_columns(rows, contract)
         # Rename the new rows' columns: the ranges use plain column names, which must refer to the table.
         named = {column.name: f"_new_{column.name}" for column in contract.stored}
         condition = F.lit(True) if among is None else ranges.within(among)
@@ -354,7 +357,6 @@ class Warehouse:
             .merge(rows.withColumnsRenamed(named), condition)
             .whenNotMatchedInsert(values={f"`{name}`": F.col(new) for name, new in named.items()})
         )
-        before = self.state(contract.table)[1]
         if mark:
             self.spark.conf.set(USER_METADATA, mark)
         try:
@@ -364,6 +366,13 @@ class Warehouse:
                 self.spark.conf.unset(USER_METADATA)
         self._compact_at_times(contract.table, before)
         return int(merged.collect()[0]["num_inserted_rows"])
+
+    def _add_columns(self, rows: DataFrame, contract: Contract) -> None:
+        """Add the columns, and fields of structs, that a table lacks: a merge does not."""
+        there = {field.name: field.dataType.simpleString() for field in self.read(contract.table).schema}
+        if any(there.get(field.name) != field.dataType.simpleString() for field in rows.schema):
+            writer = _commented(rows.limit(0), contract).write.format("delta").mode("append")
+            writer.option("mergeSchema", "true").save(self.location(contract.table))
 
     def append_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> None:
         """Append a few rows given as JSON-ready objects, timestamps as ISO-8601 text."""

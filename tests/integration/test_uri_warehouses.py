@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.commands import incidents
+from expectations.contract import Column, Contract
+from pipelines.columns import slices
+from pipelines.commands import incidents, show, trace
 from pipelines.settings import ROOT, Settings
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, line, rows, run
+from tests.testing.deliveries import at, store
+from tests.testing.sites import letter
 
 BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
 
@@ -37,3 +43,76 @@ def test_incidents_are_told_as_those_of_a_local_warehouse(spark: SparkSession, s
     told = subprocess.run([*program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert told.stdout.splitlines() == incidents.listed(Warehouse(settings), "json", at=at).result.splitlines()
     assert len(told.stdout.splitlines()) == 1
+
+
+def fill(settings: Settings) -> None:
+    """Store a message in the ledger, its acknowledgement, and dead letters."""
+    source = {"topic": "orders", "partition": 0, "offset": 7}
+    store(settings, trace.LEDGER, {"cluster": "default", "slice": slices.name("orders", 0, 7), **source})
+    store(settings, trace.ACKNOWLEDGEMENTS, {"cluster": "default", **source, "acknowledged_at": at(1)})
+    store(settings, SILVER, *(letter(offset) for offset in range(3)))
+
+
+def test_letters_and_messages_are_told_as_those_of_a_local_warehouse(spark: SparkSession, settings: Settings) -> None:
+    fill(settings)
+    for table in ("held.dlq_records", trace.HELD_ACKNOWLEDGEMENTS, trace.HELD_BATCHES):
+        shutil.rmtree(Warehouse(settings).location(table))  # an older version held no rows
+    by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
+    warehouses = [Warehouse(one, spark) for one in (settings, by_uri)]
+    for wanted in ("dlq.orders:0:1", "dlq.orders:0:9", "dlq.order:0:1"):
+        here, there = (show.answer(one, wanted) for one in warehouses)
+        assert there == here, wanted
+    for wanted in ("orders:0:7", "order:0:7"):
+        here, there = (trace.answer(one, wanted) for one in warehouses)
+        assert there == here, wanted
+
+
+def test_a_command_reads_all_tables_in_one_session(settings: Settings) -> None:
+    fill(settings)
+    counting = """
+import contextlib, sys
+from pipelines.jvm import session
+begin = session.spark_session
+@contextlib.contextmanager
+def counted(*given, **named):
+    print("a session", file=sys.stderr)
+    with begin(*given, **named) as spark:
+        yield spark
+session.spark_session = counted
+from pipelines.cli import main
+main()
+"""
+    arguments = ["trace", "orders:0:7", "--warehouse", Path(settings.warehouse).as_uri()]
+    program = [sys.executable, "-c", counting]
+    told = subprocess.run([*program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert told.stdout.splitlines() == trace.answer(Warehouse(settings), "orders:0:7").result.splitlines()
+    assert told.stderr.splitlines().count("a session") == 1
+
+
+@pytest.mark.parametrize("is_local", [True, False], ids=["directory", "URI"])
+def test_an_insert_adds_the_columns_that_an_older_table_lacks(
+    spark: SparkSession, tmp_path: Path, settings: Settings, is_local: bool
+) -> None:
+    place = str(tmp_path / "older") if is_local else (tmp_path / "older").as_uri()
+    warehouse = Warehouse(settings.model_copy(update={"warehouse": place}), spark)
+    key = Column("cluster", "string", "The cluster."), Column("offset", "bigint", "The offset.")
+    of_run = "timestamp '2026-11-21' AS _ingested_at, 'run' AS _run_id"
+
+    def contract(*columns: Column) -> Contract:
+        return Contract("silver.letters", "Letters.", (*key, *columns), grain=("cluster", "offset"))
+
+    older = contract(Column("input", "struct<a: bigint>", "The input."))
+    newer = contract(Column("input", "struct<a: bigint, b: string>", "The input."), Column("more", "string", "More."))
+    warehouse.ensure(older)
+    first = f"SELECT 'c' AS cluster, 1L AS offset, named_struct('a', 1L) AS input, {of_run}"
+    second = f"SELECT 'c' AS cluster, 2L AS offset, named_struct('a', 2L, 'b', 'x') AS input, 'y' AS more, {of_run}"
+    assert warehouse.insert(spark.sql(first), older) == 1
+    assert warehouse.insert(spark.sql(second), newer) == 1
+    assert [(row["input"], row["more"]) for row in rows(spark, warehouse.settings, "silver.letters")] == [
+        ({"a": 1, "b": None}, None),
+        ({"a": 2, "b": "x"}, "y"),
+    ]
+    version = warehouse.state("silver.letters")[1]
+    third = spark.sql(second.replace("2L AS offset", "3L AS offset"))
+    assert warehouse.insert(third, newer) == 1
+    assert warehouse.state("silver.letters")[1] == version + 1  # nothing is added again

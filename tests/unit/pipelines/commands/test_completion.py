@@ -6,11 +6,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from pipelines.catalog import FEEDS, stages_of_type
-from pipelines.commands import describe
+from pipelines.cli import app
+from pipelines.commands import completion, describe
+from pipelines.jvm import session
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Summarise
 from tests.testing.deliveries import store
@@ -96,3 +100,13 @@ def test_groups_of_the_warehouse_that_is_named(warehouse: Settings) -> None:
 )
 def test_where_nothing_can_be_known_nothing_is_said(line: str, variables: dict[str, str]) -> None:
     assert [one for one in completed(line, **variables) if one.startswith("o")] == []
+
+
+@pytest.mark.parametrize("known", [completion.incidents, completion.groups], ids=["incidents", "groups"])
+def test_no_session_starts_while_somebody_types(known: completion.Completion, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Any] = []
+    monkeypatch.setattr(session, "spark_session", lambda *given, **named: begun.append(given))
+    context = typer.Context(typer.main.get_command(app))
+    context.params = {"warehouse": "file:///nowhere"}
+    assert known(context, "") == []
+    assert begun == []

@@ -119,6 +119,31 @@ def test_a_warehouse_on_a_uri_is_read_by_a_session(spark: SparkSession, settings
         jvmless.rows_by_spark(Warehouse(elsewhere, spark), "gold.words", {"letter": "b"})
 
 
+def test_spark_finds_the_same_rows_whatever_is_asked(spark: SparkSession, settings: Settings) -> None:
+    append(settings, ("a", 1), ("b", 2), (None, None), ("", 4))
+    by_uri = load(warehouse=Path(settings.warehouse).as_uri(), landing=settings.landing)
+
+    asked: list[dict[str, str | int]] = [{"letter": letter} for letter in ("a", "A", "", "\udcff", "x\ud800")]
+    asked += [{"number": number} for number in (2, 3, 2**63 - 1, 2**63, -(2**63) - 1, 2**70)]
+    for equal in asked:
+        here, there = (jvmless.rows(Warehouse(one, spark), TABLE, equal) for one in (settings, by_uri))
+        assert there == here, equal
+        here, there = (
+            jvmless.query(Warehouse(one, spark), TABLE, "SELECT count(*) AS found FROM rows", equal)
+            for one in (settings, by_uri)
+        )
+        assert (there or [{"found": 0}]) == (here or [{"found": 0}]), equal
+
+
+def test_a_time_that_an_older_table_lacks_is_unknown(spark: SparkSession, settings: Settings) -> None:
+    spark.sql("SELECT 'default' AS cluster").write.format("delta").save(Warehouse(settings).location(TABLE))
+    by_uri = load(warehouse=Path(settings.warehouse).as_uri(), landing=settings.landing)
+
+    until = datetime(2026, 11, 21, tzinfo=UTC)
+    for one in (settings, by_uri):
+        assert jvmless.greatest(Warehouse(one, spark), TABLE, "at", until) is None
+
+
 def test_spark_tells_the_same_times(spark: SparkSession, settings: Settings) -> None:
     start = datetime(2026, 11, 21, 2, 30, tzinfo=UTC)
     moments = [start + timedelta(seconds=40 * place) for place in range(9)]
