@@ -13,6 +13,8 @@ STATE = "_progress"
 # Schemes on which no commit can replace another: HDFS and Azure rename only to a free name, and Google Cloud Storage
 # creates an object only if there is none.
 ATOMIC = ("hdfs", "abfs", "abfss", "adl", "wasb", "wasbs", "gs")
+# Schemes on which a file that is written shows before it is whole, and a rename can replace another file in one step.
+RENAMING = ("file", "hdfs", "viewfs", "abfs", "abfss", "adl", "wasb", "wasbs")
 # Delta's log stores that know only the writers of their own JVM. Delta uses the first of them for s3, s3a and s3n.
 OF_ONE_JVM = ("S3SingleDriverLogStore", "LocalLogStore")
 
@@ -81,9 +83,12 @@ def write_text(warehouse: str, name: str, text: str) -> None:
     """
     if not is_local(warehouse):
         file_system, path = _hadoop(warehouse, f"{STATE}/{name}")
-        stream = file_system.create(path, True)  # an object store shows the object only after close()
-        stream.write(bytearray(text.encode("utf-8")))
-        stream.close()
+        if scheme_of(warehouse) in RENAMING:
+            _replace(file_system, path, text)
+        else:
+            stream = file_system.create(path, True)  # an object store shows the object only after close()
+            stream.write(bytearray(text.encode("utf-8")))
+            stream.close()
         return
     target = Path(warehouse) / STATE / name
     try:
@@ -104,6 +109,22 @@ def replace_text(target: Path, text: str, durable: bool = True) -> None:
             file.flush()
             os.fsync(file.fileno())
     scratch.replace(target)
+
+
+def _replace(file_system: Any, path: Any, text: str) -> None:
+    """Write a file beside its target and rename it into place, as Spark does with the progress of its own streams."""
+    from pyspark.sql import SparkSession
+
+    jvm: Any = SparkSession.active().sparkContext._jvm
+    streaming = jvm.org.apache.spark.sql.execution.streaming
+    file_system.mkdirs(path.getParent())
+    stream = streaming.checkpointing.CheckpointFileManager.create(path, file_system.getConf()).createAtomic(path, True)
+    try:
+        stream.write(bytearray(text.encode("utf-8")))
+    except BaseException:
+        stream.cancel()
+        raise
+    stream.close()
 
 
 def size_of(file: Path) -> int | None:
