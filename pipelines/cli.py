@@ -1236,6 +1236,9 @@ def _run_once(
         small.hang_up()  # the session's own JVM will ask from here on
         gates = any(not isinstance(stage, Land) for stage in chosen)
         with _session(settings, watch, gates, short_lived) as spark:
+            if not warehouse.is_local:
+                for remark in accepted.remarks(Warehouse(settings, spark)):
+                    _say(remark)
             try:
                 runner.run(Warehouse(settings, spark), chosen, take, accepted=accepted, watch=watch)
             except AfterlogError as error:
