@@ -240,8 +240,10 @@ def draw(costs: list[Cost], path: Path) -> None:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif"'
         ' font-size="12" role="img"><title>Seconds of a run of new rows against the rows of history</title>',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
         f'<path d="M{MARGIN} {MARGIN}V{HEIGHT - MARGIN}H{WIDTH - MARGIN}" fill="none" stroke="#888"/>',
         f'<text x="{MARGIN}" y="{MARGIN - 12}">{slowest:.0f} s</text>',
+        f'<text x="{MARGIN}" y="{HEIGHT - MARGIN + 18}">0</text>',
         f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - MARGIN + 18}" text-anchor="end">{most:,} rows of history</text>',
     ]
     for number, name in enumerate(names):
