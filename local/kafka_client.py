@@ -128,18 +128,21 @@ class KafkaClient:
         """
         with clear():
             topic = self.jvm.org.apache.kafka.clients.admin.NewTopic(name, partitions, replicas)
-            self.admin.createTopics([topic.configs(dict(settings or {}))]).all().get()
+            created = self.admin.createTopics([topic.configs(dict(settings or {}))]).topicId(name).get()
         until = time.monotonic() + _DESCRIBED_SECONDS
-        while not self._has_leaders(name, partitions):
+        while not self._has_leaders(name, created, partitions):
             if time.monotonic() > until:
                 raise KafkaFailure("TimeoutException", f"Nobody leads topic {name} after {_DESCRIBED_SECONDS} s.")
             time.sleep(0.05)
 
-    def _has_leaders(self, topic: str, partitions: int) -> bool:
-        """Tell whether the brokers know a topic and a leader of each partition: a new one may take a moment."""
+    def _has_leaders(self, topic: str, topic_id: Any, partitions: int) -> bool:
+        """Tell whether the brokers know a new topic and a leader of each partition, which may take a moment."""
         try:
             with clear():
-                found = list(self._described(topic).partitions())
+                described = self._described(topic)
+                if not described.topicId().equals(topic_id):  # that of an earlier topic of the name
+                    return False
+                found = list(described.partitions())
                 return len(found) == partitions and all(one.leader() and not one.leader().isEmpty() for one in found)
         except KafkaFailure as failure:
             if failure.reason == "UnknownTopicOrPartitionException":
