@@ -202,7 +202,10 @@ def _moment(micros: int | None) -> datetime | None:
 
 
 def _is_possible(value: str | int) -> bool:
-    """Tell whether a column can have a value: Spark takes neither lone surrogates nor more than 64 bits."""
+    """Tell whether a column can have a value: none has more than 64 bits, or a lone surrogate.
+
+    A byte on the command line that is not UTF-8 comes as a lone surrogate.
+    """
     if isinstance(value, int):
         return -(2**63) <= value < 2**63
     return not any("\ud800" <= character <= "\udfff" for character in value)
@@ -210,10 +213,9 @@ def _is_possible(value: str | int) -> bool:
 
 def _predicate(equal: Mapping[str, str | int]) -> str | None:
     """Return the condition as SQL for ``deltalake``; None if no row can meet it."""
-    try:
-        return " AND ".join(f'"{name}" = {_literal(value)}' for name, value in equal.items())
-    except UnicodeEncodeError:  # a lone surrogate, from a byte on the command line that is not UTF-8
+    if not all(map(_is_possible, equal.values())):
         return None
+    return " AND ".join(f'"{name}" = {_literal(value)}' for name, value in equal.items())
 
 
 def _literal(value: str | int) -> str:
