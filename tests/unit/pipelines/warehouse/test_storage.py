@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipelines.warehouse import storage
+from tests.integration.killed import Killed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME = "silver.dlq_records.json"
-
-
-class Killed(BaseException):
-    """Stands for a process that is killed; no handler of `Exception` catches it."""
 
 
 @pytest.mark.parametrize("by_uri", [False, True], ids=["directory", "URI"])
