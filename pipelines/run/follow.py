@@ -114,6 +114,7 @@ class Follower:
         self.clock = clock
         self.started_at = _text(now())
         self.blocked: dict[str, Blocked] = {}
+        self.blocked_upstream: set[str] = set()  # as the last cycle found it
         self.done: list[StageRun] = []
         self.last: Cycle | None = None
         self.began_at: str | None = None
@@ -154,6 +155,7 @@ class Follower:
             finally:
                 with contextlib.suppress(Exception):  # a JVM that has ended cannot stop its session
                     kept.close()
+                self.warehouse = Warehouse(self.settings)  # without the session, which has ended
         return self._last_words()
 
     def _cycle(self, kept: ExitStack) -> None:
@@ -308,9 +310,9 @@ class Follower:
         return awake
 
     def _blocked_upstream(self) -> set[str]:
-        if not self.warehouse.is_local and self.warehouse.session is None:
-            return set()  # unknown until the first cycle has a session
-        return runner.blocked_upstream(self.warehouse, self.stages)
+        if self.warehouse.is_local or self.warehouse.session is not None:  # at a URI only a session can read progress
+            self.blocked_upstream = runner.blocked_upstream(self.warehouse, self.stages)
+        return self.blocked_upstream
 
     def _tell_failure(self, error: Exception) -> None:
         """Say what failed, unless the last cycle failed with the same error; raise errors that a retry cannot fix."""

@@ -168,6 +168,22 @@ def test_one_session_is_kept_and_ends_with_the_loop(world: Callable[..., World])
     assert [one.status for one in found.reported] == ["passed", "passed"]
 
 
+def test_a_warehouse_at_a_uri_is_asked_only_while_its_session_is_there(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_uri = settings.model_copy(update={"warehouse": (tmp_path / "warehouse").as_uri()})
+    found = World(by_uri, ([ran(BRONZE, read=3)], [ran(BRONZE, read=4)]), monkeypatch)
+    found.follower.health = tmp_path / "follow.json"
+
+    def asked(warehouse: Warehouse, stages: Sequence[Stage]) -> set[str]:
+        assert found.sessions == 1
+        return {"silver.topology_pushes"}
+
+    monkeypatch.setattr(runner, "blocked_upstream", asked)
+    assert found.follower.follow() == 1
+    assert found.sessions == 1 - 100
+
+
 @pytest.mark.parametrize(
     ("lasted", "pause"), [(0, 10), (4, 6), (9.9, 0.5), (25, 0.5)], ids=["at once", "short", "just", "overrun"]
 )
