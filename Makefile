@@ -12,8 +12,9 @@ help: ## show this list
 
 setup: ## install the Python packages into .venv and the JVM jars into .jars; done steps are skipped
 	@test -n "$(PYTHON)" || { echo "Afterlog runs on Python 3.11; install it, so that python3.11 is on the PATH, then run make again." >&2; exit 3; }
-	@"$(PYTHON)" -m local.install
+	@"$(PYTHON)" -m local.install $(SETUP)
 
+demo: SETUP := --for-demo
 demo: setup ## run the pipeline with Airflow over bundled dead-letter records, twice
 	@.venv/bin/python -m local.demo
 

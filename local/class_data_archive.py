@@ -1,4 +1,4 @@
-"""Make the class-data archive of Spark's classes (JEP 350), as part of set-up."""
+"""Make the class-data archive of Spark's classes (JEP 350), as part of set-up or of the demo."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipelines.commands import query
 from pipelines.commands.generate import generate
 from pipelines.errors import AfterlogError
 from pipelines.jvm import session
-from pipelines.jvm.class_data_archive import place
+from pipelines.jvm.class_data_archive import DUE, place
 from pipelines.run import runner
 from pipelines.settings import load
 from pipelines.warehouse import lock
@@ -34,14 +34,11 @@ TABLES = (
 def make() -> None:
     """Land, split and summarise a few records and query them in a JVM, which then writes the archive of its classes."""
     archive = place()
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = archive.with_suffix(f".{os.getpid()}.tmp")
-    dumping = shlex.join([f"-XX:ArchiveClassesAtExit={unfinished}", "-Xlog:disable"])
     with tempfile.TemporaryDirectory(prefix="afterlog-") as scratch:
         settings = load(
             warehouse=f"{scratch}/warehouse",
             landing=f"{scratch}/landing",
-            spark={"spark.driver.extraJavaOptions": dumping},
+            spark={"spark.driver.extraJavaOptions": options(archive)},
         )
         generate(RECORDS, 1, Path(settings.landing))
         spark = session.start(settings, short_lived=True)
@@ -54,20 +51,40 @@ def make() -> None:
                 {},
                 "json",
             )
-        gateway = spark.sparkContext._gateway
-        assert gateway is not None
         spark.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()  # the JVM ends on this and writes the archive
-        gateway.proc.wait(MOST_SECONDS)
-    if unfinished.is_file():
+        write(archive)
+
+
+def options(archive: Path) -> str:
+    """Return the options of a JVM that writes the archive when it ends."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    return shlex.join([f"-XX:ArchiveClassesAtExit={_unfinished(archive)}", "-Xlog:disable"])
+
+
+def write(archive: Path) -> None:
+    """End this process's JVM, which has such options and no session; it writes the archive, and older ones go."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM ends on this
+    gateway.proc.wait(MOST_SECONDS)
+    if _unfinished(archive).is_file():
         for stale in archive.parent.glob("spark-*.jsa"):
             stale.unlink()
-        unfinished.replace(archive)
+        _unfinished(archive).replace(archive)
+        DUE.unlink(missing_ok=True)
+
+
+def _unfinished(archive: Path) -> Path:
+    return archive.with_suffix(f".{os.getpid()}.tmp")
 
 
 def main() -> int:
     """Make the archive for ``make setup``, which can go on without it."""
+    DUE.unlink(missing_ok=True)  # if it cannot be made, nobody tries again
     try:
         if not place().is_file():
             print("Preparing Spark for a faster start (once) ...", file=sys.stderr)

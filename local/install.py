@@ -1,4 +1,7 @@
-"""A fresh clone -> .venv, .jars: what `make setup` runs with Python 3.11 alone; it skips steps that are done."""
+"""A fresh clone -> .venv, .jars: what `make setup` runs with Python 3.11 alone; it skips steps that are done.
+
+``--for-demo`` leaves the archive of Spark's classes to the demo, which makes it in passing.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from pathlib import Path
 
 from pipelines.errors import AfterlogError, EnvironmentLacking
 from pipelines.jvm import jars
+from pipelines.jvm.class_data_archive import DUE
 
 ROOT = Path(__file__).resolve().parent.parent
 UV = "uv==0.13.8"
@@ -27,8 +31,8 @@ _NO_NETWORK = (
 )
 
 
-def install(root: Path = ROOT) -> None:
-    """Create the virtual environment, install the locked packages into it and fetch the jars.
+def install(root: Path = ROOT, for_demo: bool = False) -> None:
+    """Create the virtual environment, install the locked packages into it, fetch the jars, make the archive of classes.
 
     Raises EnvironmentLacking: another Python, no network, no space.
     """
@@ -46,7 +50,12 @@ def install(root: Path = ROOT) -> None:
         )
         if fetched.returncode:
             raise SystemExit(fetched.returncode)
-    if wants_packages or wants_jars:  # the archive depends on both; without it sessions start more slowly
+    # The archive depends on both; without it sessions start more slowly.
+    due = root / DUE.relative_to(ROOT)
+    if wants_packages or wants_jars:
+        due.parent.mkdir(parents=True, exist_ok=True)
+        due.touch()
+    if due.exists() and not for_demo:
         subprocess.run([_python(environment), "-m", "local.class_data_archive"], cwd=root, env=environ(), check=False)
 
 
@@ -145,10 +154,10 @@ def _reason(report: str) -> str:
     return f"The Python packages cannot be installed: {errors[0].strip().rstrip('.')}; fix that and run `make setup`."
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     """Set up the project and return the exit code."""
     try:
-        install()
+        install(for_demo="--for-demo" in arguments)
     except AfterlogError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -159,4 +168,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))

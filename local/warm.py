@@ -23,6 +23,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,16 @@ NAME = "warm.sock"
 _LENGTH = 8  # bytes of a request's length, and of the exit code
 _BEGUN = b"\1"  # said before a command runs
 _MOST_BYTES = 16 << 20  # of a request
+_MOST_SECONDS = 60  # to write an archive
 
 
 @contextlib.contextmanager
-def process(log: Path, variables: Mapping[str, str]) -> Iterator[str]:
+def process(log: Path, variables: Mapping[str, str], archive: Path | None = None) -> Iterator[str]:
     """Start the process and yield the text of ``AFTERLOG_COMMAND`` that uses it; it ends with the context.
 
     ``log`` takes a line for each command, and what the JVM prints; ``variables`` are added to its environment while no
-    command runs.
+    command runs. If the context ends without an error, the JVM writes its classes into an ``archive``, which takes it
+    seconds.
     """
     from local.airflow_home import stop
 
@@ -50,7 +53,7 @@ def process(log: Path, variables: Mapping[str, str]) -> Iterator[str]:
             listening.bind(address)
             listening.listen()
             started = subprocess.Popen(
-                [sys.executable, "-m", "local.warm", "serve", str(listening.fileno())],
+                [sys.executable, "-m", "local.warm", "serve", str(listening.fileno()), *([archive] if archive else [])],
                 cwd=ROOT,
                 env={**os.environ, **variables},
                 stdin=subprocess.PIPE,  # it closes with this process, however that ends
@@ -61,6 +64,10 @@ def process(log: Path, variables: Mapping[str, str]) -> Iterator[str]:
             )
         try:
             yield shlex.join([sys.executable, "-m", "local.warm", "run", address])
+            if archive:
+                with contextlib.suppress(OSError, EOFError, subprocess.TimeoutExpired):
+                    _asked(address, {"end": True}).close()
+                    started.wait(_MOST_SECONDS)
         finally:
             stop([started], seconds=1.0)
             assert started.stdin is not None
@@ -69,16 +76,11 @@ def process(log: Path, variables: Mapping[str, str]) -> Iterator[str]:
 
 def run(address: str, arguments: list[str]) -> int:
     """Let the process run a command; return its exit code. Without the process, become the command."""
-    with socket.socket(socket.AF_UNIX) as asked:
-        request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
-        text = json.dumps(request).encode()  # characters of names that are no UTF-8 are escaped
-        try:
-            asked.connect(address)
-            socket.send_fds(asked, [len(text).to_bytes(_LENGTH, "big")], [1, 2])
-            asked.sendall(text)
-            _received(asked, len(_BEGUN))
-        except (OSError, EOFError):
-            os.execv(PROGRAM, [os.fspath(PROGRAM), *arguments])
+    try:
+        asked = _asked(address, {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()})
+    except (OSError, EOFError):
+        os.execv(PROGRAM, [os.fspath(PROGRAM), *arguments])
+    with asked:
         try:
             return int.from_bytes(_received(asked, _LENGTH), "big")
         except (OSError, EOFError):
@@ -86,29 +88,48 @@ def run(address: str, arguments: list[str]) -> int:
             return 1
 
 
+def _asked(address: str, request: Mapping[str, Any]) -> socket.socket:
+    """Send a request to the process; return the connection when the process has begun with it."""
+    asked = socket.socket(socket.AF_UNIX)
+    try:
+        text = json.dumps(request).encode()  # characters of names that are no UTF-8 are escaped
+        asked.connect(address)
+        socket.send_fds(asked, [len(text).to_bytes(_LENGTH, "big")], [1, 2])
+        asked.sendall(text)
+        _received(asked, len(_BEGUN))
+    except BaseException:
+        asked.close()
+        raise
+    return asked
+
+
 def serve(listening: socket.socket, command: Callable[[], object], prepare: Callable[[], object]) -> None:
-    """Run the command of each connection, one after the other, after what ``prepare`` does."""
+    """Run the command of each connection, one after the other, after what ``prepare`` does, until one asks to end."""
     with contextlib.suppress(Exception):  # a command meets the same error, and says it
         prepare()
-    while True:
+    ends = False
+    while not ends:
         with listening.accept()[0] as asked, contextlib.suppress(OSError, ValueError, EOFError):
             _end_with_java()
-            _served(asked, command)
+            ends = _served(asked, command)
         _end_with_java()
 
 
-def _served(asked: socket.socket, command: Callable[[], object]) -> None:
+def _served(asked: socket.socket, command: Callable[[], object]) -> bool:
+    """Do what a connection asks for; tell whether that is to end."""
     flags = socket.MSG_WAITALL | getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # only Linux has the second one
     head, descriptors, _, _ = socket.recv_fds(asked, _LENGTH, 2, flags)
     files = [os.fdopen(one, "w", 1, encoding="utf-8", errors="backslashreplace") for one in descriptors]
     try:
         length = int.from_bytes(head, "big")
         if len(head) < _LENGTH or len(files) != 2 or length > _MOST_BYTES:
-            return
+            return False
         request = json.loads(_received(asked, length))
         if select.select([asked], [], [], 0)[0]:
-            return  # the caller ended while other commands ran
+            return False  # the caller ended while other commands ran
         asked.sendall(_BEGUN)
+        if request.get("end"):
+            return True
         done = threading.Event()
         threading.Thread(target=_end_with, args=(asked, done), daemon=True).start()
         began = time.monotonic()
@@ -122,6 +143,7 @@ def _served(asked: socket.socket, command: Callable[[], object]) -> None:
                 file.close()
     asked.sendall(code.to_bytes(_LENGTH, "big"))
     asked.shutdown(socket.SHUT_RDWR)
+    return False
 
 
 def _code(request: dict[str, Any], command: Callable[[], object], out: Any, err: Any) -> int:
@@ -202,12 +224,14 @@ def _received(asked: socket.socket, length: int) -> bytes:
     return bytes(parts)
 
 
-def _warm_up() -> None:
+def _warm_up(archive: Path | None) -> None:
     """Start Java, and import what every run of a stage needs."""
+    from local import class_data_archive
     from pipelines.jvm.session import spark_session
     from pipelines.settings import load
 
-    with spark_session(load(), short_lived=True):
+    options = {"spark.driver.extraJavaOptions": class_data_archive.options(archive)} if archive else {}
+    with spark_session(load(spark=options), short_lived=True):
         import expectations.suite
         import pipelines.cli  # noqa: F401
 
@@ -215,7 +239,7 @@ def _warm_up() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run ``serve DESCRIPTOR`` or ``run ADDRESS ARGUMENT...``."""
+    """Run ``serve DESCRIPTOR [ARCHIVE]`` or ``run ADDRESS ARGUMENT...``."""
     what, place, *more = arguments
     if what == "run":
         return run(place, more)
@@ -223,7 +247,12 @@ def main(arguments: list[str]) -> int:
     _end_with_starter()
     from pipelines.cli import main as command
 
-    serve(socket.socket(fileno=int(place)), command, _warm_up)
+    archive = Path(more[0]) if more else None
+    serve(socket.socket(fileno=int(place)), command, partial(_warm_up, archive))
+    if archive:
+        from local import class_data_archive
+
+        class_data_archive.write(archive)
     return 0
 
 

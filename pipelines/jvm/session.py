@@ -124,9 +124,14 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
 
 
 def with_options_of_user(own: str, users: str) -> str:
-    """Return both Java options; Java refuses to start with two garbage collectors, and the user's choice counts."""
+    """Return both Java options without what Java refuses: a second garbage collector, to write an archive and map one.
+
+    The user's choice counts.
+    """
     if COLLECTOR.search(users):
         own = COLLECTOR.sub("", own)
+    if "-XX:ArchiveClassesAtExit=" in users:
+        own = shlex.join(option for option in shlex.split(own) if not option.startswith("-XX:SharedArchiveFile="))
     return f"{own} {users}"
 
 

@@ -75,6 +75,26 @@ def test_complete_setup_starts_nothing(monkeypatch: pytest.MonkeyPatch, project:
     install.install(project)
 
 
+def test_the_archive_of_classes_is_left_to_the_demo_and_made_by_the_next_setup_if_it_is_due(
+    monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    set_up(project)
+    started: list[str] = []
+    monkeypatch.setattr(
+        install.subprocess,
+        "run",
+        lambda command, **_: started.append(command[-1]) or install.subprocess.CompletedProcess(command, 0),
+    )
+    monkeypatch.setattr(jars, "fault", lambda *_: "The JVM jars are not there")
+    install.install(project, for_demo=True)
+    assert started == ["pipelines.jvm.jars"]
+    monkeypatch.setattr(jars, "fault", lambda *_: None)
+    install.install(project, for_demo=True)
+    assert started == ["pipelines.jvm.jars"]
+    install.install(project)
+    assert started == ["pipelines.jvm.jars", "local.class_data_archive"]
+
+
 @pytest.mark.parametrize("change", ["pyproject.toml", "uv.lock", "python", "moved"])
 def test_change_asks_for_another_installation(project: Path, change: str) -> None:
     set_up(project)

@@ -17,6 +17,7 @@ import pytest
 
 from dags.command import Command
 from local import warm
+from pipelines.jvm import java
 from pipelines.settings import ROOT
 
 TOY = """
@@ -170,3 +171,24 @@ def test_commands_run_by_themselves_after_java_ended(
     assert ran(monkeypatch, program, "lose")[0] == 1
     assert process.wait(60) == -signal.SIGKILL
     assert ran(monkeypatch, program, "--version")[0] == 0
+
+
+def test_the_process_ends_by_itself_when_it_is_asked_to(
+    served: tuple[subprocess.Popen[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, program = served
+    warm._asked(shlex.split(program)[-1], {"end": True}).close()
+    assert process.wait(60) == 0
+    assert ran(monkeypatch, program, "--version")[0] == 0
+
+
+@pytest.mark.thorough  # test_install and the test before guard the steps to it
+def test_java_writes_an_archive_of_the_classes_that_commands_used(tmp_path: Path) -> None:
+    archive = tmp_path / "java" / "spark-0.jsa"
+    with warm.process(tmp_path / "commands.log", {}, archive) as program:
+        version = [*shlex.split(program), "--version"]
+        assert subprocess.run(version, capture_output=True, check=True).stdout.startswith(b"afterlog ")
+    assert list(archive.parent.iterdir()) == [archive]
+    java_with_it = [java.java_home() / "bin" / "java", "-Xshare:on", f"-XX:SharedArchiveFile={archive}", "-version"]
+    told = subprocess.run(java_with_it, env={**os.environ, "CLASSPATH": ""}, capture_output=True, text=True)
+    assert "shared class paths mismatch" in told.stdout + told.stderr  # HotSpot reads it: it is one of Spark's jars

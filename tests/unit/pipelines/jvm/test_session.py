@@ -28,3 +28,9 @@ def test_java_starts_with_options_of_a_user_and_with_one_collector(own: tuple[st
     chosen = [line.split()[1] for line in java.stdout.splitlines() if "command line" in line and "GC " in line]
     counting = users.split() if "GC" in users else own
     assert chosen == [option.removeprefix("-XX:+") for option in counting if "GC" in option]
+
+
+def test_a_jvm_that_writes_an_archive_maps_none() -> None:
+    own = "-Da='two  words' -XX:SharedArchiveFile='/a b/spark.jsa' -Xlog:disable"
+    options = with_options_of_user(own, "-XX:ArchiveClassesAtExit=/c.jsa")
+    assert shlex.split(options) == ["-Da=two  words", "-Xlog:disable", "-XX:ArchiveClassesAtExit=/c.jsa"]
