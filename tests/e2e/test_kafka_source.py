@@ -35,7 +35,7 @@ from pipelines.warehouse.tables import Warehouse
 from tests.integration.killed import killed_at
 from tests.testing import deliveries, requests
 from tests.testing.broker import SecuredBroker
-from tests.testing.builders import kip_1191, land, line, run, warehouse_of
+from tests.testing.builders import kip_1191, land, line, needed_by, run, warehouse_of
 from tests.testing.kafka import KafkaAdmin
 
 BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
@@ -122,7 +122,7 @@ def test_a_run_goes_on_where_the_last_one_ended_and_with_nothing_new_commits_not
     spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
 ) -> None:
     settings = following(r"dlq\.on.*")
-    chosen = [stage for stage in stages("dlq") if stage.table in (BRONZE, SILVER)]
+    chosen = needed_by(SILVER)
     kafka.create_topic("dlq.on", 2)
     kafka.produce("dlq.on", values(20))
     assert run(spark, settings, BRONZE, SILVER)[SILVER].accepted == 20
@@ -535,7 +535,7 @@ def test_a_cluster_that_is_away_holds_up_no_files(spark: SparkSession, empty_war
     told = {(row["status"], row["read"]) for row in landed(settings, "quality.stage_runs") if row["table"] == BRONZE}
     assert told == {("passed", 2), ("failed", 0)}
     with pytest.raises(EnvironmentLacking):
-        runner.idle(Warehouse(settings), stages("dlq"))
+        runner.idle(Warehouse(settings), needed_by(SILVER))
     (bronze,) = [one for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE]
     assert bronze.unread_offsets is None
     assert bronze.message
