@@ -12,6 +12,7 @@ import pytest
 from pipelines.run import runner
 from pipelines.settings import Settings, load
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import examples
 from tests.testing.shared import once
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine must not fail a test
 hypothesis.settings.load_profile("untimed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    examples.configure(is_thorough=config.option.markexpr != "not thorough")
 
 
 @pytest.fixture(scope="session")

@@ -146,7 +146,8 @@ def stream(reader: Consumer, answers: Answers) -> Iterator[tuple[tuple[str, int]
     """
     last = time.monotonic()
     while True:
-        messages = reader.consume(_MANY, timeout=0.2)
+        # Asked for many, a client waits for all of them until its time is up; asked for one, it returns with it.
+        messages = reader.consume(_MANY, timeout=0) or reader.consume(1, timeout=0.2)
         for message in messages:
             error = message.error()
             if error is None:

@@ -27,7 +27,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
 def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The text of AFTERLOG_COMMAND for an Airflow whose tasks share one process, so that Java starts once for them.
 
-    The tasks of the DAG `collect` start processes of their own.
+    The tasks of the DAG `replay` start processes of their own.
     """
     with warm.process(tmp_path_factory.mktemp("commands") / "commands.log", {}) as command:
         yield command

@@ -72,6 +72,7 @@ def until(holds: Callable[[], Any]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.thorough  # unit/pipelines/commands/test_incidents.py has the same runs in one process
 def test_runs_tell_what_is_new_whatever_becomes_of_them(
     empty_warehouse: Path, tmp_path: Path, receiver: Receiver
 ) -> None:

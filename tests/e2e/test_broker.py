@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from local.broker import Broker
 from local.kafka_client import Action, KafkaFailure, Message, Record
 from local.kafka_requests import Connection
+from pipelines.cli import app
 from pipelines.errors import EnvironmentLacking
 from pipelines.settings import ROOT
-from tests.testing.broker import SecuredBroker
+from tests.testing.broker import SOON_BACK, SecuredBroker
 from tests.testing.kafka import KafkaAdmin
 from tests.testing.requests import passing
 
@@ -30,34 +32,39 @@ def afterlog(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
 
 
+def here(*arguments: str) -> Any:
+    """Run a command in this process: one that is not about what outlives it."""
+    return CliRunner().invoke(app, ["broker", *arguments])
+
+
 def test_the_command_line_starts_shows_and_stops_it(tmp_path: Path) -> None:
     place = ("--directory", str(tmp_path / "a bröker, here"))
-    before = afterlog("broker", "status", *place)
-    assert (before.returncode, before.stdout) == (1, "")
+    before = here("status", *place)
+    assert (before.exit_code, before.stdout) == (1, "")
     try:
         started = afterlog("broker", "start", *place)
         assert (started.returncode, started.stderr) == (0, "")
         assert re.fullmatch(r"127\.0\.0\.1:\d+\n", started.stdout)
 
-        again = afterlog("broker", "start", *place)
-        assert (again.returncode, again.stdout) == (0, started.stdout)
+        again = here("start", *place)
+        assert (again.exit_code, again.stdout) == (0, started.stdout)
         assert "runs already" in again.stderr
 
-        status = afterlog("broker", "status", "--format", "json", *place)
-        assert status.returncode == 0
+        status = here("status", "--format", "json", *place)
+        assert status.exit_code == 0
         assert json.loads(status.stdout)["bootstrap_servers"] == started.stdout.strip()
     finally:
         stopped = afterlog("broker", "stop", *place)
     assert (stopped.returncode, stopped.stderr) == (0, "")
     assert (Path(place[1]) / "data" / ".kafka_cleanshutdown").exists()
-    assert afterlog("broker", "status", *place).returncode == 1
-    assert afterlog("broker", "stop", *place).stdout == ""
+    assert here("status", *place).exit_code == 1
+    assert here("stop", *place).stdout == ""
 
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker that tests of this module stop, kill and start."""
-    broker = Broker(tmp_path_factory.mktemp("own"))
+    broker = Broker(tmp_path_factory.mktemp("own"), options=SOON_BACK)
     yield broker
     broker.stop()
 

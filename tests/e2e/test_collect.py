@@ -23,7 +23,7 @@ from pipelines.settings import Settings, load
 from pipelines.warehouse import jvmless, progress
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.broker import SecuredBroker
-from tests.testing.builders import land, run, warehouse_of
+from tests.testing.builders import land, needed_by, run, warehouse_of
 from tests.testing.following import Following
 from tests.testing.kafka import KafkaAdmin
 from tests.testing.requests import description, node, push
@@ -33,6 +33,7 @@ COPY = "errors.deadletterqueue.copy.record.enable"
 ENABLED = {"errors.deadletterqueue.group.enable": "true"}
 HOUR_MS = "3600000"
 LOST = "Failed to write to DLQ, proceeding to ARCHIVED regardless."
+OF_HEALTH = [stage.table for stage in needed_by("gold.topology_current")]
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +216,7 @@ def test_topologies_come_without_the_request_log(spark: SparkSession, client: Ka
         assert not any("streams-requests/" in file for file in collect(settings).files)
 
         land(settings, {"pushed.log": [push(0, group="another", topology=STREAMS)]}, "streams-requests")
-        run(spark, settings, feed="topology")
+        run(spark, settings, *OF_HEALTH, feed="topology")
         (pushed,) = jvmless.rows(Warehouse(settings), "silver.topology_pushes", {"cluster": settings.cluster})
         statuses = jvmless.rows(Warehouse(settings), "silver.topology_statuses", {"group_id": group})
         assert [(one["status_name"], one["topology_hash"], one["member_count"]) for one in statuses] == [
@@ -228,7 +229,7 @@ def test_topologies_come_without_the_request_log(spark: SparkSession, client: Ka
         assert [one["errorCode"] for one in connection.delete(group)] == [0]
     collect(settings)
     assert not any("streams-requests/" in file for file in collect(settings).files)
-    run(spark, settings, feed="topology")
+    run(spark, settings, *OF_HEALTH, feed="topology")
     (current,) = jvmless.rows(Warehouse(settings), "gold.topology_current", {"group_id": group})
     assert current["health"] == "DELETED"
 

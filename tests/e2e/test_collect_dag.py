@@ -41,11 +41,12 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory, asked: Broker) -> Iterator[Airflow]:
+def airflow(tmp_path_factory: pytest.TempPathFactory, asked: Broker, command: str) -> Iterator[Airflow]:
     home = tmp_path_factory.mktemp("airflow")
     variables = {
         "AFTERLOG_KAFKA__BOOTSTRAP_SERVERS": asked.bootstrap_servers,
         "AFTERLOG_KAFKA__TIMEOUT_SECONDS": "10",
+        "AFTERLOG_COMMAND": command,
     }
     started = Airflow(home, home / "airflow.log", Console(file=io.StringIO()), variables)
     yield started

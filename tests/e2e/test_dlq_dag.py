@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -51,7 +52,10 @@ def record(offset: int, original_offset: str) -> str:
     )
 
 
-def landed(directory: Path, records: list[str]) -> dict[str, str]:
+def landed(directory: Path, records: list[str], empty: Path | None = None) -> dict[str, str]:
+    """Land records beside a copy of an empty warehouse, or beside nothing."""
+    if empty is not None:
+        shutil.copytree(empty, directory / "warehouse")
     feed = directory / "landing" / "dlq"
     feed.mkdir(parents=True)
     (feed / "records.jsonl").write_text("\n".join(records) + "\n")
@@ -77,9 +81,9 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver, comman
 
 
 @pytest.fixture(scope="module")
-def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def good(tmp_path_factory: pytest.TempPathFactory, empty_warehouse: Path) -> dict[str, str]:
     shipping = (ROOT / "tests" / "data" / "dlq" / "dlq.shipping.jsonl").read_text().splitlines()
-    return landed(tmp_path_factory.mktemp("good"), [*shipping, record(0, "-1"), record(1, "7")])
+    return landed(tmp_path_factory.mktemp("good"), [*shipping, record(0, "-1"), record(1, "7")], empty_warehouse)
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +92,9 @@ def first(airflow: Airflow, good: dict[str, str]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def broken(airflow: Airflow, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def broken(airflow: Airflow, tmp_path_factory: pytest.TempPathFactory, empty_warehouse: Path) -> dict[str, Any]:
     records = [record(offset, str(offset) if offset < 30 else f"{SECRET}{offset}") for offset in range(60)]
-    parameters = landed(tmp_path_factory.mktemp("broken"), records)
+    parameters = landed(tmp_path_factory.mktemp("broken"), records, empty_warehouse)
     said = airflow.log.stat().st_size
     run = airflow.run("dlq", parameters)
     with airflow.log.open(encoding="utf-8") as log:

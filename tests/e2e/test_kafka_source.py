@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -36,13 +35,13 @@ from pipelines.warehouse.tables import Warehouse
 from tests.integration.killed import killed_at
 from tests.testing import deliveries, requests
 from tests.testing.broker import SecuredBroker
-from tests.testing.builders import kip_1191, land, line, run, warehouse_of
+from tests.testing.builders import kip_1191, land, line, needed_by, run, warehouse_of
 from tests.testing.kafka import KafkaAdmin
 
 BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
 GAPS = "quality.gaps"
-KILLED = ROOT / "tests" / "integration" / "killed.py"
 SECRET = 'a "secret" \\ of a reader'
+SPEAKS = "set it to SASL_SSL"
 
 
 @pytest.fixture
@@ -123,7 +122,7 @@ def test_a_run_goes_on_where_the_last_one_ended_and_with_nothing_new_commits_not
     spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
 ) -> None:
     settings = following(r"dlq\.on.*")
-    chosen = [stage for stage in stages("dlq") if stage.table in (BRONZE, SILVER)]
+    chosen = needed_by(SILVER)
     kafka.create_topic("dlq.on", 2)
     kafka.produce("dlq.on", values(20))
     assert run(spark, settings, BRONZE, SILVER)[SILVER].accepted == 20
@@ -360,18 +359,6 @@ def environment(broker: Broker, pattern: str, **more: str) -> dict[str, str]:
     }
 
 
-def kill(point: str, settings: Settings, given: dict[str, str]) -> None:
-    where = ("--warehouse", settings.warehouse, "--landing", settings.landing)
-    killed = subprocess.run(
-        [sys.executable, str(KILLED), point, "run", "--only", BRONZE, *where],
-        env=given,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
-
-
 @pytest.mark.parametrize(
     "point",
     [
@@ -380,7 +367,7 @@ def kill(point: str, settings: Settings, given: dict[str, str]) -> None:
     ],
 )
 def test_a_killed_run_converges(
-    spark: SparkSession, kafka: KafkaAdmin, broker: Broker, following: Callable[..., Settings], point: str
+    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings], point: str
 ) -> None:
     topic = f"dlq.killed-{point.split()[1]}"
     settings = following(topic)
@@ -388,7 +375,9 @@ def test_a_killed_run_converges(
     kafka.produce(topic, values(10))
     run(spark, settings, BRONZE)
     kafka.produce(topic, values(10, begin=10))
-    kill(point, settings, environment(broker, topic, AFTERLOG_DLQ__MAX_RECORDS_PER_BATCH="4"))
+    by_four = settings.dlq.model_copy(update={"max_records_per_batch": 4})
+    with killed_at(point):
+        run(spark, settings.model_copy(update={"dlq": by_four}), BRONZE)
     known = progress.load(Warehouse(settings), BRONZE)
     assert known is not None
     assert known.within_a_batch(settings.cluster)
@@ -470,7 +459,7 @@ def test_a_run_killed_at_any_time_converges(
 def test_lost_progress_costs_a_read_and_doubles_nothing(
     spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
 ) -> None:
-    settings = following(r"dlq\.lost", max_records_per_batch=6)
+    settings = following(r"dlq\.lost", max_records_per_batch=12)
     kafka.create_topic("dlq.lost", 2)
     kafka.produce("dlq.lost", values(20))
     run(spark, settings, BRONZE)
@@ -541,12 +530,12 @@ def test_a_cluster_that_is_away_holds_up_no_files(spark: SparkSession, empty_war
     )
     land(settings, {"a.jsonl": [line(1), line(2)]})
     with pytest.raises(EnvironmentLacking):
-        run(spark, settings)
+        run(spark, settings, BRONZE, SILVER)
     assert len(landed(settings, SILVER)) == 2
     told = {(row["status"], row["read"]) for row in landed(settings, "quality.stage_runs") if row["table"] == BRONZE}
     assert told == {("passed", 2), ("failed", 0)}
     with pytest.raises(EnvironmentLacking):
-        runner.idle(Warehouse(settings), stages("dlq"))
+        runner.idle(Warehouse(settings), needed_by(SILVER))
     (bronze,) = [one for one in freshness.freshness(Warehouse(settings)) if one.table == BRONZE]
     assert bronze.unread_offsets is None
     assert bronze.message
@@ -619,9 +608,10 @@ def secured(secured_broker: SecuredBroker, empty_warehouse: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        pytest.param({"security_protocol": "PLAINTEXT"}, "set it to SASL_SSL", id="plain"),
-        pytest.param({"security_protocol": "SASL_PLAINTEXT"}, "set it to SASL_SSL", id="no tls"),
-        pytest.param({"security_protocol": "SSL"}, "set it to SASL_SSL", id="no sasl"),
+        pytest.param({"security_protocol": "PLAINTEXT"}, SPEAKS, id="plain"),
+        # These two end as "plain" does, after the same wait; test_cluster.py has their answers over sockets.
+        pytest.param({"security_protocol": "SASL_PLAINTEXT"}, SPEAKS, id="no tls", marks=pytest.mark.thorough),
+        pytest.param({"security_protocol": "SSL"}, SPEAKS, id="no sasl", marks=pytest.mark.thorough),
         pytest.param({"sasl_mechanism": "PLAIN"}, "to one of SCRAM-SHA-512", id="mechanism"),
         pytest.param({"password": "wrong"}, "fix username and password", id="password"),
         pytest.param({"username": "nobody"}, "fix username and password", id="user"),

@@ -31,7 +31,7 @@ from pipelines.kafka import records as kafka_records
 from pipelines.settings import ROOT, Settings, load
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.broker import SecuredBroker
+from tests.testing.broker import SOON_BACK, SecuredBroker
 from tests.testing.builders import kip_1191, run, warehouse_of
 from tests.testing.kafka import KafkaAdmin
 from tests.testing.requests import passing
@@ -115,14 +115,14 @@ def landed(
     proof: Proof,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Settings:
-    """Settings of a warehouse after a run of all stages over the dead letters."""
+    """Settings of a warehouse after the dead letters landed and were split."""
     settings = warehouse_of(
         empty_warehouse,
         tmp_path_factory.mktemp("proof"),
         kafka={"bootstrap_servers": broker.bootstrap_servers},
         dlq={"source": "kafka", "subscribe_pattern": r"dlq\.proof"},
     )
-    done = run(spark, settings)
+    done = run(spark, settings, BRONZE, SILVER)
     assert {table: one.status for table, one in done.items()} == dict.fromkeys(done, "passed")
     return settings
 
@@ -166,6 +166,8 @@ def in_gold(landed: Settings) -> Counter[str]:
 def test_gold_counts_dead_letters_and_no_markers_that_the_brokers_own_log_proves(
     spark: SparkSession, broker: Broker, landed: Settings
 ) -> None:
+    done = run(spark, landed)
+    assert {one.status for one in done.values()} <= {"passed", "idle"}
     assert in_gold(landed) == {group: len(dead(action)) for group, (action, _) in GROUPS.items()}
 
     shutil.copytree(
@@ -364,7 +366,7 @@ def test_a_broker_that_restarts_while_it_is_read_loses_nothing(
 ) -> None:
     restarted: list[threading.Thread] = []
     records = kafka_records.records
-    with Broker(tmp_path / "broker") as broker:
+    with Broker(tmp_path / "broker", options=SOON_BACK) as broker:
         settings = warehouse_of(
             empty_warehouse,
             tmp_path,
@@ -487,7 +489,10 @@ def test_a_demo_that_is_stopped_leaves_no_broker(demo_broker: Broker, tmp_path: 
         assert time.monotonic() < until
         assert demo.poll() is None
         time.sleep(0.2)
-    time.sleep(6)  # clients have started by now
+    while not list(demo_broker.data.glob("live.*-0")):  # its clients have started
+        assert time.monotonic() < until
+        assert demo.poll() is None
+        time.sleep(0.05)
     os.killpg(demo.pid, number)  # as a terminal does
     try:
         _, said = demo.communicate(timeout=120)

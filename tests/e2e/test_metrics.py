@@ -20,7 +20,8 @@ from pipelines.metrics.exposition import Meter
 from pipelines.settings import ROOT, load
 from pipelines.settings.runs import Metrics
 from tests.testing import sites
-from tests.testing.builders import kip_1191, land, line
+from tests.testing.builders import kip_1191, land, line, warehouse_of
+from tests.testing.deliveries import store
 from tests.testing.following import Following
 
 EXAMPLES = ROOT / "examples" / "prometheus"
@@ -32,11 +33,18 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.thorough)], ids=["one stage", "whole feed"])
+def is_whole(request: pytest.FixtureRequest) -> bool:
+    """Whether a process runs the whole feed, or only its first stage beside tables that others fill."""
+    return bool(request.param)
+
+
 @pytest.fixture
-def following(tmp_path: Path) -> Iterator[Following]:
-    settings = load(warehouse=str(tmp_path / "warehouse"), landing=str(tmp_path / "landing"))
+def following(empty_warehouse: Path, tmp_path: Path, is_whole: bool) -> Iterator[Following]:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    only = () if is_whole else ("--only", "bronze.dlq_records")
     file = tmp_path / "afterlog.prom"
-    process = Following(settings, tmp_path / "log", "--metrics-port", "0", AFTERLOG_METRICS__FILE=str(file))
+    process = Following(settings, tmp_path / "log", *only, "--metrics-port", "0", AFTERLOG_METRICS__FILE=str(file))
     yield process
     process.process.kill()
     process.process.wait(30)
@@ -51,7 +59,7 @@ def until(holds: Callable[[], Any], what: Callable[[], Any], seconds: float = 18
 
 
 def test_prometheus_scrapes_a_process_that_follows_and_its_rules_see_an_incident(
-    following: Following, tmp_path: Path
+    following: Following, is_whole: bool, tmp_path: Path
 ) -> None:
     def log() -> str:
         return following.log.read_text()
@@ -90,6 +98,9 @@ def test_prometheus_scrapes_a_process_that_follows_and_its_rules_see_an_incident
         try:
             until(is_up, both)
             until(lambda: states().get("AfterlogIncident") == "inactive", both)
+            if not is_whole:
+                store(following.settings, "gold.dlq_incidents", sites.incident(0))
+                store(following.settings, "gold.dlq_summary", sites.hour(sites.NOW, 60))
             wide = [line(number, headers=kip_1191(offset=str(number))) for number in range(100, 160)]
             land(following.settings, {"a.jsonl": wide})
             until(lambda: states().get("AfterlogIncident") in ("pending", "firing"), both)

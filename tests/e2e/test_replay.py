@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SOURCE, LETTERS, BARE = "replayed", "dlq.replayed", "dlq.replayed-bare"
 COPIES, DROPS = "replayed-copies", "replayed-drops"
+LANDED = ("bronze.dlq_records", "silver.dlq_records")
 ODD: list[bytes | None] = [None, b"", b"\xff\xfe\x00", 'ä\n\r"'.encode(), b"plain"]
 
 
@@ -85,7 +86,7 @@ def happened(
         # The broker hands out the marker of the aborted transaction, too.
         seen = kafka.share(group, [SOURCE], lambda record: Action.REJECT)
         kafka.read(topic, expected=len(seen))
-    run(spark, settings)
+    run(spark, settings, *LANDED)
     return Happened(settings, kafka.read(SOURCE))
 
 
@@ -194,9 +195,9 @@ def test_two_machines_with_copies_of_a_warehouse(happened: Happened, kafka: Kafk
         return len(letters) == len(set(letters)) == count
 
     assert standing_once()
-    again = replaying(happened, copies[0], plan)
-    told, _ = again.communicate(timeout=120)
-    assert (again.returncode, json.loads(told)["status"], json.loads(told)["replayed"]) == (0, "FINISHED", count)
+    there = Warehouse(happened.settings.model_copy(update={"warehouse": str(copies[0])}))
+    again = json.loads(actions.run(there, plan, form="json").result)
+    assert (again["status"], again["replayed"]) == ("FINISHED", count)
     assert standing_once()
 
 
@@ -252,7 +253,7 @@ def test_what_dies_again_is_known_and_its_story_is_told(
     )
     rejected = sum(one.action is Action.REJECT for one in seen)
     kafka.read(LETTERS, expected=before + rejected)
-    run(spark, happened.settings, feed=None)
+    run(spark, happened.settings, *LANDED, "silver.dead_letters", feed=None)
 
     said = json.loads(actions.status(warehouse, draft.plan.plan_id, "json").result)
     assert said["outcomes"] == {"DIED_AGAIN": rejected, "UNKNOWN": 4 - rejected}
@@ -289,7 +290,7 @@ def test_a_letter_with_its_own_payload_is_not_compared_with_what_another_groups_
     """Two groups failed on one record; only the share group's letter needs the original."""
     kafka.create_topic("dlq.replayed-both")
     kafka.produce("dlq.replayed-both", [Message(b"as Spring read it", b"k", spring(SOURCE, 3))])
-    run(spark, happened.settings, "bronze.dlq_records", "silver.dlq_records")
+    run(spark, happened.settings, *LANDED)
     topics = f"dlq_topic IN ('dlq.replayed-both', '{BARE}')"
     choice = Choice(where=f"original_partition = 0 AND original_offset = 3 AND {topics}")
     draft = actions.drawn(happened.warehouse, choice, Options(again=True))
@@ -317,7 +318,7 @@ def test_a_letter_stays_the_same_when_its_topics_id_is_learned(
             ]
         },
     )
-    run(spark, files, "bronze.dlq_records", "silver.dlq_records")
+    run(spark, files, *LANDED)
     actions.discard(warehouse, Choice(records=(f"{name}:0:0",)), None)
     draft = actions.drawn(warehouse, of(name, "dlq_offset = 1"), Options())
     assert draft.plan.records[0].letter.topic_id == ""
@@ -326,7 +327,7 @@ def test_a_letter_stays_the_same_when_its_topics_id_is_learned(
     store.keep(warehouse, to_another)
     actions.run(warehouse, to_another.plan.plan_id)
 
-    run(spark, happened.settings, "bronze.dlq_records", "silver.dlq_records")
+    run(spark, happened.settings, *LANDED)
     now = actions.drawn(warehouse, of(name), Options())
     assert {one.letter.topic_id for one in now.entries} == {kafka.topic_id(name)}
     assert [one.reasons for one in now.entries] == [["discarded"], [], ["replayed_before"]]
@@ -340,7 +341,7 @@ def replayed_to_a_classic_group(happened: Happened, kafka: KafkaAdmin, spark: Sp
     kafka.create_topic(f"dlq.{topic}")
     kafka.produce(topic, [Message(b"v", b"k")])
     kafka.produce(f"dlq.{topic}", [Message(b"v", b"k", spring(topic, 0))])
-    run(spark, happened.settings, "bronze.dlq_records", "silver.dlq_records")
+    run(spark, happened.settings, *LANDED)
     draft = actions.drawn(happened.warehouse, of(f"dlq.{topic}"), Options())
     store.keep(happened.warehouse, draft)
     actions.run(happened.warehouse, draft.plan.plan_id)

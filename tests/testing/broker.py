@@ -25,6 +25,9 @@ _SECURED = {
     "super.users": "User:ANONYMOUS",  # of the plain listener; users of the secured listener may do what ACLs allow
 }
 
+SOON_BACK = {"broker.session.timeout.ms": "3000"}
+"""Options of a broker that is killed and started again: the cluster waits so long before it takes the node back."""
+
 
 class SecuredBroker(Broker):
     """A broker with ``users`` (name to password), who have a listener with SASL_SSL and SCRAM-SHA-512.

@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
 def receiving() -> Iterator[Receiver]:
     """Yield a receiver that answers while the context lasts."""
     server = Receiver()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
         yield server
     finally:

@@ -53,6 +53,13 @@ def test_what_a_file_goes_on_from_is_not_kept_again(spark: SparkSession, tmp_pat
     assert kept[-1]["file"]["first_version"] == 1
 
 
+@pytest.fixture(scope="module")
+def id_of_one(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The id of a batch that others differ from."""
+    (row,) = parsed(spark, tmp_path_factory.mktemp("one") / "a", batch(7))
+    return str(row["_bronze_id"])
+
+
 @pytest.mark.parametrize(
     ("source", "cluster", "data"),
     [
@@ -66,10 +73,10 @@ def test_what_a_file_goes_on_from_is_not_kept_again(spark: SparkSession, tmp_pat
     ],
 )
 def test_another_batch_has_another_id(
-    spark: SparkSession, tmp_path: Path, source: str, cluster: str, data: bytes
+    spark: SparkSession, tmp_path: Path, id_of_one: str, source: str, cluster: str, data: bytes
 ) -> None:
-    (one,), (other,) = parsed(spark, tmp_path / "a", batch(7)), parsed(spark, tmp_path / "b", data, source, cluster)
-    assert one["_bronze_id"] != other["_bronze_id"]
+    (other,) = parsed(spark, tmp_path / "b", data, source, cluster)
+    assert other["_bronze_id"] != id_of_one
 
 
 def test_places_without_a_batch_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.gold.blast_radius import told_of
@@ -98,13 +99,14 @@ def grow(settings: Settings, **values: Any) -> None:
     Warehouse(settings).local_table(INCIDENTS).update(updates=values)
 
 
+@pytest.mark.parametrize(("seed", "steps"), [(6, 6), pytest.param(20261123, 10, marks=pytest.mark.thorough)])
 def test_after_random_news_it_is_what_the_incidents_and_topologies_tell(
-    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, seed: int, steps: int
 ) -> None:
-    chance = random.Random(20261123)
+    chance = random.Random(seed)
     settings = warehouse_of(empty_warehouse, tmp_path)
     numbers: dict[str, int] = {}
-    for step in range(10):
+    for step in range(steps):
         for news in chance.sample(("incident", "topology", "deletion", "return"), chance.randint(1, 3)):
             if news == "incident":
                 topic, group = chance.choice([*TOPICS, None]), chance.choice(("g0", "g9", None))

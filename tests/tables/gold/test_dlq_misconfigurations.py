@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shlex
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from pipelines.collect.asking import BROKER, GROUP, PRESENT, TOPIC, Subject
 from pipelines.collect.landing import line_of
 from pipelines.settings import Settings
 from tests.testing.builders import land, rows, run, warehouse_of, without_the_run
+from tests.testing.deliveries import store
 from tests.testing.statements import CLUSTERS, DLQ_TOPIC, at, broker, cluster, group, statement, topic
 
 TABLE = "gold.dlq_misconfigurations"
@@ -168,65 +173,119 @@ def test_statements_that_are_nonsense_break_no_run(spark: SparkSession, settings
         assert "'" not in change
 
 
-def test_what_is_unknown_is_no_mistake_and_what_every_group_lacks_is_one_of_each(
-    spark: SparkSession, settings: Settings
-) -> None:
-    unknown = [
-        cluster(0, {**CLUSTERS, "bootstrap_servers": None}),
-        broker(0, "1", dict.fromkeys(("errors.deadletterqueue.topic.name.prefix",))),
-        broker(0, "2", {"errors.deadletterqueue.auto.create.topics.enable": None}),
-        topic("dlq.hidden", 0, state="unknown"),
-        group("hidden", "dlq.hidden", 0, {COPY: None, "sources": None, "group_type": None}),
-        group("unsaid", None, 0),
-    ]
-    assert found(spark, settings, *unknown) == {}
+# --- histories at which one run looks ------------------------------------------------------------------------------
 
-    new = [
-        cluster(5, {**CLUSTERS, "share.version": "1"}),
-        broker(5, "1", {"errors.deadletterqueue.auto.create.topics.enable": "true"}),
-        topic("dlq.absent", 5, state="missing"),
-        group("hopeful", "dlq.absent", 5),
-    ]
-    mistakes = found(spark, settings, *new)
-    assert {key: row["remedy"] for key, row in mistakes.items()} == dict.fromkeys(
+BIG, LONG = {"max.message.bytes": "5000000"}, {"retention.ms": FOREVER}
+SHORT = {"cleanup.policy": "compact", "retention.ms": "3600000", "is_outrun": "true"}
+HISTORIES: dict[str, list[list[str]]] = {
+    "unknown": [
+        [
+            cluster(0, {**CLUSTERS, "bootstrap_servers": None}),
+            broker(0, "1", {PREFIX: None}),
+            broker(0, "2", {CREATES: None}),
+            topic("dlq.hidden", 0, state="unknown"),
+            group("hidden", "dlq.hidden", 0, {COPY: None, "sources": None, "group_type": None}),
+            group("unsaid", None, 0),
+        ],
+        [
+            cluster(5, {**CLUSTERS, "share.version": "1"}),
+            broker(5, "1", {CREATES: "true"}),
+            topic("dlq.absent", 5, state="missing"),
+            group("hopeful", "dlq.absent", 5),
+        ],
+        [cluster(9), broker(9, "1", {CREATES: None}), broker(9, "2", {CREATES: None})],
+        [cluster(1500)],
+    ],
+    "age": [
+        [
+            *(cluster(0), broker(0), broker(0, "2"), topic("orders", 0), topic("big", 0, BIG), topic("long", 0, LONG)),
+            *(topic("dlq.fine", 0), topic("other", 0), topic("dlq.absent", 0, state="missing")),
+            *(group("prefixless", "other", 0), group("absent", "dlq.absent", 0)),
+            *(group("larger later", "dlq.fine", 0), group("larger later", "dlq.fine", 10, {"sources": "big"})),
+            group("copies later", "dlq.fine", 0, {"sources": "big", COPY: "false"}),
+            group("copies later", "dlq.fine", 15, {"sources": "big"}),
+            *(group("longer later", "dlq.fine", 0), group("longer later", "dlq.fine", 20, {"sources": "long,orders"})),
+            *(group("looped", "dlq.loop", 0, {"sources": "dlq.loop"}), topic("dlq.loop", 0)),
+            group("looped", "dlq.loop", 25, {"sources": "dlq.loop,orders"}),
+            *(topic("dlq.first", 0), group("hopping", "dlq.fine", 0, {"sources": "dlq.first"})),
+            *(group("first", "", 0), group("first", "dlq.first", 30)),
+            group("default", "dlq.fine", 0, {COPY: "false"}),
+            line_of(
+                Subject(
+                    GROUP, "default", PRESENT, {DLQ_TOPIC: ("dlq.fine", None), COPY: ("false", "DYNAMIC_GROUP_CONFIG")}
+                ),
+                at(35),
+            ),
+            statement(BROKER, "2", 40, dict.fromkeys((PREFIX, CREATES)), state="missing"),
+            broker(45, "3"),
+        ]
+    ],
+    "another setting": [
+        [
+            *(cluster(0), broker(0), topic("orders", 0), topic("big", 0, BIG)),
+            *(topic("dlq.compact", 0, SHORT), group("kept", "dlq.compact", 0)),  # retention.ms does not count
+            *(topic("dlq.fine", 0), group("unsaid", "dlq.fine", 0, {"sources": "big", COPY: None})),
+        ],
+        [topic("dlq.compact", 10, {**SHORT, "cleanup.policy": "delete"})],
+    ],
+    "gone": [
+        [
+            *(cluster(0), broker(0), broker(0, "2", {PREFIX: "x."}), topic("orders", 0)),
+            *(topic("dlq.closed", 0, {ENABLED: "false"}), group("g", "dlq.closed", 0)),
+        ],
+        [
+            statement(BROKER, "2", 10, {}, state="missing"),  # a script need not repeat settings
+            statement(TOPIC, "dlq.closed", 10, {}, state="missing"),
+        ],
+        [statement(TOPIC, "dlq.closed", 20, {ENABLED: "false"})],
+    ],
+}
+Mistakes = dict[tuple[str, str], dict[str, Any]]
+
+
+def in_silver(cluster: str, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The rows of silver.cluster_settings that lines become."""
+    for number, told in enumerate(map(json.loads, lines)):
+        observed_at = datetime.fromtimestamp(told["observed_at"] / 1000, UTC)
+        yield {**told, "cluster": cluster, "observed_at": observed_at, "_bronze_id": str(number)}
+
+
+@pytest.fixture(scope="module")
+def after(
+    spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[Mistakes]]:
+    """The findings after each step of each history, by group and kind: each step is a cluster of its own."""
+    settings = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("histories"))
+    found: dict[str, Mistakes] = {}
+    stated: list[dict[str, Any]] = []
+    for name, steps in HISTORIES.items():
+        for number in range(len(steps)):
+            found[f"{name} {number}"] = {}
+            stated += in_silver(f"{name} {number}", chain(*steps[: number + 1]))
+    store(settings, "silver.cluster_settings", *stated)
+    done = run(spark, settings, "silver.dlq_settings", TABLE, feed="collect")
+    assert {one.status for one in done.values()} == {"passed"}
+    for row in rows(spark, settings, TABLE):
+        found[row["cluster"]][row["group_id"], row["kind"]] = row
+    return {name: [found[f"{name} {number}"] for number in range(len(steps))] for name, steps in HISTORIES.items()}
+
+
+def test_what_is_unknown_is_no_mistake_and_what_every_group_lacks_is_one_of_each(
+    after: dict[str, list[Mistakes]],
+) -> None:
+    unknown, new, secret, later = after["unknown"]
+    assert unknown == {}
+    assert {key: row["remedy"] for key, row in new.items()} == dict.fromkeys(
         [("hidden", "SHARE_VERSION"), ("hopeful", "SHARE_VERSION")],
         "kafka-features.sh --bootstrap-server broker:9092 upgrade --feature share.version=2",
     )
-    assert {row["since"] for row in mistakes.values()} == {at(5).replace(tzinfo=None)}
-
-    secret = {"errors.deadletterqueue.auto.create.topics.enable": None}
-    mistakes = found(spark, settings, cluster(9), broker(9, "1", secret), broker(9, "2", secret))
-    assert {key: row["severity"] for key, row in mistakes.items()} == {("hopeful", "DLQ_MISSING"): "high"}
-
-    mistakes = found(spark, settings, cluster(1500))
-    assert {row["last_seen_at"] for row in mistakes.values()} == {at(1500).replace(tzinfo=None)}
+    assert {row["since"] for row in new.values()} == {at(5).replace(tzinfo=None)}
+    assert {key: row["severity"] for key, row in secret.items()} == {("hopeful", "DLQ_MISSING"): "high"}
+    assert {row["last_seen_at"] for row in later.values()} == {at(1500).replace(tzinfo=None)}
 
 
-def test_a_mistake_is_as_old_as_the_settings_that_it_consists_of(spark: SparkSession, settings: Settings) -> None:
-    big, long = {"max.message.bytes": "5000000"}, {"retention.ms": FOREVER}
-    lines = [
-        *(cluster(0), broker(0), broker(0, "2"), topic("orders", 0), topic("big", 0, big), topic("long", 0, long)),
-        *(topic("dlq.fine", 0), topic("other", 0), topic("dlq.absent", 0, state="missing")),
-        *(group("prefixless", "other", 0), group("absent", "dlq.absent", 0)),
-        *(group("larger later", "dlq.fine", 0), group("larger later", "dlq.fine", 10, {"sources": "big"})),
-        *(group("copies later", "dlq.fine", 0, {"sources": "big", COPY: "false"}),),
-        group("copies later", "dlq.fine", 15, {"sources": "big"}),
-        *(group("longer later", "dlq.fine", 0), group("longer later", "dlq.fine", 20, {"sources": "long,orders"})),
-        *(group("looped", "dlq.loop", 0, {"sources": "dlq.loop"}), topic("dlq.loop", 0)),
-        group("looped", "dlq.loop", 25, {"sources": "dlq.loop,orders"}),
-        *(topic("dlq.first", 0), group("hopping", "dlq.fine", 0, {"sources": "dlq.first"})),
-        *(group("first", "", 0), group("first", "dlq.first", 30)),
-        group("default", "dlq.fine", 0, {COPY: "false"}),
-        line_of(
-            Subject(
-                GROUP, "default", PRESENT, {DLQ_TOPIC: ("dlq.fine", None), COPY: ("false", "DYNAMIC_GROUP_CONFIG")}
-            ),
-            at(35),
-        ),
-        statement(BROKER, "2", 40, dict.fromkeys((PREFIX, CREATES)), state="missing"),
-        broker(45, "3"),
-    ]
-    assert ages(found(spark, settings, *lines)) == {
+def test_a_mistake_is_as_old_as_the_settings_that_it_consists_of(after: dict[str, list[Mistakes]]) -> None:
+    assert ages(after["age"][0]) == {
         ("absent", "DLQ_MISSING"): 0,  # brokers leave and come, and those that stay do not create topics
         ("copies later", "SMALLER_MESSAGES"): 15,
         ("default", "COPY_OFF"): 0,  # then it is set to what it was by default
@@ -238,34 +297,20 @@ def test_a_mistake_is_as_old_as_the_settings_that_it_consists_of(spark: SparkSes
     }
 
 
-def test_what_does_not_hold_with_another_setting_is_no_mistake(spark: SparkSession, settings: Settings) -> None:
-    short = {"cleanup.policy": "compact", "retention.ms": "3600000", "is_outrun": "true"}
-    lines = [
-        *(cluster(0), broker(0), topic("orders", 0), topic("big", 0, {"max.message.bytes": "5000000"})),
-        *(topic("dlq.compact", 0, short), group("kept", "dlq.compact", 0)),  # retention.ms does not count
-        *(topic("dlq.fine", 0), group("unsaid", "dlq.fine", 0, {"sources": "big", COPY: None})),
-    ]
-    assert set(found(spark, settings, *lines)) == {("kept", "COMPACTED_DLQ")}
-
-    mistakes = found(spark, settings, topic("dlq.compact", 10, {**short, "cleanup.policy": "delete"}))
-    assert ages(mistakes) == {("kept", "NOT_LANDED_IN_TIME"): 10, ("kept", "SHORTER_RETENTION"): 10}
+def test_what_does_not_hold_with_another_setting_is_no_mistake(after: dict[str, list[Mistakes]]) -> None:
+    compacted, deleted = after["another setting"]
+    assert set(compacted) == {("kept", "COMPACTED_DLQ")}
+    assert ages(deleted) == {("kept", "NOT_LANDED_IN_TIME"): 10, ("kept", "SHORTER_RETENTION"): 10}
 
 
-def test_what_is_gone_has_no_settings(spark: SparkSession, settings: Settings) -> None:
-    lines = [
-        *(cluster(0), broker(0), broker(0, "2", {PREFIX: "x."}), topic("orders", 0)),
-        *(topic("dlq.closed", 0, {ENABLED: "false"}), group("g", "dlq.closed", 0)),
-    ]
-    assert set(found(spark, settings, *lines)) == {("g", "WRONG_PREFIX"), ("g", "DLQ_NOT_ENABLED")}
+def test_what_is_gone_has_no_settings(after: dict[str, list[Mistakes]]) -> None:
+    there, gone, again = after["gone"]
+    assert set(there) == {("g", "WRONG_PREFIX"), ("g", "DLQ_NOT_ENABLED")}
+    assert ages(gone) == {("g", "DLQ_MISSING"): 10}
+    assert ages(again) == {("g", "DLQ_NOT_ENABLED"): 20}
 
-    gone = [
-        statement(BROKER, "2", 10, {}, state="missing"),  # a script need not repeat settings
-        statement(TOPIC, "dlq.closed", 10, {}, state="missing"),
-    ]
-    assert ages(found(spark, settings, *gone)) == {("g", "DLQ_MISSING"): 10}
-    again = statement(TOPIC, "dlq.closed", 20, {ENABLED: "false"})
-    assert ages(found(spark, settings, again)) == {("g", "DLQ_NOT_ENABLED"): 20}
 
+# --- histories in steps --------------------------------------------------------------------------------------------
 
 Statement = tuple[int, str, str, str, dict[str, str | None]]
 

@@ -61,26 +61,23 @@ def test_a_rule_that_more_dead_letters_break_than_usual_is_a_finding(spark: Spar
     assert found["dlq.orders", "usual"]["evidence"].endswith("(10.0 %), before it 10 of 1000 (1.0 %)")
 
 
-@pytest.mark.parametrize(
-    ("before", "recent", "usually", "now"),
-    [
-        pytest.param(1_000, 1_000, 0, 4, id="too few"),
-        pytest.param(90, 100, 0, 10, id="too little landed before"),
-        pytest.param(1_000, 10_000, 0, 90, id="too small a share"),
-        pytest.param(1_000, 100, 50, 14, id="not three times the usual share"),
-    ],
-)
-def test_a_share_that_is_usual_or_proves_nothing_is_no_finding(
-    spark: SparkSession, settings: Settings, before: int, recent: int, usually: int, now: int
-) -> None:
-    store(settings, SUMMARY, accepted(NEWEST - 3 * DAY, before - usually), accepted(NEWEST, recent - now))
-    store(
-        settings,
-        QUARANTINE,
-        *(broken(NEWEST - 2 * DAY, "rule") for _ in range(usually)),
-        *[broken(NEWEST, "rule")] * now,
-    )
-    assert [row["kind"] for row in findings(spark, settings)] == ["QUARANTINED"]
+def test_a_share_that_is_usual_or_proves_nothing_is_no_finding(spark: SparkSession, settings: Settings) -> None:
+    cases = {  # by topic: how many landed before and in the last day, and how many of each broke the rule
+        "too few": (1_000, 1_000, 0, 4),
+        "too little landed before": (90, 100, 0, 10),
+        "too small a share": (1_000, 10_000, 0, 90),
+        "not three times the usual share": (1_000, 100, 50, 14),
+    }
+    for topic, (before, recent, usually, now) in cases.items():
+        landed = accepted(NEWEST - 3 * DAY, before - usually, topic), accepted(NEWEST, recent - now, topic)
+        store(settings, SUMMARY, *landed)
+        refused = [broken(NEWEST - 2 * DAY, "rule", topic=topic)] * usually + [
+            broken(NEWEST, "rule", topic=topic)
+        ] * now
+        store(settings, QUARANTINE, *refused)
+    assert {(row["topic"], row["kind"]) for row in findings(spark, settings)} == {
+        (topic, "QUARANTINED") for topic in cases
+    }
 
 
 def test_a_time_in_the_future_does_not_move_the_last_day(spark: SparkSession, settings: Settings) -> None:

@@ -6,6 +6,7 @@ import random
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -99,8 +100,9 @@ def test_roots_of_random_chains_are_those_of_a_model(spark: SparkSession) -> Non
     assert None in found
 
 
+@pytest.mark.parametrize("rounds", [4, pytest.param(7, marks=pytest.mark.thorough)])
 def test_chains_that_change_bit_by_bit_have_the_roots_of_a_whole_computation(
-    spark: SparkSession, settings: Settings
+    spark: SparkSession, settings: Settings, rounds: int
 ) -> None:
     """A hop that comes, goes or changes touches the rows that lead to it; rows that it cannot touch are not written."""
     chance = random.Random(11)
@@ -112,7 +114,7 @@ def test_chains_that_change_bit_by_bit_have_the_roots_of_a_whole_computation(
     places = [("dlq.a", 0, offset) for offset in offsets]
     hops = {place: ("dlq.a", 0, place[2] + OFFSETS) for place in places}  # the last one leads to no other hop
     hops |= {("dlq.far", 3, offset): ("orders", 0, offset) for offset in offsets}
-    for changes in range(7):
+    for changes in range(rounds):
         rows = [("kafka", *place, *origin, name(*place)) for place, origin in hops.items()]
         warehouse.replace_groups("silver.dlq_hops", spark.createDataFrame(rows, schema), None, contract)
         done = run(spark, settings, "silver.dlq_roots", feed="delivery")["silver.dlq_roots"]

@@ -110,7 +110,7 @@ def test_a_marker_behind_offsets_that_were_not_read_ends_nothing_before_them(
 
     # A newer copy of a segment in the middle lacks its end, so that what stood there is not known any more.
     lands(settings, "missing", {segment(3): (one(3), T + 9)})
-    run(spark, settings, *OF_LEDGER)
+    run(spark, settings, *OF_LOGS)
     assert states(spark, settings)["missing", 0] == ("UNKNOWN", None)
 
 

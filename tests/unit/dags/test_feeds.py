@@ -299,9 +299,12 @@ time.sleep(300)
 
 
 @pytest.mark.parametrize("how", ["an exception in the task", "on_kill"])
-def test_no_process_outlives_the_task(how: str, command: Callable[[str], None]) -> None:
+def test_no_process_outlives_the_task(
+    how: str, command: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dags.command import Command
 
+    monkeypatch.setattr("dags.command.GRACE_SECONDS", 0.3)
     command(STUBBORN)
     running = Command([])
     seen: list[int] = []
@@ -325,9 +328,12 @@ def test_no_process_outlives_the_task(how: str, command: Callable[[str], None]) 
         time.sleep(0.05)
 
 
-def test_a_signal_ends_a_command_that_has_closed_its_log(command: Callable[[str], None]) -> None:
+def test_a_signal_ends_a_command_that_has_closed_its_log(
+    command: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dags.command import Command
 
+    monkeypatch.setattr("dags.command.GRACE_SECONDS", 0.3)
     command("import os, time; os.close(2); time.sleep(60)")
     running = Command([])
     before = signal.signal(signal.SIGALRM, lambda *_: running.kill())
@@ -627,7 +633,7 @@ def test_a_failure_is_the_note_of_its_task_where_nobody_has_to_log_in(
 
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with HTTPServer(("127.0.0.1", 0), Api) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         monkeypatch.setenv("AIRFLOW__API__BASE_URL", f"http://127.0.0.1:{server.server_port}/")
         ti: Any = Told()
         ti.run_id = "manual__2026/+00:00"

@@ -17,7 +17,7 @@ from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Column, Contract, contract_of
 from expectations.silver import dlq_records
 from expectations.suite import GateUnusable, build_docs, gate, gate_facts
-from expectations.verdict import Scope
+from expectations.verdict import Scope, Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,9 +63,9 @@ def numbers(spark: SparkSession, failing: int, passing: int, null: int = 0) -> D
     return spark.createDataFrame(values, "n bigint").coalesce(1)
 
 
-def numbers_contract(tolerance: float = 0.05, min_failures: int = 10) -> Contract:
+def numbers_contract(tolerance: float = 0.05, min_failures: int = 10, table: str = "silver.numbers") -> Contract:
     column = Column("n", "bigint", "-", (rules.at_least(0, "n is at least 0."),))
-    return Contract("silver.numbers", "-", (column,), ("n",), tolerance=tolerance, min_failures=min_failures)
+    return Contract(table, "-", (column,), ("n",), tolerance=tolerance, min_failures=min_failures)
 
 
 def test_both_enforcers_agree_rule_by_rule_on_every_kind(spark: SparkSession) -> None:
@@ -171,41 +171,48 @@ def test_a_mask_that_is_there_already_decides_which_rows_have_no_violation(spark
     assert failing == {"n.at_least_0": 0, "row.no_violations": 30}
 
 
-@pytest.mark.parametrize(
-    ("failing", "passing", "null", "tolerance", "min_failures", "passed"),
-    [
-        pytest.param(10, 190, 0, 0.05, 10, True, id="exactly the tolerance"),
-        pytest.param(11, 190, 0, 0.05, 10, False, id="just above the tolerance"),
-        pytest.param(9, 0, 0, 0.05, 10, True, id="all rows, fewer than min_failures"),
-        pytest.param(10, 0, 0, 0.05, 10, False, id="all rows, min_failures of them"),
-        pytest.param(10, 0, 990, 0.05, 10, True, id="all rows that are not null, few of all candidates"),
-        pytest.param(50, 0, 0, 1.0, 1, True, id="tolerance 1.0 never breaks"),
-        pytest.param(1, 999, 0, 0.0, 1, False, id="no tolerance at all"),
-        pytest.param(0, 0, 0, 0.0, 1, True, id="no candidates"),
-    ],
-)
+# By name: how many rows fail, pass and are null; tolerance and min_failures; whether the gate lets them pass.
+JUDGED = {
+    "exactly the tolerance": (10, 190, 0, 0.05, 10, True),
+    "just above the tolerance": (11, 190, 0, 0.05, 10, False),
+    "all rows, fewer than min_failures": (9, 0, 0, 0.05, 10, True),
+    "all rows, min_failures of them": (10, 0, 0, 0.05, 10, False),
+    "all rows that are not null, few of all candidates": (10, 0, 990, 0.05, 10, True),
+    "tolerance 1.0 never breaks": (50, 0, 0, 1.0, 1, True),
+    "no tolerance at all": (1, 999, 0, 0.0, 1, False),
+    "no candidates": (0, 0, 0, 0.0, 1, True),
+}
+
+
+@pytest.fixture(scope="module")
+def judged(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Verdict, dict[str, Any], str]]:
+    """The verdict, what is stored of it, and its page in Data Docs, by name."""
+    place = tmp_path_factory.mktemp("judged")
+    verdicts = {}
+    for number, (name, (failing, passing, null, tolerance, min_failures, _)) in enumerate(JUDGED.items()):
+        contract = numbers_contract(tolerance, min_failures, f"silver.numbers_{number}")
+        verdicts[name] = gate(numbers(spark, failing, passing, null), contract, run_id="r", store=place / "gx")
+    build_docs(place / "gx", place / "site", keep_runs=1)
+    found = {}
+    for number, (name, verdict) in enumerate(verdicts.items()):
+        stored = next((place / "gx" / f"silver.numbers_{number}").glob("*.json"))
+        page = next((place / "site" / "validations" / "silver" / f"numbers_{number}").rglob("*.html"))
+        found[name] = (verdict, json.loads(stored.read_text()), page.read_text())
+    return found
+
+
+@pytest.mark.parametrize("name", JUDGED)
 def test_the_verdict_counts_failing_rows_among_all_candidates(
-    spark: SparkSession,
-    tmp_path: Path,
-    failing: int,
-    passing: int,
-    null: int,
-    tolerance: float,
-    min_failures: int,
-    passed: bool,
+    name: str, judged: dict[str, tuple[Verdict, dict[str, Any], str]]
 ) -> None:
-    contract = numbers_contract(tolerance, min_failures)
-    candidates = numbers(spark, failing, passing, null)
-
-    verdict = gate(candidates, contract, run_id="r", store=tmp_path / "gx")
-
+    failing, passing, null, _, _, passed = JUDGED[name]
+    verdict, stored, page = judged[name]
     assert verdict.passed is passed
     assert [outcome.failing for outcome in verdict.outcomes] == [failing, failing]
     assert verdict.candidates == failing + passing + null
-    stored = json.loads(next((tmp_path / "gx" / "silver.numbers").glob("*.json")).read_text())
     assert (stored["success"], {found["success"] for found in stored["results"]}) == (passed, {passed})
-    build_docs(tmp_path / "gx", tmp_path / "site", keep_runs=1)
-    page = next((tmp_path / "site" / "validations").rglob("*.html")).read_text()
     icons = (0, 3) if passed else (3, 0)  # for the batch and for two expectations
     assert ("Failed" in page) is not passed
     assert (page.count('class="fas fa-times'), page.count('class="fas fa-check-circle')) == icons

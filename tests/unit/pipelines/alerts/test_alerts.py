@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as effort
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -37,6 +36,7 @@ from pipelines.settings.alerts import QuietHours, Route
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
 from tests.testing.deliveries import store
+from tests.testing.examples import at_most
 from tests.testing.receiver import Receiver, receiving
 from tests.testing.sites import CANARY, HOSTILE, incident, incident_id
 
@@ -826,7 +826,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from([0, 60]), st.sampled_from([2, 100]))
-@effort(max_examples=150, deadline=None)
+@at_most(150)
 def test_nothing_is_lost_and_only_a_crash_repeats(steps: Any, suppress: float, storm_from: int) -> None:
     """Whatever happens, in the end the receiver knows what is open and what is over."""
     with tempfile.TemporaryDirectory() as directory:
@@ -890,7 +890,7 @@ PAGED = st.lists(
 
 
 @given(PAGED, st.sampled_from([0, 60]), st.sampled_from([2, 100]), st.booleans())
-@effort(max_examples=100, deadline=None)
+@at_most(100)
 def test_pagerduty_has_open_what_is_open_and_nothing_else(
     steps: Any, suppress: float, storm_from: int, is_quiet: bool
 ) -> None:

@@ -31,16 +31,17 @@ BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
 
 
 @pytest.fixture(scope="module")
-def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def made(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """A warehouse whose second run broke a gate; `good` beside it is a copy from before that run."""
     top = tmp_path_factory.mktemp("made")
+    shutil.copytree(empty_warehouse, top / "blocked")
     settings = load(warehouse=str(top / "blocked"), landing=str(top / "landing"))
     land(settings, {"a.jsonl": [line(1), line(2)]})
     run(spark, settings)
     shutil.copytree(top / "blocked", top / "good")
     elsewhere = settings.model_copy(update={"landing": str(top / "landing of blocked")})
     land(elsewhere, {"b.jsonl": [line(offset, headers=[("trace", b"1")]) for offset in range(10, 30)]})
-    run(spark, elsewhere)
+    run(spark, elsewhere, BRONZE, SILVER)
     return settings
 
 
@@ -369,7 +370,7 @@ class Api(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Api]]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Answering", (Api,), {}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     monkeypatch.setenv("AFTERLOG_PORT", str(server.server_port))
     yield server.RequestHandlerClass  # type: ignore[misc]
     server.shutdown()

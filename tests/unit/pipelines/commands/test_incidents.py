@@ -15,19 +15,20 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from pipelines.alerts import sender
 from pipelines.cli import app
 from pipelines.commands import incidents
-from pipelines.errors import UsageError
+from pipelines.errors import UsageError, WriterBusy
 from pipelines.incidents.state import sparkline, state_of
 from pipelines.run.freshness import freshness
 from pipelines.settings import Settings
 from pipelines.settings.runs import Report
-from pipelines.warehouse import actions, progress
+from pipelines.warehouse import actions, lock, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.progress import Held, Progress
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import sites
-from tests.testing.builders import kip_1191, land, line, run, warehouse_of
+from tests.testing.builders import kip_1191, land, line, needed_by, run, warehouse_of
 from tests.testing.deliveries import store
 
 LAST = datetime(2026, 11, 21, 2, tzinfo=UTC)
@@ -143,7 +144,13 @@ def test_an_incident_tells_the_address_of_its_page(filled: Settings) -> None:
     assert json.loads(incidents.top(with_url, "json").result)["incidents"][0]["page"] == address
 
 
-def test_a_run_without_news_sends_what_is_due_and_its_exit_code_stays(filled: Settings) -> None:
+def test_runs_send_what_is_due_and_their_exit_code_stays(
+    filled: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run without news sends, and so does one that another writer keeps from its work."""
+    shutil.copytree(filled.warehouse, tmp_path / "warehouse")
+    settings = filled.model_copy(update={"warehouse": str(tmp_path / "warehouse")})
+    monkeypatch.setattr(sender, "FIRST_PAUSE", timedelta(seconds=1))
     got: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -156,20 +163,25 @@ def test_a_run_without_news_sends_what_is_due_and_its_exit_code_stays(filled: Se
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         routes = [{"name": "hook", "url": f"http://127.0.0.1:{server.server_address[1]}/x", "storm_from": 2}]
-        command = ["run", "--feed", "dlq", "--warehouse", filled.warehouse, "--landing", filled.landing]
+        command = ["run", "--feed", "dlq", "--warehouse", settings.warehouse, "--landing", settings.landing]
         environment = {"AFTERLOG_ALERTS": json.dumps({"route": routes})}
         first = CliRunner().invoke(app, command, env=environment)
         assert (first.exit_code, "Route hook did not take an alert: HTTP 503." in first.output) == (0, True)
-        time.sleep(11)
+        time.sleep(1.1)
         second = CliRunner().invoke(app, command, env=environment)
         assert (second.exit_code, "Route" in second.output) == (0, False)
+        opened = {row["incident_id"] for row in known(settings) if row["state"] != "RESOLVED"}
+        over = min(opened)
+        incidents.acted(Warehouse(settings), over, resolve=True)
+        with lock.writer(settings, "another writer"):
+            third = CliRunner().invoke(app, command, env=environment | {"AFTERLOG_LOCK__WAIT_SECONDS": "0"})
+        assert isinstance(third.exception, WriterBusy)
         server.shutdown()
-    opened = {row["incident_id"] for row in known(filled) if row["state"] != "RESOLVED"}
-    assert [one["id"] for one in got] == [got[0]["id"]] * 2
+    assert got[0]["id"] == got[1]["id"]
     assert {one["key"] for one in got[1]["alerts"] if one["kind"] in ("opened", "regressed")} == opened
-    shutil.rmtree(Path(filled.warehouse) / "_alerts")
+    assert [(one["kind"], one["key"]) for body in got[2:] for one in body["alerts"]] == [("resolved", over)]
 
 
 def test_top_says_in_one_line_whether_anything_is_wrong(filled: Settings) -> None:
@@ -263,7 +275,7 @@ def test_actions_are_kept_and_respected(filled: Settings, spark: SparkSession) -
     assert name not in incidents.listed(tables, only_open=True).result
     before = actions.actions(tables)
     land(filled, {"b.jsonl": [line(300, headers=kip_1191(offset="300", group="other"))]})
-    run(spark, filled)
+    run(spark, filled, *(stage.table for stage in needed_by("gold.dlq_incidents", within="dlq")))
     assert not actions.waiting(tables)
     assert [(one.action, one.acted_at) for one in actions.actions(tables)] == [
         (one.action, one.acted_at) for one in before

@@ -196,10 +196,10 @@ def test_freshness_is_made_when_a_statement_names_it(ask: Callable[..., str]) ->
         "call system.rollback()",
     ],
 )
-def test_what_writes_is_refused(text: str, ask: Callable[..., str]) -> None:
+def test_what_writes_is_refused(text: str, ask: Callable[..., str], warehouse: Settings) -> None:
     with pytest.raises(UsageError, match="only reads"):
         ask(text)
-    assert json.loads(ask("select count(*) as n from gold.dlq_summary")) == {"n": 1}
+    assert Warehouse(warehouse).local_version("gold.dlq_summary") == 1  # which has the one row
 
 
 @pytest.mark.parametrize(

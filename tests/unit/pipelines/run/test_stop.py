@@ -42,14 +42,20 @@ print("ended", len(cancelled) > 0, flush=True)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+WAITS_AND_ENDS = [
+    ("for the stop", 0, ["ended True"]),
+    ("by small steps", 0, ["ended True"]),
+    ("for a JVM that is cut off", 0, ["ended True"]),
+    ("for ever", 7, ["left"]),
+]
+
+
 @pytest.mark.parametrize(
-    ("wait", "code", "said"),
+    ("wait", "code", "said", "number"),
     [
-        ("for the stop", 0, ["ended True"]),
-        ("by small steps", 0, ["ended True"]),
-        ("for a JVM that is cut off", 0, ["ended True"]),
-        ("for ever", 7, ["left"]),
+        *((*one, signal.SIGTERM) for one in WAITS_AND_ENDS),
+        (*WAITS_AND_ENDS[0], signal.SIGINT),
+        *(pytest.param(*one, signal.SIGINT, marks=pytest.mark.thorough) for one in WAITS_AND_ENDS[1:]),
     ],
 )
 def test_a_signal_ends_it(number: signal.Signals, wait: str, code: int, said: list[str]) -> None:

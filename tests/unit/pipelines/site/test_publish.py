@@ -170,7 +170,7 @@ def test_a_reader_meets_no_missing_or_half_page_while_pages_are_published(
         except (OSError, ValueError) as error:
             wrong.append(error)
 
-    threads = [threading.Thread(target=server.serve_forever, daemon=True)]
+    threads = [threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)]
     threads += [threading.Thread(target=reader) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -243,7 +243,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     server = Bucket()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     for name, value in {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_address[1]}",

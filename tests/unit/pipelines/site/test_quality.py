@@ -27,6 +27,7 @@ from pipelines.warehouse import progress, quality
 from pipelines.warehouse.progress import Batch, Progress
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
+from tests.testing.builders import warehouse_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -195,9 +196,8 @@ def test_a_few_bad_rows_among_many_can_be_seen() -> None:
     assert [part for part, _, height in bar.parts if height >= 1.5] == ["accepted", "quarantined"]
 
 
-def test_the_page_is_made_from_the_tables(spark: SparkSession, settings: Settings) -> None:
-    for contract in contracts():
-        Warehouse(settings, spark).ensure(contract)
+def test_the_page_is_made_from_the_tables(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
     silver = contract_of("silver.dlq_records")
     quarantine = quarantine_contract(silver)
 

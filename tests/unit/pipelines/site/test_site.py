@@ -19,7 +19,7 @@ import pytest
 
 from pipelines.commands import incidents, query
 from pipelines.errors import UsageError
-from pipelines.settings import PrivacyKey, SchemaFile, Settings
+from pipelines.settings import PrivacyKey, SchemaFile, Settings, load
 from pipelines.settings.payloads import Mask
 from pipelines.settings.runs import Report
 from pipelines.site import addresses, content, news, pages, reading, report
@@ -51,6 +51,25 @@ def told(settings: Settings) -> Content:
 def written(settings: Settings) -> Mapping[str, str]:
     """All pages, by path."""
     return {page.path: page.text() for page in pages.pages(told(settings))}
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A warehouse that tests only read."""
+    place = tmp_path_factory.mktemp("filled")
+    return sites.filled(load(warehouse=str(place / "warehouse"), landing=str(place / "landing")))
+
+
+@pytest.fixture(scope="module")
+def found(filled: Settings) -> Content:
+    """What is told of it."""
+    return told(filled)
+
+
+@pytest.fixture(scope="module")
+def made(filled: Settings) -> Mapping[str, str]:
+    """Its pages, by path."""
+    return written(filled)
 
 
 class Page(HTMLParser):
@@ -154,9 +173,8 @@ def test_a_muted_incident_is_not_loud(settings: Settings) -> None:
     assert (case.is_open, case.is_loud) == (True, False)
 
 
-def test_numbers_equal_the_rows_of_tables(settings: Settings) -> None:
-    sites.filled(settings)
-    found, warehouse, equal = told(settings), Warehouse(settings), {"cluster": "default"}
+def test_numbers_equal_the_rows_of_tables(filled: Settings, found: Content) -> None:
+    warehouse, equal = Warehouse(filled), {"cluster": "default"}
     sums = jvmless.query(
         warehouse,
         "gold.reconciliation",
@@ -268,9 +286,8 @@ def test_time_alone_writes_no_page_of_a_group_or_topic(settings: Settings, tmp_p
     assert sorted(one for one in rewritten if one.startswith(("groups/", "topics/"))) == sorted(wanted)
 
 
-def test_the_front_stands_in_the_order_of_questions(settings: Settings) -> None:
-    sites.filled(settings)
-    words = Page(written(settings)["index.html"].partition("<main")[2]).words
+def test_the_front_stands_in_the_order_of_questions(made: Mapping[str, str]) -> None:
+    words = Page(made["index.html"].partition("<main")[2]).words
     order = ["incidents open", "Dead letters, the last 7 days", "Open incidents", "Delivery", "Topologies that need"]
     order += ["What can be replayed", "In quarantine", "The pipeline"]
     assert [words.index(one) for one in order] == sorted(words.index(one) for one in order)
@@ -325,9 +342,8 @@ def test_pages_of_groups_and_applications_show_the_topology(settings: Settings) 
     assert "Dead letters of its group None is known." in nothing
 
 
-def test_a_topology_is_drawn_again_only_if_it_changed(settings: Settings, tmp_path: Path) -> None:
-    sites.filled(settings)
-    first, path = told(settings), addresses.application("totals-app")
+def test_a_topology_is_drawn_again_only_if_it_changed(found: Content, tmp_path: Path) -> None:
+    first, path = found, addresses.application("totals-app")
     report.write(tmp_path, first)
     page = tmp_path / path
     page.write_text(
@@ -349,10 +365,8 @@ def test_a_topology_is_drawn_again_only_if_it_changed(settings: Settings, tmp_pa
     assert pre(rewritten(revisions=(third, *before)))[1].startswith("Nodes +1 ~1, edges +2 -1, stores +1. as before")
 
 
-def test_large_topologies_and_long_differences_are_cut(settings: Settings) -> None:
-    sites.filled(settings)
+def test_large_topologies_and_long_differences_are_cut(found: Content) -> None:
     large = json.dumps(chain(500).wire())
-    found = told(settings)
     one = found.applications[0]
     revised = (replace(one.revisions[0], topology_hash="large", description=large), one.revisions[1])
     path = addresses.application(one.name)
@@ -379,10 +393,8 @@ def test_the_sentence_of_the_front_tells_the_time_of_the_newest_dead_letter(sett
     assert '(newest dead letter <time datetime="2026-11-21T12:26:00Z">12:26 UTC</time>).</h1>' in text
 
 
-def test_long_names_are_cut_but_on_their_own_pages(settings: Settings) -> None:
-    sites.filled(settings)
+def test_long_names_are_cut_but_on_their_own_pages(made: Mapping[str, str]) -> None:
     name = HOSTILE[6]
-    made = written(settings)
     own = (addresses.group(name), addresses.topic(name), addresses.application(name))
     for path in ("index.html", "places.html", "delivery.html", addresses.incident(incident_id(0)), *own):
         outside = re.sub("<(title|code|script|h1)[ >].*?</\\1>", "", made[path], flags=re.DOTALL)
@@ -391,18 +403,14 @@ def test_long_names_are_cut_but_on_their_own_pages(settings: Settings) -> None:
     assert all(f">{name}</h1>" in made[path] for path in own)
 
 
-def test_boxes_of_pictures_lead_to_pages(settings: Settings) -> None:
-    sites.filled(settings)
-    made = written(settings)
+def test_boxes_of_pictures_lead_to_pages(made: Mapping[str, str]) -> None:
     picture = made[addresses.incident(incident_id(0))].partition('class="topology"')[2].partition("</svg>")[0]
     links = re.findall(r'<a href="\.\./([^"]+)">', picture)
     assert {addresses.topic("orders"), addresses.application("totals-app")} <= set(links)
     assert set(links) <= made.keys()
 
 
-def test_hostile_names_are_text_everywhere(settings: Settings) -> None:
-    sites.filled(settings)
-    made = written(settings)
+def test_hostile_names_are_text_everywhere(made: Mapping[str, str]) -> None:
     known = (
         "a article body b br button caption circle code dd details div dl dt footer g h1 h2 h3 head header html i input"
     )
@@ -422,9 +430,7 @@ def test_hostile_names_are_text_everywhere(settings: Settings) -> None:
     assert "evil\\u202etxt.exe\\u2066" in Page(made[addresses.topic(HOSTILE[3])]).words
 
 
-def test_files_have_safe_names_and_every_link_leads_to_one(settings: Settings) -> None:
-    sites.filled(settings)
-    made = written(settings)
+def test_files_have_safe_names_and_every_link_leads_to_one(made: Mapping[str, str]) -> None:
     assert len({path.lower() for path in made}) == len(made)
     for path, text in made.items():
         assert re.fullmatch(r"[A-Za-z0-9-]+(/[A-Za-z0-9-]+)?\.(html|css|js|svg)", path)
@@ -438,10 +444,9 @@ def test_files_have_safe_names_and_every_link_leads_to_one(settings: Settings) -
                 assert anchor in Page(made[whole]).ids, (path, link)
 
 
-def test_no_payload_key_or_header_value_is_on_a_page(settings: Settings) -> None:
-    sites.filled(settings)
-    assert all(CANARY not in text for text in written(settings).values())
-    assert CANARY not in json.dumps(told(settings).as_json())
+def test_no_payload_key_or_header_value_is_on_a_page(made: Mapping[str, str], found: Content) -> None:
+    assert all(CANARY not in text for text in made.values())
+    assert CANARY not in json.dumps(found.as_json())
 
 
 def with_masks(settings: Settings, *masks: dict[str, Any], payloads: bool = True) -> Settings:
@@ -449,9 +454,8 @@ def with_masks(settings: Settings, *masks: dict[str, Any], payloads: bool = True
     return settings.model_copy(update=more)
 
 
-def test_samples_are_on_pages_of_open_incidents_if_asked_masked(settings: Settings) -> None:
-    sites.filled(settings)
-    plain = written(with_masks(settings))
+def test_samples_are_on_pages_of_open_incidents_if_asked_masked(filled: Settings) -> None:
+    plain = written(with_masks(filled))
     having = {path for path, text in plain.items() if CANARY in text}
     assert having
     for path in having:
@@ -459,22 +463,21 @@ def test_samples_are_on_pages_of_open_incidents_if_asked_masked(settings: Settin
         assert "The sample on this page is masked" in plain[path]
         assert "No payload, key or header value" not in plain[path]
     hidden = [{"key": True, "do": "drop"}, {"value": True, "do": "drop"}, {"header": "x-*", "do": "drop"}]
-    masked = written(with_masks(settings, *hidden))
+    masked = written(with_masks(filled, *hidden))
     assert not [path for path, text in masked.items() if CANARY in text]
     assert {path for path, text in masked.items() if "&lt;dropped&gt;" in text} == having
-    no_key = written(with_masks(settings, {"key": True, "do": "hash"}))
+    no_key = written(with_masks(filled, {"key": True, "do": "hash"}))
     assert not [path for path, text in no_key.items() if CANARY in text]
     assert {path for path, text in no_key.items() if "the environment variable" in text} == having
 
 
-def test_errors_on_pages_are_masked(settings: Settings) -> None:
-    sites.filled(settings)
+def test_errors_on_pages_are_masked(filled: Settings, made: Mapping[str, str]) -> None:
     secret = "Offset &lt;*&gt; rejected"
-    assert [path for path, text in written(settings).items() if secret in text]
+    assert [path for path, text in made.items() if secret in text]
     for do in ("drop", "hash"):
-        found = with_masks(settings, {"error": True, "do": do}, payloads=False)
-        assert not [path for path, text in written(found).items() if secret in text or "Offset <" in text]
-    orders = with_masks(settings, {"error": True, "do": "drop", "topic": "orders"}, payloads=False)
+        masked = with_masks(filled, {"error": True, "do": do}, payloads=False)
+        assert not [path for path, text in written(masked).items() if secret in text or "Offset <" in text]
+    orders = with_masks(filled, {"error": True, "do": "drop", "topic": "orders"}, payloads=False)
     assert {one.topic for one in told(orders).incidents if one.error == "<dropped>"} >= {"orders"}
     assert {one.topic for one in told(orders).incidents if one.error != "<dropped>"} - {"orders", None}
 
@@ -498,16 +501,15 @@ def test_the_page_of_an_incident_that_another_one_took_in_leads_to_it(settings: 
     assert not [file for file in site.rglob("*.html") if CANARY in file.read_text()], "masks that came later hide it"
 
 
-def test_masks_change_what_is_current(settings: Settings) -> None:
-    sites.filled(settings)
+def test_masks_change_what_is_current(filled: Settings) -> None:
     behind: list[Any] = []
     states = {
         report._state(Warehouse(one), behind, ())
         for one in (
-            settings,
-            with_masks(settings),
-            with_masks(settings, {"error": True, "do": "drop"}),
-            with_masks(settings, {"error": True, "do": "drop"}, payloads=False),
+            filled,
+            with_masks(filled),
+            with_masks(filled, {"error": True, "do": "drop"}),
+            with_masks(filled, {"error": True, "do": "drop"}, payloads=False),
         )
     }
     assert len(states) == 4
@@ -544,9 +546,8 @@ def test_a_key_of_hashes_and_a_schema_file_change_what_is_current(
     assert report.current(warehouse, (), ()) is None
 
 
-def test_every_page_has_a_strict_policy_and_one_main_heading(settings: Settings) -> None:
-    sites.filled(settings)
-    for path, text in written(settings).items():
+def test_every_page_has_a_strict_policy_and_one_main_heading(made: Mapping[str, str]) -> None:
+    for path, text in made.items():
         if path.endswith(".html"):
             page = Page(text)
             assert "default-src 'none'; style-src 'self'; script-src 'self'" in text
@@ -555,12 +556,13 @@ def test_every_page_has_a_strict_policy_and_one_main_heading(settings: Settings)
             assert page.elements.count("table") == page.elements.count("caption"), path
 
 
-def test_only_pages_that_changed_are_written_and_none_is_removed(settings: Settings, tmp_path: Path) -> None:
-    sites.filled(settings)
+def test_only_pages_that_changed_are_written_and_none_is_removed(
+    filled: Settings, found: Content, tmp_path: Path
+) -> None:
     site = tmp_path / "site"
-    first = report.write(site, told(settings))
+    first = report.write(site, found)
     assert {"index.html", "incidents.html", addresses.incident(incident_id(0)), "assets/site.js"} <= set(first)
-    again = reading.gather(Warehouse(settings), now=NOW + timedelta(minutes=1))
+    again = reading.gather(Warehouse(filled), now=NOW + timedelta(minutes=1))
     assert report.write(site, again) == ["quality.html", "index.html"]  # these tell the time
     gone = replace(again, incidents=again.incidents[1:], groups=(), topics=())
     assert addresses.incident(again.incidents[0].incident_id) not in report.write(site, gone)
@@ -606,16 +608,15 @@ def test_a_directory_has_the_pages_of_one_cluster(settings: Settings, tmp_path: 
     report.build(Warehouse(settings))
 
 
-def test_pages_of_incidents_tell_their_addresses(settings: Settings) -> None:
-    sites.filled(settings)
+def test_pages_of_incidents_tell_their_addresses(filled: Settings) -> None:
     url = "https://a.example/reports/"
-    found = told(settings.model_copy(update={"report": Report(url=url)}))
+    found = told(filled.model_copy(update={"report": Report(url=url)}))
     made = {page.path: page.text() for page in pages.pages(found)}
     for one in found.incidents:
         assert one.page is not None
         path = one.page.removeprefix(url)
         assert (path in made, f"<code>{one.page}</code>" in made[path]) == (True, True)
-    assert {one.page for one in told(settings).incidents} == {None}
+    assert {one.page for one in told(filled).incidents} == {None}
 
 
 def test_the_command_for_dead_letters_asks_for_those_of_the_cluster(settings: Settings) -> None:
@@ -662,9 +663,7 @@ def test_the_front_tells_what_changed_against_the_report_before(settings: Settin
     assert told(settings).news is None
 
 
-def test_json_carries_what_the_pages_say(settings: Settings) -> None:
-    sites.filled(settings)
-    found = told(settings)
+def test_json_carries_what_the_pages_say(found: Content) -> None:
     plain = json.loads(json.dumps(found.as_json()))
     assert plain["light"]["sentence"] == found.light.sentence
     assert [one["incident_id"] for one in plain["incidents"]] == [one.incident_id for one in found.incidents]
@@ -687,10 +686,9 @@ def test_a_verdict_in_a_few_words(more: dict[str, Any], words: str) -> None:
     assert reading.chip(incident(0, **more)) == words
 
 
-def test_a_warehouse_at_a_uri_tells_the_same(spark: SparkSession, settings: Settings) -> None:
-    sites.filled(settings)
-    by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})
-    local = told(settings).as_json()
+def test_a_warehouse_at_a_uri_tells_the_same(spark: SparkSession, filled: Settings, found: Content) -> None:
+    by_uri = filled.model_copy(update={"warehouse": Path(filled.warehouse).as_uri()})
+    local = found.as_json()
     remote = reading.gather(Warehouse(by_uri, spark), now=NOW).as_json()
     for part in (
         "light",

@@ -14,6 +14,7 @@ from expectations.text import visible
 from pipelines.text import columns
 from pipelines.topology.diff import Diff, Place, PlacedNode, _nodes, _places, diff
 from pipelines.topology.model import GlobalStore, Node, Subtopology, Topology
+from tests.testing.examples import at_most
 from tests.testing.topologies import HOSTILE, captured, chain, ring, shuffled, topologies
 
 
@@ -193,6 +194,7 @@ def test_a_repeated_node_is_found_in_its_own_sub_topology_first() -> None:
     assert found.nodes_removed == (PlacedNode(Place("0"), Node("n", 1)),)
 
 
+@at_most(100)
 @given(st.data(), topologies)
 def test_nothing_differs_from_itself_in_any_order(data: st.DataObject, topology: Topology) -> None:
     found = diff(topology, data.draw(shuffled(topology)))
@@ -203,6 +205,7 @@ def test_nothing_differs_from_itself_in_any_order(data: st.DataObject, topology:
     assert applied(found, topology) == topology.canonical()
 
 
+@at_most(100)
 @given(topologies, topologies)
 def test_a_difference_makes_one_topology_of_the_other(a: Topology, b: Topology) -> None:
     found = diff(a, b)
@@ -210,6 +213,7 @@ def test_a_difference_makes_one_topology_of_the_other(a: Topology, b: Topology) 
     assert found.empty == (a.canonical() == b.canonical())
 
 
+@at_most(100)
 @given(topologies, st.lists(st.integers(0, 100), max_size=4))
 def test_so_does_a_difference_between_neighbours(a: Topology, cuts: list[int]) -> None:
     """Random topologies share little; these two share most."""
@@ -225,6 +229,7 @@ def test_so_does_a_difference_between_neighbours(a: Topology, cuts: list[int]) -
     assert applied(diff(b, a), b) == a.canonical()
 
 
+@at_most(100)
 @given(topologies, topologies)
 def test_what_is_said_of_edges_stores_and_topics_holds(a: Topology, b: Topology) -> None:
     found = diff(a, b)

@@ -21,6 +21,7 @@ from pipelines.topology.drawing import mermaid, svg, text
 from pipelines.topology.drawing.chart import Chart, Link, charted, joined
 from pipelines.topology.drawing.placement import Placed, crowded, drawn, flowing
 from pipelines.topology.model import GlobalStore, Node, Subtopology, Topology
+from tests.testing.examples import at_most
 from tests.testing.topologies import HOSTILE, captured, chain, ring, topologies
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -186,6 +187,7 @@ def test_long_names_are_elided_in_the_middle(name: str, most: int, shown: str) -
     assert columns(elided(name, most)) <= most
 
 
+@at_most(100)
 @given(topologies)
 def test_every_node_is_named(topology: Topology) -> None:
     names = {node.name for node in topology.nodes}
@@ -420,6 +422,7 @@ def check(placed: Placed, given_sizes: list[tuple[float, float]]) -> None:
             assert box.y - 2 <= y <= box.y + box.height + 2
 
 
+@at_most(100)
 @given(topologies)
 def test_graphviz_places_every_shape(topology: Topology) -> None:
     for group in joined(topology.parts):
@@ -428,6 +431,7 @@ def test_graphviz_places_every_shape(topology: Topology) -> None:
         check(drawn(chart, sizes(chart)), sizes(chart))
 
 
+@at_most(100)
 @given(topologies)
 def test_what_flows_places_every_shape(topology: Topology) -> None:
     for part in topology.parts:

@@ -14,13 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.warehouse import few_rows
 from pipelines.warehouse.groups import Groups
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.tables import PROPERTIES
+from tests.testing.examples import at_most
 
 
 def whole(at: datetime) -> datetime:
@@ -72,7 +73,7 @@ def histories(kind: str) -> st.SearchStrategy[tuple[list[Row], list[tuple[list[A
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25)
+@at_most(25)
 @given(data=st.data())
 def test_only_the_groups_are_replaced_and_the_change_feed_says_so(kind: str, data: st.DataObject) -> None:
     first, steps = data.draw(histories(kind))
@@ -110,7 +111,7 @@ def test_times_with_fractions_of_a_millisecond_are_left_to_spark() -> None:
 
 
 @given(st.text(min_size=1, max_size=3), st.sampled_from(["", "x", "\U0010ffff", "\ud7ff", "\x00"]))
-@settings(max_examples=25)
+@at_most(25)
 def test_files_with_long_texts_are_not_skipped(text: str, end: str) -> None:
     opened, value = table_of("string"), text + end * 99
     few_rows.append(opened, arrow("string", [(value, 1)]), "")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.settings import load
@@ -12,6 +12,7 @@ from pipelines.warehouse.change_feed import changes
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.ranges import Range, points, within
 from pipelines.warehouse.tables import Warehouse
+from tests.testing.examples import at_most
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +71,7 @@ def told(rows: Any) -> list[tuple[str | None, int | None]]:
     return sorted(((row["name"], row["number"]) for row in rows.collect()), key=repr)
 
 
-@settings(max_examples=25)
+@at_most(25)
 @given(among=some_ranges)
 def test_files_are_left_out_only_if_they_have_no_row_in_the_ranges(made: Warehouse, among: list[Range]) -> None:
     expected = sorted(selected(among), key=repr)
