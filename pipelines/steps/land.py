@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -163,6 +163,7 @@ class _Landing:
         self.records = 0
         self.topics: set[str] = set()
         self.skipped: Counter[str] = Counter()  # skipped lines by name, if the table's module names them
+        self.most: int | None = None  # offsets of a batch, after a larger one could not be read
 
     def read_files(self) -> None:
         """Read new and changed files."""
@@ -213,7 +214,8 @@ class _Landing:
 
     def next_batch(self, topics: Topics, ends: Sequence[Log]) -> tuple[OffsetRange, ...]:
         """Return the next offsets to read."""
-        return offsets.batch(offsets.unread(self.topic_progress.followed, ends), topics.max_records_per_batch)
+        most = topics.max_records_per_batch if self.most is None else min(self.most, topics.max_records_per_batch)
+        return offsets.batch(offsets.unread(self.topic_progress.followed, ends), most)
 
     def take(self, cluster: Cluster, topics: Topics, ends: tuple[Log, ...]) -> tuple[Log, ...]:
         """Read the pending batch; return the logs, whose ends are where this run stops reading.
@@ -222,9 +224,8 @@ class _Landing:
         most ``MOST_ATTEMPTS`` attempts.
         """
         for left in reversed(range(MOST_ATTEMPTS)):
-            batch = self.topic_progress.pending
             try:
-                read, skipped, accepted = self.insert_records(cluster, topics, batch)
+                read, skipped, accepted = self.insert_pending(cluster, topics)
             except Exception as error:
                 if not isinstance(error, Changed) and not is_kafkas(error):
                     raise
@@ -234,6 +235,7 @@ class _Landing:
                 if self.topic_progress.pending and not left:
                     raise sentence_of(error, self.settings.kafka) from None
             else:
+                batch = self.topic_progress.pending
                 if read:
                     self.records += read
                     self.topics |= {span.topic for span in batch}
@@ -243,6 +245,27 @@ class _Landing:
             if not self.topic_progress.pending:
                 break
         return ends
+
+    def insert_pending(self, cluster: Cluster, topics: Topics) -> tuple[int, int, int]:
+        """Insert the records of the pending batch; return how many were read, skipped and inserted.
+
+        While Spark cannot hold the time of a record in it, halve the batch. What is left at last is read without Spark.
+        """
+        while True:
+            batch = self.topic_progress.pending
+            size = sum(span.length for span in batch)
+            try:
+                done = self.insert_records(cluster, topics, batch)
+            except Exception as error:
+                if not kafka_records.has_far_time(error):
+                    raise
+                if size <= kafka_records.FEW:
+                    return self.insert_records(cluster, topics, batch, kafka_records.few_records)
+                self.most = max(kafka_records.FEW, size // 2)
+                self.remember(replace(self.topic_progress, pending=offsets.batch(batch, self.most)))
+            else:
+                self.most = None if self.most is None else 2 * self.most
+                return done
 
     @property
     def topic_progress(self) -> TopicProgress:
@@ -302,7 +325,13 @@ class _Landing:
         )
         quality.note(self.warehouse, self.stage_run)
 
-    def insert_records(self, cluster: Cluster, topics: Topics, batch: Sequence[OffsetRange]) -> tuple[int, int, int]:
+    def insert_records(
+        self,
+        cluster: Cluster,
+        topics: Topics,
+        batch: Sequence[OffsetRange],
+        read_records: Callable[..., DataFrame] | None = None,
+    ) -> tuple[int, int, int]:
         """Insert the records that bronze does not hold; return how many were read, skipped and inserted.
 
         The records are persisted, as the check that the topics are still the same comes after the read and before the
@@ -311,7 +340,8 @@ class _Landing:
         from pyspark.sql import functions as F
 
         parse_records = self.module.parse_records
-        records = kafka_records.records(self.warehouse.spark, self.settings, topics, batch)
+        read_records = read_records or kafka_records.records
+        records = read_records(self.warehouse.spark, self.settings, topics, batch)
         with cached(records if parse_records else kafka_records.lines(records)) as held:
             unwanted = self.module.skipped(held)
             counted = held.agg(F.count("*").alias("read"), F.count_if(unwanted).alias("skipped")).collect()[0]

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,49 @@ def test_a_topic_created_again_while_it_is_read_does_not_mix(
     run(spark, settings, BRONZE)
     assert texts(settings) == numbers(5, 14)
     assert {row["topic_id"] for row in landed(settings)} == {kafka.topic_id("dlq.swapped")}
+
+
+def test_a_time_that_spark_cannot_hold_keeps_no_record_back(
+    spark: SparkSession,
+    kafka: KafkaAdmin,
+    following: Callable[..., Settings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = following(r"dlq\.far-.*")
+    anyhow = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
+    kafka.create_topic("dlq.far-a", 2, anyhow)
+    kafka.create_topic("dlq.far-b")
+    nanoseconds = 1_795_228_875_344_000_000
+    times = [None, 0, nanoseconds, None, nanoseconds, 2**63 - 1, *[None] * 8, 2**63 - 1]
+    odd = [("", None), ("twice", b"1"), ("twice", None), ("\u00fcmlaut", b"\x80")]
+    kafka.produce(
+        "dlq.far-a",
+        [
+            Message(b"%d" % at if at % 3 else None, b"\xff" if at % 2 else None, odd[: at % 5], at % 2, time_)
+            for at, time_ in enumerate(times)
+        ],
+    )
+    with kafka.transaction("far") as transaction:
+        transaction.send("dlq.far-a", [Message(b"aborted", partition=1, timestamp=nanoseconds)])
+        transaction.abort()
+    kafka.produce("dlq.far-b", values(3))
+    monkeypatch.setattr(kafka_records, "FEW", 6)
+
+    done = run(spark, settings, BRONZE)[BRONZE]
+
+    assert (done.read, done.accepted, done.duplicates) == (18, 18, 0)
+    consumed = [*kafka.read("dlq.far-a", expected=15, committed=True), *kafka.read("dlq.far-b", expected=3)]
+    expected = [replace(one, timestamp=-1) if one.timestamp >= nanoseconds else one for one in consumed]
+    assert sorted(map(live.consumed, landed(settings)), key=repr) == sorted(expected, key=repr)
+    for row in landed(settings):
+        (told,) = [one for one in consumed if (one.topic, one.partition, one.offset) == place(row)]
+        identity = (kafka.topic_id(row["topic"]), row["partition"], row["offset"], told.timestamp)
+        assert row["_bronze_id"] == sha256("\n".join(map(str, ("default", *identity))).encode()).hexdigest()
+    assert (run(spark, settings, BRONZE)[BRONZE].status, gaps(settings)) == ("idle", [])
+
+
+def place(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["topic"], row["partition"], row["offset"]
 
 
 def test_a_new_partition_is_read_from_its_beginning(
