@@ -215,7 +215,13 @@ def _topic_progress(values: dict[str, Any]) -> TopicProgress:
         return {int(partition): int(offset) for partition, offset in found.items()}
 
     followed = {
-        topic_id: TopicPosition(topic["name"], *(offsets(topic[name]) for name in ("next", "doubtful", "written")))
+        topic_id: TopicPosition(
+            name=topic["name"],
+            next=offsets(topic["next"]),
+            doubtful=offsets(topic["doubtful"]),
+            written=offsets(topic["written"]),
+            seen=offsets(topic.get("seen", {})),  # earlier versions did not save it
+        )
         for topic_id, topic in values["followed"].items()
     }
     gaps = (Gap(OffsetRange(**gap["span"]), gap["run_id"], gap["found_at"]) for gap in values["gaps"])

@@ -253,6 +253,27 @@ def test_a_topic_created_again_while_it_is_read_does_not_mix(
     assert {row["topic_id"] for row in landed(settings)} == {kafka.topic_id("dlq.swapped")}
 
 
+def test_all_that_was_seen_of_a_topic_is_a_gap_once_another_has_its_name(
+    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.(replaced|other)", max_records_per_batch=4)
+    kafka.create_topic("dlq.other")
+    kafka.create_topic("dlq.replaced")
+    kafka.produce("dlq.replaced", values(5))
+    first = kafka.topic_id("dlq.replaced")
+    with killed_at("after a batch of topics is fixed"):
+        run(spark, settings, BRONZE)
+    kafka.delete_topics("dlq.replaced")
+    run(spark, settings, BRONZE)
+    assert (landed(settings), gaps(settings)) == ([], [])  # the topic may only be hidden
+
+    created(kafka, "dlq.replaced")
+    kafka.produce("dlq.replaced", values(2, begin=5))
+    for _ in range(2):
+        run(spark, settings, BRONZE)
+    assert (texts(settings), gaps(settings)) == (["5", "6"], [("dlq.replaced", first, 0, 0, 5)])
+
+
 def test_a_time_that_spark_cannot_hold_keeps_no_record_back(
     spark: SparkSession,
     kafka: KafkaAdmin,
