@@ -117,6 +117,8 @@ def land(warehouse: Warehouse, stage: Land, run_id: str, started_at: datetime, w
             left = landing_.read_topics(topics)
         except AfterlogError as error:
             left = error
+    else:
+        landing_.record_gaps()
     return Landed(landing_.stage_run, left)
 
 

@@ -29,7 +29,7 @@ from pipelines.kafka import records as kafka_records
 from pipelines.kafka.cluster import TopicSnapshot, connected
 from pipelines.kafka.offsets import OffsetRange, TopicProgress
 from pipelines.run import freshness, runner
-from pipelines.settings import ROOT, Settings
+from pipelines.settings import ROOT, Dlq, Settings
 from pipelines.site import quality
 from pipelines.site.pages import quality_page
 from pipelines.warehouse import jvmless, progress
@@ -461,6 +461,46 @@ def test_a_killed_run_converges(
     run(spark, settings, BRONZE)
     assert texts(settings) == numbers(0, 30)
     assert gaps(settings) == []
+
+
+def test_a_feed_that_reads_no_topics_any_more_rests_and_goes_on_once_it_does(
+    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.resting")
+    kafka.create_topic("dlq.resting")
+    kafka.produce("dlq.resting", values(3))
+    with killed_at("after records of topics, before their progress"):
+        run(spark, settings, BRONZE)
+    of_files = settings.model_copy(update={"dlq": Dlq()})
+    assert runner.idle(Warehouse(of_files), stages("dlq", BRONZE))
+    land(of_files, {"a.jsonl": [line(1)]})
+    run(spark, of_files, BRONZE)
+    assert runner.idle(Warehouse(of_files), stages("dlq", BRONZE))
+    (check,) = [check for check in doctor.diagnose(of_files) if check.name == BRONZE]
+    assert check.state == "ok"
+
+    kafka.delete_records("dlq.resting", 0, 2)
+    kafka.produce("dlq.resting", values(2, begin=3))
+    assert not runner.idle(Warehouse(settings), stages("dlq", BRONZE))
+    run(spark, settings, BRONZE)
+    assert (texts(settings), gaps(settings)) == ([*numbers(0, 5), "v"], [])
+
+
+def test_a_gap_that_was_found_is_recorded_also_by_a_run_that_reads_no_topics(
+    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.unrecorded")
+    kafka.create_topic("dlq.unrecorded")
+    kafka.produce("dlq.unrecorded", values(2))
+    run(spark, settings, BRONZE)
+    kafka.produce("dlq.unrecorded", values(3, begin=2))
+    kafka.delete_records("dlq.unrecorded", 0, 4)
+    with killed_at("after a gap is kept, before it is recorded"):
+        run(spark, settings, BRONZE)
+    of_files = settings.model_copy(update={"dlq": Dlq()})
+    run(spark, of_files, BRONZE)
+    assert gaps(settings) == [("dlq.unrecorded", kafka.topic_id("dlq.unrecorded"), 0, 2, 4)]
+    assert runner.idle(Warehouse(of_files), stages("dlq", BRONZE))
 
 
 def test_a_batch_that_was_written_and_then_removed_from_its_topic_is_no_gap(

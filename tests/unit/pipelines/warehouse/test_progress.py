@@ -81,6 +81,14 @@ def test_topics_are_read_from_progress_that_does_not_tell_what_was_seen(settings
     assert progress.load(Warehouse(settings), TABLE) == saved
 
 
+def test_a_batch_of_topics_waits_while_a_feed_reads_no_topics_but_a_gap_does_not() -> None:
+    batch = Progress(topics={"east": TopicProgress(pending=(SPAN,))})
+    assert batch.within_a_batch("east", reads_topics=True)
+    assert not batch.within_a_batch("east", reads_topics=False)
+    gap = Progress(topics={"east": TopicProgress(gaps=(Gap(SPAN, "a run", "2026-11-21T02:00:00+00:00"),))})
+    assert gap.within_a_batch("east", reads_topics=False)
+
+
 def test_a_batch_of_another_cluster_waits_for_that_cluster() -> None:
     saved = Progress(topics={"east": TopicProgress(pending=(SPAN,)), "west": TopicProgress()})
     assert saved.within_a_batch("east")
