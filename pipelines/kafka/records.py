@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 GROUP_PREFIX = "afterlog"
 SPLIT_FROM = 20_000  # offsets of a batch from which several tasks read one partition
-FEW = 500  # offsets that a consumer in the driver reads, record by record
+FEW = 200  # offsets that a consumer in the driver reads, record by record
 
 _PLAIN = """
   topic string, partition int, offset bigint, millis bigint, timestampType int, key binary, value binary,
