@@ -165,6 +165,7 @@ class _Landing:
         self.records = 0
         self.topics: set[str] = set()
         self.skipped: Counter[str] = Counter()  # skipped lines by name, if the table's module names them
+        self.unreadable: AfterlogError | None = None  # why a partition could not be read
         self.most: int | None = None  # offsets of a batch, after a larger one could not be read
 
     def read_files(self) -> None:
@@ -199,6 +200,8 @@ class _Landing:
     def read_topics(self, topics: Topics) -> AfterlogError | None:
         """Read the topics up to their present ends, batch by batch; return the error that left some unread, if any.
 
+        A partition that cannot be read keeps no other one from being read.
+
         Raises AfterlogError: the cluster does not answer, or refuses this client.
         """
         self.record_gaps()  # gaps that an earlier run found, but was killed before it recorded them
@@ -212,7 +215,7 @@ class _Landing:
                 ends = self.take(cluster, topics, ends)
         if ends is snapshot.logs:  # no topic was planned anew in between
             progress.note_read(self.warehouse, self.stage.table, snapshot.whole, looked_at)
-        return snapshot.complaint
+        return self.unreadable or snapshot.complaint
 
     def next_batch(self, topics: Topics, ends: Sequence[Log]) -> tuple[OffsetRange, ...]:
         """Return the next offsets to read."""
@@ -235,18 +238,47 @@ class _Landing:
                 places = {(log.topic_id, log.partition) for log in ends}
                 ends = tuple(log for log in snapshot.logs if (log.topic_id, log.partition) in places)
                 if self.topic_progress.pending and not left:
-                    raise sentence_of(error, self.settings.kafka) from None
+                    bad = self.take_apart(cluster, topics, error)
+                    ends = tuple(log for log in ends if (log.topic_id, log.partition) not in bad)
             else:
-                batch = self.topic_progress.pending
-                if read:
-                    self.records += read
-                    self.topics |= {span.topic for span in batch}
-                    self.count(read, skipped, accepted)
-                followed = offsets.passed(self.topic_progress.followed, batch)
-                self.save(self._with(replace(self.topic_progress, followed=followed, pending=())))
+                self.pass_pending(read, skipped, accepted)
             if not self.topic_progress.pending:
                 break
         return ends
+
+    def take_apart(self, cluster: Cluster, topics: Topics, error: Exception) -> set[tuple[str, int]]:
+        """Read the pending batch partition by partition; return the ones that cannot be read, by topic id and number.
+
+        The next run tries these again.
+        """
+        batch = self.topic_progress.pending
+        bad: set[tuple[str, int]] = set()
+        for span in batch:
+            self.remember(replace(self.topic_progress, pending=(span,)))
+            try:
+                if len(batch) == 1:
+                    raise error
+                self.pass_pending(*self.insert_pending(cluster, topics))
+            except Exception as its:
+                if not isinstance(its, Changed) and not is_kafkas(its):
+                    raise
+                log.warning(
+                    "Partition %s of topic %s cannot be read: the next run tries it.", span.partition, span.topic
+                )
+                self.unreadable = self.unreadable or sentence_of(its, self.settings.kafka)
+                self.remember(replace(self.topic_progress, pending=()))
+                bad.add((span.topic_id, span.partition))
+        return bad
+
+    def pass_pending(self, read: int, skipped: int, accepted: int) -> None:
+        """Count what the pending batch gave, and save that it is read."""
+        batch = self.topic_progress.pending
+        if read:
+            self.records += read
+            self.topics |= {span.topic for span in batch}
+            self.count(read, skipped, accepted)
+        followed = offsets.passed(self.topic_progress.followed, batch)
+        self.save(self._with(replace(self.topic_progress, followed=followed, pending=())))
 
     def insert_pending(self, cluster: Cluster, topics: Topics) -> tuple[int, int, int]:
         """Insert the records of the pending batch; return how many were read, skipped and inserted.

@@ -313,6 +313,30 @@ def test_a_time_that_spark_cannot_hold_keeps_no_record_back(
     assert (run(spark, settings, BRONZE)[BRONZE].status, gaps(settings)) == ("idle", [])
 
 
+def test_a_partition_that_cannot_be_read_keeps_no_other_one_from_being_read(
+    spark: SparkSession, kafka: KafkaAdmin, broker: Broker, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.(torn|whole)")
+    kafka.create_topic("dlq.torn", 2)
+    kafka.create_topic("dlq.whole")
+    kafka.produce("dlq.torn", [*to(0, values(3)), *to(1, values(2, begin=3))])
+    kafka.produce("dlq.whole", values(3, begin=5))
+    segment = broker.data / "dlq.torn-0" / f"{0:020}.log"
+    sound = segment.read_bytes()
+    with segment.open("r+b") as log:  # the disk of the broker is damaged
+        log.seek(len(sound) - 1)
+        log.write(bytes([sound[-1] ^ 1]))
+
+    with pytest.raises(EnvironmentLacking, match=r"topic dlq\.torn, partition 0"):
+        run(spark, settings, BRONZE)
+    assert (texts(settings), gaps(settings)) == (numbers(3, 8), [])
+
+    with segment.open("r+b") as log:
+        log.write(sound)
+    run(spark, settings, BRONZE)
+    assert (texts(settings), gaps(settings)) == (numbers(0, 8), [])
+
+
 def place(row: dict[str, Any]) -> tuple[str, int, int]:
     return row["topic"], row["partition"], row["offset"]
 
