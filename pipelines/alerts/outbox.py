@@ -33,6 +33,7 @@ DIRECTORY, FILE, LOCK, ASKED = "_alerts", "outbox.json", ".lock", ".asked"
 VERSION = 1
 MOST_LOGGED = 500
 REMEMBERED = timedelta(days=30)
+LONGEST_RETRY = timedelta(hours=1)  # until the next attempt, whatever the receiver asks for
 
 
 @dataclass
@@ -278,13 +279,16 @@ class Outbox:
         """
         found: list[Alert] = []
         seen: set[str] = set()
+        longest = max(timedelta(minutes=route.suppress_minutes), LONGEST_RETRY)
         for alert in [one for one in self.pending if one.route == route.name]:
             keys = {each for one in alert.news for each in (one.key, one.dedup_key)}
             is_end = all(one.is_over for one in alert.news)
             is_calm = route.kind == "pagerduty" and is_end
             is_quiet = not alert.attempts and not is_calm and quiet(route, alert.severity, now)
             alert.was_quiet = alert.was_quiet or is_quiet
-            is_held = is_quiet or alert.not_before > now or self.is_muted(alert)
+            wait = alert.not_before - now
+            is_early = timedelta() < wait <= longest  # a clock that was set back leaves a longer one
+            is_held = is_quiet or is_early or self.is_muted(alert)
             if not is_held and not keys & seen:
                 if route.kind == "pagerduty" and not self._is_paired(alert, now):
                     continue

@@ -12,7 +12,7 @@ from typing import Any
 from pipelines.alerts import delivery, departed, messages
 from pipelines.alerts.delivery import Outcome
 from pipelines.alerts.news import Snapshot, changes, snapshot
-from pipelines.alerts.outbox import Alert, Outbox, ask, heed, is_asked, place, sole_sender
+from pipelines.alerts.outbox import LONGEST_RETRY, Alert, Outbox, ask, heed, is_asked, place, sole_sender
 from pipelines.errors import readable
 from pipelines.settings import Settings
 from pipelines.settings.alerts import Route
@@ -21,7 +21,6 @@ from pipelines.warehouse.tables import Warehouse
 BUDGET_SECONDS = 20.0  # of a call, after which what waits waits for the next one
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=10), timedelta(minutes=15)
 MOST_REFUSALS = 5
-MOST_RETRY_AFTER = 3600.0
 
 Post = Callable[[str, Mapping[str, Any], str, float], Outcome]
 
@@ -163,7 +162,7 @@ def _postpone(box: Outbox, alert: Alert, outcome: Outcome, settings: Settings, n
         return
     pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(alert.attempts - 1, 10)) * random.uniform(0.5, 1.0)
     if outcome.retry_after is not None:
-        pause = max(pause, timedelta(seconds=min(outcome.retry_after, MOST_RETRY_AFTER)))
+        pause = max(pause, timedelta(seconds=min(outcome.retry_after, LONGEST_RETRY.total_seconds())))
     alert.not_before = now + pause
 
 

@@ -474,7 +474,7 @@ def _progress(warehouse: Warehouse, stage: Stage) -> Iterator[Check]:
     if reason := _disagreement(warehouse, stage, known):
         read = "all landed files" if isinstance(stage, Land) else f"all of {' and '.join(stage.inputs)}"
         yield Check(stage.table, "warning", f"{reason}.", f"The next `afterlog run` reads {read} again, without harm.")
-    elif known and known.within_a_batch(warehouse.cluster):
+    elif known and known.within_a_batch(warehouse.cluster, runner.reads_topics(warehouse.settings, stage)):
         yield Check(stage.table, "warning", "A run ended within a batch.", "The next `afterlog run` takes it again.")
     else:
         table = warehouse.local_version(stage.table)

@@ -67,6 +67,11 @@ def sentence_of(error: Exception, kafka: Kafka) -> AfterlogError:
         return probed(kafka) or UsageError(f"TLS with the brokers at {servers} fails: {_tls_reason(text)}.")
     if "UnsupportedVersionException" in classes:
         return EnvironmentLacking(f"The brokers at {servers} are too old for Afterlog: it reads from Kafka 2.8 on.")
+    if damaged := re.search(r"fetching the next record from ([a-zA-Z0-9._-]+)-([0-9]+)\.", text):
+        return EnvironmentLacking(
+            f"A record of topic {damaged[1]}, partition {damaged[2]}, is damaged at its broker, so that nothing behind "
+            "it can be read: repair the broker's log, or delete the records up to it."
+        )
     if "No resolvable bootstrap urls" in text or "Couldn't resolve server" in text:
         return EnvironmentLacking(f"No host of bootstrap_servers can be resolved ({servers}): fix it under [kafka].")
     if (

@@ -69,13 +69,14 @@ class TopicPosition:
 
     Rows of offsets below ``doubtful`` can be in the table already: look there before inserting them again. Offsets
     below ``written`` are in the table, although the run that wrote them ended before it saved progress: they are never
-    a gap.
+    a gap. The log had offsets below ``seen`` when a run looked last.
     """
 
     name: str
     next: dict[int, int] = field(default_factory=dict)
     doubtful: dict[int, int] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
+    seen: dict[int, int] = field(default_factory=dict)
 
     def reached(self, partition: int) -> int:
         """Return the first offset that is neither read nor written."""
@@ -113,8 +114,8 @@ def follow(progress: TopicProgress, logs: Sequence[Log], present: Mapping[str, s
     - Read a new topic from its first offset of now: earlier ones are no gap.
     - Read a known topic, a new partition of it, and a new topic with the name of a known one completely: offsets that
       retention removed before they were read are a gap.
-    - A topic missing from the listing may only be hidden by ACLs, so do not record a gap. Keep its pending offsets
-      until a topic with the same name and another id appears.
+    - A topic missing from the listing may only be hidden by ACLs, so do not record a gap, until a topic with the same
+      name and another id appears: what was seen of the first one and not read is a gap then.
     """
     followed = progress.followed
     now = dict(followed)
@@ -142,6 +143,7 @@ def follow(progress: TopicProgress, logs: Sequence[Log], present: Mapping[str, s
                 next=topic.next | {at: start},
                 doubtful=topic.doubtful | {at: min(doubtful, max(log.end, expected))},
                 written={p: end for p, end in topic.written.items() if p != at or not log.truncated},
+                seen=topic.seen | {at: log.end},
             )
         )
     complete_logs = {(log.topic_id, log.partition): log for log in logs if not log.truncated}
@@ -150,9 +152,24 @@ def follow(progress: TopicProgress, logs: Sequence[Log], present: Mapping[str, s
         found = complete_logs.get((span.topic_id, span.partition))
         if found and found.start < span.end:
             left.append(replace(span, start=max(span.start, found.start)))
-    gone = [span for span in progress.pending if present.get(span.topic, span.topic_id) != span.topic_id]
-    gaps += [span for span in gone if followed[span.topic_id].reached(span.partition) < span.end]
+    gone = _of_replaced_topics(progress, present)
+    reached = (followed[span.topic_id].reached(span.partition) for span in gone)
+    gaps += [replace(span, start=start) for span, start in zip(gone, reached, strict=True) if start < span.end]
     return ReadPlan(passed(now, gone), tuple(left), tuple(gaps))
+
+
+def _of_replaced_topics(progress: TopicProgress, present: Mapping[str, str]) -> list[OffsetRange]:
+    """Return the unread offsets that were seen of topics whose names now belong to other topics."""
+    ends: dict[tuple[str, int], int] = {}
+    for id_, topic in progress.followed.items():
+        if present.get(topic.name, id_) != id_:
+            ends |= {(id_, at): end for at, end in topic.seen.items()}
+    for span in progress.pending:
+        if present.get(span.topic, span.topic_id) != span.topic_id:
+            place = (span.topic_id, span.partition)
+            ends[place] = max(span.end, ends.get(place, 0))
+    topics = progress.followed
+    return [OffsetRange(topics[id_].name, id_, at, topics[id_].next[at], end) for (id_, at), end in ends.items()]
 
 
 def doubted(progress: TopicProgress, written: bool) -> TopicProgress:
@@ -215,9 +232,9 @@ def passed(followed: Mapping[str, TopicPosition], spans: Iterable[OffsetRange]) 
 
 
 def _settled(topic: TopicPosition) -> TopicPosition:
-    """Return a position without the doubtful and written offsets that ``next`` has passed."""
+    """Return a position without the doubtful, written and seen offsets that ``next`` has passed."""
 
     def ahead(offsets: dict[int, int]) -> dict[int, int]:
         return {at: until for at, until in offsets.items() if until > topic.next.get(at, 0)}
 
-    return replace(topic, doubtful=ahead(topic.doubtful), written=ahead(topic.written))
+    return replace(topic, doubtful=ahead(topic.doubtful), written=ahead(topic.written), seen=ahead(topic.seen))

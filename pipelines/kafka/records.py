@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pipelines.kafka.offsets import OffsetRange
 from pipelines.kafka.properties import properties
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 GROUP_PREFIX = "afterlog"
 SPLIT_FROM = 20_000  # offsets of a batch from which several tasks read one partition
+FEW = 200  # offsets that a consumer in the driver reads, record by record
+
+_PLAIN = """
+  topic string, partition int, offset bigint, millis bigint, timestampType int, key binary, value binary,
+  headers array<struct<key: string, value: binary>>
+"""
 
 
 def records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequence[OffsetRange]) -> DataFrame:
@@ -24,9 +30,6 @@ def records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequ
     """
     from pyspark.sql import functions as F
 
-    from pipelines.columns.contract import time_of_millis
-
-    ids = {span.topic: span.topic_id for span in spans}
     assigned: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
@@ -45,21 +48,87 @@ def records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequ
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
         .option("groupIdPrefix", GROUP_PREFIX)
-        .option("kafkaConsumer.pollTimeoutMs", str(round(4000 * settings.kafka.timeout_seconds)))
+        .option("kafkaConsumer.pollTimeoutMs", str(_poll_millis(settings)))
     )
     if sum(span.length for span in spans) >= SPLIT_FROM:
         reader = reader.option("minPartitions", str(spark.sparkContext.defaultParallelism))
+    return _identified(reader.load().withColumn("millis", F.unix_millis("timestamp")), settings, spans)
+
+
+def has_far_time(error: Exception) -> bool:
+    """Tell whether a read failed because Spark cannot hold the timestamp of a record, such as one in nanoseconds."""
+    text = str(error)
+    return "java.lang.ArithmeticException" in text and "org.apache.spark.sql.kafka010" in text
+
+
+def few_records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequence[OffsetRange]) -> DataFrame:
+    """Return what ``records`` does, for few offsets: a consumer of this process reads them, whatever their timestamps.
+
+    Raises Py4JError: offsets are gone, or the brokers do not answer.
+    """
+    found = list(_consumed(spark.sparkContext._jvm, settings, topics, spans))
+    return _identified(spark.createDataFrame(found, _PLAIN), settings, spans)
+
+
+def _consumed(jvm: Any, settings: Settings, topics: Topics, spans: Sequence[OffsetRange]) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of ``_PLAIN`` of each record."""
+    config = {
+        **properties(settings.kafka),
+        "isolation.level": topics.isolation_level,
+        "allow.auto.create.topics": "false",
+        "enable.auto.commit": "false",
+        "auto.offset.reset": "none",
+    }
+    java_properties = jvm.java.util.Properties()
+    for name, value in config.items():
+        java_properties.setProperty(name, value)
+    deserializer = jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
+    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(java_properties, deserializer(), deserializer())
+    try:
+        for span in spans:
+            place = jvm.org.apache.kafka.common.TopicPartition(span.topic, span.partition)
+            consumer.assign(jvm.java.util.Collections.singletonList(place))
+            consumer.seek(place, span.start)
+            while (before := consumer.position(place)) < span.end:
+                for record in consumer.poll(jvm.java.time.Duration.ofMillis(_poll_millis(settings))).records(place):
+                    if record.offset() < span.end:
+                        yield _values(span, record)
+                if consumer.position(place) == before:
+                    raise TimeoutError(f"org.apache.kafka.clients: nothing came from offset {before}")
+    finally:
+        consumer.close(jvm.java.time.Duration.ofSeconds(2))
+
+
+def _values(span: OffsetRange, record: Any) -> tuple[Any, ...]:
+    from py4j.java_gateway import get_field  # type: ignore[import-untyped]
+
+    kind = get_field(record.timestampType(), "id")
+    headers = [(header.key(), header.value()) for header in record.headers().toArray()]
+    place = (span.topic, span.partition, record.offset())
+    return (*place, record.timestamp(), kind, record.key(), record.value(), headers)
+
+
+def _poll_millis(settings: Settings) -> int:
+    return round(4000 * settings.kafka.timeout_seconds)
+
+
+def _identified(read: DataFrame, settings: Settings, spans: Sequence[OffsetRange]) -> DataFrame:
+    """Return records with their identity, and with times that are in range."""
+    from pyspark.sql import functions as F
+
+    from pipelines.columns.contract import time_of_millis
+
+    ids = {span.topic: span.topic_id for span in spans}
     topic_id = F.from_json(F.lit(json.dumps(ids)), "map<string, string>")[F.col("topic")]
-    millis = F.unix_millis("timestamp")
-    place = (F.lit(settings.cluster), topic_id, F.col("partition"), F.col("offset"), millis)
-    return reader.load().select(
+    place = (F.lit(settings.cluster), topic_id, F.col("partition"), F.col("offset"), F.col("millis"))
+    return read.select(
         F.concat(F.lit("kafka:"), "topic", F.lit("/"), topic_id, F.lit("/"), F.col("partition")).alias("_source"),
         F.sha2(F.concat_ws("\n", *(part.cast("string") for part in place)).cast("binary"), 256).alias("_bronze_id"),
         "topic",
         topic_id.alias("topic_id"),
         "partition",
         "offset",
-        time_of_millis(millis).alias("timestamp"),
+        time_of_millis(F.col("millis")).alias("timestamp"),
         F.when(F.col("timestampType") >= 0, F.col("timestampType")).alias("timestamp_type"),
         "key",
         "value",

@@ -74,7 +74,7 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
             return False
         if (
             known
-            and known.within_a_batch(warehouse.cluster)
+            and known.within_a_batch(warehouse.cluster, reads_topics(warehouse.settings, stage))
             and not held.rests(known, warehouse.settings, stage, accepted)
         ):
             return False
@@ -96,6 +96,11 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
     return not any(waiting(warehouse.settings, landing, noting=warehouse).values()) and not any(
         ask_module(stage).is_stale(warehouse) for stage in asking
     )
+
+
+def reads_topics(settings: Settings, stage: Stage) -> bool:
+    """Tell whether a stage reads topics."""
+    return isinstance(stage, Land) and settings.topics_of(stage.directory) is not None
 
 
 def blocked_upstream(warehouse: Warehouse, stages: Sequence[Stage]) -> set[str]:

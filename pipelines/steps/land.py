@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -117,6 +117,8 @@ def land(warehouse: Warehouse, stage: Land, run_id: str, started_at: datetime, w
             left = landing_.read_topics(topics)
         except AfterlogError as error:
             left = error
+    else:
+        landing_.record_gaps()
     return Landed(landing_.stage_run, left)
 
 
@@ -163,6 +165,8 @@ class _Landing:
         self.records = 0
         self.topics: set[str] = set()
         self.skipped: Counter[str] = Counter()  # skipped lines by name, if the table's module names them
+        self.unreadable: AfterlogError | None = None  # why a partition could not be read
+        self.most: int | None = None  # offsets of a batch, after a larger one could not be read
 
     def read_files(self) -> None:
         """Read new and changed files."""
@@ -196,6 +200,8 @@ class _Landing:
     def read_topics(self, topics: Topics) -> AfterlogError | None:
         """Read the topics up to their present ends, batch by batch; return the error that left some unread, if any.
 
+        A partition that cannot be read keeps no other one from being read.
+
         Raises AfterlogError: the cluster does not answer, or refuses this client.
         """
         self.record_gaps()  # gaps that an earlier run found, but was killed before it recorded them
@@ -209,11 +215,12 @@ class _Landing:
                 ends = self.take(cluster, topics, ends)
         if ends is snapshot.logs:  # no topic was planned anew in between
             progress.note_read(self.warehouse, self.stage.table, snapshot.whole, looked_at)
-        return snapshot.complaint
+        return self.unreadable or snapshot.complaint
 
     def next_batch(self, topics: Topics, ends: Sequence[Log]) -> tuple[OffsetRange, ...]:
         """Return the next offsets to read."""
-        return offsets.batch(offsets.unread(self.topic_progress.followed, ends), topics.max_records_per_batch)
+        most = topics.max_records_per_batch if self.most is None else min(self.most, topics.max_records_per_batch)
+        return offsets.batch(offsets.unread(self.topic_progress.followed, ends), most)
 
     def take(self, cluster: Cluster, topics: Topics, ends: tuple[Log, ...]) -> tuple[Log, ...]:
         """Read the pending batch; return the logs, whose ends are where this run stops reading.
@@ -222,9 +229,8 @@ class _Landing:
         most ``MOST_ATTEMPTS`` attempts.
         """
         for left in reversed(range(MOST_ATTEMPTS)):
-            batch = self.topic_progress.pending
             try:
-                read, skipped, accepted = self.insert_records(cluster, topics, batch)
+                read, skipped, accepted = self.insert_pending(cluster, topics)
             except Exception as error:
                 if not isinstance(error, Changed) and not is_kafkas(error):
                     raise
@@ -232,17 +238,68 @@ class _Landing:
                 places = {(log.topic_id, log.partition) for log in ends}
                 ends = tuple(log for log in snapshot.logs if (log.topic_id, log.partition) in places)
                 if self.topic_progress.pending and not left:
-                    raise sentence_of(error, self.settings.kafka) from None
+                    bad = self.take_apart(cluster, topics, error)
+                    ends = tuple(log for log in ends if (log.topic_id, log.partition) not in bad)
             else:
-                if read:
-                    self.records += read
-                    self.topics |= {span.topic for span in batch}
-                    self.count(read, skipped, accepted)
-                followed = offsets.passed(self.topic_progress.followed, batch)
-                self.save(self._with(replace(self.topic_progress, followed=followed, pending=())))
+                self.pass_pending(read, skipped, accepted)
             if not self.topic_progress.pending:
                 break
         return ends
+
+    def take_apart(self, cluster: Cluster, topics: Topics, error: Exception) -> set[tuple[str, int]]:
+        """Read the pending batch partition by partition; return the ones that cannot be read, by topic id and number.
+
+        The next run tries these again.
+        """
+        batch = self.topic_progress.pending
+        bad: set[tuple[str, int]] = set()
+        for span in batch:
+            self.remember(replace(self.topic_progress, pending=(span,)))
+            try:
+                if len(batch) == 1:
+                    raise error
+                self.pass_pending(*self.insert_pending(cluster, topics))
+            except Exception as its:
+                if not isinstance(its, Changed) and not is_kafkas(its):
+                    raise
+                log.warning(
+                    "Partition %s of topic %s cannot be read: the next run tries it.", span.partition, span.topic
+                )
+                self.unreadable = self.unreadable or sentence_of(its, self.settings.kafka)
+                self.remember(replace(self.topic_progress, pending=()))
+                bad.add((span.topic_id, span.partition))
+        return bad
+
+    def pass_pending(self, read: int, skipped: int, accepted: int) -> None:
+        """Count what the pending batch gave, and save that it is read."""
+        batch = self.topic_progress.pending
+        if read:
+            self.records += read
+            self.topics |= {span.topic for span in batch}
+            self.count(read, skipped, accepted)
+        followed = offsets.passed(self.topic_progress.followed, batch)
+        self.save(self._with(replace(self.topic_progress, followed=followed, pending=())))
+
+    def insert_pending(self, cluster: Cluster, topics: Topics) -> tuple[int, int, int]:
+        """Insert the records of the pending batch; return how many were read, skipped and inserted.
+
+        While Spark cannot hold the time of a record in it, halve the batch. What is left at last is read without Spark.
+        """
+        while True:
+            batch = self.topic_progress.pending
+            size = sum(span.length for span in batch)
+            try:
+                done = self.insert_records(cluster, topics, batch)
+            except Exception as error:
+                if not kafka_records.has_far_time(error):
+                    raise
+                if size <= kafka_records.FEW:
+                    return self.insert_records(cluster, topics, batch, kafka_records.few_records)
+                self.most = max(kafka_records.FEW, size // 2)
+                self.remember(replace(self.topic_progress, pending=offsets.batch(batch, self.most)))
+            else:
+                self.most = None if self.most is None else 2 * self.most
+                return done
 
     @property
     def topic_progress(self) -> TopicProgress:
@@ -302,7 +359,13 @@ class _Landing:
         )
         quality.note(self.warehouse, self.stage_run)
 
-    def insert_records(self, cluster: Cluster, topics: Topics, batch: Sequence[OffsetRange]) -> tuple[int, int, int]:
+    def insert_records(
+        self,
+        cluster: Cluster,
+        topics: Topics,
+        batch: Sequence[OffsetRange],
+        read_records: Callable[..., DataFrame] | None = None,
+    ) -> tuple[int, int, int]:
         """Insert the records that bronze does not hold; return how many were read, skipped and inserted.
 
         The records are persisted, as the check that the topics are still the same comes after the read and before the
@@ -311,7 +374,8 @@ class _Landing:
         from pyspark.sql import functions as F
 
         parse_records = self.module.parse_records
-        records = kafka_records.records(self.warehouse.spark, self.settings, topics, batch)
+        read_records = read_records or kafka_records.records
+        records = read_records(self.warehouse.spark, self.settings, topics, batch)
         with cached(records if parse_records else kafka_records.lines(records)) as held:
             unwanted = self.module.skipped(held)
             counted = held.agg(F.count("*").alias("read"), F.count_if(unwanted).alias("skipped")).collect()[0]

@@ -100,10 +100,13 @@ class Progress:
         others = dict(list(others.items())[-MOST_DIRECTORIES:])
         return replace(self, directory=str(directory), files={**self.files_in(directory), **files}, elsewhere=others)
 
-    def within_a_batch(self, cluster: str) -> bool:
-        """Tell whether a run ended before it completed its batch; of topics only those of the given cluster count."""
+    def within_a_batch(self, cluster: str, reads_topics: bool = True) -> bool:
+        """Tell whether a run ended before it completed its batch; of topics only those of the given cluster count.
+
+        If the feed ``reads_topics`` no more, their batch waits until it does again.
+        """
         topic_progress = self.topics.get(cluster, TopicProgress())
-        return bool(self.pending or topic_progress.pending or topic_progress.gaps)
+        return bool(self.pending or topic_progress.gaps or (reads_topics and topic_progress.pending))
 
     def is_ahead_of(self, version: int | None) -> bool:
         """Tell whether the progress records a later version of the stage's own table than the given one."""
@@ -215,7 +218,13 @@ def _topic_progress(values: dict[str, Any]) -> TopicProgress:
         return {int(partition): int(offset) for partition, offset in found.items()}
 
     followed = {
-        topic_id: TopicPosition(topic["name"], *(offsets(topic[name]) for name in ("next", "doubtful", "written")))
+        topic_id: TopicPosition(
+            name=topic["name"],
+            next=offsets(topic["next"]),
+            doubtful=offsets(topic["doubtful"]),
+            written=offsets(topic["written"]),
+            seen=offsets(topic.get("seen", {})),  # earlier versions did not save it
+        )
         for topic_id, topic in values["followed"].items()
     }
     gaps = (Gap(OffsetRange(**gap["span"]), gap["run_id"], gap["found_at"]) for gap in values["gaps"])

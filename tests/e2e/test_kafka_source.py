@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from pipelines.kafka import records as kafka_records
 from pipelines.kafka.cluster import TopicSnapshot, connected
 from pipelines.kafka.offsets import OffsetRange, TopicProgress
 from pipelines.run import freshness, runner
-from pipelines.settings import ROOT, Settings
+from pipelines.settings import ROOT, Dlq, Settings
 from pipelines.site import quality
 from pipelines.site.pages import quality_page
 from pipelines.warehouse import jvmless, progress
@@ -251,6 +252,94 @@ def test_a_topic_created_again_while_it_is_read_does_not_mix(
     assert {row["topic_id"] for row in landed(settings)} == {kafka.topic_id("dlq.swapped")}
 
 
+def test_all_that_was_seen_of_a_topic_is_a_gap_once_another_has_its_name(
+    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.(replaced|other)", max_records_per_batch=4)
+    kafka.create_topic("dlq.other")
+    kafka.create_topic("dlq.replaced")
+    kafka.produce("dlq.replaced", values(5))
+    first = kafka.topic_id("dlq.replaced")
+    with killed_at("after a batch of topics is fixed"):
+        run(spark, settings, BRONZE)
+    kafka.delete_topics("dlq.replaced")
+    run(spark, settings, BRONZE)
+    assert (landed(settings), gaps(settings)) == ([], [])  # the topic may only be hidden
+
+    created(kafka, "dlq.replaced")
+    kafka.produce("dlq.replaced", values(2, begin=5))
+    for _ in range(2):
+        run(spark, settings, BRONZE)
+    assert (texts(settings), gaps(settings)) == (["5", "6"], [("dlq.replaced", first, 0, 0, 5)])
+
+
+def test_a_time_that_spark_cannot_hold_keeps_no_record_back(
+    spark: SparkSession,
+    kafka: KafkaAdmin,
+    following: Callable[..., Settings],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = following(r"dlq\.far-.*")
+    anyhow = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
+    kafka.create_topic("dlq.far-a", 2, anyhow)
+    kafka.create_topic("dlq.far-b")
+    nanoseconds = 1_795_228_875_344_000_000
+    times = [None, 0, nanoseconds, None, nanoseconds, 2**63 - 1, *[None] * 8, 2**63 - 1]
+    odd = [("", None), ("twice", b"1"), ("twice", None), ("\u00fcmlaut", b"\x80")]
+    kafka.produce(
+        "dlq.far-a",
+        [
+            Message(b"%d" % at if at % 3 else None, b"\xff" if at % 2 else None, odd[: at % 5], at % 2, time_)
+            for at, time_ in enumerate(times)
+        ],
+    )
+    with kafka.transaction("far") as transaction:
+        transaction.send("dlq.far-a", [Message(b"aborted", partition=1, timestamp=nanoseconds)])
+        transaction.abort()
+    kafka.produce("dlq.far-b", values(3))
+    monkeypatch.setattr(kafka_records, "FEW", 6)
+
+    done = run(spark, settings, BRONZE)[BRONZE]
+
+    assert (done.read, done.accepted, done.duplicates) == (18, 18, 0)
+    consumed = [*kafka.read("dlq.far-a", expected=15, committed=True), *kafka.read("dlq.far-b", expected=3)]
+    expected = [replace(one, timestamp=-1) if one.timestamp >= nanoseconds else one for one in consumed]
+    assert sorted(map(live.consumed, landed(settings)), key=repr) == sorted(expected, key=repr)
+    for row in landed(settings):
+        (told,) = [one for one in consumed if (one.topic, one.partition, one.offset) == place(row)]
+        identity = (kafka.topic_id(row["topic"]), row["partition"], row["offset"], told.timestamp)
+        assert row["_bronze_id"] == sha256("\n".join(map(str, ("default", *identity))).encode()).hexdigest()
+    assert (run(spark, settings, BRONZE)[BRONZE].status, gaps(settings)) == ("idle", [])
+
+
+def test_a_partition_that_cannot_be_read_keeps_no_other_one_from_being_read(
+    spark: SparkSession, kafka: KafkaAdmin, broker: Broker, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.(torn|whole)")
+    kafka.create_topic("dlq.torn", 2)
+    kafka.create_topic("dlq.whole")
+    kafka.produce("dlq.torn", [*to(0, values(3)), *to(1, values(2, begin=3))])
+    kafka.produce("dlq.whole", values(3, begin=5))
+    segment = broker.data / "dlq.torn-0" / f"{0:020}.log"
+    sound = segment.read_bytes()
+    with segment.open("r+b") as log:  # the disk of the broker is damaged
+        log.seek(len(sound) - 1)
+        log.write(bytes([sound[-1] ^ 1]))
+
+    with pytest.raises(EnvironmentLacking, match=r"topic dlq\.torn, partition 0"):
+        run(spark, settings, BRONZE)
+    assert (texts(settings), gaps(settings)) == (numbers(3, 8), [])
+
+    with segment.open("r+b") as log:
+        log.write(sound)
+    run(spark, settings, BRONZE)
+    assert (texts(settings), gaps(settings)) == (numbers(0, 8), [])
+
+
+def place(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["topic"], row["partition"], row["offset"]
+
+
 def test_a_new_partition_is_read_from_its_beginning(
     spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
 ) -> None:
@@ -385,6 +474,46 @@ def test_a_killed_run_converges(
     run(spark, settings, BRONZE)
     assert texts(settings) == numbers(0, 30)
     assert gaps(settings) == []
+
+
+def test_a_feed_that_reads_no_topics_any_more_rests_and_goes_on_once_it_does(
+    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.resting")
+    kafka.create_topic("dlq.resting")
+    kafka.produce("dlq.resting", values(3))
+    with killed_at("after records of topics, before their progress"):
+        run(spark, settings, BRONZE)
+    of_files = settings.model_copy(update={"dlq": Dlq()})
+    assert runner.idle(Warehouse(of_files), stages("dlq", BRONZE))
+    land(of_files, {"a.jsonl": [line(1)]})
+    run(spark, of_files, BRONZE)
+    assert runner.idle(Warehouse(of_files), stages("dlq", BRONZE))
+    (check,) = [check for check in doctor.diagnose(of_files) if check.name == BRONZE]
+    assert check.state == "ok"
+
+    kafka.delete_records("dlq.resting", 0, 2)
+    kafka.produce("dlq.resting", values(2, begin=3))
+    assert not runner.idle(Warehouse(settings), stages("dlq", BRONZE))
+    run(spark, settings, BRONZE)
+    assert (texts(settings), gaps(settings)) == ([*numbers(0, 5), "v"], [])
+
+
+def test_a_gap_that_was_found_is_recorded_also_by_a_run_that_reads_no_topics(
+    spark: SparkSession, kafka: KafkaAdmin, following: Callable[..., Settings]
+) -> None:
+    settings = following(r"dlq\.unrecorded")
+    kafka.create_topic("dlq.unrecorded")
+    kafka.produce("dlq.unrecorded", values(2))
+    run(spark, settings, BRONZE)
+    kafka.produce("dlq.unrecorded", values(3, begin=2))
+    kafka.delete_records("dlq.unrecorded", 0, 4)
+    with killed_at("after a gap is kept, before it is recorded"):
+        run(spark, settings, BRONZE)
+    of_files = settings.model_copy(update={"dlq": Dlq()})
+    run(spark, of_files, BRONZE)
+    assert gaps(settings) == [("dlq.unrecorded", kafka.topic_id("dlq.unrecorded"), 0, 2, 4)]
+    assert runner.idle(Warehouse(of_files), stages("dlq", BRONZE))
 
 
 def test_a_batch_that_was_written_and_then_removed_from_its_topic_is_no_gap(

@@ -500,6 +500,19 @@ def test_a_clock_that_is_set_back_suppresses_for_no_longer(world: Callable[..., 
     assert found.told == [("opened", "A"), ("worse", "A")]
 
 
+@pytest.mark.parametrize("answers", [[AWAY], []], ids=["was tried", "was too early"])
+def test_what_waits_when_the_clock_is_set_back_waits_for_no_longer(
+    world: Callable[..., World], answers: list[Outcome]
+) -> None:
+    found = world()
+    found.send(seen("B"), after=timedelta(days=300))
+    found.answers = [*answers]
+    found.send(seen("B", magnitude=3), seen())
+    found.send(seen("B", magnitude=3), seen(), after=timedelta(days=-300))
+    assert sorted(found.told) == [("opened", "A"), ("opened", "B"), ("worse", "B")]
+    assert found.box.pending == []
+
+
 def test_an_incident_whose_end_waits_and_that_takes_in_another_goes_on(world: Callable[..., World]) -> None:
     found = world(route(quiet_hours={"begin": "12:05", "end": "18:00"}))
     found.send(seen("A"), seen("B"))

@@ -46,7 +46,7 @@ def test_what_is_met_for_the_first_time_may_be_in_the_table() -> None:
 
 def test_a_followed_topic_is_read_on() -> None:
     found = follow(KNOWN, [LOG], HERE)
-    assert (found.followed, found.gaps) == (KNOWN.followed, ())
+    assert (found.followed[ID].next, found.gaps) == ({0: 40}, ())
     assert unread(found.followed, [LOG]) == (span(40, 100),)
     assert not is_doubtful(found.followed, [span(40, 100)])
 
@@ -136,6 +136,28 @@ def test_a_pending_batch_of_a_topic_created_again_is_a_gap_unless_it_was_written
     found = follow(pending, [], REPLACED)
     assert (found.gaps, found.pending, found.followed[ID].next) == ((span(40, 60),), (), {0: 60})
     assert follow(doubted(pending, written=True), [], REPLACED).gaps == ()
+
+
+def test_what_was_seen_of_a_topic_and_not_read_is_a_gap_once_its_name_is_that_of_another() -> None:
+    seen = TopicProgress(follow(KNOWN, [LOG], HERE).followed)
+    hidden = follow(seen, [], {})
+    assert (hidden.gaps, hidden.followed) == ((), seen.followed)
+    found = follow(TopicProgress(hidden.followed), [], REPLACED)
+    assert (found.gaps, found.followed[ID]) == ((span(40, 100),), TopicPosition("dlq.orders", {0: 100}))
+    assert follow(TopicProgress(found.followed), [], REPLACED).gaps == ()
+
+
+def test_a_batch_that_was_written_is_no_part_of_the_gap_of_a_replaced_topic() -> None:
+    seen = TopicProgress(follow(KNOWN, [LOG], HERE).followed, pending=(span(40, 60),))
+    assert follow(doubted(seen, written=True), [], REPLACED).gaps == (span(60, 100),)
+    assert follow(doubted(seen, written=False), [], REPLACED).gaps == (span(40, 100),)
+
+
+def test_what_was_seen_and_read_is_forgotten() -> None:
+    seen = follow(KNOWN, [LOG], HERE).followed
+    assert seen[ID].seen == {0: 100}
+    assert passed(seen, [span(40, 99)])[ID].seen == {0: 100}
+    assert passed(seen, [span(40, 100)])[ID] == TopicPosition("dlq.orders", {0: 100})
 
 
 def test_a_pending_batch_of_a_topic_that_is_not_shown_is_read_once_it_is() -> None:

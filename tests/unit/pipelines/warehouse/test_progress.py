@@ -27,7 +27,7 @@ def test_progress_is_read_as_it_was_written(settings: Settings) -> None:
         elsewhere={"/second/dlq": {"b.jsonl": LandedFile("b.jsonl", 1, 2)}},
         topics={
             "default": TopicProgress(
-                followed={SPAN.topic_id: TopicPosition("dlq.orders", {0: 1, 3: 2**62}, {3: 2**63 - 1}, {3: 9})},
+                followed={SPAN.topic_id: TopicPosition("dlq.orders", {0: 1, 3: 2**62}, {3: 2**63 - 1}, {3: 9}, {0: 7})},
                 pending=(SPAN,),
                 gaps=(Gap(SPAN, "a run", "2026-11-21T02:00:00+00:00"),),
                 cluster_id="AEkPlvTSRzGNyA9TcOw1Gg",
@@ -68,6 +68,25 @@ def test_progress_without_topics_is_read_too(settings: Settings) -> None:
     file.write_text(json.dumps(values))
     assert progress.load(Warehouse(settings), TABLE) == saved
     assert not saved.within_a_batch("default")
+
+
+def test_topics_are_read_from_progress_that_does_not_tell_what_was_seen(settings: Settings) -> None:
+    position = TopicPosition("dlq.orders", {0: 1}, {0: 5}, {0: 3})
+    saved = Progress(topics={"default": TopicProgress({SPAN.topic_id: position}, cluster_id="a cluster")})
+    progress.save(Warehouse(settings), TABLE, saved)
+    file = Path(settings.warehouse) / "_progress" / f"{TABLE}.json"
+    values = json.loads(file.read_text())
+    del values["topics"]["default"]["followed"][SPAN.topic_id]["seen"]
+    file.write_text(json.dumps(values))
+    assert progress.load(Warehouse(settings), TABLE) == saved
+
+
+def test_a_batch_of_topics_waits_while_a_feed_reads_no_topics_but_a_gap_does_not() -> None:
+    batch = Progress(topics={"east": TopicProgress(pending=(SPAN,))})
+    assert batch.within_a_batch("east", reads_topics=True)
+    assert not batch.within_a_batch("east", reads_topics=False)
+    gap = Progress(topics={"east": TopicProgress(gaps=(Gap(SPAN, "a run", "2026-11-21T02:00:00+00:00"),))})
+    assert gap.within_a_batch("east", reads_topics=False)
 
 
 def test_a_batch_of_another_cluster_waits_for_that_cluster() -> None:
