@@ -346,8 +346,9 @@ def _words(verdict: str, episode: Row, found: Evidence, sources: int) -> tuple[s
                 f"one source record, {place}, was dead-lettered {counted(records, 'time')}.",
                 f"More than {FEW} source records would make it KEY_LOCAL, PARTITION_LOCAL or SYSTEMIC.",
             )
+        around = ", while their neighbours went through" if share is not None and share < HIGH_SHARE else f"; {died}"
         return (
-            f"{counted(sources, 'source record')}, while their neighbours went through.",
+            f"{counted(sources, 'source record')}{around}.",
             f"More than {FEW} source records would make it KEY_LOCAL, PARTITION_LOCAL or SYSTEMIC.",
         )
     if verdict == KEY_LOCAL:
