@@ -391,7 +391,8 @@ class _Decoder:
                 if header and (header.is_prefix or header.path):
                     value = F.when(F.col("_profile") == place, self._elsewhere(place, header)).otherwise(value)
             values.append(value)
-        return F.coalesce(*values)
+        *others, last = values
+        return F.coalesce(*(F.nullif(value, F.lit(b"")) for value in others), last)
 
     def _elsewhere(self, place: int, header: Header) -> Column:
         """Return the value of the last header that a prefix matches, or the value at a path."""
