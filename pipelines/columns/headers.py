@@ -500,12 +500,15 @@ class _Decoder:
                 values = list(map(value_in, headers))
                 return F.coalesce(*values) if len(values) > 1 else values[0]
 
+            last = F.size("_names") - F.col(f"_at_{place}")
             if profile.is_envelope:
                 at = F.lit(-1)
-            elif profile.mandatory:
-                at = F.array_max(F.transform(found, lambda here: F.get(here, F.size(here) - turn)["at"]))
+            elif not profile.mandatory:
+                at = last
             else:
-                at = F.size("_names") - F.col(f"_at_{place}")
+                at = F.array_max(F.transform(found, lambda here: F.get(here, F.size(here) - turn)["at"]))
+                if profile.mandatory_prefixes:  # which only the last set is known to have
+                    at = F.when(turn == 1, last).otherwise(at)
             values = {field: value_of(field) for field in HOP_FIELDS.values()}
             partner = {KIP_1317: PROFILES[KIP_1191].name, KIP_1191: PROFILES[KIP_1317].name}.get(place)
             return F.struct(

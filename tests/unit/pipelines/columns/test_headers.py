@@ -260,6 +260,25 @@ def test_of_two_headers_of_a_field_the_first_that_is_not_empty_counts_in_all_set
         assert (hop["topic"], hop["offset"]) == ((None, None) if name == "none" else ("orders", 7)), name
 
 
+def test_a_mandatory_prefix_takes_part_in_the_position_of_an_earlier_hop(spark: SparkSession) -> None:
+    own = (
+        Profile(
+            "split",
+            (
+                Header("original_topic", "x-topic", mandatory=True),
+                Header("original_offset", "x-offset-", mandatory=True, is_prefix=True),
+            ),
+        ),
+    )
+    connect, share_group = (
+        [(name, b"1") for name in reference.SETS[profile]] for profile in ("kafka-connect", "kip-1191")
+    )
+    headers = [("x-topic", b"orders"), *connect, ("x-offset-a", b"7"), *share_group]
+    row = decoded(spark, {"all": headers}, own)["all"]
+    assert row["header_profile"] == "kip-1191"
+    assert [hop["profile"] for hop in row["earlier_hops"]] == ["kafka-connect", "split"]
+
+
 def test_no_headers_say_nothing(rows: dict[str, Row]) -> None:
     row = rows["empty"]
     assert row["header_profile"] is None
