@@ -534,10 +534,14 @@ class _Decoder:
         return F.coalesce(stray, F.lit(False)) | F.coalesce(partial, F.lit(False)) | F.coalesce(uneven, F.lit(False))
 
     def _owners(self) -> dict[tuple[int, ...], list[str]]:
-        """Return header names by the profiles that have them: several if profiles share the headers."""
+        """Return header names by the profiles that have them, also by a prefix: several if profiles share headers."""
         owners: dict[tuple[int, ...], list[str]] = {}
         for name in self.names:
-            places = tuple(place for place, profile in enumerate(self.profiles) if name in profile.names)
+            places = tuple(
+                place
+                for place, profile in enumerate(self.profiles)
+                if name in profile.names or any(map(name.startswith, profile.prefixes))
+            )
             owners.setdefault(places, []).append(name)
         return owners
 

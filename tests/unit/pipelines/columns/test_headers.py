@@ -279,6 +279,24 @@ def test_a_mandatory_prefix_takes_part_in_the_position_of_an_earlier_hop(spark: 
     assert [hop["profile"] for hop in row["earlier_hops"]] == ["kafka-connect", "split"]
 
 
+def test_a_name_under_a_prefix_of_a_complete_set_collides_with_nothing_if_other_names_repeat(
+    spark: SparkSession,
+) -> None:
+    own = (
+        Profile("wide", (Header("error_message", "x-why", mandatory=True), Header("", "x-", is_prefix=True))),
+        Profile(
+            "narrow", tuple(Header(f"original_{part}", f"x-{part}", mandatory=True) for part in ("topic", "offset"))
+        ),
+    )
+    connect = [(name, b"1") for name in reference.SETS["kafka-connect"]]
+    wide = [("x-why", b"no"), ("x-topic", b"orders")]
+    given = {"once": [*connect, *wide], "twice": [*connect, *connect, *wide], "again": [*connect, *wide, wide[1]]}
+    rows = decoded(spark, given, own)
+    assert {name: row["header_profile"] for name, row in rows.items()} == dict.fromkeys(given, "wide")
+    assert all(row["user_headers"] == [] for row in rows.values())
+    assert [rows[name]["reserved_header_collision"] for name in given] == [False, False, True]
+
+
 def test_no_headers_say_nothing(rows: dict[str, Row]) -> None:
     row = rows["empty"]
     assert row["header_profile"] is None
