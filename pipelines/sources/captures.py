@@ -154,7 +154,7 @@ def _error() -> Column:
         ),
     )
     reasons = {
-        "the line is not a JSON object": ~F.ltrim("_text").startswith("{"),
+        "the line is not a JSON object": ~json_lines.begins_object(F.col("_text")),
         "the line is not valid JSON": F.col("_again.misread").isNotNull()
         | (F.size("_again.line") != 2)
         | F.col("_again.line").isNull(),

@@ -84,6 +84,14 @@ READABLE: dict[str, tuple[bytes, dict[str, Any]]] = {
     "carriage return": (record('"key":"YQ=="') + b"\r", {"key": b"a"}),
     "byte order mark": (b"\xef\xbb\xbf" + record('"key":"YQ=="'), {"key": b"a"}),
     "white space": (b' \t{ "topic" : "dlq.orders" ,\t"partition":3, "offset":12 }  ', {}),
+    "white space, and a header named like a number": (
+        b"\t\r" + record('"headers":[{"key":"5"}]'),
+        {"headers": [("5", None)]},
+    ),
+    "names that begin with a quote": (
+        record(r'"headers":[{"key":"\"Infinity\""},{"key":"\"a"}]', at=r'"topic":"\"x","partition":3,"offset":12'),
+        {"topic": '"x', "headers": [('"Infinity"', None), ('"a', None)]},
+    ),
     "unknown fields": (record('"broker":1,"x":{"y":[1,{"topic":"other"}]}'), {}),
     "duplicate field": (record('"offset":13'), {"offset": 13}),
     "kcat": (
@@ -98,6 +106,10 @@ READABLE: dict[str, tuple[bytes, dict[str, Any]]] = {
             "headers": [("a", b"1"), ("a", None), ("b", b"")],
             "lossy_encoding": True,
         },
+    ),
+    "kcat, white space": (
+        b"\t" + record('"tstype":"create","ts":0,"key":"k","payload":"v"'),
+        {"timestamp": 0, "key": b"k", "value": b"v", "lossy_encoding": True},
     ),
     "kcat, log append time": (
         record('"tstype":"logappend","ts":0,"key":"","payload":""'),
