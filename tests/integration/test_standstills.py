@@ -202,11 +202,12 @@ def test_hours_of_every_calendar_are_refreshed(spark: SparkSession, settings: Se
     }
 
 
-def test_offsets_that_no_log_reaches_stop_nothing(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
+def test_places_that_no_log_reaches_stop_nothing(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
     settings = warehouse_of(empty_warehouse, tmp_path, tolerance=1.0)
     greatest = 2**63 - 1
     for partition in range(2):
         lines = [line(offset, partition=partition) for offset in (0, greatest)]
+        lines += [line(1, partition=partition, headers=kip_1191(partition=2**31 - 1, offset=greatest))]
         land(settings, {f"{partition}.jsonl": lines})
     told = {"topic": "orders", "partition": 0, "baseOffset": greatest, "relativeOffset": 1}
     land(settings, {"a.jsonl": [json.dumps(told), acknowledgement("orders", 0, greatest)]}, "acknowledgements")

@@ -278,3 +278,9 @@ def test_a_window_has_no_more_offsets_than_a_bigint_holds() -> None:
     given = episode()
     given["partitions"] = [{**one, "last_offset": 2**63 - 1} for one in given["partitions"]]
     assert judge(given, Topic.of([given])).evidence.window_offset_count == 2**63 - 1
+
+
+def test_a_topic_has_no_more_partitions_than_an_int_holds() -> None:
+    """Headers can name any partition."""
+    given = episode(partitions=one_partition(2**31 - 1))
+    assert judge(given, Topic.of([given])).evidence.partition_count == 2**31 - 1
