@@ -391,7 +391,8 @@ class _Decoder:
                 if header and (header.is_prefix or header.path):
                     value = F.when(F.col("_profile") == place, self._elsewhere(place, header)).otherwise(value)
             values.append(value)
-        return F.coalesce(*values)
+        *others, last = values
+        return F.coalesce(*(F.nullif(value, F.lit(b"")) for value in others), last)
 
     def _elsewhere(self, place: int, header: Header) -> Column:
         """Return the value of the last header that a prefix matches, or the value at a path."""
@@ -499,12 +500,15 @@ class _Decoder:
                 values = list(map(value_in, headers))
                 return F.coalesce(*values) if len(values) > 1 else values[0]
 
+            last = F.size("_names") - F.col(f"_at_{place}")
             if profile.is_envelope:
                 at = F.lit(-1)
-            elif profile.mandatory:
-                at = F.array_max(F.transform(found, lambda here: F.get(here, F.size(here) - turn)["at"]))
+            elif not profile.mandatory:
+                at = last
             else:
-                at = F.size("_names") - F.col(f"_at_{place}")
+                at = F.array_max(F.transform(found, lambda here: F.get(here, F.size(here) - turn)["at"]))
+                if profile.mandatory_prefixes:  # which only the last set is known to have
+                    at = F.when(turn == 1, last).otherwise(at)
             values = {field: value_of(field) for field in HOP_FIELDS.values()}
             partner = {KIP_1317: PROFILES[KIP_1191].name, KIP_1191: PROFILES[KIP_1317].name}.get(place)
             return F.struct(
@@ -530,10 +534,14 @@ class _Decoder:
         return F.coalesce(stray, F.lit(False)) | F.coalesce(partial, F.lit(False)) | F.coalesce(uneven, F.lit(False))
 
     def _owners(self) -> dict[tuple[int, ...], list[str]]:
-        """Return header names by the profiles that have them: several if profiles share the headers."""
+        """Return header names by the profiles that have them, also by a prefix: several if profiles share headers."""
         owners: dict[tuple[int, ...], list[str]] = {}
         for name in self.names:
-            places = tuple(place for place, profile in enumerate(self.profiles) if name in profile.names)
+            places = tuple(
+                place
+                for place, profile in enumerate(self.profiles)
+                if name in profile.names or any(map(name.startswith, profile.prefixes))
+            )
             owners.setdefault(places, []).append(name)
         return owners
 

@@ -38,6 +38,7 @@ LEAST_DELIVERED = 20  # messages that went through, if it is compared with these
 DELIVERED, DEAD_LETTERS = "delivered messages", "other dead letters"
 LANDED, ACKNOWLEDGED, OFFSETS = "records in landed segments", "acknowledged records", "offsets"
 MOST_OFFSETS = 2**63 - 1  # the greatest bigint: headers can name any offset
+MOST_PARTITIONS = 2**31 - 1  # the greatest int: headers can name any partition
 LONGEST_GAP = 1.25  # offsets between acknowledged ones in the mean, if these are all records: markers lie between
 
 Row = Mapping[str, Any]
@@ -114,7 +115,7 @@ class Topic:
     @property
     def partition_count(self) -> int:
         """How many partitions the topic has at least: Kafka numbers them from 0."""
-        return max(self.partitions, default=-1) + 1
+        return min(max(self.partitions, default=-1) + 1, MOST_PARTITIONS)
 
     def share_elsewhere(self, attribute: tuple[str, str, int], fingerprint: str) -> tuple[float | None, str | None]:
         """Return how common an attribute is among other records, and among which; None if too few are known.
@@ -346,8 +347,9 @@ def _words(verdict: str, episode: Row, found: Evidence, sources: int) -> tuple[s
                 f"one source record, {place}, was dead-lettered {counted(records, 'time')}.",
                 f"More than {FEW} source records would make it KEY_LOCAL, PARTITION_LOCAL or SYSTEMIC.",
             )
+        around = ", while their neighbours went through" if share is not None and share < HIGH_SHARE else f"; {died}"
         return (
-            f"{counted(sources, 'source record')}, while their neighbours went through.",
+            f"{counted(sources, 'source record')}{around}.",
             f"More than {FEW} source records would make it KEY_LOCAL, PARTITION_LOCAL or SYSTEMIC.",
         )
     if verdict == KEY_LOCAL:

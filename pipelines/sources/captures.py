@@ -34,7 +34,7 @@ _FIELDS = (
 )
 _ANY = f"struct<{', '.join(f'{name}: variant' for name in _FIELDS)}>"
 # from_json turns any JSON value into text where it expects text, so text that looks like another type is parsed again.
-_LOOKS_UNQUOTED = r"\n(?:[-0-9\[{]|(?:true|false)(?:\n|\z))"
+_LOOKS_UNQUOTED = r'\n(?:[-0-9\[{"]|(?:true|false)(?:\n|\z))'  # 1E400 becomes "Infinity", with its quotes
 _HALF_SURROGATE_PAIR = (
     r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F])"
@@ -154,7 +154,7 @@ def _error() -> Column:
         ),
     )
     reasons = {
-        "the line is not a JSON object": ~F.ltrim("_text").startswith("{"),
+        "the line is not a JSON object": ~json_lines.begins_object(F.col("_text")),
         "the line is not valid JSON": F.col("_again.misread").isNotNull()
         | (F.size("_again.line") != 2)
         | F.col("_again.line").isNull(),

@@ -30,6 +30,11 @@ def text(line: Column) -> Column:
     return F.when(decoded.startswith(_BYTE_ORDER_MARK), F.substring(decoded, 2, 1 << 30)).otherwise(decoded)
 
 
+def begins_object(json: Column) -> Column:
+    """Tell whether JSON text is an object, if it is valid: white space can stand before it."""
+    return F.ltrim(json, F.lit(" \t\r\n")).startswith("{")
+
+
 def parsed(json: Column, record: str) -> Column:
     """Return JSON text as ``struct<line: array<record>, misread: string>``; the object is the first of two elements.
 
@@ -45,7 +50,7 @@ def error(line: Column) -> Column:
     json = text(line)
     return (
         F.when(~F.is_valid_utf8(json), "the line is not UTF-8")
-        .when(~F.ltrim(json).startswith("{"), "the line is not a JSON object")
+        .when(~begins_object(json), "the line is not a JSON object")
         .when(F.try_parse_json(json).isNull(), "the line is not valid JSON")
     )
 

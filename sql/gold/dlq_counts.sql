@@ -8,7 +8,7 @@
 --   silver.dlq_control_markers: source_slice
 -- A source record is in one slice, so that the numbers of distinct source records of several slices can be added. A
 -- storm of dead letters in one hour costs no more with each run. Records whose headers name no source share a slice of
--- null.
+-- null, and each is a source record of its own.
 -- A broker can dead-letter transaction markers, which are not an application's records. A marker that the source's
 -- landed log proves is not counted. If the log does not tell, a record that looks like a marker counts.
 -- A record is late if a run accepted it more than an hour after the end of its hour.
@@ -21,7 +21,11 @@ SELECT
   consumer_group,
   disposition,
   count(*) AS record_count,
-  count(DISTINCT struct(original_partition, original_offset)) AS source_record_count,
+  IF(
+    concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic) IS NULL,
+    count(*),
+    count(DISTINCT struct(original_partition, original_offset))
+  ) AS source_record_count,
   count_if(NOT payload_copied) AS without_payload_count,
   max(delivery_count) AS most_deliveries,
   min(routed_at) AS first_routed_at,

@@ -7,7 +7,11 @@ SELECT
   cluster,
   original_topic,
   count(*) AS record_count,
-  count(DISTINCT original_partition, original_offset) AS source_record_count,
+  count(DISTINCT IF(
+    original_topic IS NULL OR original_partition IS NULL OR original_offset IS NULL,
+    _bronze_id,
+    concat(original_partition, ':', original_offset)
+  )) AS source_record_count,
   count(DISTINCT original_partition) AS partition_count,
   array_sort(collect_set(consumer_group)) AS consumer_groups,
   array_sort(collect_set(dlq_topic)) AS dlq_topics,

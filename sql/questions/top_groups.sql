@@ -9,7 +9,11 @@ SELECT
   dlq_topic,
   count(*) AS record_count,
   round(count(*) / sum(count(*)) OVER (), 3) AS share,
-  count(DISTINCT original_topic, original_partition, original_offset) AS source_record_count,
+  count(DISTINCT IF(
+    original_topic IS NULL OR original_partition IS NULL OR original_offset IS NULL,
+    _bronze_id,
+    concat(original_topic, ':', original_partition, ':', original_offset)
+  )) AS source_record_count,
   count_if(routed_at > :now - INTERVAL 1 HOUR) AS records_in_the_last_hour,
   max(routed_at) AS last_routed_at
 FROM silver.dlq_records AS records

@@ -30,7 +30,7 @@ WITH records AS (
       regexp_replace(
         regexp_replace(
           regexp_extract(left(ltrim(error_message), 500), r'^([^\r\n]*)', 1),
-          r'\w+://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|"[^"]*"|(?<!\w)\x27[^\x27]*\x27(?!\w)|`[^`]*`|\b(?:[a-z0-9-]+\.)+[a-z0-9-]+:\d+|\b(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|cloud|local|internal|svc|lan|corp|eu|de|uk|fr|us|cn|in)\b(?!\.\w)|\b[0-9a-fA-F]+(?:-[0-9a-fA-F]+)+\b|\b\w*\d\w*(?:[-.:/+]\w+)*',
+          r'\w+://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|"[^"]*"|(?<!\w)\x27[^\x27]*\x27(?!\w)|`[^`]*`|(?:(?<!\w)(?=\w)|(?<=\w)(?=-))(?:[a-z0-9-]+\.)+[a-z0-9-]+:\d+|(?:(?<!\w)(?=\w)|(?<=\w)(?=-))(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|cloud|local|internal|svc|lan|corp|eu|de|uk|fr|us|cn|in)(?!\w|\.\w)|(?<!\w)[0-9a-fA-F]+(?:-[0-9a-fA-F]+)+(?!\w)|(?<!\w)\w*\d\w*(?:[-.:/+]\w+)*',
           '<*>'
         ),
         r'<\*>(?:[^\w<]+<\*>)+',

@@ -1,4 +1,6 @@
--- Purpose: each DLQ record that was itself dead-lettered, with the place of the record that it came from.
+-- Purpose: each DLQ record that was itself dead-lettered, with the place of the record that it came from. If its
+-- headers do not name that place, which only a profile of the settings can permit, it is no hop: the
+-- chain begins with it.
 -- Grain: cluster, topic, partition, offset: the place in a DLQ topic that a later dead letter names as its origin.
 -- Parameters: {dead_letters}, rows of silver.dead_letters, complete for each slice of places and of origins in them.
 -- Refresh: slice
@@ -7,7 +9,7 @@ WITH accepted AS (
   SELECT
     cluster, dlq_topic, dlq_partition, dlq_offset, original_topic, original_partition, original_offset, routed_at, slice
   FROM {dead_letters}
-  WHERE is_accepted AND NOT is_control_marker
+  WHERE is_accepted AND NOT is_control_marker AND source_slice IS NOT NULL
 ),
 named AS (
   SELECT DISTINCT

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.catalog import CATALOG, stages_of_type
+from pipelines.commands import trace
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.stage import Summarise
@@ -201,11 +202,12 @@ def test_hours_of_every_calendar_are_refreshed(spark: SparkSession, settings: Se
     }
 
 
-def test_offsets_that_no_log_reaches_stop_nothing(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
+def test_places_that_no_log_reaches_stop_nothing(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
     settings = warehouse_of(empty_warehouse, tmp_path, tolerance=1.0)
     greatest = 2**63 - 1
     for partition in range(2):
         lines = [line(offset, partition=partition) for offset in (0, greatest)]
+        lines += [line(1, partition=partition, headers=kip_1191(partition=2**31 - 1, offset=greatest))]
         land(settings, {f"{partition}.jsonl": lines})
     told = {"topic": "orders", "partition": 0, "baseOffset": greatest, "relativeOffset": 1}
     land(settings, {"a.jsonl": [json.dumps(told), acknowledgement("orders", 0, greatest)]}, "acknowledgements")
@@ -222,3 +224,30 @@ def test_offsets_that_no_log_reaches_stop_nothing(spark: SparkSession, empty_war
     assert [row["violations"] for row in rows(spark, settings, "quarantine.acknowledgements")] == [
         ["offset.at_least_minus_1"]
     ]
+
+
+def test_an_origin_whose_headers_name_no_source_stops_nothing(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    """A profile of the settings need not map a place; a group reads such dead letters and dead-letters them again."""
+    mapped = [
+        {"name": "x-why", "field": "error_message", "mandatory": True},
+        {"name": "x-from", "field": "original_topic"},
+    ]
+    settings = warehouse_of(empty_warehouse, tmp_path, dlq={"profile": [{"name": "own", "headers": mapped}]})
+    unplaced = [[("x-why", b"no")], [("x-why", b"no"), ("x-from", b"orders")]]
+    first = [line(offset, headers=headers) for offset, headers in enumerate(unplaced)]
+    second = [
+        line(offset, topic="dlq.second", headers=kip_1191(topic="dlq.orders", offset=offset)) for offset in range(2)
+    ]
+    land(settings, {"a.jsonl": [*first, *second]})
+
+    assert {one.status for one in go(spark, settings, ("dlq", "delivery"))} <= {"passed", "idle"}
+
+    assert at_a_standstill(settings) == {}
+    ledger = rows(spark, settings, "gold.message_ledger")
+    found = [(row["topic"], row["offset"], row["root_topic"], row["root_offset"], row["hop_count"]) for row in ledger]
+    assert sorted(found) == [("dlq.orders", offset, "dlq.orders", offset, 0) for offset in range(2)]
+    told = trace.answer(Warehouse(settings), "dlq.orders:0:1")
+    assert "as the dead letter of a record of orders" in told.result
+    assert "None" not in told.result

@@ -84,6 +84,14 @@ READABLE: dict[str, tuple[bytes, dict[str, Any]]] = {
     "carriage return": (record('"key":"YQ=="') + b"\r", {"key": b"a"}),
     "byte order mark": (b"\xef\xbb\xbf" + record('"key":"YQ=="'), {"key": b"a"}),
     "white space": (b' \t{ "topic" : "dlq.orders" ,\t"partition":3, "offset":12 }  ', {}),
+    "white space, and a header named like a number": (
+        b"\t\r" + record('"headers":[{"key":"5"}]'),
+        {"headers": [("5", None)]},
+    ),
+    "names that begin with a quote": (
+        record(r'"headers":[{"key":"\"Infinity\""},{"key":"\"a"}]', at=r'"topic":"\"x","partition":3,"offset":12'),
+        {"topic": '"x', "headers": [('"Infinity"', None), ('"a', None)]},
+    ),
     "unknown fields": (record('"broker":1,"x":{"y":[1,{"topic":"other"}]}'), {}),
     "duplicate field": (record('"offset":13'), {"offset": 13}),
     "kcat": (
@@ -98,6 +106,10 @@ READABLE: dict[str, tuple[bytes, dict[str, Any]]] = {
             "headers": [("a", b"1"), ("a", None), ("b", b"")],
             "lossy_encoding": True,
         },
+    ),
+    "kcat, white space": (
+        b"\t" + record('"tstype":"create","ts":0,"key":"k","payload":"v"'),
+        {"timestamp": 0, "key": b"k", "value": b"v", "lossy_encoding": True},
     ),
     "kcat, log append time": (
         record('"tstype":"logappend","ts":0,"key":"","payload":""'),
@@ -162,6 +174,7 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
     "no topic": (b'{"partition":3,"offset":12}', TOPIC),
     "empty topic": (record(at='"topic":"","partition":3,"offset":12'), TOPIC),
     "topic a number": (record(at='"topic":5,"partition":3,"offset":12'), TOPIC),
+    "topic a number beyond all doubles": (record(at='"topic":1E400,"partition":3,"offset":12'), TOPIC),
     "topic true": (record(at='"topic":true,"partition":3,"offset":12'), TOPIC),
     "topic an object": (record(at='"topic":{"a":1},"partition":3,"offset":12'), TOPIC),
     "no partition": (b'{"topic":"t","offset":12}', PARTITION),
@@ -197,6 +210,7 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
     "header without key": (record('"headers":[{"key":"a","value":"YQ=="},{"value":"YQ=="}]'), HEADERS),
     "header key null": (record('"headers":[{"key":null,"value":"YQ=="}]'), HEADERS),
     "header key a number": (record('"headers":[{"key":"a"},{"key":5}]'), HEADERS),
+    "header key a number beyond all doubles": (record('"headers":[{"key":1E400}]'), HEADERS),
     "header key false": (record('"headers":[{"key":false}]'), HEADERS),
     "header key an object": (record('"headers":[{"key":{"a":1}}]'), HEADERS),
     "header value a number": (record('"headers":[{"key":"a","value":1234}]'), HEADERS),

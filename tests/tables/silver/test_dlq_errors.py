@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.columns.slices import name
+from pipelines.incidents.signature import frame_of, pattern_of
 from pipelines.steps.refresh import select_of
 from pipelines.steps.summarise import _selected
 
@@ -169,6 +170,8 @@ SAME = [
     ("values [1, 2, 3] are wrong", "values [1] are wrong"),
     ("first line\nat 1", "first line\nother"),
     ("took 3.5 ms", "took 12 ms"),
+    ("Kunde Müller42 fehlt", "Kunde Müller7 fehlt"),
+    ("注文42が見つかりません", "注文7が見つかりません"),
 ]
 DIFFERENT = [
     ("Order not found", "Customer not found"),
@@ -189,6 +192,43 @@ def test_what_varies_in_a_message_does_not_split_an_error(spark: SparkSession) -
         assert patterns[one] != patterns[other], (one, other)
     for secret in ("4711", "amount", "example", "3f2b1c9a", "10.0.0.1"):
         assert not any(secret in pattern for _, pattern in patterns.values())
+
+
+PIECES = (
+    *(
+        "order",
+        "42",
+        "é",
+        "ß7",
+        "注文",
+        "a1",
+        "example.com",
+        "db-a.",
+        ":80",
+        "-",
+        ".",
+        ":",
+        "_",
+        "/",
+        "@",
+        "'",
+        '"',
+        " ",
+    ),
+    *("\u00a0", "\u0301", "😀", "\n", "\nat ", "\tat ", "com.é", "java.", "(", "X"),
+)
+
+
+def test_signatures_are_those_that_commands_compute_without_a_jvm_in_every_script(spark: SparkSession) -> None:
+    chance = random.Random(17)
+    texts = ["".join(chance.choices(PIECES, k=chance.randrange(12))) for _ in range(600)]
+    letters = [
+        letter(number, original_partition=number, error_message=text, exception_stacktrace=text)
+        for number, text in enumerate(texts)
+    ]
+    found = {row["original_partition"]: (row["error_pattern"], row["error_frame"]) for row in errors(spark, letters)}
+    assert found == {number: (pattern_of(text), frame_of(text)) for number, text in enumerate(texts)}
+    assert sum(frame is not None for _, frame in found.values()) > 3
 
 
 def test_a_fingerprint_has_the_frame_of_the_applications_own_code(spark: SparkSession) -> None:

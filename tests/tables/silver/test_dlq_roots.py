@@ -31,21 +31,27 @@ OFFSETS_OF_LOGS = [*range(4), *range(OFFSETS - 2, OFFSETS + 3)]
 CASES = 150
 COLUMNS_OF_ROOTS = [column.name for column in contract_of("silver.dlq_roots").columns]
 Place = tuple[str, int, int]
+Origin = tuple[str | None, int | None, int | None]
+UNPLACED: tuple[Origin, ...] = ((None, None, None), ("orders", None, 3), ("dlq.a", 0, None))
 
 
 def random_letters(chance: random.Random, cluster: str) -> list[tuple[Any, ...]]:
-    """Return dead letters of a few DLQ topics, many of which name a place in one of them."""
+    """Return dead letters of a few DLQ topics, many of which name a place in one of them; some name none, or a part."""
     dlqs = ["dlq.a", "dlq.b", "dlq.c"]
     places = [(dlq, partition, offset) for dlq in dlqs for partition in (0, 1) for offset in OFFSETS_OF_LOGS]
     letters = []
     for place in chance.sample(places, chance.randint(1, len(places))):
-        origin = chance.choice(places) if chance.random() < 0.8 else ("orders", 0, chance.choice(OFFSETS_OF_LOGS))
+        origin: Origin = (
+            chance.choice(places) if chance.random() < 0.8 else ("orders", 0, chance.choice(OFFSETS_OF_LOGS))
+        )
+        if chance.random() < 0.05:
+            origin = chance.choice(UNPLACED)
         for at in range(chance.choice((1, 1, 1, 2))):  # two topics of one name, one after the other
             letters.append(
                 (
                     *(cluster, *place, *origin, datetime(2026, 11, 21) + timedelta(seconds=at)),
                     *(chance.random() < 0.9, chance.random() < 0.05),
-                    *(name(place[0], place[1], place[2]), name(origin[0], origin[1], origin[2])),
+                    *(name(*place), None if None in origin else name(*origin)),  # type: ignore[arg-type]
                     chance.random() < 0.3,
                 )
             )
@@ -61,7 +67,7 @@ def roots_of(letters: list[tuple[Any, ...]]) -> dict[Place, tuple[Place, int] | 
             *(tuple(columns[:3]), tuple(columns[3:6]), columns[6]),
             columns[7:9],
         )
-        if is_accepted and not is_marker:
+        if is_accepted and not is_marker and None not in origin:
             named.add(origin)
             origins[place] = max(origins.get(place, (routed_at, origin)), (routed_at, origin))
     hops = {place: origin for place, (_, origin) in origins.items() if place in named}

@@ -226,6 +226,77 @@ def test_a_profile_that_gives_way_keeps_no_other_from_being_the_last_writers(spa
     assert (row["user_headers"], row["reserved_header_collision"]) == ([], False)
 
 
+def test_of_two_headers_of_a_field_the_first_that_is_not_empty_counts_in_all_sets(spark: SparkSession) -> None:
+    own = (
+        Profile(
+            "two",
+            (
+                Header("original_topic", "x-topic", mandatory=True),
+                Header("original_topic", "x-fallback", mandatory=True),
+                Header("original_topic", "x-more-", is_prefix=True),
+                Header("original_topic", path="$.t"),
+                Header("original_offset", "x-offset", "int64"),
+                Header("original_offset", "x-position", "int64"),
+            ),
+        ),
+    )
+    second = struct.pack(">q", 7)
+    empty: list[reference.Header] = [("x-topic", b""), ("x-offset", b""), ("x-position", second)]
+    given: dict[str, list[reference.Header]] = {
+        "header": [*empty, ("x-fallback", b"orders")],
+        "prefix": [*empty, ("x-fallback", None), ("x-more-1", b"orders")],
+        "path": [*empty, ("x-fallback", b""), ("x-more-1", b"")],
+        "none": [*empty[:2], ("x-fallback", b""), ("x-more-1", b"")],
+    }
+    share_group: list[reference.Header] = [(name, b"1") for name in reference.SETS["kip-1191"]]
+    given |= {f"{name} before a share group": [*headers, *share_group] for name, headers in [*given.items()]}
+    found = decoded(spark, given, own, {"path": b'{"t":"orders"}', "path before a share group": b'{"t":"orders"}'})
+    for name in ("header", "prefix", "path", "none"):
+        row, later = found[name], found[f"{name} before a share group"]
+        told = (row["original_topic_text"], row["original_offset_text"])
+        assert told == ((None, None) if name == "none" else ("orders", "7")), name
+        assert row["undecodable_headers"] is None
+        hop = later["earlier_hops"][0]
+        assert (hop["topic"], hop["offset"]) == ((None, None) if name == "none" else ("orders", 7)), name
+
+
+def test_a_mandatory_prefix_takes_part_in_the_position_of_an_earlier_hop(spark: SparkSession) -> None:
+    own = (
+        Profile(
+            "split",
+            (
+                Header("original_topic", "x-topic", mandatory=True),
+                Header("original_offset", "x-offset-", mandatory=True, is_prefix=True),
+            ),
+        ),
+    )
+    connect, share_group = (
+        [(name, b"1") for name in reference.SETS[profile]] for profile in ("kafka-connect", "kip-1191")
+    )
+    headers = [("x-topic", b"orders"), *connect, ("x-offset-a", b"7"), *share_group]
+    row = decoded(spark, {"all": headers}, own)["all"]
+    assert row["header_profile"] == "kip-1191"
+    assert [hop["profile"] for hop in row["earlier_hops"]] == ["kafka-connect", "split"]
+
+
+def test_a_name_under_a_prefix_of_a_complete_set_collides_with_nothing_if_other_names_repeat(
+    spark: SparkSession,
+) -> None:
+    own = (
+        Profile("wide", (Header("error_message", "x-why", mandatory=True), Header("", "x-", is_prefix=True))),
+        Profile(
+            "narrow", tuple(Header(f"original_{part}", f"x-{part}", mandatory=True) for part in ("topic", "offset"))
+        ),
+    )
+    connect = [(name, b"1") for name in reference.SETS["kafka-connect"]]
+    wide = [("x-why", b"no"), ("x-topic", b"orders")]
+    given = {"once": [*connect, *wide], "twice": [*connect, *connect, *wide], "again": [*connect, *wide, wide[1]]}
+    rows = decoded(spark, given, own)
+    assert {name: row["header_profile"] for name, row in rows.items()} == dict.fromkeys(given, "wide")
+    assert all(row["user_headers"] == [] for row in rows.values())
+    assert [rows[name]["reserved_header_collision"] for name in given] == [False, False, True]
+
+
 def test_no_headers_say_nothing(rows: dict[str, Row]) -> None:
     row = rows["empty"]
     assert row["header_profile"] is None

@@ -60,6 +60,12 @@ def one_partition(number: int) -> list[dict[str, Any]]:
     ]
 
 
+def few(last_offset: int) -> list[dict[str, Any]]:
+    return [one_partition(0)[0] | {"record_count": 4, "source_record_count": 4, "last_offset": last_offset}]
+
+
+FEW = {"record_count": 4, "source_record_count": 4}
+UNPLACED: dict[str, Any] = {"record_count": 1, "source_record_count": 1, "partitions": [], "top_records": []}
 HEADER = [{"kind": "header", "name": "source", "value": 1, "record_count": 98}]
 OTHERS = episode(
     fingerprint="other", attributes=[{"kind": "header", "name": "source", "value": 2, "record_count": 100}]
@@ -160,6 +166,11 @@ def test_what_no_message_that_went_through_tells_is_compared_with_dead_letters(d
     [
         ({"record_count": 12, "source_record_count": 1}, [], "POISON_PILL", "orders-1@58"),
         ({"record_count": 40, "source_record_count": 10}, [], "POISON_PILL", "neighbours went through"),
+        (FEW | {"partitions": few(1000)}, [], "POISON_PILL", "4 source records, while their neighbours went through"),
+        (FEW | {"partitions": few(3)}, [], "POISON_PILL", "4 source records; 100 % of the offsets around them died"),
+        (FEW | {"partitions": few(10)}, [], "POISON_PILL", "4 source records; 36 % of the offsets around them died"),
+        (FEW | {"partitions": []}, [], "POISON_PILL", "4 source records; nothing tells which share died"),
+        (UNPLACED, [], "POISON_PILL", "1 source record; nothing tells which share died"),
         ({"top_keys": KEYS, "key_count": 5}, [], "KEY_LOCAL", "96 %"),
         ({"partitions": one_partition(3)}, [], "PARTITION_LOCAL", "partition 3"),
         ({"partitions": one_partition(0)}, [WITHOUT], "PARTITION_LOCAL", "partition 0"),
@@ -267,3 +278,9 @@ def test_a_window_has_no_more_offsets_than_a_bigint_holds() -> None:
     given = episode()
     given["partitions"] = [{**one, "last_offset": 2**63 - 1} for one in given["partitions"]]
     assert judge(given, Topic.of([given])).evidence.window_offset_count == 2**63 - 1
+
+
+def test_a_topic_has_no_more_partitions_than_an_int_holds() -> None:
+    """Headers can name any partition."""
+    given = episode(partitions=one_partition(2**31 - 1))
+    assert judge(given, Topic.of([given])).evidence.partition_count == 2**31 - 1
