@@ -20,7 +20,11 @@ CONTRACT = Contract(
         Column("is_dead_lettered", "boolean", "False: no dead letter of the messages has landed.", (not_null(),)),
         Column("consumer_group", "string", "Group that dead-lettered them; null where it names none."),
         Column("disposition", "string", "Why they were dead-lettered; null where nothing tells."),
-        Column("half_hour", "timestamp", "Half hour in which they were dead-lettered, its beginning."),
+        Column(
+            "half_hour",
+            "timestamp",
+            "Half hour in which they were dead-lettered, its beginning; null where nothing tells the time.",
+        ),
         Column("message_count", "bigint", "Acknowledgements that name a client or headers.", (at_least(1),)),
         _of_messages("named_count", "Those that name a client."),
         _of_messages("headed_count", "Those with headers."),

@@ -5,7 +5,8 @@
 -- Refresh: slice
 --   silver.acknowledgements: slice
 --   silver.dead_letters: each of source_slice where is_counted
--- Acknowledgements that name neither a client nor headers tell nothing here. They never tell keys and values.
+-- Acknowledgements that name neither a client nor headers tell nothing here. They never tell keys and values. If no dead
+-- letter of a message tells when it was dead-lettered, the message did not go through either: its half hour is null.
 WITH letters AS (
   SELECT DISTINCT
     cluster,
@@ -18,7 +19,7 @@ WITH letters AS (
     unix_micros(coalesce(routed_at, dlq_timestamp))
       - pmod(unix_micros(coalesce(routed_at, dlq_timestamp)), 1800000000) AS half_hour
   FROM {dead_letters}
-  WHERE is_counted AND source_slice IS NOT NULL AND coalesce(routed_at, dlq_timestamp) IS NOT NULL
+  WHERE is_counted AND source_slice IS NOT NULL
 ),
 sent AS (
   SELECT

@@ -35,7 +35,7 @@ def letter(offset: int, number: int, is_counted: bool = True) -> dict[str, Any]:
 
 def found(spark: SparkSession, settings: Settings) -> list[tuple[Any, ...]]:
     assert run(spark, settings, TABLE, feed="delivery")[TABLE].status == "passed"
-    return sorted(
+    rows = (
         (
             row["is_dead_lettered"],
             row["consumer_group"] or "",
@@ -47,6 +47,7 @@ def found(spark: SparkSession, settings: Settings) -> list[tuple[Any, ...]]:
         )
         for row in jvmless.rows(Warehouse(settings), TABLE, OURS)
     )
+    return sorted(rows, key=repr)
 
 
 def test_dead_lettered_messages_are_counted_apart(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
@@ -76,4 +77,19 @@ def test_dead_lettered_messages_are_counted_apart(spark: SparkSession, empty_war
             3,
             [("client", "shop", 2), ("header", "source", 2), ("client", "other", 1), ("header", "source", 1)],
         ),
+    ]
+
+
+def test_messages_whose_dead_letters_tell_no_time_did_not_go_through(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    store(settings, "silver.acknowledgements", *(told(offset) for offset in range(3)))
+    store(settings, "silver.dead_letters", *({**letter(offset, offset), "routed_at": None} for offset in range(2)))
+    store(settings, "silver.dead_letters", letter(1, 2))
+    dead = (True, "workers")
+    assert [row[:4] for row in found(spark, settings)] == [
+        (False, "", None, 1),
+        (*dead, None, 2),
+        (*dead, BEGIN + timedelta(minutes=30), 1),
     ]
