@@ -24,7 +24,7 @@ from pipelines.steps.held import Acceptance
 from pipelines.warehouse import lock
 from pipelines.warehouse.tables import Warehouse
 from tests.integration.killed import killed_at
-from tests.testing.builders import AT, HOUR, kip_1191, land, line, rows, run, tables
+from tests.testing.builders import AT, HOUR, kip_1191, land, line, rows, run, run_chain, tables
 
 SCRIPT = Path(__file__).with_name("killed.py")
 
@@ -104,7 +104,7 @@ def test_killed_readmit_converges(spark: SparkSession, landed: Settings, tmp_pat
     required = landed.model_copy(
         update={"dlq": Dlq(require=(RequiredProfile(topic="dlq.*", profile="kip-1317"),)), "tolerance": 1.0}
     )
-    run(spark, required)
+    run_chain(spark, required)
     assert len(rows(spark, landed, "quarantine.dlq_records")) == 24
     undisturbed = landed.model_copy(update={"warehouse": str(tmp_path / "undisturbed")})
     shutil.copytree(landed.warehouse, undisturbed.warehouse)
@@ -113,7 +113,7 @@ def test_killed_readmit_converges(spark: SparkSession, landed: Settings, tmp_pat
         readmitted(spark, landed)
     for settings in (landed, undisturbed):
         readmitted(spark, settings)
-        run(spark, settings)
+        run_chain(spark, settings)
 
     left = {tuple(row["violations"]) for row in rows(spark, landed, "quarantine.dlq_records")}
     assert left == {

@@ -19,7 +19,7 @@ from pipelines.kafka.properties import properties
 from pipelines.settings import ROOT, Settings, load
 from pipelines.settings.layers import fields_of
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import land, line, rows, run
+from tests.testing.builders import land, line, rows, run_chain
 
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 DOCUMENTS = {
@@ -97,7 +97,7 @@ def test_commands_within_sentences_exist(name: str) -> None:
 def test_queries_answer(spark: SparkSession, settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     (sample,) = shown("docs/feeds.md", "json")
     land(settings, {"a.jsonl": [sample.strip(), line(5), line(6, headers=[])]})
-    run(spark, settings)
+    run_chain(spark, settings, "bronze.dlq_records", "silver.dlq_records")
     assert [row["dlq_offset"] for row in rows(spark, settings, "silver.dlq_records")] == [5]
     queries = {tuple(command.values[0]) for command in COMMANDS if command.values[0][0] == "sql"}
     assert len(queries) >= 4

@@ -18,7 +18,7 @@ from pipelines.silver import dlq_records
 from pipelines.warehouse import jvmless, lock
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import segments
-from tests.testing.builders import kip_1191, land, line, run, warehouse_of
+from tests.testing.builders import kip_1191, land, line, run_needed, warehouse_of
 from tests.testing.deliveries import acknowledgement, store
 
 INCIDENTS, SUSPECTS, BLAST = "gold.dlq_incidents", "gold.incident_suspects", "gold.blast_radius"
@@ -162,13 +162,13 @@ def test_a_new_version_of_the_algorithm_regroups_no_old_incident(
         return found
 
     land(settings, {"1.jsonl": [letter(offset, offset) for offset in range(20)]})
-    run(spark, settings)
+    run_needed(spark, settings, INCIDENTS, within="dlq")
     (old,) = incidents().pop(1)
     monkeypatch.setattr(dlq_records, "VERSION", 2)
     dlq_records._columns.cache_clear()
     try:  # the same error in the same minutes and slice
         land(settings, {"2.jsonl": [letter(offset, offset - 100) for offset in range(100, 107)]})
-        run(spark, settings)
+        run_needed(spark, settings, INCIDENTS, within="dlq")
     finally:
         dlq_records._columns.cache_clear()
     found = incidents()
@@ -197,7 +197,7 @@ def test_acknowledgements_tell_the_client_that_wrote_the_dead_records(
             ]
         },
     )
-    run(spark, settings)
+    run_needed(spark, settings, INCIDENTS, within="dlq")
     (before,) = jvmless.rows(Warehouse(settings), INCIDENTS, {"cluster": "default"})
     assert (before["verdict"], before["attribute_kind"]) == ("REJECTION", None)
     sent = [
@@ -205,7 +205,7 @@ def test_acknowledgements_tell_the_client_that_wrote_the_dead_records(
         for place in range(400)
     ]
     land(settings, {"sent.jsonl": sent}, "acknowledgements")
-    run(spark, settings, feed="delivery")
+    run_needed(spark, settings, SUSPECTS, within="delivery")
     (after,) = jvmless.rows(Warehouse(settings), INCIDENTS, {"cluster": "default"})
     assert (after["incident_id"], after["verdict"]) == (before["incident_id"], "PRODUCER_LOCAL")
     assert after["sentence"].endswith("100 % were produced by client batch, and 0 % of delivered messages.")

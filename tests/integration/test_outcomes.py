@@ -32,10 +32,10 @@ SUMMARY, MARKERS = "gold.dlq_summary", "silver.dlq_control_markers"
 COMPARED = (LEDGER, LETTERS, MARKERS, SUMMARY, "silver.dlq_roots", "silver.dlq_gaps", "gold.reconciliation")
 
 
-def run(spark: SparkSession, settings: Settings, *feeds: str) -> dict[str, StageRun]:
-    """Make what the tests compare, of the feeds at once or of some feeds one after the other; no stage may break."""
+def run(spark: SparkSession, settings: Settings, *feeds: str, tables: Sequence[str] = COMPARED) -> dict[str, StageRun]:
+    """Make tables, of the feeds at once or of some feeds one after the other; no stage may break."""
     with lock.writer(settings, "test"):
-        chosen = [needed_by(*COMPARED, within=feed) for feed in feeds or (None,)]
+        chosen = [needed_by(*tables, within=feed) for feed in feeds or (None,)]
         done = [one for stages_ in chosen for one in runner.run(Warehouse(settings, spark), stages_)]
     assert {one.status for one in done} <= {"passed", "idle"}, done
     return {one.table: one for one in done}
@@ -210,23 +210,23 @@ def test_a_cluster_that_is_away_is_no_error_and_what_it_said_stays(
 def test_nothing_is_lost_from_a_log_that_shows_compaction(spark: SparkSession, settings: Settings) -> None:
     """The cleaner thinned one segment and removed whole batches of another; the setting for the topic is wrong."""
     told = with_policies(settings, ("*", "delete"))
+    tables = (LEDGER, "gold.reconciliation")
     for topic in ("orders", "payments"):
         land_segment(told, f"{topic}-0", 10, segments.batch(10, 2), segments.batch(14, 1))
     land(told, {"a.jsonl": [acknowledgement(topic, 0, 12) for topic in ("orders", "payments")]}, "acknowledgements")
-    run(spark, told)
+    run(spark, told, tables=tables)
     assert outcomes(spark, told) == {("orders", 12): "LOST", ("payments", 12): "LOST"}
 
     land_segment(told, "orders-1", 0, segments.batch(0, 3, record_count=2))
-    run(spark, told)
+    run(spark, told, tables=tables)
     assert outcomes(spark, told) == {("orders", 12): "ACKNOWLEDGED", ("payments", 12): "LOST"}
     assert "as the log says" in trace.answer(Warehouse(told), "orders:0:12").result
     assert sum(row["lost_count"] for row in rows(spark, told, "gold.reconciliation")) == 1
-    assert runner.idle(Warehouse(told), needed_by(*COMPARED))
+    assert runner.idle(Warehouse(told), needed_by(*tables))
 
-    land_segment(
-        told, "orders-1", 0, segments.batch(0, 4)
-    )  # the topic was created again, and nothing shows it any more
-    run(spark, told)
+    # The topic was created again, and nothing shows it any more.
+    land_segment(told, "orders-1", 0, segments.batch(0, 4))
+    run(spark, told, tables=tables)
     assert outcomes(spark, told) == {("orders", 12): "LOST", ("payments", 12): "LOST"}
 
 
@@ -379,8 +379,8 @@ def policies(chance: random.Random) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     "seed",
     [
-        pytest.param(1, id="1"),
-        *(pytest.param(seed, id=str(seed), marks=pytest.mark.thorough) for seed in range(2, 12)),
+        pytest.param(918, id="918"),  # two runs; `state` shows only in the second that it was compacted
+        *(pytest.param(seed, id=str(seed), marks=pytest.mark.thorough) for seed in range(1, 12)),
     ],
 )
 def test_whatever_comes_in_whatever_order_the_ledger_is_that_of_one_run(

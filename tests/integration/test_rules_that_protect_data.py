@@ -10,6 +10,7 @@ import sys
 import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -21,9 +22,23 @@ from pipelines.errors import WriterBusy
 from pipelines.run import runner
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import ROOT, Settings, load
-from pipelines.warehouse import lock, progress
+from pipelines.warehouse import jvmless, lock, progress
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import AT, CHAIN, HOUR, kip_1191, kip_1317, land, line, rows, run, run_chain, tables
+from tests.testing.builders import (
+    AT,
+    CHAIN,
+    HOUR,
+    kip_1191,
+    kip_1317,
+    land,
+    line,
+    rows,
+    run,
+    run_chain,
+    run_needed,
+    tables,
+    warehouse_of,
+)
 
 BRONZE, SILVER, COUNTS, GOLD = CHAIN
 QUARANTINE, HELD = "quarantine.dlq_records", "held.dlq_records"
@@ -32,8 +47,29 @@ SUSPECTS = "gold.incident_suspects"
 FOREIGN = [("trace", b"1")]
 
 
+@pytest.fixture(scope="module")
+def ran(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A warehouse after a run of all stages that accepts a row and quarantines one."""
+    settings = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("ran"))
+    land(settings, {"a.jsonl": [line(0), line(200, topic="dlq.other", headers=FOREIGN)]})
+    run(spark, settings)
+    return settings
+
+
+@pytest.fixture
+def after_a_run(ran: Settings, tmp_path: Path) -> Settings:
+    """A copy of that warehouse, with its landing directory: a test that lands more needs another one."""
+    return warehouse_of(Path(ran.warehouse), tmp_path / "copy").model_copy(update={"landing": ran.landing})
+
+
 def offsets(spark: SparkSession, settings: Settings, table: str) -> list[int | None]:
     return sorted((row["dlq_offset"] for row in rows(spark, settings, table)), key=lambda offset: offset or -1)
+
+
+def came(settings: Settings, table: str) -> dict[int | None, tuple[Any, str]]:
+    """Return when each row came to a table, and in which run, by offset."""
+    found = jvmless.rows(Warehouse(settings), table, {"cluster": settings.cluster})
+    return {row["dlq_offset"]: (row["_ingested_at"], row["_run_id"]) for row in found}
 
 
 def versions(settings: Settings) -> dict[str, int | None]:
@@ -80,19 +116,17 @@ def test_small_files_are_merged_at_times_and_nobody_reads_anything_twice(
     monkeypatch.setattr("pipelines.warehouse.tables.COMPACTED_EVERY", 3)
     for number in range(4):
         land(settings, {f"{number}.jsonl": [line(number), line(10 + number, headers=FOREIGN)]})
-        run_chain(
-            spark, settings, BRONZE
-        )  # versions 1, 2, 3, 5: the change feed that silver reads contains the OPTIMIZE
+        run_chain(spark, settings, BRONZE)  # versions 1, 2, 3, 5: the change feed that silver reads has the OPTIMIZE
     done = run_chain(spark, settings)
     assert (done[SILVER].read, done[SILVER].accepted, done[SILVER].quarantined) == (8, 4, 4)
     for number in range(4, 7):
         land(settings, {f"{number}.jsonl": [line(number)]})
-        done = run_chain(spark, settings)
+        done = run_chain(spark, settings, *(CHAIN if number == 6 else (BRONZE, SILVER)))
         assert [(done[table].read, done[table].duplicates) for table in (BRONZE, SILVER)] == [(1, 0)] * 2
 
     for table in (BRONZE, SILVER, GOLD, "quality.stage_runs"):
         place = Warehouse(settings).location(table)
-        commits = spark.sql(f"DESCRIBE HISTORY delta.`{place}`").select("operation").collect()
+        commits = DeltaTable(place).history()
         assert "OPTIMIZE" in {commit["operation"] for commit in commits} or table == GOLD  # a single file is not merged
         assert len(DeltaTable(place).file_uris()) <= 4, table
     assert offsets(spark, settings, SILVER) == list(range(7))
@@ -108,16 +142,14 @@ def test_same_line_twice_in_one_file_is_one_row_of_bronze(spark: SparkSession, s
     assert (bronze.read, bronze.accepted, bronze.duplicates) == (3, 2, 1)
 
 
-def test_run_without_new_input_commits_nothing(spark: SparkSession, settings: Settings) -> None:
-    land(settings, {"a.jsonl": [line(1)]})
-    run(spark, settings)
-    before = versions(settings)
-    assert runner.idle(Warehouse(settings), stages("dlq"))
+def test_run_without_new_input_commits_nothing(spark: SparkSession, after_a_run: Settings) -> None:
+    before = versions(after_a_run)
+    assert runner.idle(Warehouse(after_a_run), stages("dlq"))
 
-    done = run(spark, settings)
+    done = run(spark, after_a_run)
 
     assert {one.status for one in done.values()} == {"idle"}
-    assert versions(settings) == before
+    assert versions(after_a_run) == before
 
 
 def test_grown_file_and_late_file_with_an_old_time_are_read(spark: SparkSession, settings: Settings) -> None:
@@ -194,9 +226,10 @@ def test_lossless_record_wins_over_its_lossy_copy(spark: SparkSession, settings:
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
 
 
-def test_broken_gate_holds_its_topic_and_what_comes_after(spark: SparkSession, settings: Settings) -> None:
-    land(settings, {"good.jsonl": [line(0)]})
-    run(spark, settings)
+def test_broken_gate_holds_its_topic_and_what_comes_after(
+    spark: SparkSession, after_a_run: Settings, tmp_path: Path
+) -> None:
+    settings = after_a_run.model_copy(update={"landing": str(tmp_path / "later")})
     foreign = [line(offset, headers=FOREIGN, value=b"secret-canary") for offset in range(100, 130)]
     land(settings, {"bad.jsonl": [line(1), *foreign]})
     before = tables(settings)
@@ -224,17 +257,15 @@ def test_broken_gate_holds_its_topic_and_what_comes_after(spark: SparkSession, s
     assert blocked.held.keys() == {"dlq.orders"}
 
     land(settings, {"later.jsonl": [line(2)]})
-    again = run(spark, settings)
+    again = run_chain(spark, settings, BRONZE, SILVER)
     assert (again[BRONZE].accepted, again[SILVER].status, again[SILVER].read) == (1, "broken", 32)
     assert offsets(spark, settings, SILVER) == [0]
     still = progress.load(Warehouse(settings), SILVER)
     assert still is not None
     assert (still.pending, still.held["dlq.orders"].since) == ({}, blocked.held["dlq.orders"].since)
 
-    with lock.writer(settings, "test"):
-        tolerant = settings.model_copy(update={"tolerance": 1.0})
-        passed = [one for one in runner.run(Warehouse(tolerant, spark), CATALOG) if one.table == SILVER]
-    assert [(one.read, one.accepted, one.quarantined) for one in passed] == [(32, 2, 30)]
+    passed = run_chain(spark, settings.model_copy(update={"tolerance": 1.0}), BRONZE, SILVER)[SILVER]
+    assert (passed.read, passed.accepted, passed.quarantined) == (32, 2, 30)
     assert offsets(spark, settings, SILVER) == [0, 1, 2]
     freed = progress.load(Warehouse(settings), SILVER)
     assert freed is not None
@@ -266,26 +297,38 @@ def test_required_profile_breaks_with_its_hint(spark: SparkSession, settings: Se
     assert "share.group.dlq.disposition.header.enable" in (silver.message or "")
 
 
-def test_readmit_takes_what_passes_and_refreshes_the_rest(spark: SparkSession, settings: Settings) -> None:
+def test_rows_leave_quarantine_if_they_are_accepted_again_or_readmitted(
+    spark: SparkSession, settings: Settings
+) -> None:
     required = load(
         warehouse=settings.warehouse,
         landing=settings.landing,
         dlq={"require": [{"topic": "dlq.*", "profile": "kip-1317"}]},
     )
     land(settings, {"a.jsonl": [line(1), line(2), line(3, headers=kip_1191(offset="+3"))], "b.jsonl": ["not JSON"]})
-    run_chain(spark, required)
-    assert len(rows(spark, settings, QUARANTINE)) == 4
+    run_chain(spark, required, BRONZE, SILVER)
+    before = came(settings, QUARANTINE)
+    assert before.keys() == {1, 2, 3, None}
     assert rows(spark, settings, SILVER) == []
+
+    land(settings, {"c.jsonl": [line(1)]})
+    accepted = run_chain(spark, settings)[SILVER]
+    assert (accepted.accepted, offsets(spark, settings, SILVER)) == (1, [1])
+    assert came(settings, QUARANTINE).keys() == {2, 3, None}
 
     with lock.writer(settings, "test"):
         done = readmit(Warehouse(settings, spark), stage_with_quarantine(QUARANTINE))
-
-    assert (done.found, done.readmitted) == (4, 2)
+    assert (done.found, done.readmitted) == (3, 1)
     assert offsets(spark, settings, SILVER) == [1, 2]
     left = {row["dlq_offset"]: row["violations"] for row in rows(spark, settings, QUARANTINE)}
     assert left == {3: ["original_offset.decimal_int64"], None: ["error.readable"]}
-    assert [row["record_count"] for row in rows(spark, settings, GOLD)] == []
-    run_chain(spark, settings)
+    assert came(settings, QUARANTINE) == {offset: before[offset] for offset in left}
+    assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [1]
+
+    land(settings, {"d.jsonl": [line(1)]})
+    again = run_chain(spark, required)[SILVER]
+    assert (again.quarantined, again.duplicates) == (0, 1)  # the table has this row
+    assert came(settings, QUARANTINE).keys() == {3, None}
     assert [row["record_count"] for row in rows(spark, settings, GOLD)] == [2]
 
 
@@ -334,7 +377,8 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     }
     assert [*doctor._header_profiles(Warehouse(own))] == []
 
-    assert {one.status for one in run(spark, own, feed=None).values()} <= {"passed", "idle"}
+    done_of_ledger = run_needed(spark, own, "gold.message_ledger", GOLD)
+    assert {one.status for one in done_of_ledger.values()} <= {"passed", "idle"}
     places = {(row["topic"], row["partition"], row["offset"]) for row in rows(spark, own, "gold.message_ledger")}
     assert places == {("parcels", 3, offset) for offset in range(20)}
     assert sum(row["record_count"] for row in rows(spark, own, GOLD)) == 27
@@ -347,40 +391,17 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     assert verdicts == {("dlq.parcels", "systemic"), ("dlq.few", "single records"), ("dlq.c", "single records")}
 
 
-def test_accepting_a_row_again_takes_it_out_of_quarantine(spark: SparkSession, settings: Settings) -> None:
-    required = load(
-        warehouse=settings.warehouse,
-        landing=settings.landing,
-        dlq={"require": [{"topic": "dlq.*", "profile": "kip-1317"}]},
-    )
-    land(settings, {"a.jsonl": [line(1), line(2)]})
-    run_chain(spark, required, BRONZE, SILVER)
-    assert offsets(spark, settings, QUARANTINE) == [1, 2]
-    land(settings, {"b.jsonl": [line(1)]})
-    accepted = run_chain(spark, settings, BRONZE, SILVER)[SILVER]
-    assert (accepted.accepted, offsets(spark, settings, SILVER)) == (1, [1])
-    assert offsets(spark, settings, QUARANTINE) == [2]
-
-    land(settings, {"c.jsonl": [line(1)]})
-    again = run_chain(spark, required, BRONZE, SILVER)[SILVER]
-
-    assert (again.quarantined, again.duplicates) == (0, 1)
-    assert offsets(spark, settings, QUARANTINE) == [2]
-
-
 @pytest.mark.parametrize("table", [BRONZE, SILVER, GOLD])
 def test_lost_progress_leads_to_one_announced_full_read(
-    spark: SparkSession, settings: Settings, table: str, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, after_a_run: Settings, table: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    land(settings, {"a.jsonl": [line(1), line(2, headers=FOREIGN)]})
-    run_chain(spark, settings)
-    before = tables(settings)
-    (Path(settings.warehouse) / "_progress" / f"{table}.json").unlink()
+    before = tables(after_a_run)
+    (Path(after_a_run.warehouse) / "_progress" / f"{table}.json").unlink()
 
-    again = run_chain(spark, settings)[table]
+    again = run_chain(spark, after_a_run)[table]
 
     assert again.read == 2 if table != GOLD else again.read == 1
-    assert tables(settings) == before
+    assert tables(after_a_run) == before
     assert table in caplog.text or table == BRONZE
 
 
@@ -403,16 +424,14 @@ def test_restored_progress_reads_again_without_a_change(spark: SparkSession, set
 
 
 def test_recreated_table_is_filled_again(
-    spark: SparkSession, settings: Settings, caplog: pytest.LogCaptureFixture
+    spark: SparkSession, after_a_run: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    land(settings, {"a.jsonl": [line(1), line(2)]})
-    run_chain(spark, settings)
-    before = tables(settings)
-    shutil.rmtree(Warehouse(settings).location(SILVER))
+    before = tables(after_a_run)
+    shutil.rmtree(Warehouse(after_a_run).location(SILVER))
 
-    run_chain(spark, settings)
+    run_chain(spark, after_a_run)
 
-    assert tables(settings) == before
+    assert tables(after_a_run) == before
     assert "reading all again" in caplog.text
 
 
@@ -461,6 +480,7 @@ def test_second_writer_waits_and_then_names_the_holder(settings: Settings) -> No
 
 
 def test_warehouse_by_uri_gives_the_same_tables(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
+    shutil.copytree(settings.warehouse, tmp_path / "remote")  # test_uri_warehouses.py creates tables at a URI
     land(settings, {"a.jsonl": [line(1), line(2, headers=FOREIGN)], "b.jsonl": [line(1), line(3)]})
     run_chain(spark, settings)
     remote = settings.model_copy(update={"warehouse": (tmp_path / "remote").as_uri()})

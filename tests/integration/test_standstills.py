@@ -45,6 +45,8 @@ ROUTED = (
     "2026-03-29T02:30:00+00:00",
     "9999-12-31T23:59:59.9999999Z",
 )
+GREATEST = 2**63 - 1
+OF_HOURS = "dlq.hours"
 GARBAGE = ("", "   ", "{", "[]", "null", '{"topic":', "\x00\x01", '{"topic": "x", "partition": -1}', "\ufeff{}", "💥")
 
 
@@ -189,41 +191,30 @@ def test_no_longer_history_does_either(
     tells(spark, empty_warehouse, tmp_path, monkeypatch, seed, 6, "dlq", "delivery")
 
 
-def test_hours_of_every_calendar_are_refreshed(spark: SparkSession, settings: Settings) -> None:
-    for number in range(2):
-        offsets = range(number * len(ROUTED), (number + 1) * len(ROUTED))
-        lines = [line(offset, headers=kip_1317(timestamp=at)) for offset, at in zip(offsets, ROUTED, strict=True)]
-        land(settings, {f"{number}.jsonl": lines})
-        done = {one.table: one.status for one in go(spark, settings, ("dlq",))}
-        assert {status for table, status in done.items() if table != "gold.blast_radius"} == {"passed"}
-    found = Warehouse(settings, spark).read("gold.dlq_summary").selectExpr("string(hour) AS hour", "record_count")
-    assert {row["hour"][:13]: row["record_count"] for row in found.collect()} == {
-        at[:13].replace("T", " "): 2 for at in ROUTED
-    }
-
-
-def test_places_that_no_log_reaches_stop_nothing(spark: SparkSession, empty_warehouse: Path, tmp_path: Path) -> None:
+def test_no_hour_of_any_calendar_and_no_place_stops_a_table(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
     settings = warehouse_of(empty_warehouse, tmp_path, tolerance=1.0)
-    greatest = 2**63 - 1
-    for partition in range(2):
-        lines = [line(offset, partition=partition) for offset in (0, greatest)]
-        lines += [line(1, partition=partition, headers=kip_1191(partition=2**31 - 1, offset=greatest))]
-        land(settings, {f"{partition}.jsonl": lines})
-    told = {"topic": "orders", "partition": 0, "baseOffset": greatest, "relativeOffset": 1}
-    land(settings, {"a.jsonl": [json.dumps(told), acknowledgement("orders", 0, greatest)]}, "acknowledgements")
-    failed = [unproduced(second, first=0, last=greatest - second) for second in range(3)]
-    land(settings, {"a.log": [text for event in failed for text in event]}, "broker-logs")
+    land_far_places(settings)
+    land_hours(settings, 0)
 
     assert {one.status for one in go(spark, settings, ("dlq", "delivery"))} <= {"passed", "idle"}
 
     (gaps, *_) = Warehouse(settings, spark).read("gold.reconciliation").agg({"dlq_gap_count": "max"}).collect()[0]
-    assert gaps == greatest
+    assert gaps == GREATEST
     counts = [row["offset_count"] for row in rows(spark, settings, WRITE_FAILURES)]
-    assert sorted(counts, key=str) == [greatest - 1, greatest, None]
-    assert [row["offset"] for row in rows(spark, settings, "silver.acknowledgements")] == [greatest]
+    assert sorted(counts, key=str) == [GREATEST - 1, GREATEST, None]
+    assert [row["offset"] for row in rows(spark, settings, "silver.acknowledgements")] == [GREATEST]
     assert [row["violations"] for row in rows(spark, settings, "quarantine.acknowledgements")] == [
         ["offset.at_least_minus_1"]
     ]
+
+    land_hours(settings, 1)  # the hours are refreshed
+    done = {one.table: one.status for one in go(spark, settings, ("dlq",))}
+    assert {status for table, status in done.items() if table != "gold.blast_radius"} == {"passed"}
+    of_hours = Warehouse(settings, spark).read("gold.dlq_summary").where(f"dlq_topic = '{OF_HOURS}'")
+    found = of_hours.selectExpr("string(hour) AS hour", "record_count").collect()
+    assert {row["hour"][:13]: row["record_count"] for row in found} == {at[:13].replace("T", " "): 2 for at in ROUTED}
 
 
 def test_an_origin_whose_headers_name_no_source_stops_nothing(
@@ -251,3 +242,24 @@ def test_an_origin_whose_headers_name_no_source_stops_nothing(
     told = trace.answer(Warehouse(settings), "dlq.orders:0:1")
     assert "as the dead letter of a record of orders" in told.result
     assert "None" not in told.result
+
+
+def land_far_places(settings: Settings) -> None:
+    """Land dead letters, an acknowledgement and failed writes of partitions and offsets that no log reaches."""
+    for partition in range(2):
+        lines = [line(offset, partition=partition) for offset in (0, GREATEST)]
+        lines += [line(1, partition=partition, headers=kip_1191(partition=2**31 - 1, offset=GREATEST))]
+        land(settings, {f"{partition}.jsonl": lines})
+    told = {"topic": "orders", "partition": 0, "baseOffset": GREATEST, "relativeOffset": 1}
+    land(settings, {"a.jsonl": [json.dumps(told), acknowledgement("orders", 0, GREATEST)]}, "acknowledgements")
+    failed = [unproduced(second, first=0, last=GREATEST - second) for second in range(3)]
+    land(settings, {"a.log": [text for event in failed for text in event]}, "broker-logs")
+
+
+def land_hours(settings: Settings, number: int) -> None:
+    """Land a dead letter of each hour in ROUTED."""
+    offsets = range(number * len(ROUTED), (number + 1) * len(ROUTED))
+    lines = [
+        line(offset, topic=OF_HOURS, headers=kip_1317(timestamp=at)) for offset, at in zip(offsets, ROUTED, strict=True)
+    ]
+    land(settings, {f"hours-{number}.jsonl": lines})

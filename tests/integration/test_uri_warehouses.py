@@ -17,7 +17,7 @@ from pipelines.settings import ROOT, Settings
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, line, rows, run
 from tests.testing.deliveries import at, store
-from tests.testing.sites import letter
+from tests.testing.sites import incident, letter
 
 BRONZE, SILVER = "bronze.dlq_records", "silver.dlq_records"
 
@@ -31,18 +31,6 @@ def test_a_batch_in_which_no_line_names_an_offset_is_quarantined(
     land(by_uri, {"b.jsonl": [line(1)]})
     assert run(spark, by_uri, BRONZE, SILVER)[SILVER].accepted == 1
     assert [row["dlq_offset"] for row in rows(spark, by_uri, SILVER)] == [1]
-
-
-def test_incidents_are_told_as_those_of_a_local_warehouse(spark: SparkSession, settings: Settings) -> None:
-    land(settings, {"a.jsonl": [line(offset) for offset in range(3)]})
-    run(spark, settings)
-    at = "2099-01-01T00:00:00Z"
-    by_uri = Path(settings.warehouse).as_uri()
-    arguments = ["incidents", "--format", "json", "--at", at, "--warehouse", by_uri]
-    program = [sys.executable, "-c", "from pipelines.cli import main; main()"]
-    told = subprocess.run([*program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert told.stdout.splitlines() == incidents.listed(Warehouse(settings), "json", at=at).result.splitlines()
-    assert len(told.stdout.splitlines()) == 1
 
 
 def fill(settings: Settings) -> None:
@@ -67,10 +55,12 @@ def test_letters_and_messages_are_told_as_those_of_a_local_warehouse(spark: Spar
         assert there == here, wanted
 
 
-def test_a_command_reads_all_tables_in_one_session(settings: Settings) -> None:
+def test_commands_tell_what_they_tell_of_a_local_warehouse_in_a_session_each(settings: Settings) -> None:
     fill(settings)
-    counting = """
-import contextlib, sys
+    store(settings, "gold.dlq_incidents", incident(1))
+    at, ends = "2099-01-01T00:00:00Z", "that is all"
+    program = f"""
+import contextlib, shlex, sys
 from pipelines.jvm import session
 begin = session.spark_session
 @contextlib.contextmanager
@@ -80,13 +70,23 @@ def counted(*given, **named):
         yield spark
 session.spark_session = counted
 from pipelines.cli import main
-main()
+for command in sys.argv[1:]:
+    sys.argv = ["afterlog", *shlex.split(command), "--warehouse", {Path(settings.warehouse).as_uri()!r}]
+    with contextlib.suppress(SystemExit):
+        main()
+    for stream in (sys.stdout, sys.stderr):
+        print("{ends}", file=stream, flush=True)
 """
-    arguments = ["trace", "orders:0:7", "--warehouse", Path(settings.warehouse).as_uri()]
-    program = [sys.executable, "-c", counting]
-    told = subprocess.run([*program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert told.stdout.splitlines() == trace.answer(Warehouse(settings), "orders:0:7").result.splitlines()
-    assert told.stderr.splitlines().count("a session") == 1
+    commands = ["trace orders:0:7", f"incidents --format json --at {at}"]
+    told = subprocess.run(
+        [sys.executable, "-c", program, *commands], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    traced, listed, rest = told.stdout.split(f"{ends}\n")
+    assert traced.splitlines() == trace.answer(Warehouse(settings), "orders:0:7").result.splitlines()
+    assert listed.splitlines() == incidents.listed(Warehouse(settings), "json", at=at).result.splitlines()
+    assert (len(listed.splitlines()), rest) == (1, "")
+    sessions = [said.splitlines().count("a session") for said in told.stderr.split(f"{ends}\n")]
+    assert sessions == [1, 1, 0]
 
 
 @pytest.mark.parametrize("is_local", [True, False], ids=["directory", "URI"])

@@ -133,6 +133,11 @@ def needed_by(*tables: str, within: str | None = None) -> tuple[Stage, ...]:
     return tuple(stage for stage in stages(within) if stage.table in wanted)
 
 
+def run_needed(spark: SparkSession, settings: Settings, *tables: str, within: str | None = None) -> dict[str, StageRun]:
+    """Run the stages that some tables are made by, of one feed or of all, once."""
+    return run(spark, settings, *(stage.table for stage in needed_by(*tables, within=within)), feed=within)
+
+
 CHAIN = ("bronze.dlq_records", "silver.dlq_records", "gold.dlq_counts", "gold.dlq_summary")
 
 

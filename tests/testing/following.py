@@ -23,9 +23,9 @@ STOP_SECONDS = 10.0
 
 
 class Following:
-    """A process that follows the feed ``dlq``, with one second between cycles."""
+    """A process that follows a feed, with one second between cycles."""
 
-    def __init__(self, settings: Settings, log: Path, *arguments: str, **environment: str) -> None:
+    def __init__(self, settings: Settings, log: Path, *arguments: str, feed: str = "dlq", **environment: str) -> None:
         self.settings = settings
         self.log = log
         Path(settings.landing).mkdir(exist_ok=True)
@@ -33,7 +33,7 @@ class Following:
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-c", "from pipelines.cli import main; main()"),
-                *("run", "--follow", "--every", "1", "--feed", "dlq", "--format", "json", *places, *arguments),
+                *("run", "--follow", "--every", "1", "--feed", feed, "--format", "json", *places, *arguments),
             ],
             env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
             stdout=subprocess.PIPE,
