@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,8 @@ CAPTURED = datetime(2026, 11, 21, 3, tzinfo=UTC)
 MOMENTS = (
     CAPTURED,
     datetime(2026, 11, 21, 7, 29, 59, 999_999, tzinfo=timezone(timedelta(hours=5, minutes=30))),
+)
+OTHER_MOMENTS = (
     datetime(2026, 11, 21, 2, 30, tzinfo=UTC),
     datetime(1999, 12, 31, 23, tzinfo=UTC),  # an hour without rows
 )
@@ -93,13 +96,25 @@ def lines_of(rows: printed.Rows, form: str) -> list[str]:
 def test_duckdb_answers_what_spark_answers(name: str, rich: Settings, spark: SparkSession) -> None:
     question = ask.questions()[name]
     assert question.by_duckdb == (name not in BY_SPARK)
-    if not question.by_duckdb:
-        return
-    warehouse = Warehouse(rich, spark)
+    if question.by_duckdb:
+        assert compared(question, rich, spark, parameter_sets(question))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", [name for name, one in ask.questions().items() if ":now" in one.text])
+def test_duckdb_answers_what_spark_answers_at_other_times(name: str, rich: Settings, spark: SparkSession) -> None:
+    compared(ask.questions()[name], rich, spark, [{"now": moment, **PLACES[0]} for moment in OTHER_MOMENTS])
+
+
+def compared(
+    question: ask.Question, settings: Settings, spark: SparkSession, asked: Sequence[dict[str, query.Parameter]]
+) -> int:
+    """Compare the answers to a question with some parameters, line by line; return how many rows they have."""
+    warehouse = Warehouse(settings, spark)
     answered = 0
-    for values in parameter_sets(question):
+    for values in asked:
         by_spark = query.rows_of(warehouse, question.text, values).persist()
-        by_duckdb = ask.rows_without_jvm(Warehouse(rich), question.text, values)
+        by_duckdb = ask.rows_without_jvm(Warehouse(settings), question.text, values)
         try:
             for form in ("json", "csv", "table"):
                 expected = io.StringIO(newline="")
@@ -108,7 +123,7 @@ def test_duckdb_answers_what_spark_answers(name: str, rich: Settings, spark: Spa
         finally:
             by_spark.unpersist()
         answered += len(list(by_duckdb.texts()))
-    assert answered
+    return answered
 
 
 @pytest.mark.parametrize("name", ask.questions())
