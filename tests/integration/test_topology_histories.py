@@ -208,7 +208,7 @@ def proves(spark: SparkSession, empty_warehouse: Path, place: Path, seed: int, g
 def test_histories_in_any_order_and_split_give_the_tables_of_one_run_and_contradict_nothing(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path
 ) -> None:
-    proves(spark, empty_warehouse, tmp_path / "histories", seed=1331, groups=30, runs=2)
+    proves(spark, empty_warehouse, tmp_path / "histories", seed=1331, groups=60, runs=2)
 
 
 @pytest.mark.thorough
