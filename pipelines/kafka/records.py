@@ -48,7 +48,7 @@ def records(spark: SparkSession, settings: Settings, topics: Topics, spans: Sequ
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
         .option("groupIdPrefix", GROUP_PREFIX)
-        .option("kafkaConsumer.pollTimeoutMs", str(_poll_millis(settings)))
+        .option("kafkaConsumer.pollTimeoutMs", str(round(1000 * poll_seconds(settings))))
     )
     if sum(span.length for span in spans) >= SPLIT_FROM:
         reader = reader.option("minPartitions", str(spark.sparkContext.defaultParallelism))
@@ -90,7 +90,7 @@ def _consumed(jvm: Any, settings: Settings, topics: Topics, spans: Sequence[Offs
             consumer.assign(jvm.java.util.Collections.singletonList(place))
             consumer.seek(place, span.start)
             while (before := consumer.position(place)) < span.end:
-                for record in consumer.poll(jvm.java.time.Duration.ofMillis(_poll_millis(settings))).records(place):
+                for record in consumer.poll(jvm.java.time.Duration.ofMillis(round(1000 * poll_seconds(settings)))).records(place):
                     if record.offset() < span.end:
                         yield _values(span, record)
                 if consumer.position(place) == before:
@@ -108,8 +108,9 @@ def _values(span: OffsetRange, record: Any) -> tuple[Any, ...]:
     return (*place, record.timestamp(), kind, record.key(), record.value(), headers)
 
 
-def _poll_millis(settings: Settings) -> int:
-    return round(4000 * settings.kafka.timeout_seconds)
+def poll_seconds(settings: Settings) -> float:
+    """Return how long a read waits for a partition whose leader does not answer."""
+    return 4 * settings.kafka.timeout_seconds
 
 
 def _identified(read: DataFrame, settings: Settings, spans: Sequence[OffsetRange]) -> DataFrame:

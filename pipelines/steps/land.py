@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from expectations.contract import contract_of
@@ -249,11 +250,15 @@ class _Landing:
     def take_apart(self, cluster: Cluster, topics: Topics, error: Exception) -> set[tuple[str, int]]:
         """Read the pending batch partition by partition; return the ones that cannot be read, by topic id and number.
 
-        The next run tries these again.
+        The next run tries these again. A damaged record is told at once, but a leader that does not answer is waited for.
+
+        Raises AfterlogError: partitions were waited for as long as ``MOST_ATTEMPTS`` leaders that do not answer take.
         """
         batch = self.topic_progress.pending
         bad: set[tuple[str, int]] = set()
+        waited = 0.0
         for span in batch:
+            began = monotonic()
             self.remember(replace(self.topic_progress, pending=(span,)))
             try:
                 if len(batch) == 1:
@@ -268,6 +273,9 @@ class _Landing:
                 self.unreadable = self.unreadable or sentence_of(its, self.settings.kafka)
                 self.remember(replace(self.topic_progress, pending=()))
                 bad.add((span.topic_id, span.partition))
+                waited += monotonic() - began
+                if waited > MOST_ATTEMPTS * kafka_records.poll_seconds(self.settings):
+                    raise self.unreadable from None
         return bad
 
     def pass_pending(self, read: int, skipped: int, accepted: int) -> None:

@@ -1,6 +1,6 @@
 -- Purpose: each DLQ record that was itself dead-lettered, with the place of the record that it came from. If its
--- headers do not name that place, which only a profile of the settings can permit, it is no hop: the
--- chain begins with it.
+-- headers do not name that place, which only a profile of the settings can permit, it is no hop: the chain begins
+-- with it.
 -- Grain: cluster, topic, partition, offset: the place in a DLQ topic that a later dead letter names as its origin.
 -- Parameters: {dead_letters}, rows of silver.dead_letters, complete for each slice of places and of origins in them.
 -- Refresh: slice

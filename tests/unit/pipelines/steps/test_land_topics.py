@@ -264,6 +264,34 @@ def test_every_record_lands_once_and_every_gap_is_recorded_once(world: World, se
                 assert known >= set(range(min(known), end)), (seed, topic_id, at)
 
 
+def test_leaders_that_do_not_answer_are_not_all_waited_for(
+    world: World, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = following(settings)
+    world.restless = 0.0
+    world.topics["dlq.a"] = ("dlq.a#1", [Partition() for _ in range(20)])
+    run(settings)
+    world.topics["dlq.a"] = ("dlq.a#1", [Partition(records=[at * FAR + 1]) for at in range(20)])
+    world.torn = {("dlq.a#1", at) for at in range(0, 20, 2)}
+    settings = settings.model_copy(update={"dlq": settings.dlq.model_copy(update={"max_records_per_batch": 20})})
+    insert, clock = land._Landing.insert_records, [0.0]
+
+    def slow(landing: Any, cluster: Any, topics: Topics, batch: Sequence[OffsetRange], *read: Any) -> Any:
+        try:
+            return insert(landing, cluster, topics, batch, *read)
+        except RuntimeError:
+            clock[0] += records.poll_seconds(settings)
+            raise
+
+    monkeypatch.setattr(land, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(land._Landing, "insert_records", slow)
+    assert run(settings) is not None
+    assert clock[0] <= (2 * land.MOST_ATTEMPTS + 1) * records.poll_seconds(settings)
+    world.torn.clear()
+    assert run(settings) is None
+    assert sorted(place for place, _ in world.table) == sorted(places_of(world))
+
+
 def test_a_table_that_is_older_than_its_progress_is_filled_again(world: World, settings: Settings) -> None:
     settings = following(settings)
     world.restless = 0.0
