@@ -82,6 +82,7 @@ def _consumed(jvm: Any, settings: Settings, topics: Topics, spans: Sequence[Offs
     java_properties = jvm.java.util.Properties()
     for name, value in config.items():
         java_properties.setProperty(name, value)
+    longest = jvm.java.time.Duration.ofMillis(round(1000 * poll_seconds(settings)))
     deserializer = jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
     consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(java_properties, deserializer(), deserializer())
     try:
@@ -90,7 +91,7 @@ def _consumed(jvm: Any, settings: Settings, topics: Topics, spans: Sequence[Offs
             consumer.assign(jvm.java.util.Collections.singletonList(place))
             consumer.seek(place, span.start)
             while (before := consumer.position(place)) < span.end:
-                for record in consumer.poll(jvm.java.time.Duration.ofMillis(round(1000 * poll_seconds(settings)))).records(place):
+                for record in consumer.poll(longest).records(place):
                     if record.offset() < span.end:
                         yield _values(span, record)
                 if consumer.position(place) == before:

@@ -250,7 +250,7 @@ class _Landing:
     def take_apart(self, cluster: Cluster, topics: Topics, error: Exception) -> set[tuple[str, int]]:
         """Read the pending batch partition by partition; return the ones that cannot be read, by topic id and number.
 
-        The next run tries these again. A damaged record is told at once, but a leader that does not answer is waited for.
+        The next run tries these again. A damaged record is told at once; a leader that does not answer is waited for.
 
         Raises AfterlogError: partitions were waited for as long as ``MOST_ATTEMPTS`` leaders that do not answer take.
         """
