@@ -13,7 +13,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -164,23 +163,23 @@ def demo(console: Console) -> None:
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     archive = class_data_archive.place()
-    with contextlib.ExitStack() as commands, ThreadPoolExecutor(1) as beside:
-        lacking = None if archive.is_file() else archive
-        command = commands.enter_context(warm.process(home / "commands.log", NO_TOPICS, lacking))
-        with _live_broker(settings, console) as happened:
-            variables = NO_TOPICS | (happened.variables if happened else {}) | {"AFTERLOG_COMMAND": command}
-            airflow = Airflow(home, home / "demo.log", console, variables)
-            try:
-                parameters = {"landing": settings.landing, "warehouse": settings.warehouse}
-                first = {feed: _run(airflow, feed, parameters, "First run", console) for feed in BUNDLED}
-                before = delta_log(Path(settings.warehouse))
-                second = [_run(airflow, feed, parameters, "Second run, nothing new", console) for feed in BUNDLED]
-                after = delta_log(Path(settings.warehouse))
-            finally:
-                airflow.close()
-            ended = beside.submit(commands.pop_all().close)  # Java may write the archive of its classes
-            replayed = live.replay(settings, happened) if happened else ()
-    ended.result()
+    lacking = None if archive.is_file() else archive
+    with (
+        warm.process(home / "commands.log", NO_TOPICS, lacking) as command,
+        _live_broker(settings, console) as happened,
+    ):
+        variables = NO_TOPICS | (happened.variables if happened else {}) | {"AFTERLOG_COMMAND": command}
+        airflow = Airflow(home, home / "demo.log", console, variables)
+        try:
+            parameters = {"landing": settings.landing, "warehouse": settings.warehouse}
+            first = {feed: _run(airflow, feed, parameters, "First run", console) for feed in BUNDLED}
+            before = delta_log(Path(settings.warehouse))
+            second = [_run(airflow, feed, parameters, "Second run, nothing new", console) for feed in BUNDLED]
+            after = delta_log(Path(settings.warehouse))
+        finally:
+            airflow.close()
+        warm.end(command)  # its Java may write the archive of its classes beside what follows
+        replayed = live.replay(settings, happened) if happened else ()
     _show_first_look(settings, console)
     console.print()
     console.print(_table_of_feeds(first))

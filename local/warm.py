@@ -41,8 +41,8 @@ def process(log: Path, variables: Mapping[str, str], archive: Path | None = None
     """Start the process and yield the text of ``AFTERLOG_COMMAND`` that uses it; it ends with the context.
 
     ``log`` takes a line for each command, and what the JVM prints; ``variables`` are added to its environment while no
-    command runs. If the context ends without an error, the JVM writes its classes into an ``archive``, which takes it
-    seconds.
+    command runs. If the context ends without an error, the JVM first writes its classes into an ``archive``, which
+    takes it seconds.
     """
     from local.airflow_home import stop
 
@@ -63,15 +63,22 @@ def process(log: Path, variables: Mapping[str, str], archive: Path | None = None
                 start_new_session=True,
             )
         try:
-            yield shlex.join([sys.executable, "-m", "local.warm", "run", address])
+            program = shlex.join([sys.executable, "-m", "local.warm", "run", address])
+            yield program
             if archive:
-                with contextlib.suppress(OSError, EOFError, subprocess.TimeoutExpired):
-                    _asked(address, {"end": True}).close()
+                end(program)
+                with contextlib.suppress(subprocess.TimeoutExpired):
                     started.wait(_MOST_SECONDS)
         finally:
             stop([started], seconds=1.0)
             assert started.stdin is not None
             started.stdin.close()
+
+
+def end(program: str) -> None:
+    """Ask the process that ``program`` names to end after the commands that it was given. It may be asked twice."""
+    with contextlib.suppress(OSError, EOFError):
+        _asked(shlex.split(program)[-1], {"end": True}).close()
 
 
 def run(address: str, arguments: list[str]) -> int:

@@ -177,8 +177,9 @@ def test_the_process_ends_by_itself_when_it_is_asked_to(
     served: tuple[subprocess.Popen[bytes], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process, program = served
-    warm._asked(shlex.split(program)[-1], {"end": True}).close()
+    warm.end(program)
     assert process.wait(60) == 0
+    warm.end(program)
     assert ran(monkeypatch, program, "--version")[0] == 0
 
 
