@@ -18,7 +18,7 @@ from expectations.provenance import ADDED_BY_THE_RUN
 from pipelines.errors import UsageError, unreadable_log
 from pipelines.settings import Settings
 from pipelines.warehouse import delta_log, few_rows, ranges, storage
-from pipelines.warehouse.groups import Groups
+from pipelines.warehouse.groups import Groups, runs
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.ranges import Range
 
@@ -436,7 +436,7 @@ class Warehouse:
         contract: Contract | None = None,
         count: int | None = None,
     ) -> int:
-        """Replace the rows of groups (None: all) by the given ones in one commit; return how many were written.
+        """Replace the rows of groups (None: all) by the given ones in one commit; return how many were given.
 
         If all rows are replaced and a contract is given, the columns of the table are replaced too if an earlier
         version of Afterlog created them with other names or types. ``count`` is the number of rows, if it is known.
@@ -458,6 +458,9 @@ class Warehouse:
             predicate = groups.predicate()
             if not rows.where(f"NOT coalesce({predicate}, false)").isEmpty():
                 raise RuntimeError(f"rows of {table} are in other groups than those that are replaced")
+            if count is not None and (added := self._added(table, rows, groups, count)) is not None:
+                self._append(table, *added)
+                return count
             writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", predicate)
             # Delta would compare each row with each group, which takes minutes for many rows of many groups.
             self.spark.conf.set(CHECK_OF_REPLACED, "false")
@@ -476,6 +479,27 @@ class Warehouse:
             return self._written(table, rows.write.format("delta").mode("overwrite"))
         writer = _commented(rows, contract).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         return self._written(table, writer)
+
+    def _added(self, table: str, rows: DataFrame, groups: Groups, count: int) -> tuple[LocalTable, ArrowTable] | None:
+        """Return a table and the few of ``count`` given rows that its groups lack.
+
+        Return None if they are not few, if a row of the groups is not given, or if only Spark can write the table.
+        """
+        from pyspark.sql import functions as F
+
+        opened = self._plain(table)
+        if opened is None or not few_rows.have_its_columns(rows, opened):
+            return None
+        among = [{groups.column: ends} for ends in runs(groups.values)] if None not in groups.values else None
+        there = self.read(table, opened.version(), among).where(groups.predicate())
+        if not 0 <= count - there.count() <= few_rows.MOST_ROWS:
+            return None
+        signed = rows.withColumn("_times", F.lit(1)).unionAll(there.withColumn("_times", F.lit(-1)))
+        differing = signed.groupBy(*rows.columns).agg(F.sum("_times").alias("_times")).where("_times <> 0")
+        few = few_rows.collected(differing.limit(few_rows.MOST_ROWS + 1))
+        if few is None or few.num_rows > few_rows.MOST_ROWS or few["_times"].to_pylist() != [1] * few.num_rows:
+            return None
+        return opened, few.drop_columns(["_times"])
 
     def _plain(self, table: str) -> LocalTable | None:
         """Return a local table, opened, if ``few_rows`` can write it; None if only Spark can."""

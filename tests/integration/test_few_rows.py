@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from expectations.contract import Column, Contract
-from pipelines.settings import Settings
-from pipelines.warehouse import change_feed, jvmless
+from pipelines.settings import Settings, load
+from pipelines.warehouse import change_feed, few_rows, jvmless
 from pipelines.warehouse.groups import Groups
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.tables import COMPACTED_EVERY, Warehouse
+from tests.testing.examples import at_most
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -168,6 +175,56 @@ def test_rows_that_are_too_large_for_this_process_are_written_by_spark(
     finally:
         conf.remove("spark.driver.maxResultSize")
     assert few.read(CONTRACT.table).count() == 3
+
+
+def numbered(spark: SparkSession, rows: Sequence[tuple[str | None, int]]) -> DataFrame:
+    """Return rows of a name and a number; the other columns hold what the types allow."""
+    given = spark.createDataFrame(list(rows), "name string, number int")
+    others = rows_of(spark, ROWS).where("name = 'a'").drop("name", "number")
+    return given.crossJoin(others).select(*TYPES)
+
+
+NAMED = st.tuples(st.sampled_from(["a", "b", "o'brien", None]), st.integers(0, 3))
+
+
+@at_most(10)
+@given(st.lists(NAMED, max_size=8), st.lists(st.tuples(NAMED, st.booleans()), max_size=6), st.integers(0, 2))
+@example([("a", 1), ("a", 2), ("b", 1)], [(("a", 3), True)], 1)  # the table lacks a row
+@example([("a", 1), ("a", 2), ("b", 1)], [], 1)  # it lacks none
+@example([("a", 1), ("a", 2), ("b", 1)], [(("a", 2), False), (("a", 3), True)], 1)  # one row becomes another
+@example([("a", 0), ("a", 1), ("a", 2)], [(("a", 2), False), (("a", 3), True)], 2)
+@example([("a", 1), ("a", 2), ("b", 1)], [(("a", 1), True)], 1)  # a row comes twice
+@example([("a", 1), ("b", 1)], [(("a", 2), True), (("a", 3), True)], 1)  # those that it lacks are not few
+def test_groups_with_many_rows_get_those_that_they_lack(
+    spark: SparkSession, first: list[tuple[str | None, int]], news: list[tuple[tuple[str | None, int], bool]], most: int
+) -> None:
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(few_rows, "MOST_ROWS", most)
+        warehouse = Warehouse(load(warehouse=place), spark)
+        warehouse.ensure(CONTRACT)
+        warehouse.insert(numbered(spark, first), CONTRACT)
+        before, given = Counter(first), Counter(first)
+        for row, comes in news:
+            given[row] = max(given[row] + (1 if comes else -1), 0)
+        groups = Groups("name", tuple({row[0] for row, _ in news} | {"a"}))
+        rows = [row for row in given.elements() if row[0] in groups.values]
+        log = Path(warehouse.location(CONTRACT.table)) / "_delta_log"
+        known = {*log.glob("*.json")}
+        replaced = warehouse.replace_groups(CONTRACT.table, numbered(spark, rows), groups, CONTRACT, len(rows))
+        assert replaced == len(rows)
+        there = Counter(
+            (row["name"], row["number"]) for row in warehouse.read(CONTRACT.table).select("name", "number").collect()
+        )
+        assert there == +given
+        new, gone = +given - before, before - given
+        if len(rows) > most and not gone and new.total() <= most:
+            actions = [json.loads(line) for file in {*log.glob("*.json")} - known for line in file.open()]
+            assert [action["add"]["stats"].count('"numRecords":') for action in actions if "add" in action] == [1] * (
+                bool(new)
+            )
+            assert not [action for action in actions if {"remove", "cdc"} & {*action}]
+            if new:
+                assert feed(warehouse) == texts(numbered(spark, [*new.elements()]))
 
 
 def test_a_table_that_users_changed_is_left_to_delta_in_spark(
