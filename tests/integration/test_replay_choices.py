@@ -114,7 +114,7 @@ def test_the_status_of_a_run_tells_what_stands_though_it_is_not_in_the_table_yet
     warehouse = letters_in(settings, 3)
     draft = kept(warehouse)
     plan, records = draft.plan.plan_id, draft.plan.records
-    with Journal(store.directory_of(warehouse)) as journal:
+    with Journal(store.directory_of(warehouse), settings.cluster) as journal:
         journal.begin(plan, "a runner")
         assert journal.claim(plan, records, again=False) == list(records)
         journal.confirm(plan, records[:2], 2, 0)
@@ -136,13 +136,24 @@ def test_a_dead_letter_whose_source_record_another_plan_has_taken_is_claimed(set
         consumer_group=lambda number: "billing" if number < 3 else "shipping",
     )
     draft = kept(warehouse, "consumer_group = 'billing'")
-    with Journal(store.directory_of(warehouse)) as journal:
+    with Journal(store.directory_of(warehouse), settings.cluster) as journal:
         journal.claim(draft.plan.plan_id, draft.plan.records[:1], again=False)
     choice = Choice(where="consumer_group = 'shipping'")
     found = actions.drawn(warehouse, choice, Options(to="elsewhere"), dry_run=True).entries
     assert [one.reasons for one in found] == [["claimed"], [], []]
     said = actions.plan(warehouse, choice, Options(to="elsewhere"), dry_run=True).result
     assert "another plan has taken it, or its source record: cancel that plan" in said
+
+
+def test_a_plan_of_another_cluster_takes_nothing(settings: Settings) -> None:
+    """Two clusters in one warehouse have dead letters at the same places, of source records at the same places."""
+    east, west = (letters_in(settings.model_copy(update={"cluster": name}), 3) for name in ("east", "west"))
+    plan = kept(east).plan
+    with Journal(store.directory_of(east), "east") as journal:
+        journal.claim(plan.plan_id, plan.records, again=False)
+    assert actions.drawn(east, Choice(where="true"), Options(again=True), dry_run=True).reasons == {}
+    for warehouse, reasons in ((east, {"claimed": 3}), (west, {})):
+        assert actions.drawn(warehouse, Choice(where="true"), Options(), dry_run=True).reasons == reasons
 
 
 def test_what_lands_while_dead_letters_are_looked_at_gives_none_twice(
@@ -184,7 +195,7 @@ def with_target(plan: Plan) -> Plan:
 def test_a_plan_whose_records_another_plan_had_taken_can_be_run_once_they_are_free(settings: Settings) -> None:
     warehouse = letters_in(settings, 3)
     first, second = kept(warehouse, "consumer_group = 'billing'").plan, kept(warehouse).plan
-    with Journal(store.directory_of(warehouse)) as journal:
+    with Journal(store.directory_of(warehouse), settings.cluster) as journal:
         journal.begin(first.plan_id, "a runner")
         assert journal.claim(first.plan_id, first.records, again=False) == list(first.records)
         journal.begin(second.plan_id, "another runner")
@@ -288,7 +299,7 @@ def test_the_status_of_a_plan_that_another_process_completes_is_told(settings: S
     warehouse = letters_in(settings, 3)
     plan = kept(warehouse).plan
     directory = store.directory_of(warehouse)
-    with Journal(directory) as journal:
+    with Journal(directory, settings.cluster) as journal:
         journal.begin(plan.plan_id, "a runner")
         journal.claim(plan.plan_id, plan.records, again=False)
         journal.confirm(plan.plan_id, plan.records, 3, 0)
