@@ -310,6 +310,20 @@ def test_the_status_of_a_plan_that_another_process_completes_is_told(settings: S
     assert f"Another process runs plan {plan.plan_id}" in told.remarks[0]
 
 
+def test_a_transform_repairs_dead_letters_of_topics_that_followed_each_other(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """A DLQ topic was deleted and created again, so that two dead letters have one place."""
+    ids = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg")
+    same = {f"{of}_{part}": (lambda _: 0) for of in ("dlq", "original") for part in ("partition", "offset")}
+    topics = {"dlq_topic_id": lambda number: ids[number], "original_topic": lambda number: f"orders-{number}"}
+    warehouse = letters_in(settings, 2, **same, **topics)
+    file = tmp_path / "repair.sql"
+    file.write_text("SELECT record, 'v' || value_text AS value FROM records", encoding="utf-8")
+    plan = actions.drawn(warehouse, Choice(where="true"), Options(), file=file, dry_run=True).plan
+    assert [(one.letter.topic_id, one.value) for one in plan.records] == [(ids[0], b"v0"), (ids[1], b"v1")]
+
+
 def test_a_dry_run_does_not_try_a_transform_on_payloads_that_it_does_not_have(
     settings: Settings, tmp_path: Path
 ) -> None:
