@@ -153,10 +153,12 @@ def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     """Say which rule decides about the dead letter at TOPIC:PARTITION:OFFSET, and what speaks against its replay."""
     known = rules.read(located(warehouse.settings.replay.rules))
     options = Options(max_replays=warehouse.settings.replay.max_replays)
+    entries = planning.judged(Candidates(warehouse).chosen(Choice(records=(wanted,)), 1), known, options)
+    planning.judge_loops(entries, letter_topics(warehouse))
+    planning.judge_claims(entries, options, claims(warehouse, entries))
     said = []
-    for candidate in Candidates(warehouse).chosen(Choice(records=(wanted,)), 1):
-        (entry,) = planning.judged([candidate], known, options)
-        action, rule = known.decide(candidate.facts)
+    for entry in entries:
+        action, rule = known.decide(entry.candidate.facts)
         tried = known.rules[: known.rules.index(rule) + 1] if rule else known.rules
         said.append(telling.explained(entry, rule, action, tried, form))
     return Answer("\n".join(said))

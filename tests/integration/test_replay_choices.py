@@ -145,6 +145,20 @@ def test_a_dead_letter_whose_source_record_another_plan_has_taken_is_claimed(set
     assert "another plan has taken it, or its source record: cancel that plan" in said
 
 
+def test_an_explanation_names_all_that_a_plan_would(settings: Settings) -> None:
+    """One dead letter of a plan that runs, and one whose original topic is a DLQ topic."""
+    warehouse = letters_in(settings, 2, original_topic=lambda number: ("many", "dlq.many")[number])
+    plan = kept(warehouse, "dlq_partition = 0").plan
+    with Journal(store.directory_of(warehouse), settings.cluster) as journal:
+        journal.claim(plan.plan_id, plan.records, again=False)
+    for partition, reasons in enumerate((["claimed"], ["loop"])):
+        place = f"dlq.many:{partition}:0"
+        (planned,) = actions.drawn(warehouse, Choice(records=(place,)), Options(), dry_run=True).entries
+        explained = json.loads(actions.explain(warehouse, place, "json").result)
+        assert explained["reasons"] == planned.reasons == reasons
+        assert "know nothing against" not in actions.explain(warehouse, place).result
+
+
 def test_a_plan_of_another_cluster_takes_nothing(settings: Settings) -> None:
     """Two clusters in one warehouse have dead letters at the same places, of source records at the same places."""
     east, west = (letters_in(settings.model_copy(update={"cluster": name}), 3) for name in ("east", "west"))
