@@ -52,7 +52,7 @@ def _records(asked: Admin, topic: str, count: int) -> list[PlannedRecord]:
 def _replayed(settings: Settings, asked: Admin, topic: str, count: int, batch: int) -> float:
     """Return the seconds of a whole run: the client's start, what stands on the target, all records, the journal."""
     plan = plan_of(topic, settings, _records(asked, topic, count))
-    with Journal(directory_of(settings)) as journal:
+    with Journal(directory_of(settings), settings.cluster) as journal:
         journal.add(topic)
     began = time.perf_counter()
     ended = run(plan, directory_of(settings), settings, batch=batch)

@@ -63,7 +63,7 @@ class Torture:
         for created in self.asked.client.create_topics(topics).values():
             created.result()
         records = numbered(_RECORDS, name, keys=self.chance.randint(1, 20), size=self.chance.choice([0, 100, 2000]))
-        with Journal(self.directory) as journal:
+        with Journal(self.directory, self.settings.cluster) as journal:
             journal.add(name)
         return plan_of(name, self.settings, records)
 

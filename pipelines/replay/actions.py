@@ -54,7 +54,7 @@ def plan(
     kept = None if dry_run else store.keep(warehouse, draft)
     revived = None
     if kept is False:
-        with Journal(store.directory_of(warehouse)) as journal:
+        with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
             revived = journal.revive(draft.plan.plan_id)
     if form == "json":
         said = telling.draft_as_json(draft, kept=kept)
@@ -132,7 +132,7 @@ def claims(warehouse: Warehouse, entries: Sequence[planning.Entry]) -> Mapping[L
     directory = store.directory_of(warehouse)
     if not (directory / journals.NAME).exists():
         return {}
-    with Journal(directory) as journal:
+    with Journal(directory, warehouse.cluster) as journal:
         found = journal.claims(entry.letter for entry in entries)
         sources = journal.claimed_sources(entry.source for entry in entries)
     return {
@@ -153,10 +153,12 @@ def explain(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     """Say which rule decides about the dead letter at TOPIC:PARTITION:OFFSET, and what speaks against its replay."""
     known = rules.read(located(warehouse.settings.replay.rules))
     options = Options(max_replays=warehouse.settings.replay.max_replays)
+    entries = planning.judged(Candidates(warehouse).chosen(Choice(records=(wanted,)), 1), known, options)
+    planning.judge_loops(entries, letter_topics(warehouse))
+    planning.judge_claims(entries, options, claims(warehouse, entries))
     said = []
-    for candidate in Candidates(warehouse).chosen(Choice(records=(wanted,)), 1):
-        (entry,) = planning.judged([candidate], known, options)
-        action, rule = known.decide(candidate.facts)
+    for entry in entries:
+        action, rule = known.decide(entry.candidate.facts)
         tried = known.rules[: known.rules.index(rule) + 1] if rule else known.rules
         said.append(telling.explained(entry, rule, action, tried, form))
     return Answer("\n".join(said))
@@ -194,7 +196,7 @@ def run(
     row = store.plan_row(warehouse, wanted)
     planned = store.load(warehouse, row)
     if resumes:
-        with Journal(store.directory_of(warehouse)) as journal:
+        with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
             journal.resume(planned.plan_id)
     kept = store.Replays(warehouse, planned)
     is_over = recover(warehouse, planned, kept)
@@ -236,7 +238,7 @@ def recover(warehouse: Warehouse, plan: Plan, kept: store.Replays) -> bool:
     from pipelines.replay import run as runner
 
     directory = store.directory_of(warehouse)
-    with Journal(directory) as journal:
+    with Journal(directory, warehouse.cluster) as journal:
         known = journal.status(plan.plan_id)
     if known is None or known.state not in (State.FINISHED, State.CANCELLED):
         return False
@@ -289,7 +291,7 @@ def ask_pause(warehouse: Warehouse, wanted: str) -> Answer:
     """Ask the run of a plan to pause after its batch; the exit code is 1 if the plan has ended."""
     row = store.plan_row(warehouse, wanted)
     plan_id = row["plan_id"]
-    with Journal(store.directory_of(warehouse)) as journal:
+    with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
         journal.ask_pause(plan_id)
         found = journal.status(plan_id)
     state = found.state if found else State.READY
@@ -328,7 +330,7 @@ def _recovered(warehouse: Warehouse, plan: Plan) -> tuple[int, tuple[str, ...]]:
 def status(warehouse: Warehouse, wanted: str, form: str = "text", *, asks: bool = True) -> Answer:
     """Say how a plan stands and what became of its records; ``asks`` the cluster for committed offsets."""
     row = store.plan_row(warehouse, wanted)
-    with Journal(store.directory_of(warehouse)) as journal:
+    with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
         state = journal.status(row["plan_id"])
     done = len(store.replayed(warehouse, row["plan_id"]))
     remarks: tuple[str, ...] = ()
@@ -350,7 +352,7 @@ def plans(warehouse: Warehouse, form: str = "text") -> Answer:
     rows = store.plans(warehouse)
     states = {}
     if rows:
-        with Journal(store.directory_of(warehouse)) as journal:
+        with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
             states = {row["plan_id"]: _name(journal.status(row["plan_id"])) for row in rows}
     done = Counter(row["plan_id"] for row in store.replayed(warehouse))
     return Answer(telling.listed(rows, states, done, form))

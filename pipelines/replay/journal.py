@@ -41,14 +41,15 @@ CREATE TABLE IF NOT EXISTS offsets (
 CREATE TABLE IF NOT EXISTS claims (
     topic TEXT, topic_id TEXT, partition INTEGER, record INTEGER, plan_id TEXT,
     attempt INTEGER NOT NULL, produced INTEGER NOT NULL,
-    source_topic TEXT, source_partition INTEGER, source_record INTEGER,
+    source_topic TEXT, source_partition INTEGER, source_record INTEGER, cluster TEXT,
     PRIMARY KEY (topic, topic_id, partition, record, plan_id)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS claims_of_plans ON claims (plan_id, produced);
 CREATE INDEX IF NOT EXISTS claims_of_places ON claims (topic, partition, record);
 """
 _OF_SOURCES = "CREATE INDEX IF NOT EXISTS claims_of_sources ON claims (source_topic, source_partition, source_record)"
-_LATER = ("source_topic TEXT", "source_partition INTEGER", "source_record INTEGER")  # older journals lack them
+_LATER = ("source_topic TEXT", "source_partition INTEGER", "source_record INTEGER", "cluster TEXT")  # not in older ones
+_OF_CLUSTER = "(cluster = ?{0} OR cluster IS NULL)"  # a claim of an older journal can be one of any cluster
 _OF_LETTER = "topic = ?1 AND topic_id = ?2 AND partition = ?3 AND record = ?4"
 # By the primary key SQLite would look at all claims of a topic: hence the indexes. A file does not tell the topic's id,
 # which is learned when the topic itself is read: so one id can be missing.
@@ -60,7 +61,8 @@ _OF_SAME_SOURCE = (
     "claims INDEXED BY claims_of_sources WHERE source_topic = ?1 AND source_partition = ?2 AND source_record = ?3"
 )
 _COLUMNS = (
-    "(topic, topic_id, partition, record, plan_id, attempt, produced, source_topic, source_partition, source_record)"
+    "(topic, topic_id, partition, record, plan_id, attempt, produced, source_topic, source_partition, source_record,"
+    " cluster)"
 )
 
 
@@ -177,12 +179,15 @@ def _unwritable(directory: Path, why: str) -> EnvironmentLacking:
 class Journal:
     """The memory of all plans' runs of a warehouse, in one file; each change is on the disk when its method returns.
 
+    A warehouse can hold several clusters with topics of the same names: claims are those of one of them.
+
     Raises EnvironmentLacking in all methods: the file cannot be read or written.
     """
 
-    def __init__(self, directory: Path) -> None:
-        """Open the journal in a directory, and create both if they are not there."""
+    def __init__(self, directory: Path, cluster: str) -> None:
+        """Open the journal in a directory for the plans of a cluster, and create both if they are not there."""
         self.directory = directory
+        self._cluster = cluster
         with self._clear():
             directory.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(directory / NAME, timeout=_BUSY_SECONDS, isolation_level=None)
@@ -335,8 +340,8 @@ class Journal:
         with self._transaction():
             free = [record for record in records if again or not self._taken(plan_id, record)]
             self._database.executemany(
-                f"INSERT OR IGNORE INTO claims {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?)",
-                [(*record.letter, plan_id, record.attempt, *record.source[:3]) for record in free],
+                f"INSERT OR IGNORE INTO claims {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)",
+                [(*record.letter, plan_id, record.attempt, *record.source[:3], self._cluster) for record in free],
             )
             self._execute("UPDATE plans SET attempted = attempted + ? WHERE plan_id = ?", (len(free), plan_id))
         return free
@@ -345,9 +350,9 @@ class Journal:
         """Remember that records stand committed on their targets, and how many of the plan do in all."""
         with self._transaction():
             self._database.executemany(
-                f"INSERT INTO claims {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?)"
+                f"INSERT INTO claims {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)"
                 " ON CONFLICT DO UPDATE SET produced = 1",
-                [(*record.letter, plan_id, record.attempt, *record.source[:3]) for record in records],
+                [(*record.letter, plan_id, record.attempt, *record.source[:3], self._cluster) for record in records],
             )
             self._execute(
                 "UPDATE plans SET replayed = ?, skipped = ?, updated_at = ? WHERE plan_id = ?",
@@ -383,16 +388,19 @@ class Journal:
 
     def _last_plan(self, claims: str, values: Sequence[object]) -> str | None:
         """Return the plan of the last of some claims."""
-        rows = self._execute(f"SELECT plan_id FROM {claims} ORDER BY attempt DESC, produced DESC LIMIT 1", values)
+        here = _OF_CLUSTER.format(len(values) + 1)
+        text = f"SELECT plan_id FROM {claims} AND {here} ORDER BY attempt DESC, produced DESC LIMIT 1"
+        rows = self._execute(text, (*values, self._cluster))
         return str(rows[0][0]) if rows else None
 
     def _taken(self, plan_id: str, record: PlannedRecord) -> bool:
         """Tell whether another plan has a claim of the dead letter or of its source record."""
         others = ((_OF_SAME_LETTER, record.letter), (_OF_SAME_SOURCE, record.source[:3]))  # null equals nothing
-        return any(
-            self._execute(f"SELECT 1 FROM {claims} AND plan_id <> ?{len(values) + 1} LIMIT 1", (*values, plan_id))
-            for claims, values in others
-        )
+        for claims, values in others:
+            other = f"plan_id <> ?{len(values) + 1} AND {_OF_CLUSTER.format(len(values) + 2)}"
+            if self._execute(f"SELECT 1 FROM {claims} AND {other} LIMIT 1", (*values, plan_id, self._cluster)):
+                return True
+        return False
 
     def _unsettled(self, plan_id: str) -> bool:
         """Tell whether a batch was attempted of which nobody knows yet whether it was committed."""

@@ -211,9 +211,14 @@ def _take(entry: Entry, key: bytes | None, value: bytes | None, headers: Headers
 def repair(entries: Sequence[Entry], transform: Transform) -> None:
     """Apply a transform to the eligible records; a dry run has not fetched some payloads, so it leaves those alone."""
     chosen = [entry for entry in entries if not entry.reasons and not entry.is_to_fetch]
-    repaired = transform.apply([(one.candidate.place, one.content, one.candidate.row) for one in chosen])
+    places = Counter(entry.letter.place for entry in chosen)
+    names = {  # topics of one name that followed each other have the same places
+        entry.letter: entry.letter.place + (f"@{entry.letter.topic_id}" if places[entry.letter.place] > 1 else "")
+        for entry in chosen
+    }
+    repaired = transform.apply([(names[one.letter], one.content, one.candidate.row) for one in chosen])
     for entry in chosen:
-        content = repaired.get(entry.candidate.place)
+        content = repaired.get(names[entry.letter])
         if content is None:
             entry.reasons.append("left_out")
         else:

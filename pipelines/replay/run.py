@@ -76,7 +76,7 @@ def run(
     Raises AfterlogError: WriterBusy (another process runs the plan), or one sentence about what is wrong. The plan can
     be run again after any of them.
     """
-    with journals.alone(directory, plan.plan_id), Journal(directory) as journal:
+    with journals.alone(directory, plan.plan_id), Journal(directory, plan.cluster) as journal:
         return _Run(plan, journal, settings, rate, batch, most_deaths, stop, progress, confirmed).ended()
 
 
@@ -86,7 +86,7 @@ def cancel(plan: Plan, directory: Path, settings: Settings) -> Ended | None:
     Raises AfterlogError: a run was interrupted in a batch, and the cluster does not tell whether it was committed. The
     request stays, and the next run cancels the plan.
     """
-    with Journal(directory) as journal:
+    with Journal(directory, plan.cluster) as journal:
         journal.ask_cancel(plan.plan_id)
     try:
         ended = run(plan, directory, settings)
@@ -100,7 +100,7 @@ def learned(plan: Plan, directory: Path, settings: Settings) -> list[Replayed]:
 
     Raises AfterlogError: the cluster does not tell, as the target's log was cut or the topic is another one.
     """
-    with journals.alone(directory, plan.plan_id), Journal(directory) as journal:
+    with journals.alone(directory, plan.plan_id), Journal(directory, plan.cluster) as journal:
         before = journal.status(plan.plan_id)
         if before is None:
             return []

@@ -74,7 +74,7 @@ def keep(warehouse: Warehouse, draft: Draft) -> bool:
         )
         if not _rows(warehouse, REPLAYS, equal, ["plan_id"]):
             append.append(warehouse, replays.CONTRACT, [_row_of(draft, entry) for entry in draft.entries])
-        with Journal(directory_of(warehouse)) as journal:
+        with Journal(directory_of(warehouse), warehouse.cluster) as journal:
             journal.add(plan.plan_id)
         append.append(warehouse, replay_plans.CONTRACT, [_plan_row(draft)])
     return True

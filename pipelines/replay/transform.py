@@ -68,10 +68,10 @@ class Transform:
         repaired: dict[str, Content] = {}
         for row in rows:
             place = row.get("record")
-            if place not in before:
+            if not isinstance(place, str) or place not in before:
                 raise self._wrong("it returned a record that it was not given")
             if place in repaired:
-                raise self._wrong(f"it returned record {visible(str(place))} twice")
+                raise self._wrong(f"it returned record {visible(place)} twice")
             old = before[place]
             repaired[place] = Content(
                 self._bytes(row["key"], "key") if "key" in row else old.key,
@@ -106,16 +106,17 @@ class Transform:
                 statements = connection.extract_statements(self.text)
                 if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                     raise self._wrong("it must be one SELECT")
-                answered = connection.execute(self.text)
-                found = [column[0] for column in answered.description or ()]
-                rows = answered.fetchall()
+                answered = connection.sql(self.text)
+                # By place, as two can have one name; without the times, which DuckDB's client cannot return.
+                found = {place: name.lower() for place, name in enumerate(answered.columns, 1) if _is_taken(name)}
+                rows = answered.project(", ".join(f"#{place}" for place in found)).fetchall() if found else []
             except duckdb.Error as error:
                 kind = type(error).__name__
                 told = str(error).splitlines()[0] if kind in ("ParserException", "BinderException") else ""
                 raise self._wrong(f"DuckDB answers {kind}" + (f": {visible(told)}" if told else "")) from None
-        if "record" not in found:
+        if "record" not in found.values():
             raise self._wrong("the SELECT must return the column record")
-        yield from (dict(zip(found, row, strict=True)) for row in rows)
+        yield from (dict(zip(found.values(), row, strict=True)) for row in rows)
 
     def _of_python(self, records: Sequence[tuple[str, Content, Mapping[str, Any]]]) -> Iterator[dict[str, Any]]:
         import pandas  # type: ignore[import-untyped]  # Great Expectations brings it
@@ -129,7 +130,7 @@ class Transform:
             names_of_file: dict[str, Any] = {"__name__": "afterlog_transform", "__file__": str(self.file)}
             exec(compile(self.text, str(self.file), "exec"), names_of_file)
             returned = names_of_file["transform"](table)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # The message may quote a record.
             lines = [
                 frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.file)
@@ -157,9 +158,11 @@ class Transform:
             return ()
         try:
             pairs = [(one["key"], one["value"]) if isinstance(one, dict) else tuple(one) for one in value]
-            found = tuple((str(name), self._bytes(content, "a header's value")) for name, content in pairs)
+            found = tuple((name, self._bytes(content, "a header's value")) for name, content in pairs)
         except (TypeError, ValueError, KeyError):
             raise self._wrong("headers must be pairs of name and value") from None
+        if not all(isinstance(name, str) for name, _ in found):
+            raise self._wrong("the name of a header must be text")
         return found
 
     def _wrong(self, why: str) -> UsageError:
@@ -187,6 +190,11 @@ def _rows(records: Sequence[tuple[str, Content, Mapping[str, Any]]]) -> Iterator
         yield (place, content.key, content.value, *headers, *texts, *(row.get(name) for name in FACTS))
 
 
+def _is_taken(name: str) -> bool:
+    """Tell whether a transform's column is part of what is produced; names in SQL differ in no case."""
+    return name.lower() in ("record", "key", "value", "headers")
+
+
 def _text(content: bytes | None) -> str | None:
     try:
         return None if content is None else content.decode("utf-8")
@@ -198,4 +206,4 @@ def _is_missing(value: Any) -> bool:
     """Tell whether pandas means a missing value: None, NaN, NaT or NA."""
     import pandas
 
-    return value is None or (not isinstance(value, str | bytes | list | tuple | dict) and bool(pandas.isna(value)))
+    return value is None or (pandas.api.types.is_scalar(value) and bool(pandas.isna(value)))

@@ -114,7 +114,7 @@ def test_the_status_of_a_run_tells_what_stands_though_it_is_not_in_the_table_yet
     warehouse = letters_in(settings, 3)
     draft = kept(warehouse)
     plan, records = draft.plan.plan_id, draft.plan.records
-    with Journal(store.directory_of(warehouse)) as journal:
+    with Journal(store.directory_of(warehouse), settings.cluster) as journal:
         journal.begin(plan, "a runner")
         assert journal.claim(plan, records, again=False) == list(records)
         journal.confirm(plan, records[:2], 2, 0)
@@ -136,13 +136,38 @@ def test_a_dead_letter_whose_source_record_another_plan_has_taken_is_claimed(set
         consumer_group=lambda number: "billing" if number < 3 else "shipping",
     )
     draft = kept(warehouse, "consumer_group = 'billing'")
-    with Journal(store.directory_of(warehouse)) as journal:
+    with Journal(store.directory_of(warehouse), settings.cluster) as journal:
         journal.claim(draft.plan.plan_id, draft.plan.records[:1], again=False)
     choice = Choice(where="consumer_group = 'shipping'")
     found = actions.drawn(warehouse, choice, Options(to="elsewhere"), dry_run=True).entries
     assert [one.reasons for one in found] == [["claimed"], [], []]
     said = actions.plan(warehouse, choice, Options(to="elsewhere"), dry_run=True).result
     assert "another plan has taken it, or its source record: cancel that plan" in said
+
+
+def test_an_explanation_names_all_that_a_plan_would(settings: Settings) -> None:
+    """One dead letter of a plan that runs, and one whose original topic is a DLQ topic."""
+    warehouse = letters_in(settings, 2, original_topic=lambda number: ("many", "dlq.many")[number])
+    plan = kept(warehouse, "dlq_partition = 0").plan
+    with Journal(store.directory_of(warehouse), settings.cluster) as journal:
+        journal.claim(plan.plan_id, plan.records, again=False)
+    for partition, reasons in enumerate((["claimed"], ["loop"])):
+        place = f"dlq.many:{partition}:0"
+        (planned,) = actions.drawn(warehouse, Choice(records=(place,)), Options(), dry_run=True).entries
+        explained = json.loads(actions.explain(warehouse, place, "json").result)
+        assert explained["reasons"] == planned.reasons == reasons
+        assert "know nothing against" not in actions.explain(warehouse, place).result
+
+
+def test_a_plan_of_another_cluster_takes_nothing(settings: Settings) -> None:
+    """Two clusters in one warehouse have dead letters at the same places, of source records at the same places."""
+    east, west = (letters_in(settings.model_copy(update={"cluster": name}), 3) for name in ("east", "west"))
+    plan = kept(east).plan
+    with Journal(store.directory_of(east), "east") as journal:
+        journal.claim(plan.plan_id, plan.records, again=False)
+    assert actions.drawn(east, Choice(where="true"), Options(again=True), dry_run=True).reasons == {}
+    for warehouse, reasons in ((east, {"claimed": 3}), (west, {})):
+        assert actions.drawn(warehouse, Choice(where="true"), Options(), dry_run=True).reasons == reasons
 
 
 def test_what_lands_while_dead_letters_are_looked_at_gives_none_twice(
@@ -184,7 +209,7 @@ def with_target(plan: Plan) -> Plan:
 def test_a_plan_whose_records_another_plan_had_taken_can_be_run_once_they_are_free(settings: Settings) -> None:
     warehouse = letters_in(settings, 3)
     first, second = kept(warehouse, "consumer_group = 'billing'").plan, kept(warehouse).plan
-    with Journal(store.directory_of(warehouse)) as journal:
+    with Journal(store.directory_of(warehouse), settings.cluster) as journal:
         journal.begin(first.plan_id, "a runner")
         assert journal.claim(first.plan_id, first.records, again=False) == list(first.records)
         journal.begin(second.plan_id, "another runner")
@@ -288,7 +313,7 @@ def test_the_status_of_a_plan_that_another_process_completes_is_told(settings: S
     warehouse = letters_in(settings, 3)
     plan = kept(warehouse).plan
     directory = store.directory_of(warehouse)
-    with Journal(directory) as journal:
+    with Journal(directory, settings.cluster) as journal:
         journal.begin(plan.plan_id, "a runner")
         journal.claim(plan.plan_id, plan.records, again=False)
         journal.confirm(plan.plan_id, plan.records, 3, 0)
@@ -297,6 +322,20 @@ def test_the_status_of_a_plan_that_another_process_completes_is_told(settings: S
         told = actions.status(warehouse, plan.plan_id)
     assert "3 of 3 records replayed" in told.result
     assert f"Another process runs plan {plan.plan_id}" in told.remarks[0]
+
+
+def test_a_transform_repairs_dead_letters_of_topics_that_followed_each_other(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """A DLQ topic was deleted and created again, so that two dead letters have one place."""
+    ids = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg")
+    same = {f"{of}_{part}": (lambda _: 0) for of in ("dlq", "original") for part in ("partition", "offset")}
+    topics = {"dlq_topic_id": lambda number: ids[number], "original_topic": lambda number: f"orders-{number}"}
+    warehouse = letters_in(settings, 2, **same, **topics)
+    file = tmp_path / "repair.sql"
+    file.write_text("SELECT record, 'v' || value_text AS value FROM records", encoding="utf-8")
+    plan = actions.drawn(warehouse, Choice(where="true"), Options(), file=file, dry_run=True).plan
+    assert [(one.letter.topic_id, one.value) for one in plan.records] == [(ids[0], b"v0"), (ids[1], b"v1")]
 
 
 def test_a_dry_run_does_not_try_a_transform_on_payloads_that_it_does_not_have(

@@ -319,6 +319,8 @@ def test_discarding_deletes_nothing_and_holds_until_asked(
     ("name", "text"),
     [
         ("fix.sql", "SELECT record, 'v2:' || value_text AS value, headers FROM records WHERE dlq_offset <> 2"),
+        ("all.sql", "SELECT * REPLACE ('v2:' || value_text AS value) FROM records WHERE dlq_offset <> 2"),
+        ("capitals.sql", "SELECT RECORD, 'v2:' || value_text AS VALUE FROM records WHERE dlq_offset <> 2"),
         (
             "fix.py",
             "def transform(records):\n"
@@ -357,6 +359,10 @@ def test_a_transform_repairs_records_and_is_part_of_the_plan(
         ("x.py", "def transform(records):\n    raise ValueError(records.value_text[0])", "ValueError in line 2"),
         ("x.py", "x = 1", "KeyError"),
         ("x.py", "def transform(records):\n    return 5", "must return a DataFrame"),
+        ("x.py", "def transform(records):\n    raise SystemExit(3)", "SystemExit in line 2"),
+        ("x.py", "def transform(records):\n    return records.assign(record=[[1]])", "a record that it was not given"),
+        ("x.py", "def transform(records):\n    return records.assign(headers=[[(b'x', b'1')]])", "must be text"),
+        ("x.sql", "SELECT record, [{'key': NULL, 'value': key}] AS headers FROM records", "must be text"),
         ("x.txt", "", "must be a file .sql or .py"),
     ],
 )

@@ -276,7 +276,7 @@ class Replays:
 
     @contextlib.contextmanager
     def journal(self) -> Iterator[Journal]:
-        with Journal(self.directory) as journal:
+        with Journal(self.directory, self.settings.cluster) as journal:
             yield journal
 
     def run(self, plan: Plan, **how: object) -> Ended:

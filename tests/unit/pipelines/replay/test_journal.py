@@ -20,7 +20,7 @@ RECORDS = numbered(4, "orders")
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
-    with Journal(tmp_path / "_replay") as made:
+    with Journal(tmp_path / "_replay", "default") as made:
         yield made
 
 
@@ -167,14 +167,37 @@ def test_a_source_record_is_taken_once_whatever_dead_letter_of_it_a_plan_has(jou
 
 
 def test_a_journal_of_an_older_version_is_completed(tmp_path: Path) -> None:
-    with Journal(tmp_path) as journal:
+    with Journal(tmp_path, "default") as journal:
         journal.claim("a", RECORDS[:1], again=False)
         journal._database.execute("DROP INDEX claims_of_sources")
         for column in ("source_topic", "source_partition", "source_record"):
             journal._database.execute(f"ALTER TABLE claims DROP COLUMN {column}")
-    with Journal(tmp_path) as journal, Journal(tmp_path):
+    with Journal(tmp_path, "default") as journal, Journal(tmp_path, "default"):
         assert journal.claim("b", RECORDS, again=False) == RECORDS[1:]
         assert set(journal.claimed_sources(one.source for one in RECORDS)) == {one.source.place for one in RECORDS[1:]}
+
+
+def test_clusters_of_one_warehouse_have_topics_of_the_same_names(tmp_path: Path) -> None:
+    """A record of a file has a place without a topic's id, so that it equals that of another cluster's record."""
+    records = [replace(one, letter=one.letter._replace(topic_id="")) for one in RECORDS]
+    with Journal(tmp_path, "east") as east, Journal(tmp_path, "west") as west:
+        assert east.claim("a", records, again=False) == records
+        assert west.claims(one.letter for one in records) == {}
+        assert west.claimed_sources(one.source for one in records) == {}
+        assert west.claim("b", records, again=False) == records
+        east.confirm("a", records, replayed=4, skipped=0)
+        assert east.claim("c", records, again=False) == []
+        assert set(east.claims(one.letter for one in records).values()) == {"a"}
+        assert set(west.claimed_sources(one.source for one in records).values()) == {"b"}
+
+
+def test_claims_of_a_journal_that_did_not_know_the_cluster_hold_for_each(tmp_path: Path) -> None:
+    with Journal(tmp_path, "east") as journal:
+        journal.claim("a", RECORDS[:1], again=False)
+        journal._database.execute("ALTER TABLE claims DROP COLUMN cluster")
+    for cluster in ("east", "west"):
+        with Journal(tmp_path, cluster) as journal:
+            assert journal.claim(f"of {cluster}", RECORDS[:1], again=False) == []
 
 
 def test_a_cancelled_plan_that_is_made_anew_can_be_run(journal: Journal) -> None:
@@ -237,14 +260,14 @@ def test_a_plans_id_is_no_path(plan_id: str, tmp_path: Path) -> None:
 
 
 def _begin_and_die(directory: Path) -> None:
-    with Journal(directory) as journal:
+    with Journal(directory, "default") as journal:
         journal._database.execute("BEGIN IMMEDIATE")
         journal._database.execute("UPDATE plans SET attempted = 99")
         os._exit(9)
 
 
 def test_a_process_that_dies_in_a_change_leaves_none(tmp_path: Path) -> None:
-    with Journal(tmp_path) as journal:
+    with Journal(tmp_path, "default") as journal:
         journal.add("a")
         process: Any = multiprocessing.get_context("spawn").Process(target=_begin_and_die, args=(tmp_path,))
         process.start()
@@ -258,13 +281,13 @@ def test_a_process_that_dies_in_a_change_leaves_none(tmp_path: Path) -> None:
 def test_a_damaged_journal(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_bytes(b"no database " * 100)
     with pytest.raises(EnvironmentLacking, match=r"journal\.db is damaged: move it away"):
-        Journal(tmp_path)
+        Journal(tmp_path, "default")
 
 
 def test_a_journal_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "_replay").write_text("a file")
     with pytest.raises(EnvironmentLacking, match="cannot be written"):
-        Journal(tmp_path / "_replay")
+        Journal(tmp_path / "_replay", "default")
 
 
 def test_the_journal_is_in_the_warehouse() -> None:
