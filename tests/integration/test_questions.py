@@ -383,7 +383,8 @@ def test_applications_that_were_deleted_feed_none(empty_warehouse: Path, tmp_pat
             for table, rows in sites.rows_of_application(name, source, sink, health=health).items():
                 store(landed.settings, table, *(row | {"cluster": cluster} for row in rows))
 
-    found = [(row["cluster"], row["from_group"], row["topic"], row["to_group"]) for row in ask(landed, "applications_by_topic")]
+    feeding = ask(landed, "applications_by_topic")
+    found = [(row["cluster"], row["from_group"], row["topic"], row["to_group"]) for row in feeding]
     alive = [("first", "paid", "second"), ("second", "shipped", "third"), ("third", "orders", "first")]
     assert found == [("default", *alive[0]), *(("second", *one) for one in alive)]
 
