@@ -62,8 +62,10 @@ CONTRACT = Contract(
                 ).failing("came with a setting without a name, or with two of one name"),
             ),
         ),
+        Column("_content_hash", "bigint", "Hash of state and settings: tells a duplicate from a conflict."),
         Column("observed_at_millis", "bigint", "The moment as the line says it.", evidence=True),
         *EVIDENCE,
     ),
     grain=("cluster", "kind", "name", "observed_at"),
+    content="_content_hash",
 )

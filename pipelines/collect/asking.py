@@ -50,6 +50,7 @@ FACTS_OF_TOPICS = ("in_sync_replicas", "is_outrun", "partitions", "replicas", "t
 FACTS_OF_GROUPS = ("group_type", "sources")
 FACTS_OF_CLUSTERS = ("bootstrap_servers", "cluster_id", "share.version")
 
+DESCRIBE_GROUPS, DESCRIBE_THEIR_TOPICS = "Describe on groups", "Describe on the topics of groups"
 AT_ONCE = 200  # resources of one request
 _LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _REFUSED = {"TopicAuthorizationException", "GroupAuthorizationException", "ClusterAuthorizationException"}
@@ -230,7 +231,7 @@ class _Asking:
         for some in _batches(sorted(names)):
             futures = self._streams_futures(some, descriptions=True)
             for name in some:
-                with self._allowed("Describe on groups", name):
+                with self._allowed(DESCRIBE_GROUPS, name):
                     response = self._streams_response(name, futures)
                     if response is not None:
                         found.append(Described(name, response))
@@ -275,7 +276,7 @@ class _Asking:
             spec = self.admin_of.ListShareGroupOffsetsSpec()
             offsets = self.admin.listShareGroupOffsets(dict.fromkeys(some, spec))
             for name in some:
-                with self._allowed("Describe on groups", name):
+                with self._allowed(DESCRIBE_GROUPS, name):
                     group = self._if_there(described[name]) or {"members": []}
                     read = {
                         place["topic"]
@@ -337,9 +338,12 @@ class _Asking:
         try:
             yield told
         except Exception as error:
-            if not kinds(error) & _REFUSED:
+            refused = kinds(error) & _REFUSED
+            if not refused:
                 raise
             told.clear()
+            if operation == DESCRIBE_GROUPS and "TopicAuthorizationException" in refused:
+                operation = DESCRIBE_THEIR_TOPICS  # a group is described to those only who can see all of its topics
             self.refused.setdefault(operation, []).append(name)
 
 

@@ -175,7 +175,7 @@ def _collect(settings: Settings, directory: Path, everything: bool) -> Collected
         "landed_at": _millis(at) if landed else known.get("landed_at", 0),
         "table_id": table_id or known.get("table_id"),
         "subjects": {_key(one): [digests[_key(one)], one.state != MISSING] for one in answer.subjects},
-        "streams_groups": {**{name: one for name, one in streams.items() if one[1] is None}, **told},
+        "streams_groups": {**streams, **told},  # those that are refused stay known, to be asked about again
     }
     storage.replace_text(directory / state.FILE, json.dumps(every))
     return _counted(answer, len(changed) + len(news), [file for file in files if file])

@@ -25,5 +25,8 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         *(stated[name].alias(name) for name in ("kind", "name", "state", "settings")),
         stated["observed_at"].alias("observed_at_millis"),
     )
-    values = {"observed_at": columns.time_of_millis(F.col("observed_at_millis"))}
+    values = {
+        "observed_at": columns.time_of_millis(F.col("observed_at_millis")),
+        "_content_hash": F.xxhash64(F.col("state"), F.array_sort("settings")),
+    }
     return read.select(*columns.of_contract(CONTRACT, values))

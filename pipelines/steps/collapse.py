@@ -213,10 +213,13 @@ def _met(rows: DataFrame, existing_rows: DataFrame | None, contract: Contract) -
             F.lit(False).alias("_existing_lossy"),
             F.lit(False).alias("_known"),
         )
+    content = F.col(contract.content) if contract.content else F.lit(0)
+    if contract.content and contract.content not in existing_rows.columns:  # written before the contract had it
+        content = F.lit(None).cast("bigint")
     there = existing_rows.select(
         *contract.grain,
         F.lit(True).alias("_stands"),
-        (F.col(contract.content) if contract.content else F.lit(0)).alias("_existing_content"),
+        content.alias("_existing_content"),
         (F.col(contract.lossy) if contract.lossy else F.lit(False)).alias("_existing_lossy"),
     )
     ids = existing_rows.select(*contract.identity, F.lit(True).alias("_known")).dropDuplicates([*contract.identity])

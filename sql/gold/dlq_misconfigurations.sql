@@ -51,7 +51,15 @@ brokers AS (
 clusters AS (
   SELECT
     cluster,
-    max(IF(setting = 'bootstrap_servers', value, NULL)) AS servers,
+    max(IF(
+      setting = 'bootstrap_servers',
+      IF(
+        value RLIKE '^[A-Za-z0-9._:,-]+$',
+        value,
+        concat(chr(39), replace(value, chr(39), concat(chr(39), chr(92), chr(39), chr(39))), chr(39))
+      ),
+      NULL
+    )) AS servers,
     max(IF(setting = 'share.version', try_cast(value AS INT), NULL)) AS share_version,
     max(IF(setting = 'share.version', since, NULL)) AS share_version_since
   FROM current

@@ -197,12 +197,15 @@ SELECT
   CAST(NULL AS STRING),
   group_id,
   IF(health IN ('CONFLICT', 'LOST', 'PLUGIN_ERROR'), 'high', 'medium'),
-  coalesce(lost_at, last_attempted_at, last_solicited_at, last_described_at, first_seen_at),
-  last_seen_at,
+  since,
+  greatest(since, last_seen_at),
   CAST(1 AS BIGINT),
   sentence,
   'afterlog ask topology_health'
-FROM {topology_current}
+FROM (
+  SELECT *, coalesce(lost_at, last_attempted_at, last_solicited_at, last_described_at, first_seen_at) AS since
+  FROM {topology_current}
+)
 WHERE health NOT IN ('OK', 'DELETED')
 UNION ALL
 SELECT

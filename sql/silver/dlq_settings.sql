@@ -3,11 +3,13 @@
 -- Parameters: {cluster_settings}, rows of silver.cluster_settings, complete for each name that is in them.
 -- Refresh: name
 -- A statement that leaves a setting out says nothing about it. A value that becomes unknown is a change, too.
+-- The name state belongs to the statement itself: a setting of that name does not count.
 WITH told AS (
   SELECT cluster, kind, name, observed_at, told.name AS setting, told.value, told.source
   FROM {cluster_settings}
     LATERAL VIEW explode(concat(
-      settings, array(named_struct('name', 'state', 'value', state, 'source', CAST(NULL AS STRING)))
+      filter(settings, one -> one.name <> 'state'),
+      array(named_struct('name', 'state', 'value', state, 'source', CAST(NULL AS STRING)))
     )) AS told
 ),
 compared AS (

@@ -340,6 +340,42 @@ def test_a_user_who_can_only_describe_sees_all_and_what_is_refused_is_unknown(
 
 
 @pytest.mark.thorough
+def test_a_streams_group_that_goes_while_it_is_hidden_is_told_gone(
+    secured_broker: SecuredBroker, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    user = {"username": "reader", "password": 'a "secret" \\ of a reader', "sasl_mechanism": "SCRAM-SHA-512"}
+    servers = {"bootstrap_servers": secured_broker.secured_servers, "security_protocol": "SASL_SSL"}
+    settings = warehouse_of(
+        empty_warehouse, tmp_path, kafka={**servers, **user, "ca_file": str(secured_broker.authority)}
+    )
+    group = "hidden-from-collect"
+
+    def landed() -> list[int]:
+        files = sorted(settings.landing_of("streams-requests").glob("*.log"))
+        lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines() if group in line]
+        exchanges = [json.loads(line[line.index("{") : line.rindex("}") + 1]) for line in lines]
+        return [said["errorCode"] for one in exchanges for said in one["response"]["groups"]]
+
+    with KafkaAdmin(secured_broker.bootstrap_servers) as admin:
+        admin.allow("reader", "DESCRIBE", "GROUP", group)
+        with Connection(admin, f"{group}-client") as connection:
+            assert connection.join(group, "member", JOINED)["errorCode"] == 0
+            assert connection.leave(group, "member")["errorCode"] == 0
+            assert any(f"Describe on the topics of groups '{group}'" in remark for remark in collect(settings).remarks)
+            admin.allow("reader", "DESCRIBE", "TOPIC", "a")
+            collect(settings)
+            assert landed() == [0]
+            admin.disallow("reader", "GROUP", group)
+            assert any(f"Describe on groups '{group}'" in remark for remark in collect(settings).remarks)
+            assert [one["errorCode"] for one in connection.delete(group)] == [0]
+        admin.allow("reader", "DESCRIBE", "GROUP", group)
+        collect(settings)
+        assert landed() == [0, 69]
+        collect(settings)
+        assert landed() == [0, 69]
+
+
+@pytest.mark.thorough
 def test_a_process_that_follows_asks_by_itself(client: KafkaAdmin, strict: Broker, tmp_path: Path) -> None:
     client.dead_letter("followed", "dlq.followed", committed=True)
     places = load(warehouse=str(tmp_path / "warehouse"), landing=str(tmp_path / "landing"))

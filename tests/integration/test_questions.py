@@ -17,6 +17,7 @@ from pipelines.commands.generate import generate
 from pipelines.run import runner
 from pipelines.settings import LANDING_DIRECTORIES, ROOT, Settings, load
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import sites
 from tests.testing.builders import kip_1191, land, line, run_chain, warehouse_of
 from tests.testing.deliveries import store
 
@@ -371,6 +372,21 @@ def test_equal_names_of_two_clusters_are_told_apart(
     assert errors == [("default", 1, ["payments"]), ("second", 1, ["dlq.payments"])]
     reasons = [(row["cluster"], row["record_count"]) for row in ask(landed, "quarantine_reasons")]
     assert reasons == [("default", 1), ("second", 1)]
+
+
+def test_applications_that_were_deleted_feed_none(empty_warehouse: Path, tmp_path: Path, ask: Ask) -> None:
+    landed = Landed(warehouse_of(empty_warehouse, tmp_path), {}, [])
+    chain = (("first", "orders", "paid"), ("second", "paid", "shipped"), ("third", "shipped", "orders"))
+    for cluster in ("default", "second"):
+        for name, source, sink in chain:
+            health = "DELETED" if (cluster, name) == ("default", "third") else "OK"
+            for table, rows in sites.rows_of_application(name, source, sink, health=health).items():
+                store(landed.settings, table, *(row | {"cluster": cluster} for row in rows))
+
+    feeding = ask(landed, "applications_by_topic")
+    found = [(row["cluster"], row["from_group"], row["topic"], row["to_group"]) for row in feeding]
+    alive = [("first", "paid", "second"), ("second", "shipped", "third"), ("third", "orders", "first")]
+    assert found == [("default", *alive[0]), *(("second", *one) for one in alive)]
 
 
 def test_records_of_files_and_of_their_topic_are_of_one_log(

@@ -71,6 +71,17 @@ class KafkaAdmin(KafkaClient):
             )
             self.admin.createAcls([acl.AclBinding(pattern, entry)]).all().get()
 
+    def disallow(self, user: str, kind: Literal["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID"], name: str) -> None:
+        """Take all permissions on a resource from a user."""
+        acl, resource = self.jvm.org.apache.kafka.common.acl, self.jvm.org.apache.kafka.common.resource
+        with clear():
+            pattern = resource.ResourcePatternFilter(
+                resource.ResourceType.valueOf(kind), name, resource.PatternType.LITERAL
+            )
+            every = (acl.AclOperation.ANY, acl.AclPermissionType.ANY)
+            entries = acl.AccessControlEntryFilter(f"User:{user}", None, *every)
+            self.admin.deleteAcls([acl.AclBindingFilter(pattern, entries)]).all().get()
+
     @contextlib.contextmanager
     def transaction(self, transactional_id: str, options: Mapping[str, str] | None = None) -> Iterator[Transaction]:
         """Yield a transaction; the end of the context commits it unless it has ended, and an error aborts it."""

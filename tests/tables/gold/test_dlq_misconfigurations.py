@@ -173,6 +173,17 @@ def test_statements_that_are_nonsense_break_no_run(spark: SparkSession, settings
         assert "'" not in change
 
 
+def test_names_of_servers_are_one_word_of_a_shell(spark: SparkSession, settings: Settings) -> None:
+    servers = "broker:9092; echo it's $(x)"
+    lines = [cluster(0, {**CLUSTERS, "bootstrap_servers": servers}), broker(0), topic("orders", 0), topic("dlq.a", 0)]
+    lines += [group("copies nothing", "dlq.a", 0, {COPY: "false"}), group("closed", "dlq.b", 0)]
+    lines += [topic("dlq.b", 0, {ENABLED: "false"}), topic("dlq.c", 0, state="missing"), group("gone", "dlq.c", 0)]
+    mistakes = found(spark, settings, *lines)
+    assert {kind for _, kind in mistakes} == {"COPY_OFF", "DLQ_NOT_ENABLED", "DLQ_MISSING"}
+    for row in mistakes.values():
+        assert shlex.split(row["remedy"])[1:3] == ["--bootstrap-server", servers]
+
+
 # --- histories at which one run looks ------------------------------------------------------------------------------
 
 BIG, LONG = {"max.message.bytes": "5000000"}, {"retention.ms": FOREVER}

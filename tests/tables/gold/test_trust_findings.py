@@ -138,6 +138,23 @@ def test_producers_topologies_and_inferred_dispositions_are_findings(spark: Spar
     assert found["INFERRED_DISPOSITIONS", "g"]["amount"] == 4
 
 
+def test_a_finding_about_a_topology_lasts_until_its_cause_at_least(spark: SparkSession, settings: Settings) -> None:
+    group = {**OURS, "health": "REJECTED", "sentence": "The last push was refused.", "last_attempted_at": NEWEST}
+    store(
+        settings,
+        "gold.topology_current",
+        group | {"group_id": "refused after its last heartbeat", "last_seen_at": NEWEST - HOUR},
+        group | {"group_id": "refused before its last heartbeat", "last_seen_at": NEWEST + HOUR},
+        group | {"group_id": "refused, and never seen"},
+    )
+    times = {row["name"]: (row["since"], row["last_at"]) for row in findings(spark, settings)}
+    assert times == {
+        "refused after its last heartbeat": (NEWEST, NEWEST),
+        "refused before its last heartbeat": (NEWEST, NEWEST + HOUR),
+        "refused, and never seen": (NEWEST, NEWEST),
+    }
+
+
 def test_dead_letters_that_came_after_later_ones_are_a_finding(spark: SparkSession, settings: Settings) -> None:
     at = NEWEST.replace(minute=0)
 

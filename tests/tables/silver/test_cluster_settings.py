@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from expectations.rules import GREATEST_MILLIS
 from pipelines.settings import Settings
+from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import land, rows, run, warehouse_of
 from tests.testing.statements import at, topic
 
@@ -58,3 +59,37 @@ def test_statements_that_cannot_be_judged_are_quarantined(spark: SparkSession, s
     why = {bytes(row["line"]).decode(): row["violations"] for row in found}
     assert why.keys() == bad.keys()
     assert [(line, codes) for line, codes in why.items() if bad[line] not in codes] == []
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["one batch", "two batches"])
+def test_a_statement_that_contradicts_one_of_its_moment_is_quarantined(
+    spark: SparkSession, settings: Settings, at_once: bool
+) -> None:
+    said = json.loads(topic("t", 0))
+    again = json.dumps(said | {"settings": said["settings"][::-1]})
+    other = topic("t", 0, {"cleanup.policy": "compact"})
+    if at_once:
+        land(settings, {"a.jsonl": [topic("t", 0), again, other]}, "cluster-settings")
+    else:
+        land(settings, {"a.jsonl": [topic("t", 0)]}, "cluster-settings")
+        run(spark, settings, *TABLES, feed="collect")
+        land(settings, {"b.jsonl": [again, other]}, "cluster-settings")
+    run(spark, settings, *TABLES, feed="collect")
+    kept = rows(spark, settings, TABLES[1])
+    refused = rows(spark, settings, "quarantine.cluster_settings")
+    policies = {one["value"] for row in (*kept, *refused) for one in row["settings"] if one["name"] == "cleanup.policy"}
+    assert (len(kept), policies) == (1, {"delete", "compact"})  # the lowest _bronze_id of a batch stands
+    assert {tuple(row["violations"]) for row in refused} == {("grain.conflict",)}
+
+
+def test_a_table_of_an_earlier_version_takes_statements(spark: SparkSession, settings: Settings) -> None:
+    land(settings, {"a.jsonl": [topic("t", 0), topic("u", 0)]}, "cluster-settings")
+    run(spark, settings, *TABLES, feed="collect")
+    before = Warehouse(settings, spark).read(TABLES[1]).drop("_content_hash")
+    place = Warehouse(settings).location(TABLES[1])
+    before.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(place)
+    land(settings, {"b.jsonl": [topic("t", 0), topic("t", 1), topic("v", 0)]}, "cluster-settings")
+    done = run(spark, settings, feed="collect")
+    assert {one.status for one in done.values()} == {"passed"}
+    found = {(row["name"], row["_content_hash"] is None) for row in rows(spark, settings, TABLES[1])}
+    assert found == {("t", True), ("u", True), ("t", False), ("v", False)}

@@ -67,3 +67,11 @@ def test_a_statement_that_leaves_a_setting_out_says_nothing_about_it(spark: Spar
     assert changes(spark, settings, "t", "cleanup.policy") == [(0, None, "delete", None)]
     assert changes(spark, settings, "t", "partitions") == [(0, 1, "2", None), (1, None, "3", "2")]
     assert changes(spark, settings, "t", "state") == [(0, None, "present", None), (2, None, "present", None)]
+
+
+def test_a_setting_named_state_does_not_count(spark: SparkSession, settings: Settings) -> None:
+    lines = [topic("t", 0, {"state": "odd"}), topic("t", 1, {"state": "even"}), topic("t", 2, state="missing")]
+    land(settings, {"a.jsonl": lines}, "cluster-settings")
+    done = run(spark, settings, *TABLES, feed="collect")
+    assert {one.status for one in done.values()} == {"passed"}
+    assert changes(spark, settings, "t", "state") == [(0, 2, "present", None), (2, None, "missing", "present")]
