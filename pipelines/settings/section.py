@@ -13,6 +13,7 @@ _REASONS = {
     "extra_forbidden": "there is no such key",
     "model_type": "write it as a section, or in a variable as a JSON object",
     "tuple_type": "write it as an array, in a variable as JSON",
+    "string_too_short": "it must not be empty",
 }
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]

@@ -24,8 +24,8 @@ SCHEMA = "_source string, line binary, damage string"
 ORDER = ("_block", "_place")
 
 GZIP = ".gz"
-# Hadoop and Spark unpack these suffixes too, but not reliably: a broken .lz4 or .snappy file is read as an empty one, and
-# a broken .zstd file fails the whole query.
+# Hadoop and Spark unpack these suffixes too, but not reliably: a broken .lz4 or .snappy file is read as an empty one,
+# and a broken .zstd file fails the whole query.
 UNREAD_FORMATS = {
     **{".bz2": "bzip2", ".deflate": "deflate", ".lz4": "lz4", ".snappy": "snappy"},
     **{".zst": "zstd", ".zstd": "zstd"},

@@ -177,6 +177,14 @@ def test_topics_of_a_feed() -> None:
                 ("https://me:secret@a/", "must not have a user or a password."),
             )
         ),
+        *(
+            pytest.param({"landing": uri}, "The setting landing cannot be used: files land in a directory", id=uri)
+            for uri in ("s3a://bucket/landing", "file:///landing")
+        ),
+        *(
+            pytest.param({name: ""}, f"The setting {name} cannot be used: it must not be empty.", id=f"empty {name}")
+            for name in ("warehouse", "landing")
+        ),
         pytest.param(
             {"dlq": {"max_records_per_batch": 0}},
             "The setting dlq.max_records_per_batch cannot be used",
