@@ -185,6 +185,25 @@ def test_topics_of_a_feed() -> None:
             pytest.param({name: ""}, f"The setting {name} cannot be used: it must not be empty.", id=f"empty {name}")
             for name in ("warehouse", "landing")
         ),
+        *(
+            pytest.param(values, f"{reason}.", id=f"{reason} in {next(iter(values))}")
+            for values, reason in (
+                ({"tolerance": True}, "write it as a number, not true or false"),
+                ({"gates": {"silver.dlq_records": {"min_failures": True}}}, "write it as a number, not true or false"),
+                ({"silence": {"after_hours": {"dlq": True}}}, "write it as a number, not true or false"),
+                ({"tolerance": "5%"}, "write it as a number"),
+                ({"replay": {"batch": "many"}}, "write it as a whole number"),
+                ({"report": {"keep_runs": 1.5}}, "write it as a whole number"),
+                ({"cluster": 5}, "write it as text in quotes"),
+                ({"single_writer": "maybe"}, "write true or false"),
+                ({"spark": 5}, "write it as a section of names and values"),
+                ({"schema": [{"topic": "orders"}]}, "it must be there"),
+                ({"tolerance": 5}, "it must be less than or equal to 1"),
+                ({"privacy": [{"key": False, "do": "drop"}]}, "it must be true"),
+                ({"kafka_connection": "a b"}, "it must match '^[A-Za-z0-9_.-]{0,200}$'"),
+                ({"metrics": {"file": "afterlog.txt"}}, "the name of the file must end with .prom"),
+            )
+        ),
         pytest.param(
             {"dlq": {"max_records_per_batch": 0}},
             "The setting dlq.max_records_per_batch cannot be used",
