@@ -275,6 +275,19 @@ def test_masks_and_schemas_can_come_from_the_environment(monkeypatch: pytest.Mon
         load()
 
 
+def test_an_array_or_a_table_of_a_section_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERLOG_DLQ__REQUIRE", '[{"topic": "dlq.*", "profile": "kip-1317"}]')
+    monkeypatch.setenv("AFTERLOG_SILENCE__AFTER_HOURS", '{"dlq": 48}')
+    monkeypatch.setenv("AFTERLOG_SILENCE__AFTER_HOURS__SEGMENTS", "2")
+    settings = load()
+    assert [(one.topic, one.profile) for one in settings.dlq.require] == [("dlq.*", "kip-1317")]
+    assert settings.silence.after_hours == {"dlq": 48.0, "segments": 2.0}
+
+    monkeypatch.setenv("AFTERLOG_DLQ__REQUIRE", "dlq.*")
+    with pytest.raises(UsageError, match=r"dlq\.require cannot be used: write it as an array, in a variable as JSON"):
+        load()
+
+
 def test_secrets_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AFTERLOG_KAFKA__PASSWORD", SECRET)
     monkeypatch.setenv("AFTERLOG_KAFKA__KEY_PASSWORD", SECRET)
