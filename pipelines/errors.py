@@ -14,6 +14,11 @@ _CHECKPOINT = re.compile(
 _DATA_FILE = re.compile(r"FAILED_READ_FILE|CANNOT_READ_FILE|Parquet error")
 _OF_TABLE = re.compile(r"/(bronze|silver|gold|quarantine|held|quality)/([a-z_]+)/[^/\s]+\.parquet")
 _OPENING = "When a table was opened: "
+# Finds that Hadoop cannot open a URI: it knows no class for its scheme, or the class is in no jar.
+_FILE_SYSTEM = re.compile(
+    r'No FileSystem for scheme "(?P<scheme>[^"\s]+)"'
+    r"|Class (?P<class>org\.apache\.hadoop\.fs\.[\w.$]+|com\.google\.cloud\.hadoop\.[\w.$]+) not found"
+)
 
 
 class AfterlogError(Exception):
@@ -82,6 +87,12 @@ def readable(error: Exception) -> AfterlogError:
         )
     if damaged := _CHECKPOINT.search(str(error)):
         return unreadable_log(f"{damaged[1]}.{damaged[2]}" if damaged[1] else None)
+    if found := _FILE_SYSTEM.search(str(error)):
+        lacks = found["class"] or f"a file system for {found['scheme']}://"
+        return EnvironmentLacking(
+            f"Spark lacks {lacks}: name its jars in spark.jars or spark.jars.packages under [spark] in the settings, "
+            "or name another warehouse."
+        )
     for note in getattr(error, "__notes__", ()):
         if note.startswith(_OPENING):
             named = note.removeprefix(_OPENING)
