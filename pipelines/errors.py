@@ -10,6 +10,15 @@ _CHECKPOINT = re.compile(
     r"[^\n]*?/([a-z]+)/([a-z_]+)/_delta_log/(?:_last_checkpoint|\d{20}\.checkpoint)"
     r"|DELTA_MISSING_PART_FILES"
 )
+# Finds a data file of a table in messages of Spark and of the reader without a JVM.
+_DATA_FILE = re.compile(r"FAILED_READ_FILE|CANNOT_READ_FILE|Parquet error")
+_OF_TABLE = re.compile(r"/(bronze|silver|gold|quarantine|held|quality)/([a-z_]+)/[^/\s]+\.parquet")
+_OPENING = "When a table was opened: "
+# Finds that Hadoop cannot open a URI: it knows no class for its scheme, or the class is in no jar.
+_FILE_SYSTEM = re.compile(
+    r'No FileSystem for scheme "(?P<scheme>[^"\s]+)"'
+    r"|Class (?P<class>org\.apache\.hadoop\.fs\.[\w.$]+|com\.google\.cloud\.hadoop\.[\w.$]+) not found"
+)
 
 
 class AfterlogError(Exception):
@@ -62,6 +71,12 @@ def unreadable_log(table: str | None) -> EnvironmentLacking:
     )
 
 
+def opening(error: Exception, table: str) -> Exception:
+    """Return a reader's error with a note of the table whose log it could not read, for ``readable``."""
+    error.add_note(f"{_OPENING}{table}")
+    return error
+
+
 def readable(error: Exception) -> AfterlogError:
     """Turn any error into an AfterlogError, whose text is safe to show."""
     if isinstance(error, AfterlogError):
@@ -72,6 +87,24 @@ def readable(error: Exception) -> AfterlogError:
         )
     if damaged := _CHECKPOINT.search(str(error)):
         return unreadable_log(f"{damaged[1]}.{damaged[2]}" if damaged[1] else None)
+    if found := _FILE_SYSTEM.search(str(error)):
+        lacks = found["class"] or f"a file system for {found['scheme']}://"
+        return EnvironmentLacking(
+            f"Spark lacks {lacks}: name its jars in spark.jars or spark.jars.packages under [spark] in the settings, "
+            "or name another warehouse."
+        )
+    for note in getattr(error, "__notes__", ()):
+        if note.startswith(_OPENING):
+            named = note.removeprefix(_OPENING)
+            return EnvironmentLacking(
+                f"The Delta log of {named} cannot be read: `afterlog doctor` says what is wrong, and what to do."
+            )
+    if _DATA_FILE.search(str(error)):
+        file = _OF_TABLE.search(str(error))
+        named = f"{file[1]}.{file[2]}" if file else "a table"
+        return EnvironmentLacking(
+            f"A data file of {named} is missing or damaged: `afterlog doctor` says which file, and what to do."
+        )
     condition = getattr(error, "getCondition", lambda: None)() or type(error).__name__
     return Unforeseen(
         f"Afterlog failed with {condition}; set AFTERLOG_DEBUG=1 to see all of it (it may show record contents)."

@@ -215,11 +215,10 @@ def _settings(warehouse: Warehouse) -> Iterator[Check]:
         yield Check("settings", "warning", sentence, f"Unset {name}.")
     unknown = bool(without_effect)
     used = [name for name in sorted(os.environ) if _is_used(name) and name not in without_effect]
-    gated = [stage.table for stage in CATALOG if isinstance(stage, Split | Summarise)]
-    for table in warehouse.settings.gates.keys() - set(gated):
+    for _, sentence in oversights.gates_without_effect(warehouse.settings):
         unknown = True
-        finding = f'[gates."{table}"] has no effect: no gate stands before such a table.'
-        yield Check("settings", "warning", finding, f"Tables with a gate: {', '.join(gated)}.")
+        gated = ", ".join(stage.table for stage in stages_of_type(Split))
+        yield Check("settings", "warning", sentence, f"Tables whose gate has a tolerance: {gated}.")
     if not unknown:
         file = Path(os.environ.get("AFTERLOG_SETTINGS") or ROOT / "conf" / "afterlog.toml")
         overridden = f", {', '.join(used)} from the environment" if used else ""

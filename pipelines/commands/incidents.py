@@ -378,7 +378,11 @@ def front(
 ) -> str:
     """Return in one sentence whether anything is wrong."""
     at = newest_at(feeds)
-    data = f"data {lasting(now - at)} old (newest dead letter {clock(at, now)})" if at else "no dead letter has landed"
+    data = "no dead letter has landed"
+    if any(one.feed == "dlq" and not one.is_readable for one in feeds):
+        data = "the tables of dead letters cannot be read: see `afterlog doctor`"
+    elif at:
+        data = f"data {lasting(now - at)} old (newest dead letter {clock(at, now)})"
     loud = [one for one in opened if one.state.muted_until is None]
     urgent = [one for one in findings if one["severity"] in ("critical", "high")]
     lost = sum(one["amount"] for one in findings if one["kind"] == "LOST_MESSAGES")

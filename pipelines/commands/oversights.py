@@ -8,11 +8,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
+from expectations.text import visible
 from pipelines.catalog import stages_of_type
 from pipelines.errors import UsageError
 from pipelines.settings import Settings, located
 from pipelines.settings.layers import fields_of
-from pipelines.stage import Land
+from pipelines.stage import Land, Split
 from pipelines.warehouse.storage import is_local
 
 PREFIX = "AFTERLOG_"
@@ -91,6 +92,15 @@ def unknown_variables() -> Iterator[tuple[str, str]]:
             yield variable, f"{variable} is not a setting and has no effect{meant}"
 
 
+def gates_without_effect(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield each table of ``[gates]`` that no tolerance is for, and a sentence about it."""
+    gated = [stage.table for stage in stages_of_type(Split)]
+    for table in sorted(settings.gates.keys() - set(gated)):
+        close = get_close_matches(table, gated, n=1)
+        meant = f"; did you mean {close[0]}?" if close else "."
+        yield table, f'[gates."{visible(table)}"] has no effect: no gate of that name has a tolerance{meant}'
+
+
 def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield each entry of the landing directory that no feed reads: its name, and a sentence about it.
 
@@ -116,8 +126,11 @@ def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def remarks(settings: Settings) -> list[str]:
-    """Return a sentence for each entry of the landing directory that nothing reads; beyond a few, only their number."""
+    """Return a sentence for each gate without effect, and for each entry of the landing directory that nothing reads.
+
+    Beyond a few entries it tells only their number.
+    """
     strays = [sentence for _, sentence in stray_places(settings)]
     if len(strays) > MOST_NAMES:
         strays[MOST_NAMES:] = [f"Nothing reads {len(strays) - MOST_NAMES:,} more entries of {settings.landing}."]
-    return strays
+    return [*(sentence for _, sentence in gates_without_effect(settings)), *strays]

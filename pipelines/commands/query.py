@@ -20,7 +20,7 @@ from expectations.text import visible
 from pipelines.catalog import CATALOG, stages_of_type
 from pipelines.commands import rows as printed
 from pipelines.commands import tabular
-from pipelines.errors import UsageError
+from pipelines.errors import EnvironmentLacking, UsageError, readable
 from pipelines.run import newest
 from pipelines.settings import ROOT
 from pipelines.stage import Land, Stage
@@ -480,7 +480,8 @@ def write(
 
     If the reader goes away (``| head``), writing ends without an error.
 
-    Raises UsageError: the statement fails on a row, or, as JSON, two columns have the same name.
+    Raises UsageError: the statement fails on a row, or, as JSON, two columns have the same name. EnvironmentLacking: a
+    file of a table cannot be read.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -488,6 +489,8 @@ def write(
     try:
         return printed.write(seen(_SparkRows(rows)), form, out, width)
     except (PySparkException, Py4JJavaError) as error:  # their texts can quote a value of a row
+        if isinstance(unread := readable(error), EnvironmentLacking):
+            raise unread from None
         named = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", str(error))
         condition = named[1] if named else "an error of Spark's"
         raise UsageError(f"The statement fails on some row with {condition}: guard it, as try_cast does.") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from pipelines.errors import UsageError
 from pipelines.settings.alerts import Alerts
@@ -89,6 +89,13 @@ class Settings(Section):
     privacy_key: PrivacyKey = PrivacyKey()
     spark: dict[str, str] = Field(default_factory=dict)
 
+    @field_validator("landing")
+    @classmethod
+    def _check_landing(cls, landing: str) -> str:
+        if "://" in landing:
+            raise ValueError("files land in a directory: write its path, not a URI")
+        return landing
+
     def landing_of(self, directory: str) -> Path:
         """Return the path of a landing directory."""
         return Path(self.landing) / directory
@@ -126,7 +133,7 @@ def load(**flags: Any) -> Settings:
     """
     values = read_layers(_default_file(), Settings)
     for name in ("warehouse", "landing"):
-        if flags.get(name) is not None and "://" not in str(flags[name]):
+        if flags.get(name) and "://" not in str(flags[name]):  # an empty flag does not mean the current directory
             flags[name] = str(Path(flags[name]).expanduser().absolute())
     values.update({name: value for name, value in flags.items() if value is not None})
     try:

@@ -51,7 +51,8 @@ def _apply_variables(values: dict[str, Any], model: type[BaseModel]) -> None:
     """Apply the variables to the values of the file; variables that name no setting have no effect.
 
     ``AFTERLOG_KAFKA={...}`` replaces the whole section with a JSON object, so that no key of the file remains in it.
-    ``AFTERLOG_KAFKA__USERNAME=x`` then sets one key of what is there. ``AFTERLOG_PRIVACY=[...]`` replaces all masks.
+    ``AFTERLOG_KAFKA__USERNAME=x`` then sets one key of what is there. ``AFTERLOG_PRIVACY=[...]`` replaces all masks,
+    ``AFTERLOG_DLQ__REQUIRE=[...]`` one array of a section.
     """
     fields = fields_of(model)
     for variable, text in sorted(os.environ.items(), key=lambda item: "__" in item[0]):  # whole sections first
@@ -66,8 +67,18 @@ def _apply_variables(values: dict[str, Any], model: type[BaseModel]) -> None:
             target = target.setdefault(section, {})
             if not isinstance(target, dict):
                 raise UsageError(f"{variable} cannot be used: {section} is not a section.")
-        is_json = not sections and isinstance(fields[top].default, Section | tuple)
-        target[key] = _parse_json(text) if is_json else text
+        target[key] = _parse_json(text) if _takes_json(fields, sections, key) else text
+
+
+def _takes_json(fields: dict[str, FieldInfo], sections: list[str], key: str) -> bool:
+    """Tell whether a variable's text is JSON: that of a section, of an array, or of a table of names and values."""
+    if not sections:
+        return isinstance(fields[key].default, Section | tuple)
+    section = fields[sections[0]].default
+    if len(sections) > 1 or not isinstance(section, Section):
+        return False
+    field = fields_of(type(section)).get(key)
+    return field is not None and (isinstance(field.default, tuple) or field.default_factory is dict)
 
 
 def _parse_json(text: str) -> Any:

@@ -68,7 +68,14 @@ class Metrics(Section):
     The textfile collector of the node exporter reads such files.
     """
 
-    file: Annotated[str, Field(pattern=r"\.prom$")] | None = None
+    file: str | None = None
+
+    @field_validator("file")
+    @classmethod
+    def _check_file(cls, file: str | None) -> str | None:
+        if file is not None and not file.endswith(".prom"):
+            raise ValueError("the name of the file must end with .prom")
+        return file
 
 
 PUBLISHED = ("file", "s3", "s3a", "gs", "az", "abfs", "abfss")

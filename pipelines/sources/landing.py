@@ -24,8 +24,12 @@ SCHEMA = "_source string, line binary, damage string"
 ORDER = ("_block", "_place")
 
 GZIP = ".gz"
-# Hadoop unpacks these suffixes too, but not reliably: it reads a broken .lz4 or .snappy file as an empty one.
-UNREAD_FORMATS = {".bz2": "bzip2", ".deflate": "deflate", ".lz4": "lz4", ".snappy": "snappy", ".zst": "zstd"}
+# Hadoop and Spark unpack these suffixes too, but not reliably: a broken .lz4 or .snappy file is read as an empty one,
+# and a broken .zstd file fails the whole query.
+UNREAD_FORMATS = {
+    **{".bz2": "bzip2", ".deflate": "deflate", ".lz4": "lz4", ".snappy": "snappy"},
+    **{".zst": "zstd", ".zstd": "zstd"},
+}
 
 _DAMAGED = "The gzip file is damaged: land it again from its source."
 _NO_GZIP = "The file, or its end, is not gzip: land it again under a name that says what it is."
@@ -226,7 +230,7 @@ def _unread_format(suffix: str) -> str:
     return f"The file is compressed with {UNREAD_FORMATS[suffix]}, which is not read here: land it as gzip or plain."
 
 
-DAMAGES = (_DAMAGED, _NO_GZIP, _TRUNCATED, *map(_unread_format, UNREAD_FORMATS))
+DAMAGES = tuple(dict.fromkeys((_DAMAGED, _NO_GZIP, _TRUNCATED, *map(_unread_format, UNREAD_FORMATS))))
 """All that may be wrong with a file as a whole, in the words of its row."""
 
 

@@ -6,11 +6,13 @@ with the request's header, the request, the response, the connection and the tim
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from pipelines.columns.once import computed_once
+from pipelines.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -63,13 +65,30 @@ def logged_at(line: Column, timezone: str) -> Column:
 
     A year in which no broker can have logged gives null, as a time at the end of the calendar would be outside of the
     calendar in another zone.
+
+    Raises UsageError: Java does not know the time zone, although Python does.
     """
+    _require_zone(timezone)
     text = line.cast("string")
     date, time, fraction, zone = (F.regexp_extract(text, TIME, place) for place in (1, 2, 3, 4))
     stated = F.concat(date, F.lit(" "), time, F.lit("."), fraction)
     unzoned = F.to_utc_timestamp(stated.try_cast("timestamp_ntz").cast("timestamp"), timezone)
     time = F.when(date == "", None).when(zone == "", unzoned).otherwise(F.concat(stated, zone).try_cast("timestamp"))
     return F.when(F.year(time).between(FIRST_YEAR, LAST_YEAR), time)
+
+
+def _require_zone(timezone: str) -> None:
+    """Check a time zone by Java's list, which lacks some names of the machine's, and new ones."""
+    from pyspark.sql import SparkSession
+
+    java: Any = SparkSession.active().sparkContext._jvm
+    try:
+        java.java.time.ZoneId.of(timezone, java.java.time.ZoneId.SHORT_IDS)
+    except PySparkException:
+        raise UsageError(
+            f"The timezone {timezone} of a log is none that Java {java.System.getProperty('java.version')} knows: "
+            "name another zone with the same times under [streams_requests] or [broker_logs] in the settings."
+        ) from None
 
 
 def error(line: Column) -> Column:

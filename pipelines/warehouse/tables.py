@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expectations.provenance import ADDED_BY_THE_RUN
-from pipelines.errors import UsageError, unreadable_log
+from pipelines.errors import UsageError, opening, unreadable_log
 from pipelines.settings import Settings
 from pipelines.warehouse import delta_log, few_rows, ranges, storage
 from pipelines.warehouse.groups import Groups, runs
@@ -166,7 +166,7 @@ class Warehouse:
                 raise delta_log.coordinated(table, "its table features") from None
             if delta_log.fault(Path(self.location(table)), refused=True):
                 raise unreadable_log(table) from None
-            raise
+            raise opening(error, table) from None
         protocol = opened.protocol()
         features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
         if by := delta_log.coordinator(opened.metadata().configuration, features):

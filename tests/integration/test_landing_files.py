@@ -157,14 +157,15 @@ def test_what_stands_before_the_damage_is_read_and_the_damage_told(spark: SparkS
 
 
 def test_formats_that_are_not_read_are_told_each_time(spark: SparkSession, tmp_path: Path) -> None:
-    for suffix in ("bz2", "deflate", "lz4", "snappy", "zst", "ZST"):
+    suffixes = ("bz2", "deflate", "lz4", "snappy", "zst", "ZST", "zstd", "ZSTD")
+    for suffix in suffixes:
         landed(tmp_path, f"a.{suffix}", b'{"a":1}\n')
     landed(tmp_path, "b.jsonl", b"{}\n")
     found = read(spark, tmp_path)
     assert raw_lines(found.pop("b.jsonl")) == [b"{}"]
     assert {
         source: [(row["line"], "land it as gzip" in row["damage"]) for row in rows] for source, rows in found.items()
-    } == {f"a.{suffix}": [(None, True)] for suffix in ("bz2", "deflate", "lz4", "snappy", "zst", "ZST")}
+    } == {f"a.{suffix}": [(None, True)] for suffix in suffixes}
 
 
 def test_thousands_of_files_make_a_plan_of_one_size(spark: SparkSession, tmp_path: Path) -> None:

@@ -177,6 +177,33 @@ def test_topics_of_a_feed() -> None:
                 ("https://me:secret@a/", "must not have a user or a password."),
             )
         ),
+        *(
+            pytest.param({"landing": uri}, "The setting landing cannot be used: files land in a directory", id=uri)
+            for uri in ("s3a://bucket/landing", "file:///landing")
+        ),
+        *(
+            pytest.param({name: ""}, f"The setting {name} cannot be used: it must not be empty.", id=f"empty {name}")
+            for name in ("warehouse", "landing")
+        ),
+        *(
+            pytest.param(values, f"{reason}.", id=f"{reason} in {next(iter(values))}")
+            for values, reason in (
+                ({"tolerance": True}, "write it as a number, not true or false"),
+                ({"gates": {"silver.dlq_records": {"min_failures": True}}}, "write it as a number, not true or false"),
+                ({"silence": {"after_hours": {"dlq": True}}}, "write it as a number, not true or false"),
+                ({"tolerance": "5%"}, "write it as a number"),
+                ({"replay": {"batch": "many"}}, "write it as a whole number"),
+                ({"report": {"keep_runs": 1.5}}, "write it as a whole number"),
+                ({"cluster": 5}, "write it as text in quotes"),
+                ({"single_writer": "maybe"}, "write true or false"),
+                ({"spark": 5}, "write it as a section of names and values"),
+                ({"schema": [{"topic": "orders"}]}, "it must be there"),
+                ({"tolerance": 5}, "it must be less than or equal to 1"),
+                ({"privacy": [{"key": False, "do": "drop"}]}, "it must be true"),
+                ({"kafka_connection": "a b"}, "it must match '^[A-Za-z0-9_.-]{0,200}$'"),
+                ({"metrics": {"file": "afterlog.txt"}}, "the name of the file must end with .prom"),
+            )
+        ),
         pytest.param(
             {"dlq": {"max_records_per_batch": 0}},
             "The setting dlq.max_records_per_batch cannot be used",
@@ -245,6 +272,19 @@ def test_masks_and_schemas_can_come_from_the_environment(monkeypatch: pytest.Mon
     with pytest.raises(
         UsageError, match="The setting privacy cannot be used: write it as an array, in a variable as JSON"
     ):
+        load()
+
+
+def test_an_array_or_a_table_of_a_section_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERLOG_DLQ__REQUIRE", '[{"topic": "dlq.*", "profile": "kip-1317"}]')
+    monkeypatch.setenv("AFTERLOG_SILENCE__AFTER_HOURS", '{"dlq": 48}')
+    monkeypatch.setenv("AFTERLOG_SILENCE__AFTER_HOURS__SEGMENTS", "2")
+    settings = load()
+    assert [(one.topic, one.profile) for one in settings.dlq.require] == [("dlq.*", "kip-1317")]
+    assert settings.silence.after_hours == {"dlq": 48.0, "segments": 2.0}
+
+    monkeypatch.setenv("AFTERLOG_DLQ__REQUIRE", "dlq.*")
+    with pytest.raises(UsageError, match=r"dlq\.require cannot be used: write it as an array, in a variable as JSON"):
         load()
 
 

@@ -159,6 +159,26 @@ def test_what_has_no_effect_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "is not a directory" in told[5]
 
 
+@pytest.mark.parametrize(
+    ("table", "ending"),
+    [
+        pytest.param("silver.dlq_record", "; did you mean silver.dlq_records?", id="mistyped"),
+        pytest.param("bronze.dlq_records", "?", id="no gate"),
+        pytest.param("gold.dlq_summary", ".", id="facts have no tolerance"),
+    ],
+)
+def test_a_gate_without_effect_is_told(tmp_path: Path, table: str, ending: str) -> None:
+    one, *others = oversights.remarks(Settings(landing=str(tmp_path), gates={table: {"tolerance": 1.0}}))
+    assert one.startswith(f'[gates."{table}"] has no effect: no gate of that name has a tolerance')
+    assert one.endswith(ending)
+    assert not others
+
+
+def test_a_gate_with_an_effect_is_not_told(tmp_path: Path) -> None:
+    settings = Settings(landing=str(tmp_path), gates={"silver.dlq_records": {"tolerance": 1.0}})
+    assert oversights.remarks(settings) == []
+
+
 def test_many_strays_are_counted(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / f"{number:02}.jsonl").touch()
