@@ -11,7 +11,7 @@ _CHECKPOINT = re.compile(
     r"|DELTA_MISSING_PART_FILES"
 )
 # Finds a data file of a table in messages of Spark and of the reader without a JVM.
-_DATA_FILE = re.compile(r"FAILED_READ_FILE|CANNOT_READ_FILE|Parquet error")
+_DATA_FILE = re.compile(r"(?:FAILED_READ_FILE|CANNOT_READ_FILE)[^\n]*\.parquet|Parquet error")
 _OF_TABLE = re.compile(r"/(bronze|silver|gold|quarantine|held|quality)/([a-z_]+)/[^/\s]+\.parquet")
 _OPENING = "When a table was opened: "
 # Finds that Hadoop cannot open a URI: it knows no class for its scheme, or the class is in no jar.
