@@ -134,9 +134,10 @@ def _under_epoch(warehouse: Warehouse, group: str, epoch: int) -> _Described:
     under = [revision for revision in history if epoch in revision["topology_epochs"]]
     if not under:
         epochs = sorted({known_epoch for revision in history for known_epoch in revision["topology_epochs"]})
+        known = f"there {'is epoch' if len(epochs) == 1 else 'are epochs'} {', '.join(map(str, epochs))}"
         raise _NothingToShow(
             f"No topology of group '{visible(group)}' was accepted under epoch {epoch}: "
-            f"there {'is epoch' if len(epochs) == 1 else 'are epochs'} {', '.join(map(str, epochs))}.",
+            f"{known if epochs else 'no epoch of the group is known'}.",
             revision=history[-1]["revision"],
         )
     return _described(warehouse, group, {**under[-1], "topology_epoch": epoch})

@@ -214,6 +214,7 @@ def warehouse(settings: Settings) -> Settings:
     write_events(settings)
     beside = [
         accepted("other", 9, wire("other")),
+        accepted("described", 1, wire("described"), topology_epochs=[]),
         accepted("another", 1, wire("another")),
         *(accepted("orders-app", revision, wire("second"), cluster="second") for revision in (1, 4)),
     ]
@@ -394,6 +395,12 @@ def test_an_epoch_is_the_one_asked_for(settings: Settings, afterlog: Command) ->
             id="one epoch",
         ),
         pytest.param(
+            "described",
+            ("--epoch", "5"),
+            "No topology of group 'described' was accepted under epoch 5: no epoch of the group is known.",
+            id="no epoch",
+        ),
+        pytest.param(
             "orders-app",
             ("--at", "2026-11-21"),
             "At 2026-11-21T00:00:00.000Z no topology of group 'orders-app' had been accepted: "
@@ -414,7 +421,7 @@ def test_a_revision_that_is_not_there(
     assert afterlog("--group", group, *selector) == (1, f"{message}\n", "")
 
     as_json = json.loads(afterlog("--group", group, "--format", "json", *selector).out)
-    assert (as_json["message"], as_json["revision"]) == (message, 9 if group == "other" else 3)
+    assert (as_json["message"], as_json["revision"]) == (message, {"other": 9, "described": 1}.get(group, 3))
 
 
 def test_a_group_without_revisions(settings: Settings, afterlog: Command) -> None:
