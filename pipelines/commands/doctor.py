@@ -215,7 +215,7 @@ def _settings(warehouse: Warehouse) -> Iterator[Check]:
         yield Check("settings", "warning", sentence, f"Unset {name}.")
     unknown = bool(without_effect)
     used = [name for name in sorted(os.environ) if _is_used(name) and name not in without_effect]
-    for _, sentence in oversights.gates_without_effect(warehouse.settings):
+    for sentence in oversights.gates_without_effect(warehouse.settings):
         unknown = True
         gated = ", ".join(stage.table for stage in stages_of_type(Split))
         yield Check("settings", "warning", sentence, f"Tables whose gate has a tolerance: {gated}.")

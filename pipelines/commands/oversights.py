@@ -1,9 +1,9 @@
-"""Typing mistakes that would pass unnoticed: places that do not exist, variables and directories that nothing reads."""
+"""Mistakes that would pass unnoticed: places that do not exist; variables, gates and directories without effect."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
@@ -87,18 +87,21 @@ def unknown_variables() -> Iterator[tuple[str, str]]:
         if top.lower() in ("gates", "spark"):
             yield variable, f"{variable} has no effect: set it in the settings file."
         elif top.lower() not in names:
-            close = get_close_matches(f"{PREFIX}{top}", known, n=1)
-            meant = f"; did you mean {close[0]}?" if close else "."
-            yield variable, f"{variable} is not a setting and has no effect{meant}"
+            yield variable, f"{variable} is not a setting and has no effect{_meant(f'{PREFIX}{top}', known)}"
 
 
-def gates_without_effect(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield each table of ``[gates]`` that no tolerance is for, and a sentence about it."""
+def gates_without_effect(settings: Settings) -> Iterator[str]:
+    """Yield a sentence about each table under ``[gates]`` whose gate has no tolerance, or that has no gate."""
     gated = [stage.table for stage in stages_of_type(Split)]
     for table in sorted(settings.gates.keys() - set(gated)):
-        close = get_close_matches(table, gated, n=1)
-        meant = f"; did you mean {close[0]}?" if close else "."
-        yield table, f'[gates."{visible(table)}"] has no effect: no gate of that name has a tolerance{meant}'
+        meant = _meant(table, gated)
+        yield f'[gates."{visible(table)}"] has no effect: no gate of that name has a tolerance{meant}'
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    """Return the end of a sentence about an unknown name: the known name that may be meant."""
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else "."
 
 
 def stray_places(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -133,4 +136,4 @@ def remarks(settings: Settings) -> list[str]:
     strays = [sentence for _, sentence in stray_places(settings)]
     if len(strays) > MOST_NAMES:
         strays[MOST_NAMES:] = [f"Nothing reads {len(strays) - MOST_NAMES:,} more entries of {settings.landing}."]
-    return [*(sentence for _, sentence in gates_without_effect(settings)), *strays]
+    return [*gates_without_effect(settings), *strays]

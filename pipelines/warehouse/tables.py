@@ -487,8 +487,8 @@ class Warehouse:
         """
         from pyspark.sql import functions as F
 
-        opened = self._plain(table)
-        if opened is None or not few_rows.have_its_columns(rows, opened):
+        opened = self._plain_for(table, rows)
+        if opened is None:
             return None
         among = [{groups.column: ends} for ends in runs(groups.values)] if None not in groups.values else None
         there = self.read(table, opened.version(), among).where(groups.predicate())
@@ -506,10 +506,15 @@ class Warehouse:
         opened = self.local_table(table) if self.is_local else None
         return opened if opened is not None and few_rows.is_plain(opened) else None
 
+    def _plain_for(self, table: str, rows: DataFrame) -> LocalTable | None:
+        """Return a local table, opened, if ``few_rows`` can write it and the rows have its columns."""
+        opened = self._plain(table)
+        return opened if opened is not None and few_rows.have_its_columns(rows, opened) else None
+
     def _collected(self, table: str, rows: DataFrame) -> tuple[LocalTable, ArrowTable] | None:
         """Return a table and a few rows for ``few_rows`` to write; None if only Spark can write them."""
-        opened = self._plain(table)
-        if opened is None or not few_rows.have_its_columns(rows, opened):
+        opened = self._plain_for(table, rows)
+        if opened is None:
             return None
         few = few_rows.collected(rows)
         return None if few is None else (opened, few)

@@ -51,15 +51,7 @@ brokers AS (
 clusters AS (
   SELECT
     cluster,
-    max(IF(
-      setting = 'bootstrap_servers',
-      IF(
-        value RLIKE '^[A-Za-z0-9._:,-]+$',
-        value,
-        concat(chr(39), replace(value, chr(39), concat(chr(39), chr(92), chr(39), chr(39))), chr(39))
-      ),
-      NULL
-    )) AS servers,
+    max(IF(setting = 'bootstrap_servers', value, NULL)) AS servers,
     max(IF(setting = 'share.version', try_cast(value AS INT), NULL)) AS share_version,
     max(IF(setting = 'share.version', since, NULL)) AS share_version_since
   FROM current
@@ -123,16 +115,19 @@ settled AS (
     array_contains(split(policy, ' *, *'), 'delete') AS is_deleting,
     filter(prefixes, one -> NOT startswith(dlq_topic, one.prefix)) AS broken_prefixes,
     -- Names come from outside: in a shell's quotes nothing but the quote itself is special.
-    concat(chr(39), replace(dlq_topic, chr(39), concat(chr(39), chr(92), chr(39), chr(39))), chr(39)) AS quoted_topic,
+    transform(
+      array(dlq_topic, group_id, servers),
+      word -> concat(chr(39), replace(word, chr(39), concat(chr(39), chr(92), chr(39), chr(39))), chr(39))
+    ) AS quoted,
+    get(quoted, 0) AS quoted_topic,
+    coalesce(IF(servers RLIKE '^[A-Za-z0-9._:,-]+$', servers, get(quoted, 2)), 'HOST:9092') AS at_servers,
     concat(
-      'kafka-configs.sh --bootstrap-server ', coalesce(servers, 'HOST:9092'),
-      ' --alter --entity-type groups --entity-name ',
-      chr(39), replace(group_id, chr(39), concat(chr(39), chr(92), chr(39), chr(39))), chr(39), ' --add-config '
+      'kafka-configs.sh --bootstrap-server ', at_servers, ' --alter --entity-type groups --entity-name ',
+      get(quoted, 1), ' --add-config '
     ) AS set_group,
-    concat('kafka-configs.sh --bootstrap-server ', coalesce(servers, 'HOST:9092'), ' --alter --entity-type topics')
-      AS set_topic,
-    concat('kafka-topics.sh --bootstrap-server ', coalesce(servers, 'HOST:9092')) AS of_topics,
-    concat('kafka-features.sh --bootstrap-server ', coalesce(servers, 'HOST:9092')) AS of_features,
+    concat('kafka-configs.sh --bootstrap-server ', at_servers, ' --alter --entity-type topics') AS set_topic,
+    concat('kafka-topics.sh --bootstrap-server ', at_servers) AS of_topics,
+    concat('kafka-features.sh --bootstrap-server ', at_servers) AS of_features,
     regexp_replace(concat(coalesce(get(prefixes, 0).prefix, 'dlq.'), group_id), '[^A-Za-z0-9._-]', '-') AS own_name
   FROM groups
   LEFT JOIN topics ON topics.cluster = groups.cluster AND topics.topic = groups.dlq_topic

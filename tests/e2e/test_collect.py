@@ -296,15 +296,23 @@ def test_only_changes_land_and_what_is_gone_is_told(client: KafkaAdmin, settings
     assert passwords == set()
 
 
+def as_reader(broker: SecuredBroker) -> dict[str, str]:
+    """Return the settings of a connection by a user who has no rights but those that a test gives."""
+    return {
+        "bootstrap_servers": broker.secured_servers,
+        "security_protocol": "SASL_SSL",
+        "username": "reader",
+        "password": 'a "secret" \\ of a reader',
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "ca_file": str(broker.authority),
+    }
+
+
 @pytest.mark.thorough
 def test_a_user_who_can_only_describe_sees_all_and_what_is_refused_is_unknown(
     secured_broker: SecuredBroker, empty_warehouse: Path, tmp_path: Path
 ) -> None:
-    user = {"username": "reader", "password": 'a "secret" \\ of a reader', "sasl_mechanism": "SCRAM-SHA-512"}
-    servers = {"bootstrap_servers": secured_broker.secured_servers, "security_protocol": "SASL_SSL"}
-    settings = warehouse_of(
-        empty_warehouse, tmp_path, kafka={**servers, **user, "ca_file": str(secured_broker.authority)}
-    )
+    settings = warehouse_of(empty_warehouse, tmp_path, kafka=as_reader(secured_broker))
     with KafkaAdmin(secured_broker.bootstrap_servers) as admin:
         admin.create_topic("read-by-collect")
         admin.create_dead_letter_topic("dlq.by-collect")
@@ -343,11 +351,7 @@ def test_a_user_who_can_only_describe_sees_all_and_what_is_refused_is_unknown(
 def test_a_streams_group_that_goes_while_it_is_hidden_is_told_gone(
     secured_broker: SecuredBroker, empty_warehouse: Path, tmp_path: Path
 ) -> None:
-    user = {"username": "reader", "password": 'a "secret" \\ of a reader', "sasl_mechanism": "SCRAM-SHA-512"}
-    servers = {"bootstrap_servers": secured_broker.secured_servers, "security_protocol": "SASL_SSL"}
-    settings = warehouse_of(
-        empty_warehouse, tmp_path, kafka={**servers, **user, "ca_file": str(secured_broker.authority)}
-    )
+    settings = warehouse_of(empty_warehouse, tmp_path, kafka=as_reader(secured_broker))
     group = "hidden-from-collect"
 
     def landed() -> list[int]:
