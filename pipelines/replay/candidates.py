@@ -21,7 +21,7 @@ from pipelines.replay.model import Letter
 from pipelines.replay.rules import Rules
 from pipelines.replay.standing import Standing
 from pipelines.text import elided
-from pipelines.warehouse import duck, jvmless
+from pipelines.warehouse import duck, jvmless, spark_sql
 from pipelines.warehouse.tables import Warehouse
 
 RECORDS, QUARANTINE, HELD = "silver.dlq_records", "quarantine.dlq_records", "held.dlq_records"
@@ -393,7 +393,7 @@ def _choosing() -> Iterator[None]:
     """Say in one sentence why DuckDB cannot answer."""
     try:
         yield
-    except duck.Untranslatable as error:
+    except spark_sql.Untranslatable as error:
         raise UsageError(f"The records cannot be chosen: {visible(str(error).splitlines()[0])}") from None
 
 

@@ -23,6 +23,8 @@ SELECT also gets the rows that the touched groups lead to.
 have the same value in the column as a changed row of the input. Use it for an input of few rows that each touch many
 groups; the SELECT gets all rows of that input. If a group is a range of an input's column, the head says so:
 ``-- Refresh: hour, a span of 1 hour of routed_at``.
+
+``-- Engine: duckdb`` says that a test has compared DuckDB's rows with Spark's, so that DuckDB may make few rows.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from datetime import timedelta
 from pipelines.settings import ROOT
 from pipelines.stage import Summarise
 
+ENGINE = "-- Engine: duckdb"
 _HEAD = re.compile(r"-- Refresh: (?P<column>\w+)(?:, a span of (?P<hours>\d+) hours? of (?P<spanned>\w+))?")
 _INPUT = re.compile(r"--   (?P<input>[a-z]+\.[a-z_]+): (?P<group>.+)")
 _CONTINUED = re.compile(r"--     (?P<more>\S.*)")
@@ -102,6 +105,11 @@ class Refresh:
 def select_of(table: str) -> str:
     """Return the SELECT that makes a table."""
     return (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
+
+
+def suits_duckdb(table: str) -> bool:
+    """Tell whether the head of a table's SELECT says that DuckDB makes the rows that Spark makes."""
+    return ENGINE in select_of(table).splitlines()
 
 
 def refresh_of(stage: Summarise) -> Refresh:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract
 from pipelines.warehouse.jvmless import aware
+from pipelines.warehouse.spark_sql import MACROS, Untranslatable, parameters, translated
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from sqlglot.expressions import Expr
 
 TYPES = {
     "string": "VARCHAR",
@@ -44,10 +44,6 @@ TYPES = {
 _LIMITED = re.compile(r"decimal\(\d+,\d+\)")
 
 
-class Untranslatable(Exception):  # no error: Spark answers instead
-    """DuckDB cannot answer the statement, or cannot read a table as Spark does."""
-
-
 @dataclass(frozen=True)
 class Fetched:
     """All rows of an answer, with the names and DuckDB's types of their columns."""
@@ -59,74 +55,6 @@ class Fetched:
     def objects(self) -> list[dict[str, Any]]:
         """Return the rows by names of columns, with timezone-aware timestamps, as `jvmless.rows` does."""
         return [dict(zip(self.names, map(aware, row), strict=True)) for row in self.rows]
-
-
-def parameters(text: str) -> set[str]:
-    """Return the names of the parameters in a statement.
-
-    Raises Untranslatable: it cannot be understood.
-    """
-    from sqlglot import exp
-
-    return {str(found.name) for found in _parsed(text).find_all(exp.Placeholder)}
-
-
-def _parsed(text: str) -> Expr:
-    from sqlglot import parse_one
-    from sqlglot.errors import SqlglotError
-
-    try:
-        return parse_one(text, read="spark")
-    except SqlglotError as error:
-        raise Untranslatable(str(error)) from None
-
-
-def translated(text: str) -> str:
-    """Return a statement of Spark SQL in DuckDB's SQL.
-
-    sqlglot does most. It knows nothing of these differences:
-
-    - ``collect_set`` and ``collect_list`` of nothing are an empty array in Spark, and null in DuckDB.
-    - ``CAST`` fails on what it cannot cast, and cuts off the fraction of a double. DuckDB rounds.
-    - ``count_if`` of nothing is 0 in Spark, and null in DuckDB.
-    - ``array_position`` of what is not in the array is 0 in Spark, and null in DuckDB.
-    - ``max_by`` can be null in Spark; DuckDB's skips rows whose value is null.
-    - ``round`` rounds the shortest decimal that stands for a double in Spark, and its binary value in DuckDB. The
-      result is a double here, so a question must round doubles only.
-    - A division by zero is an error in Spark, and null in DuckDB.
-    """
-    from sqlglot import exp
-    from sqlglot.errors import SqlglotError
-
-    def equal(node: Expr) -> Expr:
-        if isinstance(node, exp.TryCast):
-            if node.to.this == exp.DType.INT:
-                return exp.Anonymous(this="spark_int", expressions=[node.this])
-            return exp.Cast(this=node.this, to=node.to)
-        if isinstance(node, exp.CountIf):
-            return exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))]))
-        if isinstance(node, exp.ArrayPosition):
-            return exp.Anonymous(this="spark_array_position", expressions=[node.this, node.expression])
-        if isinstance(node, exp.ArrayAgg | exp.ArrayUniqueAgg):
-            if isinstance(node.parent, exp.Filter | exp.Window):
-                raise Untranslatable("a collected array with FILTER or OVER")
-            return exp.Coalesce(this=node, expressions=[exp.Array()])
-        if isinstance(node, exp.ArgMax):
-            return exp.Anonymous(this="arg_max_null", expressions=[node.this, node.expression])
-        if isinstance(node, exp.Round):
-            return exp.Anonymous(this="spark_round", expressions=[node.this, node.args.get("decimals") or "0"])
-        if isinstance(node, exp.Div | exp.IntDiv):
-            return exp.Anonymous(
-                this="spark_div" if isinstance(node, exp.IntDiv) else "spark_divide",
-                expressions=[node.this, node.expression],
-            )
-        return node
-
-    try:
-        statement = _parsed(text).transform(equal)
-        return str(statement.sql("duckdb", identify=True, comments=False))
-    except SqlglotError as error:
-        raise Untranslatable(str(error)) from None
 
 
 def answer(
@@ -202,21 +130,8 @@ def _connection(directory: str) -> DuckDBPyConnection:
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute(f"SET allowed_directories = [{_literal(directory)}]")
     connection.execute("SET enable_external_access = false")
-    connection.execute(
-        "CREATE MACRO spark_int(value) AS "
-        "CASE WHEN typeof(value) = 'DOUBLE' THEN CAST(trunc(value) AS INT) ELSE CAST(value AS INT) END"
-    )
-    by_zero = "CASE WHEN divisor = 0 THEN error('division by zero') ELSE dividend {} divisor END"
-    connection.execute(f"CREATE MACRO spark_divide(dividend, divisor) AS {by_zero.format('/')}")
-    connection.execute(f"CREATE MACRO spark_div(dividend, divisor) AS {by_zero.format('//')}")
-    connection.execute(
-        "CREATE MACRO spark_array_position(list, item) AS "
-        "CASE WHEN list IS NOT NULL AND item IS NOT NULL THEN coalesce(list_position(list, item), 0) END"
-    )
-    connection.execute(
-        "CREATE MACRO spark_round(value, places) AS "
-        "CAST(round(CAST(CAST(value AS VARCHAR) AS DECIMAL(38, 20)), places) AS DOUBLE)"
-    )
+    for macro in MACROS:
+        connection.execute(f"CREATE MACRO {macro}")
     return connection
 
 

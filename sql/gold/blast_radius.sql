@@ -2,6 +2,7 @@
 -- Grain: one row per incident; one without an incident_id per revision, per node and per deleted group.
 -- Parameters: {dlq_incidents}, {topology_revisions}, {topology_nodes}, {topology_current}, rows of these tables, of the
 -- last three all.
+-- Engine: duckdb
 -- Refresh: incident_id
 --   gold.dlq_incidents: incident_id when cluster, original_topic, consumer_group, first_at change
 --   gold.topology_revisions: own rows by cluster where hop = 0

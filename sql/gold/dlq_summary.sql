@@ -2,6 +2,7 @@
 -- Grain: cluster, hour of routed_at (UTC), dlq_topic, original_topic, consumer_group, disposition; null counts as a
 -- value.
 -- Parameters: {dlq_counts}, rows of gold.dlq_counts, complete for each hour that is in them.
+-- Engine: duckdb
 -- Refresh: hour
 -- gold.dlq_counts says which records count.
 SELECT

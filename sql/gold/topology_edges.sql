@@ -1,6 +1,7 @@
 -- Purpose: the edges of every known topology: node to node, sink to its topic, topic to the source that reads it.
 -- Grain: cluster, group_id, topology_hash, from, to, kind, direction, subtopology_id.
 -- Parameters: {topology_nodes}, {topology_revisions}, rows of these tables, complete for each group that is in them.
+-- Engine: duckdb
 -- Refresh: group_id
 -- A topic that one group writes and another reads connects the two applications. New input of one group does not change
 -- the rows of the other.

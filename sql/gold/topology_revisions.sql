@@ -1,6 +1,7 @@
 -- Purpose: the history of each group's topology description, which can change under the same epoch.
 -- Grain: cluster, group_id, revision.
 -- Parameters: {topology_pushes}, {topology_statuses}, rows of the silver tables, complete for each group in them.
+-- Engine: duckdb
 -- Refresh: group_id
 --   silver.topology_pushes: group_id
 --   silver.topology_statuses: each of group_id where topology_hash IS NOT NULL

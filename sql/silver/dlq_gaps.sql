@@ -2,6 +2,7 @@
 -- Grain: cluster, dlq_topic, dlq_topic_id, dlq_partition, first_offset.
 -- Parameters: {dlq_ranges}, {log_batches}, {transactions}, {log_ranges}, rows of these silver tables, complete for each
 -- partition in them.
+-- Engine: duckdb
 -- Refresh: dlq_log
 --   silver.dlq_ranges: concat(dlq_partition, ':', dlq_topic)
 --   silver.log_batches: each of concat(partition, ':', topic) where is_control AND superseded_by IS NULL

@@ -3,6 +3,7 @@
 -- with it.
 -- Grain: cluster, topic, partition, offset: the place in a DLQ topic that a later dead letter names as its origin.
 -- Parameters: {dead_letters}, rows of silver.dead_letters, complete for each slice of places and of origins in them.
+-- Engine: duckdb
 -- Refresh: slice
 --   silver.dead_letters: each of slice and source_slice where is_accepted AND NOT is_control_marker
 WITH accepted AS (

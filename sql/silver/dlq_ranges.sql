@@ -1,6 +1,7 @@
 -- Purpose: which offsets of DLQ topics landed, as ranges without gaps.
 -- Grain: cluster, dlq_topic, dlq_topic_id, dlq_partition, first_offset. A range ends at the end of its slice.
 -- Parameters: {dead_letters}, rows of silver.dead_letters, complete for each slice in them.
+-- Engine: duckdb
 -- Refresh: slice
 WITH landed AS (
   SELECT

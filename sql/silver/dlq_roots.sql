@@ -1,6 +1,7 @@
 -- Purpose: the source record behind each DLQ record that was itself dead-lettered, hop by hop.
 -- Grain: cluster, topic, partition, offset: the place in a DLQ topic that a later dead letter names as its origin.
 -- Parameters: {dlq_hops}, rows of silver.dlq_hops, complete for each slice in them, with the next eight hops of each.
+-- Engine: duckdb
 -- Refresh: slice
 --   silver.dlq_hops: slice along
 --     concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic) at most 8 times

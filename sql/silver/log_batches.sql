@@ -1,6 +1,7 @@
 -- Purpose: every landed batch, and what superseded it in its log, if anything.
 -- Grain: cluster, segment, version, position.
 -- Parameters: {record_batches}, {log_copies}, rows of these silver tables, complete for each segment in them.
+-- Engine: duckdb
 -- Refresh: segment
 --   silver.record_batches: _source
 --   silver.log_copies: segment

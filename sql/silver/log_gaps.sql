@@ -2,6 +2,7 @@
 -- known.
 -- Grain: cluster, topic, partition, first_offset.
 -- Parameters: {log_ranges}, rows of silver.log_ranges, complete for each partition in them.
+-- Engine: duckdb
 -- Refresh: log
 --   silver.log_ranges: concat(partition, ':', topic)
 -- A segment may be missing there, or hold something that cannot be read. In a compacted log the cleaner may also have

@@ -2,6 +2,7 @@
 -- Grain: cluster, slice; only slices of source topics with counted dead letters, if anything tells of them.
 -- Parameters: {dead_letters}, {acknowledgements}, {log_batches}, {log_ranges}, rows of these silver tables, complete for
 -- each slice that is in them.
+-- Engine: duckdb
 -- Refresh: slice
 --   silver.dead_letters: each of source_slice where is_counted
 --   silver.acknowledgements: slice

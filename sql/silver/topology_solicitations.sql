@@ -3,6 +3,7 @@
 -- Grain: cluster, group_id, connection, correlation_id, solicited_at.
 -- Parameters: {group_heartbeats} (not steady ones), {topology_pushes}, {topology_statuses}, {group_deletions}, rows
 -- of the silver tables, complete for each group that is in them.
+-- Engine: duckdb
 -- Refresh: group_id
 --   silver.group_heartbeats: each of group_id where steady_since IS NULL
 --   silver.topology_pushes: group_id

@@ -1,0 +1,130 @@
+"""Rows for the inputs of a summarised table, and what each engine selects from them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as arrow  # type: ignore[import-untyped]
+import pyarrow.parquet as parquet  # type: ignore[import-untyped]
+from pyspark.sql.types import ArrayType, DataType, StructType
+
+from expectations.contract import Contract, contract_of
+from pipelines.catalog import stages_of_type
+from pipelines.stage import Split, Summarise
+from pipelines.steps.held import contract_of_held
+from pipelines.steps.refresh import select_of
+from pipelines.steps.summarise import _selected, name_of
+from pipelines.warehouse import duck
+from pipelines.warehouse.spark_sql import translated
+from pipelines.warehouse.tables import quarantine_contract
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARAMETERS = {"silent_after_seconds": 300}
+MOMENT = datetime(2026, 11, 21, 2, 41, 17, tzinfo=UTC)
+TEXTS = ("", "a", "b", "B", "é", "orders", "it's\n", "\U0001f4a3", "\x00", "10", "9")
+NUMBERS = (0, 1, 2, 3, 5, 999, 1000, 1001, 2**31 - 1)
+LARGE = (-1, 2**53 + 1, 2**63 - 2, 2**63 - 1)
+SECONDS = (0, 0, 1, 59, 60, 1800, 3599, 3600, 86_399, 90_000, -1)
+
+Known = Mapping[str, Callable[[random.Random], Any]]
+"""For names of columns: what draws a value, where a table says more of it than the column's type."""
+
+
+def contract_of_input(table: str) -> Contract:
+    """Return the contract of a table, or of the quarantine of one."""
+    layer, _, name = table.partition(".")
+    if layer == "held":
+        (split,) = (one for one in stages_of_type(Split) if one.table == f"silver.{name}")
+        held = contract_of_held(split)
+        assert held is not None
+        return held
+    return quarantine_contract(contract_of(f"silver.{name}")) if layer == "quarantine" else contract_of(table)
+
+
+def type_of(contract: Contract) -> StructType:
+    made = StructType()
+    for column in contract.stored:
+        made.add(column.name, DataType.fromDDL(column.type))
+    return made
+
+
+def drawn(contract: Contract, count: int, chance: random.Random, known: Known, hostile: float = 0.05) -> arrow.Table:
+    """Return rows of a contract's columns; columns of one name in several tables often have equal values."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(type_of(contract))
+    kinds = {field.name: field.dataType for field in type_of(contract)}
+    rows = [
+        {name: known[name](chance) if name in known else value(kind, chance, hostile) for name, kind in kinds.items()}
+        for _ in range(count)
+    ]
+    return arrow.Table.from_pylist(rows, schema)
+
+
+def value(kind: DataType, chance: random.Random, hostile: float) -> Any:
+    """Return a value of a type of Spark, or null."""
+    if chance.random() < 0.15:
+        return None
+    if isinstance(kind, ArrayType):
+        return [value(kind.elementType, chance, hostile) for _ in range(chance.choice((0, 1, 1, 2, 3)))]
+    if isinstance(kind, StructType):
+        return {field.name: value(field.dataType, chance, hostile) for field in kind}
+    name = kind.simpleString()
+    if name == "boolean":
+        return chance.random() < 0.5
+    if name == "string":
+        return chance.choice(TEXTS[:3] if chance.random() > hostile else TEXTS)
+    if name == "binary":
+        return chance.choice(TEXTS).encode() + bytes([chance.choice((0, 255))])
+    if name == "timestamp":
+        micros = chance.choice((0, 0, 1, 999_999))
+        return MOMENT + timedelta(seconds=chance.choice(SECONDS), microseconds=micros)
+    if name == "double":
+        return chance.choice((0.0, 0.5, 1.0, 0.285, 1 / 3, 0.1 + 0.2, 99.95))
+    if name == "bigint" and chance.random() < hostile:
+        return chance.choice(LARGE)
+    return chance.choice(NUMBERS[:5] if chance.random() > hostile else NUMBERS)
+
+
+def by_spark(spark: SparkSession, stage: Summarise, inputs: Mapping[str, Path]) -> arrow.Table:
+    """Return what the table's SELECT gives in Spark."""
+    frames = {
+        name_of(table): spark.read.schema(type_of(contract_of_input(table))).parquet(str(file))
+        for table, file in inputs.items()
+    }
+    return _selected(spark, select_of(stage.table), frames, PARAMETERS).toArrow()
+
+
+def by_duckdb(stage: Summarise, inputs: Mapping[str, Path]) -> arrow.Table:
+    """Return the same from DuckDB; raises what DuckDB raises."""
+    directory = next(iter(inputs.values())).parent
+    with duck._connection(str(directory)) as connection:
+        for table, file in inputs.items():
+            connection.execute(f"CREATE VIEW {name_of(table)} AS FROM read_parquet('{file}')")
+        text = translated(select_of(stage.table).format(**{name_of(table): name_of(table) for table in inputs}))
+        bound = {name: given for name, given in PARAMETERS.items() if f"${name}" in text}
+        return connection.sql(text, params=bound).to_arrow_table()
+
+
+def kept(directory: Path, tables: Mapping[str, arrow.Table]) -> dict[str, Path]:
+    """Keep the rows of each table in a Parquet file."""
+    files = {}
+    for table, rows in tables.items():
+        files[table] = directory / f"{table}.parquet"
+        parquet.write_table(rows, files[table])
+    return files
+
+
+def in_order(rows: arrow.Table, like: arrow.Schema) -> list[str]:
+    """Return rows of another table's columns as texts, in an order of their own, times as microseconds.
+
+    Raises ArrowInvalid: a value does not fit its column.
+    """
+    micros = [one.with_type(arrow.int64() if arrow.types.is_timestamp(one.type) else one.type) for one in like]
+    return sorted(map(repr, rows.cast(like).cast(arrow.schema(micros)).to_pylist()))
