@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -58,3 +58,32 @@ def empty_warehouse(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return load(warehouse=str(tmp_path / "warehouse"), landing=str(tmp_path / "landing"))
+
+
+@pytest.fixture
+def both_engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let Spark repeat each refresh that DuckDB makes, and compare them."""
+    from pipelines.steps.few_groups import FewGroups
+    from tests.testing.engines import differences
+
+    of, found = FewGroups.of, []
+
+    def compared(warehouse: Warehouse, stage: Any, batch: Any) -> FewGroups | None:
+        few = of(warehouse, stage, batch)
+        found.extend(differences(few, warehouse, stage, batch))
+        return few
+
+    monkeypatch.setattr(FewGroups, "of", compared)
+    yield
+    assert found == []
+
+
+@pytest.fixture
+def by_spark_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Spark make every refresh."""
+    from pipelines.steps.few_groups import FewGroups, NotFew
+
+    def nothing_is_few(*of_a_refresh: Any) -> None:
+        raise NotFew
+
+    monkeypatch.setattr(FewGroups, "of", nothing_is_few)

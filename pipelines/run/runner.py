@@ -25,7 +25,7 @@ from pipelines.steps.land import land, unread, waiting
 from pipelines.steps.modules import ask_module
 from pipelines.steps.scopes import History
 from pipelines.steps.split import SplitBatch
-from pipelines.steps.summarise import Summary
+from pipelines.steps.summarise import summary as summary_of
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.warehouse import actions, change_feed, progress, quality
 from pipelines.warehouse.progress import Batch, Held, Progress, Reading
@@ -610,7 +610,7 @@ def _summarise(
 ) -> tuple[Progress, StageRun | None]:
     """Refresh the groups that a batch touches, if the facts hold or the caller accepts broken facts."""
     started_at = quality.now()
-    with Summary.of(warehouse, stage, batch) as summary:
+    with summary_of(warehouse, stage, batch) as summary:
         if summary is None:
             return _passed(warehouse, stage, known), None
         verdict, count = summary.gate(run_id)

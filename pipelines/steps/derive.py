@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from expectations.contract import contract_of
 from pipelines.stage import Derive, Summarise
-from pipelines.steps.modules import derive_module
+from pipelines.steps.modules import Rows, derive_module
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,28 +30,44 @@ def derived(
     """
     from pyspark.sql import functions as F
 
-    module = derive_module(stage)
-    derive: Callable[..., Iterable[Mapping[str, Any]]] = module.derive
-    if module.deriver is not None:
-        is_shared = F.col(column).isNull()
-        shared = [json.loads(text) for (text,) in selected.where(is_shared).select(_text(selected)).toLocalIterator()]
-        selected, derive = selected.where(~is_shared), module.deriver(shared)
+    common: Rows = []
+    if shares(stage):
+        is_common = F.col(column).isNull()
+        common = [json.loads(text) for (text,) in selected.where(is_common).select(_text(selected)).toLocalIterator()]
+        selected = selected.where(~is_common)
     columns = contract_of(stage.table).stored
     kinds = {one.name: "bigint" if one.type == "timestamp" else one.type for one in columns}
-    made: list[Mapping[str, Any]] = []
-    for _, rows in groupby(_in_order(selected, existing_rows, column), key=lambda row: row[0]):
-        given: dict[bool, list[Mapping[str, Any]]] = {False: [], True: []}
-        for _, is_own, row in rows:
-            given[is_own].append(row)
-        for row in derive(given[False], given[True]):
-            if unknown := row.keys() - kinds.keys():
-                raise ValueError(f"{stage.table} has no column {', '.join(sorted(unknown))}")
-            made.append(row)
+    found = made(stage, _by_group(_in_order(selected, existing_rows, column)), common)
     typed = [
         (F.timestamp_micros(f"`{one.name}`") if one.type == "timestamp" else F.col(f"`{one.name}`")).alias(one.name)
         for one in columns
     ]
-    return _frame(spark, made, kinds).select(typed)
+    return _frame(spark, found, kinds).select(typed)
+
+
+def made(stage: Derive, groups: Iterable[tuple[Rows, Rows]], common: Rows) -> list[Mapping[str, Any]]:
+    """Return the rows that the table's module makes: of each group, its selected rows and the table's own rows.
+
+    ``common`` are the selected rows without a group, if the module has a ``deriver``.
+
+    Raises ValueError: a row has a column that the table does not have.
+    """
+    module = derive_module(stage)
+    derive: Callable[..., Iterable[Mapping[str, Any]]] = module.deriver(common) if module.deriver else module.derive
+    names = {column.name for column in contract_of(stage.table).stored}
+    rows = [row for selected, existing_rows in groups for row in derive(selected, existing_rows)]
+    if unknown := {name for row in rows for name in row} - names:
+        raise ValueError(f"{stage.table} has no column {', '.join(sorted(unknown))}")
+    return rows
+
+
+def _by_group(rows: Iterable[tuple[Any, bool, Mapping[str, Any]]]) -> Iterator[tuple[Rows, Rows]]:
+    """Yield the selected rows and the table's own rows of each group, of rows in the order of groups."""
+    for _, members in groupby(rows, key=lambda row: row[0]):
+        given: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]] = ([], [])
+        for _, is_own, row in members:
+            given[is_own].append(row)
+        yield given
 
 
 def shares(stage: Summarise) -> bool:

@@ -29,13 +29,18 @@ groups; the SELECT gets all rows of that input. If a group is a range of an inpu
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 
-from pipelines.settings import ROOT
+from pipelines.columns import slices
+from pipelines.settings import ROOT, Settings
 from pipelines.stage import Summarise
+from pipelines.warehouse.groups import runs
+from pipelines.warehouse.ranges import Range
 
 ENGINE = "-- Engine: duckdb"
 _HEAD = re.compile(r"-- Refresh: (?P<column>\w+)(?:, a span of (?P<hours>\d+) hours? of (?P<spanned>\w+))?")
@@ -72,6 +77,11 @@ class Along:
     following: str
     times: int
 
+    @property
+    def expression(self) -> str:
+        """The SQL expression of a row's group."""
+        return self.group
+
 
 @dataclass(frozen=True)
 class OwnRows:
@@ -105,6 +115,11 @@ class Refresh:
 def select_of(table: str) -> str:
     """Return the SELECT that makes a table."""
     return (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
+
+
+def facts_of(table: str) -> str:
+    """Return the SELECT of the facts that a table's gate checks."""
+    return (ROOT / "sql" / "facts" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
 
 
 def suits_duckdb(table: str) -> bool:
@@ -160,3 +175,34 @@ def _group(text: str) -> str | EachOf | Along | OwnRows:
     if each := _EACH.fullmatch(text):
         return EachOf(tuple(each["groups"].split(" and ")), each["condition"] or "")
     return text
+
+
+def name_of(table: str) -> str:
+    """Return a SELECT's name for an input: ``x`` for ``silver.x``, ``quarantined_x`` and ``held_x`` for the others."""
+    layer, _, name = table.partition(".")
+    return {"quarantine": f"quarantined_{name}", "held": f"held_{name}"}.get(layer, name)
+
+
+def parameters_of(settings: Settings) -> dict[str, Any]:
+    """Return the settings that SELECTs use as ``:parameters``."""
+    return {"silent_after_seconds": settings.streams_requests.silent_after_seconds}
+
+
+def ranges_of(columns: Sequence[str], group: str, touched: list[Any], span: Span | None) -> list[Range]:
+    """Return ranges of columns that hold all rows in the touched groups; none if none are known."""
+    values = [value for value in touched if value is not None]
+    if not values or len(values) < len(touched):
+        return []
+    if span is not None:
+        with contextlib.suppress(OverflowError):  # Python has no datetime for the end of the last hour of the year 9999
+            return [{span.column: (min(values), _time(max(values)) + span.length)}]
+        return []
+    if group in columns:
+        return [{group: ends} for ends in runs(values)]
+    offsets = slices.offsets_of(group, runs(values)) if isinstance(values[0], str) else None
+    return [{offsets[0]: ends} for ends in offsets[1]] if offsets else []
+
+
+def _time(value: date) -> datetime:
+    """Return the beginning of a date, or a time as it is: a date plus a few hours would be the same date."""
+    return value if isinstance(value, datetime) else datetime.combine(value, time(), UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -13,25 +13,49 @@ from uuid import uuid4
 from expectations.contract import contract_of
 from expectations.verdict import Verdict
 from pipelines.catalog import CATALOG
-from pipelines.columns import slices
 from pipelines.columns.cached import cached
-from pipelines.settings import ROOT, Settings
 from pipelines.stage import Ask, Derive, Summarise
 from pipelines.steps.derive import derived, shares
-from pipelines.steps.refresh import Along, EachOf, OwnRows, Refresh, Span, refresh_of, select_of
+from pipelines.steps.few_groups import REPEATED, FewGroups, NotFew
+from pipelines.steps.refresh import (
+    Along,
+    EachOf,
+    OwnRows,
+    Refresh,
+    Span,
+    facts_of,
+    name_of,
+    parameters_of,
+    ranges_of,
+    refresh_of,
+    select_of,
+)
 from pipelines.warehouse import change_feed
 from pipelines.warehouse.change_feed import Changes
-from pipelines.warehouse.groups import EPOCH, MOST_GROUPS, Groups, runs
+from pipelines.warehouse.groups import EPOCH, MOST_GROUPS, Groups
 from pipelines.warehouse.progress import Batch
-from pipelines.warehouse.ranges import Range
 from pipelines.warehouse.tables import ROWS_OF_A_FILE, Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-REPEATED = "grain.repeated"
 _ROWS = "_rows"
+
+
+@contextlib.contextmanager
+def summary(warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> Iterator[Summary | FewGroups | None]:
+    """Compute again the groups that a batch touches: few of them by DuckDB, all others by Spark.
+
+    Yield None if the batch changes nothing. What is yielded can be used until the block ends.
+    """
+    try:
+        few = FewGroups.of(warehouse, stage, batch)
+    except NotFew:
+        with Summary.of(warehouse, stage, batch) as made:
+            yield made
+    else:
+        yield few
 
 
 @dataclass(frozen=True)
@@ -111,7 +135,7 @@ class Summary:
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
             among = touched if None in touched or not shares(stage) else [*touched, None]
             text = f"SELECT * FROM (\n{text}\n) WHERE {Groups(refresh.column, tuple(among)).predicate()}"
-        fresh = _selected(warehouse.spark, text, inputs, _parameters(warehouse.settings))
+        fresh = _selected(warehouse.spark, text, inputs, parameters_of(warehouse.settings))
         if touched is not None:
             for table, chain in chains.items():  # facts are about touched groups, without the rows that these lead to
                 name = name_of(table)
@@ -124,23 +148,27 @@ class Summary:
         replaces = None if touched is None else Groups(refresh.column, tuple(touched))
         return cls(warehouse, stage, refresh, inputs, fresh, replaces, read)
 
-    def gate(self, run_id: str) -> tuple[Verdict, int]:
-        """Check facts: the fresh rows add up, their grain is unique, the contract's rules hold.
+    def facts(self) -> tuple[dict[str, int], int]:
+        """Return how many rows break what, and the number of fresh rows, which the same query counts.
 
-        Return the verdict and the number of fresh rows, which the same query counts.
+        The facts are those of the table, the uniqueness of its grain, and the contract's rules.
         """
         from pyspark.sql import functions as F
 
-        from expectations import suite
-
-        text = (ROOT / "sql" / "facts" / f"{self.stage.table.replace('.', '/')}.sql").read_text(encoding="utf-8")
+        text = facts_of(self.stage.table)
         facts = _selected(self.rows.sparkSession, text, {**self.inputs, "fresh": self.rows}, {})
         contract = contract_of(self.stage.table)
         broken = [_count_broken(rule.broken(), rule.code) for rule in contract.rules]
         counted = self.rows.select(*broken, F.count(F.lit(1)).alias(_ROWS))
         parts = (facts, _repeated(self.rows, contract.grain), counted)
         found = {row["fact"]: row["count"] or 0 for row in reduce(_followed_by, map(_by_name, parts)).collect()}
-        count = found.pop(_ROWS)
+        return found, found.pop(_ROWS)
+
+    def gate(self, run_id: str) -> tuple[Verdict, int]:
+        """Check the facts; return the verdict and the number of fresh rows."""
+        from expectations import suite
+
+        found, count = self.facts()
         store = self.warehouse.settings.reports() / "gx"
         return suite.gate_facts(found, self.stage.table, run_id=run_id, store=store), count
 
@@ -190,12 +218,6 @@ def _count_broken(broken: Column, code: str) -> Column:
     from pyspark.sql import functions as F
 
     return F.coalesce(F.count_if(broken), F.lit(0)).alias(code)
-
-
-def name_of(table: str) -> str:
-    """Return a SELECT's name for an input: ``x`` for ``silver.x``, ``quarantined_x`` and ``held_x`` for the others."""
-    layer, _, name = table.partition(".")
-    return {"quarantine": f"quarantined_{name}", "held": f"held_{name}"}.get(layer, name)
 
 
 def _changed(feed: Changes, counted: Sequence[str] = ()) -> DataFrame:
@@ -252,7 +274,7 @@ def _touched(stage: Summarise, refresh: Refresh, feed: Changes) -> DataFrame:
     feed.check(asked)
     is_few = len(named) <= MOST_GROUPS  # with more values take all rows of the condition
     _, version = feed.warehouse.state(stage.table)
-    among = _ranges([group.column], group.column, named, None) if is_few else []
+    among = ranges_of([group.column], group.column, named, None) if is_few else []
     own = feed.warehouse.read(stage.table, version, among or None).where(group.condition)
     if is_few:
         own = own.where(_is_one_of(F.col(group.column), named))
@@ -275,11 +297,6 @@ def _is_array(rows: DataFrame, group: str) -> bool:
     from pyspark.sql.types import ArrayType
 
     return isinstance(rows.select(F.expr(group)).schema[0].dataType, ArrayType)
-
-
-def _parameters(settings: Settings) -> dict[str, Any]:
-    """Return the settings that SELECTs use as ``:parameters``."""
-    return {"silent_after_seconds": settings.streams_requests.silent_after_seconds}
 
 
 def _selected(
@@ -314,13 +331,13 @@ def _among(
     from pyspark.sql import functions as F
 
     if isinstance(group, EachOf):
-        parts = [_ranges(rows.columns, part, touched, None) for part in group.groups]
+        parts = [ranges_of(rows.columns, part, touched, None) for part in group.groups]
         if all(parts):
             rows = warehouse.read(table, version, [one for ranges in parts for one in ranges])
         return rows.where(F.exists(F.expr(group.expression), lambda one: _is_one_of(one, touched)))
     if _is_array(rows, group):
         return rows.where(F.exists(F.expr(group), lambda one: _is_one_of(one, touched)))
-    if ranges := _ranges(rows.columns, group, touched, span):
+    if ranges := ranges_of(rows.columns, group, touched, span):
         rows = warehouse.read(table, version, ranges)
     return rows.where(_is_one_of(F.expr(group), touched))
 
@@ -345,26 +362,6 @@ def _reached(
         if not last:
             break
     return list(reached)
-
-
-def _ranges(columns: Sequence[str], group: str, touched: list[Any], span: Span | None) -> list[Range]:
-    """Return ranges of columns that hold all rows in the touched groups; none if none are known."""
-    values = [value for value in touched if value is not None]
-    if not values or len(values) < len(touched):
-        return []
-    if span is not None:
-        with contextlib.suppress(OverflowError):  # Python has no datetime for the end of the last hour of the year 9999
-            return [{span.column: (min(values), _time(max(values)) + span.length)}]
-        return []
-    if group in columns:
-        return [{group: ends} for ends in runs(values)]
-    offsets = slices.offsets_of(group, runs(values)) if isinstance(values[0], str) else None
-    return [{offsets[0]: ends} for ends in offsets[1]] if offsets else []
-
-
-def _time(value: date) -> datetime:
-    """Return the beginning of a date, or a time as it is: a date plus a few hours would be the same date."""
-    return value if isinstance(value, datetime) else datetime.combine(value, time(), UTC)
 
 
 def _is_one_of(group: Column, touched: list[Any]) -> Column:

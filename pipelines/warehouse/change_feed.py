@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from pipelines.errors import FeedIncomplete
@@ -80,20 +80,29 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class _NamedFiles:
+class NamedFiles:
     """Data files that commits of a local table name, by the change type of their rows (``""``: it is in the rows)."""
 
     files: LocalFiles
     by_change: dict[str, list[str]]
 
+    def size(self) -> int:
+        """Return the size of the files in bytes."""
+        return sum(map(self.files.size, self.paths().values()))
+
+    def paths(self) -> dict[str, list[str]]:
+        """Return the paths of the files below the table's directory, by the change type of their rows."""
+        return {change: [*map(unquote, paths)] for change, paths in self.by_change.items()}
+
     def rows(self, spark: SparkSession) -> DataFrame:
         """Return the rows of the files, with their change type."""
         from pyspark.sql import functions as F
 
-        with_type = self.files.read(spark, map(unquote, self.by_change.get("", ())), "_change_type")
+        by_change = self.paths()
+        with_type = self.files.read(spark, by_change.get("", ()), "_change_type")
         of_one_type = (
-            self.files.read(spark, map(unquote, paths)).withColumn("_change_type", F.lit(change))
-            for change, paths in self.by_change.items()
+            self.files.read(spark, paths).withColumn("_change_type", F.lit(change))
+            for change, paths in by_change.items()
             if change and paths
         )
         return reduce(lambda some, more: some.unionByName(more), of_one_type, with_type)
@@ -121,6 +130,14 @@ def changes(warehouse: Warehouse, table: str, batch: Batch) -> Changes:
         .drop("_commit_version", "_commit_timestamp")
     )
     return Changes(warehouse, table, batch, rows, noted)
+
+
+def local_changes(warehouse: Warehouse, table: str, batch: Batch) -> NamedFiles | None:
+    """Return the files that tell the rows of a batch; None if only Delta can read them."""
+    if batch.start is not None:
+        return _named_files(warehouse, table, batch)
+    files = warehouse.local_files(table, batch.end)
+    return None if files is None else NamedFiles(files, {"insert": [*map(quote, files.paths())]})
 
 
 def can_read(warehouse: Warehouse, table: str, batch: Batch) -> bool:
@@ -154,7 +171,7 @@ def size(warehouse: Warehouse, table: str, batch: Batch) -> int | None:
     )
 
 
-def _named_files(warehouse: Warehouse, table: str, batch: Batch) -> _NamedFiles | None:
+def _named_files(warehouse: Warehouse, table: str, batch: Batch) -> NamedFiles | None:
     """Return the data files that a batch's commits name.
 
     Return None if the files alone do not tell the changes: the table is not local or not plain, a commit is missing, or
@@ -171,7 +188,7 @@ def _named_files(warehouse: Warehouse, table: str, batch: Batch) -> _NamedFiles 
             return None
         for change, paths in _changed_files(actions).items():
             named.setdefault(change, []).extend(paths)
-    return None if any("://" in path for paths in named.values() for path in paths) else _NamedFiles(files, named)
+    return None if any("://" in path for paths in named.values() for path in paths) else NamedFiles(files, named)
 
 
 def _changed_files(actions: Sequence[dict[str, Any]]) -> dict[str, list[str]]:

@@ -16,7 +16,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract
+from pipelines.warehouse.change_feed import NamedFiles
 from pipelines.warehouse.jvmless import aware
+from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.spark_sql import MACROS, Untranslatable, parameters, translated
 from pipelines.warehouse.tables import Warehouse
 
@@ -109,52 +111,77 @@ def _opened(
     for table in tables:
         if table not in given and not warehouse.exists(table):
             raise warehouse.absent(table)
-    with _connection(warehouse.root) as connection:
+    with connected(warehouse.root) as connection:
         try:
             for table in tables:
                 if table in given:
                     _insert(connection, *given[table])
                 else:
-                    _view(connection, warehouse, table)
+                    files = warehouse.local_files(table)
+                    if files is None:
+                        raise Untranslatable(f"only Delta can read {table}")
+                    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {table.partition('.')[0]}")
+                    view(connection, table, files, files.paths())
             yield connection, statement, bound
         except duckdb.Error as error:
             raise Untranslatable(str(error)) from None
 
 
-def _connection(directory: str) -> DuckDBPyConnection:
+def connected(directory: str) -> DuckDBPyConnection:
     """Return a connection that reads files below a directory, and no others."""
     import duckdb
 
     nothing_more = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
     connection = duckdb.connect(config={**nothing_more, "temp_directory": ""})
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute(f"SET allowed_directories = [{_literal(directory)}]")
+    connection.execute(f"SET allowed_directories = [{literal(directory)}]")
     connection.execute("SET enable_external_access = false")
     for macro in MACROS:
         connection.execute(f"CREATE MACRO {macro}")
     return connection
 
 
-def _view(connection: DuckDBPyConnection, warehouse: Warehouse, table: str) -> None:
-    """Name a table's files; a column that the files lack is null."""
-    files = warehouse.local_files(table)
-    if files is None:
-        raise Untranslatable(f"only Delta can read {table}")
-    paths = ", ".join(_literal(f"{files.directory}/{path}") for path in files.paths())
-    read = f"FROM read_parquet([{paths}], union_by_name = true)"
-    stored = {name for name, *_ in connection.execute(f"DESCRIBE {read}").fetchall()} if paths else set()
-    columns = ", ".join(
-        f"CAST({_name(field['name']) if field['name'] in stored else 'NULL'} AS {_type(field['type'])}) "
-        f"AS {_name(field['name'])}"
-        for field in json.loads(files.schema)["fields"]
-    )
-    rows = f"SELECT {columns} {read}" if paths else f"SELECT {columns} WHERE false"
-    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {table.partition('.')[0]}")
-    connection.execute(f"CREATE VIEW {table} AS {rows}")
+def view(connection: DuckDBPyConnection, called: str, files: LocalFiles, paths: Sequence[str]) -> None:
+    """Make a view of data files of a table; a column that a file lacks is null."""
+    connection.execute(f"CREATE OR REPLACE VIEW {called} AS {_rows(connection, files, paths)}")
+
+
+def changes(connection: DuckDBPyConnection, called: str, feed: NamedFiles) -> None:
+    """Make a view of a change feed's rows, with their ``_change_type``."""
+    texts = [
+        _rows(
+            connection, feed.files, paths, more="_change_type" if not change else f"{literal(change)} AS _change_type"
+        )
+        for change, paths in feed.paths().items()
+        if paths
+    ]
+    nothing = _rows(connection, feed.files, (), more="'' AS _change_type")
+    connection.execute(f"CREATE VIEW {called} AS {' UNION ALL '.join(texts or [nothing])}")
+
+
+def _rows(connection: DuckDBPyConnection, files: LocalFiles, paths: Sequence[str], more: str = "") -> str:
+    """Return a query for the rows of data files, with one more column."""
+    listed = ", ".join(literal(f"{files.directory}/{path}") for path in paths)
+    read = f"FROM read_parquet([{listed}], union_by_name = true)"
+    stored = {column for column, *_ in connection.execute(f"DESCRIBE {read}").fetchall()} if paths else set()
+    columns = [
+        f"CAST({name(column) if column in stored else 'NULL'} AS {kind}) AS {name(column)}"
+        for column, kind in types(files.schema)
+    ]
+    selected = ", ".join([*columns, more] if more else columns)
+    return f"SELECT {selected} {read}" if paths else f"SELECT {selected} WHERE false"
+
+
+def types(schema: str) -> list[tuple[str, str]]:
+    """Return the columns of a Delta schema, given as JSON, with DuckDB's types.
+
+    Raises Untranslatable: a type has none with the same values.
+    """
+    return [(field["name"], _type(field["type"])) for field in json.loads(schema)["fields"]]
 
 
 def _insert(connection: DuckDBPyConnection, contract: Contract, rows: Sequence[Any]) -> None:
-    columns = [(_name(column.name), _type(column.type)) for column in contract.columns]
+    columns = [(name(column.name), _type(column.type)) for column in contract.columns]
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {contract.table.partition('.')[0]}")
     connection.execute(f"CREATE TABLE {contract.table} ({', '.join(map(' '.join, columns))})")
     # A time with a zone, as text, becomes UTC by way of TIMESTAMPTZ.
@@ -171,7 +198,7 @@ def _type(kind: Any) -> str:
     if isinstance(kind, dict) and kind["type"] == "array":
         return f"{_type(kind['elementType'])}[]"
     if isinstance(kind, dict) and kind["type"] == "struct":
-        return f"STRUCT({', '.join(_name(field['name']) + ' ' + _type(field['type']) for field in kind['fields'])})"
+        return f"STRUCT({', '.join(name(field['name']) + ' ' + _type(field['type']) for field in kind['fields'])})"
     if isinstance(kind, str) and (known := TYPES.get(kind) or (_LIMITED.fullmatch(kind) and kind)):
         return str(known)
     raise Untranslatable(f"a column has the type {kind}")
@@ -183,9 +210,11 @@ def _bound(value: str | int | bool | Decimal | date | datetime) -> Any:
     return value
 
 
-def _name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def name(of: str) -> str:
+    """Return a name as an identifier."""
+    return '"' + of.replace('"', '""') + '"'
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """Return text as a literal."""
     return "'" + text.replace("'", "''") + "'"

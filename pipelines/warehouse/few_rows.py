@@ -16,7 +16,8 @@ from pipelines.warehouse.local_files import PLAIN_READER
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties
-    from pyarrow import Table  # type: ignore[import-untyped]
+    from pyarrow import Schema as ArrowSchema  # type: ignore[import-untyped]
+    from pyarrow import Table
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -50,6 +51,14 @@ def have_its_columns(rows: DataFrame, opened: DeltaTable) -> bool:
     return _columns(stored) == _columns(rows.schema)
 
 
+def has_columns_of(opened: DeltaTable, contract: Contract) -> bool:
+    """Tell whether a table has the columns of a contract, in its order and with its types."""
+    from pyspark.sql.types import StructType
+
+    stored = StructType.fromJson(json.loads(opened.schema().to_json()))
+    return _columns(stored) == [(column.name, column.type.replace(" ", "")) for column in contract.stored]
+
+
 def _columns(schema: StructType) -> list[tuple[str, str]]:
     return [(field.name, field.dataType.simpleString()) for field in schema]
 
@@ -70,7 +79,14 @@ def of_values(schema: Schema, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return rows of Python's values as an Arrow table with a table's columns; a value that a row lacks is null."""
     import pyarrow as arrow
 
-    return arrow.Table.from_pylist(list(rows), arrow.schema(schema.to_arrow()))
+    return arrow.Table.from_pylist(list(rows), schema_of(schema))
+
+
+def schema_of(schema: Schema) -> ArrowSchema:
+    """Return a table's schema as one of Arrow."""
+    import pyarrow as arrow
+
+    return arrow.schema(schema.to_arrow())
 
 
 def collected(rows: DataFrame) -> Table | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.warehouse.ranges import Range, may_hold, within
+from pipelines.warehouse.storage import size_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -59,6 +60,10 @@ class LocalFiles:
         ]
         statistics = zip(*values, strict=True)
         return [path for path, file in zip(paths, statistics, strict=True) if may_hold(among, columns, file)]
+
+    def size(self, paths: Iterable[str]) -> int:
+        """Return the size of data files in bytes."""
+        return sum(size_of(self.directory / path) or 0 for path in paths)
 
     def rows(self, spark: SparkSession, among: Sequence[Range] | None = None) -> DataFrame:
         """Return the rows within the ranges (None: all)."""

@@ -431,7 +431,7 @@ class Warehouse:
     def replace_groups(
         self,
         table: str,
-        rows: DataFrame,
+        rows: DataFrame | ArrowTable,
         groups: Groups | None,
         contract: Contract | None = None,
         count: int | None = None,
@@ -444,14 +444,14 @@ class Warehouse:
         Raises UsageError: some rows are replaced, but the table has not the columns of its contract. Raises
         RuntimeError: a given row is in none of the groups.
         """
+        from pyspark.sql import DataFrame
+
         predicate: str | None = groups.local_predicate() if groups else None
+        if not isinstance(rows, DataFrame):
+            return self._replaced(table, self.local_table(table), rows, predicate)
         are_few = count is not None and count <= few_rows.MOST_ROWS and (predicate is not None or not groups)
         if are_few and (collected := self._collected(table, rows)) is not None:
-            opened, few = collected
-            before = opened.version()
-            few_rows.replace(opened, few, predicate)
-            self._compact_at_times(table, before)
-            return int(few.num_rows)
+            return self._replaced(table, *collected, predicate)
         if groups is not None:
             from pyspark.errors import AnalysisException
 
@@ -479,6 +479,13 @@ class Warehouse:
             return self._written(table, rows.write.format("delta").mode("overwrite"))
         writer = _commented(rows, contract).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         return self._written(table, writer)
+
+    def _replaced(self, table: str, opened: LocalTable, few: ArrowTable, predicate: str | None) -> int:
+        """Replace the rows that meet a predicate (None: all) by a few others; return how many these are."""
+        before = opened.version()
+        few_rows.replace(opened, few, predicate)
+        self._compact_at_times(table, before)
+        return int(few.num_rows)
 
     def _added(self, table: str, rows: DataFrame, groups: Groups, count: int) -> tuple[LocalTable, ArrowTable] | None:
         """Return a table and the few of ``count`` given rows that its groups lack.

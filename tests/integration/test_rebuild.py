@@ -20,7 +20,7 @@ from pipelines.commands import doctor
 from pipelines.errors import UsageError
 from pipelines.run import runner
 from pipelines.settings import Settings, load
-from pipelines.steps import summarise
+from pipelines.steps import few_groups, summarise
 from pipelines.warehouse import lock, progress, quality
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
@@ -83,7 +83,8 @@ def defect(monkeypatch: pytest.MonkeyPatch, table: str) -> Any:
 
     @contextmanager
     def lasting() -> Iterator[None]:
-        patched.setattr(summarise, "select_of", twice)
+        for module in (summarise, few_groups):
+            patched.setattr(module, "select_of", twice)
         yield
         patched.undo()
 

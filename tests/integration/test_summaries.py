@@ -14,8 +14,8 @@ from expectations.contract import Contract, contract_of
 from pipelines.catalog import stages_of_type
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Summarise
-from pipelines.steps import summarise
-from pipelines.steps.refresh import Span
+from pipelines.steps import few_groups, summarise
+from pipelines.steps.refresh import Span, ranges_of
 from pipelines.steps.summarise import REPEATED, Summary
 from pipelines.warehouse.groups import Groups, literal
 from pipelines.warehouse.ranges import within
@@ -65,12 +65,14 @@ def test_a_table_whose_select_repeats_its_grain_is_not_written(
     selects = {stage.table: summarise.select_of(stage.table) for stage in SUMMARISED}
     selects[GOLD] = f"WITH once AS ({selects[GOLD]}) SELECT * FROM once UNION ALL SELECT * FROM once"
     land(settings, {"a.jsonl": [line(1)]})
-    monkeypatch.setattr(summarise, "select_of", selects.get)
+    for module in (summarise, few_groups):
+        monkeypatch.setattr(module, "select_of", selects.get)
     done = run_chain(spark, settings)[GOLD]
     assert done.status == "broken"
     assert REPEATED in {outcome.code for outcome in done.verdict.failed}  # type: ignore[union-attr]
 
 
+@pytest.mark.usefixtures("by_spark_alone")
 def test_jobs_of_a_gate_do_not_grow_with_the_rules(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +120,7 @@ def test_groups_of_each_type_are_found_again(spark: SparkSession, kind: str, gro
     for touched in (groups[1:], groups[:1]):
         assert of(rows.where(summarise._is_one_of(F.col("_group"), touched))) == set(touched)
         assert of(rows.where(Groups("_group", tuple(touched)).predicate())) == set(touched)
-        if ranges := summarise._ranges(rows.columns, "_group", touched, None):
+        if ranges := ranges_of(rows.columns, "_group", touched, None):
             assert of(rows.where(within(ranges))) == set(touched)
 
 
@@ -127,6 +129,6 @@ def test_a_span_of_a_date_is_the_whole_day(spark: SparkSession) -> None:
     rows = spark.sql(f"SELECT explode(sequence({ends}, INTERVAL 1 HOUR)) AS at")
     span = Span("at", timedelta(hours=24))
     touched = [date(2026, 3, 2)]
-    ranges = summarise._ranges(rows.columns, "CAST(at AS DATE)", touched, span)
+    ranges = ranges_of(rows.columns, "CAST(at AS DATE)", touched, span)
     found = rows.where(within(ranges)).where(summarise._is_one_of(F.expr("CAST(at AS DATE)"), touched))
     assert [row["at"].hour for row in found.orderBy("at").collect()] == list(range(24))

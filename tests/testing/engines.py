@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,14 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from expectations.contract import Contract, contract_of
 from pipelines.catalog import stages_of_type
 from pipelines.stage import Split, Summarise
+from pipelines.steps.few_groups import FewGroups
 from pipelines.steps.held import contract_of_held
-from pipelines.steps.refresh import select_of
-from pipelines.steps.summarise import _selected, name_of
+from pipelines.steps.refresh import name_of, select_of
+from pipelines.steps.summarise import Summary, _selected
 from pipelines.warehouse import duck
+from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.spark_sql import translated
-from pipelines.warehouse.tables import quarantine_contract
+from pipelines.warehouse.tables import Warehouse, quarantine_contract
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,7 +107,7 @@ def by_spark(spark: SparkSession, stage: Summarise, inputs: Mapping[str, Path]) 
 def by_duckdb(stage: Summarise, inputs: Mapping[str, Path]) -> arrow.Table:
     """Return the same from DuckDB; raises what DuckDB raises."""
     directory = next(iter(inputs.values())).parent
-    with duck._connection(str(directory)) as connection:
+    with duck.connected(str(directory)) as connection:
         for table, file in inputs.items():
             connection.execute(f"CREATE VIEW {name_of(table)} AS FROM read_parquet('{file}')")
         text = translated(select_of(stage.table).format(**{name_of(table): name_of(table) for table in inputs}))
@@ -128,3 +131,29 @@ def in_order(rows: arrow.Table, like: arrow.Schema) -> list[str]:
     """
     micros = [one.with_type(arrow.int64() if arrow.types.is_timestamp(one.type) else one.type) for one in like]
     return sorted(map(repr, rows.cast(like).cast(arrow.schema(micros)).to_pylist()))
+
+
+def differences(
+    few: FewGroups | None, warehouse: Warehouse, stage: Summarise, batch: Mapping[str, Batch]
+) -> Iterator[str]:
+    """Yield how a refresh by DuckDB differs from the same one by Spark."""
+    with Summary.of(warehouse, stage, dict(batch)) as made:
+        if few is None or made is None:
+            if few is not made:
+                yield f"{stage.table}: only one engine finds news"
+            return
+        facts, _ = made.facts()
+        for what, found, expected in (
+            ("input rows", few.read, made.read),
+            ("groups", few.replaces and set(few.replaces.values), made.replaces and set(made.replaces.values)),
+            ("facts", dict(few.facts), facts),
+        ):
+            if found != expected:
+                yield f"{stage.table}: {what}: {found} instead of {expected}"
+        contract = contract_of(stage.table)
+        rows = made.rows.select([column.name for column in contract.stored]).toArrow()
+        found_rows, expected_rows = in_order(few.rows, rows.schema), in_order(rows, rows.schema)
+        if found_rows != expected_rows:
+            both = Counter(found_rows), Counter(expected_rows)
+            extra, missing = [*(both[0] - both[1])][:2], [*(both[1] - both[0])][:2]
+            yield f"{stage.table}: rows {extra} instead of {missing}"

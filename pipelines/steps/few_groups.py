@@ -1,0 +1,384 @@
+"""Inputs -> summarised table, by DuckDB: few groups are computed again without Spark's planning.
+
+Spark takes half a second or more to describe, plan and start the queries of a refresh, however few rows it reads. The
+texts are the same: `pipelines.warehouse.spark_sql` translates them. Only SELECTs take part that a test has compared in
+both engines (``-- Engine: duckdb``). Whatever DuckDB refuses, and whatever is not few, is left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expectations.contract import Contract, contract_of
+from expectations.verdict import Verdict
+from pipelines.catalog import CATALOG
+from pipelines.stage import Ask, Derive, Summarise
+from pipelines.steps.derive import made, shares
+from pipelines.steps.refresh import (
+    Along,
+    EachOf,
+    OwnRows,
+    Refresh,
+    facts_of,
+    name_of,
+    parameters_of,
+    ranges_of,
+    refresh_of,
+    select_of,
+    suits_duckdb,
+)
+from pipelines.warehouse import change_feed, duck, few_rows
+from pipelines.warehouse.groups import EPOCH, MOST_GROUPS, Groups
+from pipelines.warehouse.local_files import LocalFiles
+from pipelines.warehouse.progress import Batch
+from pipelines.warehouse.ranges import Range
+from pipelines.warehouse.spark_sql import Untranslatable, parameters, translated
+from pipelines.warehouse.tables import Warehouse
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from duckdb import DuckDBPyConnection
+    from pyarrow import Table  # type: ignore[import-untyped]
+
+REPEATED = "grain.repeated"
+MOST_BYTES = 16 << 20  # of files that are read, of all changes and of each input
+FRESH, TOUCHED, DERIVED, OWN, STEP, CHAIN = "_fresh", "_touched", "_derived", "_own", "_step", "_chain"
+REPLACED = {stage.table for stage in CATALOG if isinstance(stage, Summarise | Ask)}  # whose groups are replaced
+
+
+class NotFew(Exception):  # no error: Spark does it
+    """The rows are not few, or only Delta can read or write a table."""
+
+
+@dataclass(frozen=True)
+class FewGroups:
+    """Fresh rows of a table, the facts that its gate examines, and the groups of the table's rows to replace."""
+
+    warehouse: Warehouse
+    stage: Summarise
+    replaces: Groups | None
+    read: int
+    facts: Mapping[str, int]
+    rows: Table
+
+    @classmethod
+    def of(cls, warehouse: Warehouse, stage: Summarise, batch: Mapping[str, Batch]) -> FewGroups | None:
+        """Compute again the groups that a batch touches; return None if the batch changes nothing.
+
+        Raises NotFew: Spark must do it. No defect of the rows is told: Spark finds it again, and says what is wrong.
+        """
+        import duckdb
+        from pyarrow import ArrowException
+
+        if not (warehouse.is_local and suits_duckdb(stage.table)):
+            raise NotFew
+        try:
+            opened = warehouse.local_table(stage.table)
+            if not few_rows.is_plain(opened):
+                raise NotFew
+            with duck.connected(warehouse.root) as connection:
+                few = _Refreshing(warehouse, stage, refresh_of(stage), batch, connection, opened).made()
+        except (duckdb.Error, Untranslatable, ArrowException, OverflowError) as error:
+            raise NotFew from error
+        if few is not None and (any(few.facts.values()) or few.rows.num_rows > few_rows.MOST_ROWS):
+            raise NotFew
+        return few
+
+    def gate(self, run_id: str) -> tuple[Verdict, int]:
+        """Check the facts; return the verdict and the number of fresh rows."""
+        from expectations import suite
+
+        store = self.warehouse.settings.reports() / "gx"
+        return suite.gate_facts(self.facts, self.stage.table, run_id=run_id, store=store), int(self.rows.num_rows)
+
+    def write(self, count: int) -> int:
+        """Replace the touched groups by the ``count`` fresh rows in one commit; return how many rows were written."""
+        return self.warehouse.replace_groups(
+            self.stage.table, self.rows, self.replaces, contract_of(self.stage.table), count
+        )
+
+
+@dataclass(frozen=True)
+class _Refreshing:
+    """The computation of a refresh in a connection of DuckDB, which gets views and tables one after the other."""
+
+    warehouse: Warehouse
+    stage: Summarise
+    refresh: Refresh
+    batch: Mapping[str, Batch]
+    connection: DuckDBPyConnection
+    opened: DeltaTable
+
+    def made(self) -> FewGroups | None:
+        """Return the fresh rows with their facts; None if nothing changes."""
+        contract = contract_of(self.stage.table)
+        if not few_rows.has_columns_of(self.opened, contract):
+            raise NotFew  # an earlier version of Afterlog made the table
+        changed = self._changed()
+        touched: list[Any] | None = None  # every group
+        if any(versions.start is not None for versions in self.batch.values()):
+            found = self._fetched(f"SELECT _group, count(*) FILTER (WHERE _is_first) FROM ({changed}) GROUP BY _group")
+            if not found:
+                return None
+            touched, read = [group for group, _ in found], sum(count for _, count in found)
+            for table, chain in self._chains().items():
+                touched = self._reached(table, touched, chain.following, chain.group, chain.times)
+        else:
+            ((read,),) = self._fetched(f"SELECT count(*) FROM ({changed}) WHERE _is_first")
+            if not read and not self.opened.version():
+                return None  # no input rows, and no rows of the table to replace
+        replaces = None if touched is None else Groups(self.refresh.column, tuple(touched))
+        if replaces is not None and (len(replaces.values) > MOST_GROUPS or replaces.local_predicate() is None):
+            raise NotFew
+        if touched is not None:
+            self._keep(TOUCHED, touched)
+        for table in self.batch:
+            self._take(table, touched)
+        rows = self._fresh(touched)
+        return FewGroups(self.warehouse, self.stage, replaces, read, self._facts(contract, touched), rows)
+
+    def _fresh(self, touched: list[Any] | None) -> Table:
+        """Make the table of fresh rows; return them as an Arrow table."""
+        text = select_of(self.stage.table)
+        select = translated(text.format(**self._names))
+        if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
+            is_null = None in touched or shares(self.stage)
+            select = f"FROM ({select}) WHERE {_is_touched(duck.name(self.refresh.column), TOUCHED, is_null)}"
+        values = parameters_of(self.warehouse.settings)
+        bound = {name: values[name] for name in parameters(text) if name in values}
+        if isinstance(self.stage, Derive):
+            self.connection.register(DERIVED, self._derived(self.stage, self._objects(select, bound), touched))
+            select, bound = f"FROM {DERIVED}", {}
+        schema = self.opened.schema()
+        columns = ", ".join(
+            f"CAST({duck.name(one)} AS {kind}) AS {duck.name(one)}" for one, kind in duck.types(schema.to_json())
+        )
+        self.connection.execute(f"CREATE TEMP TABLE {FRESH} AS SELECT {columns} FROM ({select})", bound)
+        return self.connection.sql(f"FROM {FRESH}").to_arrow_table().cast(few_rows.schema_of(schema))
+
+    def _derived(self, stage: Derive, selected: list[dict[str, Any]], touched: list[Any] | None) -> Table:
+        """Return what the table's module makes from the selected rows and the table's own rows of each group."""
+        column = self.refresh.column
+        self._view(OWN, self.opened, None if touched is None else ranges_of([column], column, touched, None) or None)
+        own = f"FROM {OWN}"
+        if touched is not None:
+            own = f"{own} WHERE {_is_touched(duck.name(column), TOUCHED, None in touched)}"
+        groups: dict[Any, tuple[list[Any], list[Any]]] = {}
+        for rows, place in ((selected, 0), (self._objects(own, {}), 1)):
+            for row in rows:
+                groups.setdefault(row[column], ([], []))[place].append(row)
+        common = groups.pop(None, ([], []))[0] if shares(stage) else []
+        return few_rows.of_values(self.opened.schema(), made(stage, groups.values(), common))
+
+    def _facts(self, contract: Contract, touched: list[Any] | None) -> dict[str, int]:
+        """Return how many rows break what: the table's facts, the grain, and the contract's rules."""
+        inputs = self._names
+        for table, chain in self._chains().items() if touched is not None else ():
+            name = name_of(table)  # facts are about touched groups, without the rows that these lead to
+            inputs[name] = self._within(chain, inputs[name], touched or [], f"_checked_{name}")
+        facts = self.connection.sql(translated(facts_of(self.stage.table).format(**inputs, fresh=FRESH)))
+        (row,) = facts.fetchall()
+        found = dict(zip(facts.columns, row, strict=True))
+        grain = ", ".join(map(duck.name, contract.grain))
+        repeated = f"SELECT 1 FROM {FRESH} GROUP BY {grain} HAVING count(*) > 1"
+        ((found[REPEATED],),) = self._fetched(f"SELECT count(*) FROM ({repeated})")
+        if contract.rules:
+            counts = ", ".join(f"count_if({rule.breaks()})" for rule in contract.rules)
+            (broken,) = self._fetched(translated(f"SELECT {counts} FROM {FRESH}"))
+            found |= zip((rule.code for rule in contract.rules), broken, strict=True)
+        return {fact: count or 0 for fact, count in found.items()}
+
+    @property
+    def _names(self) -> dict[str, str]:
+        """What the tables of inputs are called here, by their names in texts."""
+        return {name_of(table): f"_input_{name_of(table)}" for table in self.batch}
+
+    def _chains(self) -> dict[str, Along]:
+        return {table: group for table, group in self.refresh.groups.items() if isinstance(group, Along)}
+
+    def _changed(self) -> str:
+        """Return a query for one row per group that each changed row of an input touches, and whether it is the first.
+
+        If the groups are found in the table itself, the table's own rows count instead of the input's.
+        """
+        texts = []
+        for table, versions in self.batch.items():
+            if (versions.start or 0) >= versions.end:
+                continue
+            feed = change_feed.local_changes(self.warehouse, table, versions)
+            if feed is None or feed.size() > MOST_BYTES:
+                raise NotFew
+            changes, group = f"_changes_{name_of(table)}", self.refresh.groups[table]
+            duck.changes(self.connection, changes, feed)
+            if versions.start is not None and table in REPLACED:
+                changes = self._net(table, changes)
+            texts.append(
+                self._own_groups(group, changes)
+                if isinstance(group, OwnRows)
+                else self._groups(changes, _expression(group))
+            )
+        return " UNION ALL ".join(texts)
+
+    def _net(self, table: str, changes: str) -> str:
+        """Return the name of a view of changes without rows that were written back unchanged."""
+        columns = [name for name in self._columns(changes) if name != "_change_type"]
+        group, counted = self.refresh.groups[table], self.refresh.counted.get(table, ())
+        if counted and isinstance(group, str) and group in columns:
+            counted = (group, *counted)
+        names = ", ".join(map(duck.name, counted or columns))
+        sign = "CASE WHEN _change_type IN ('insert', 'update_postimage') THEN 1 ELSE -1 END"
+        net = f"SELECT {names} FROM {changes} GROUP BY {names} HAVING sum({sign}) <> 0"
+        self.connection.execute(f"CREATE VIEW _net{changes} AS {net}")
+        return f"_net{changes}"
+
+    def _groups(self, rows: str, expression: str) -> str:
+        """Return a query for one row per group of each row, and whether it is the row's first group."""
+        query = translated(f"SELECT {expression} AS _group FROM {rows}")
+        if not self._is_list(query):
+            return f"SELECT _group, true AS _is_first FROM ({query})"
+        return f"SELECT unnest(_group) AS _group, generate_subscripts(_group, 1) = 1 AS _is_first FROM ({query})"
+
+    def _own_groups(self, group: OwnRows, changes: str) -> str:
+        """Return a query for the groups of own rows that meet a condition and share a value with changes."""
+        named = [value for (value,) in self._fetched(f"SELECT DISTINCT {group.column} FROM {changes}")]
+        if len(named) > MOST_GROUPS:
+            raise NotFew
+        values, own = f"_named{changes}", f"_own{changes}"
+        self._keep(values, named)
+        self._view(own, self.opened, ranges_of([group.column], group.column, named, None) or None)
+        met = translated(f"SELECT *, {group.condition} AS _met FROM {own}")
+        shared = _is_touched(duck.name(group.column), values, None in named)
+        return (
+            f"SELECT {duck.name(self.refresh.column)} AS _group, true AS _is_first FROM ({met}) WHERE _met AND {shared}"
+        )
+
+    def _take(self, table: str, touched: list[Any] | None) -> None:
+        """Make a table of an input's rows in the touched groups (None: all), under its name in the SELECT."""
+        group, called = self.refresh.groups[table], f"_all_{name_of(table)}"
+        opened = self.warehouse.local_table(table, self.batch[table].end)
+        if touched is None or isinstance(group, OwnRows):
+            self._view(called, opened)
+        else:
+            among = touched
+            if isinstance(group, Along):
+                among = self._reached(table, touched, group.group, group.following, group.times)
+            self._view(called, opened, self._ranges(group, opened, among))
+            called = self._within(group, called, among, f"_in_{name_of(table)}")
+        self.connection.execute(f"CREATE TEMP TABLE {self._names[name_of(table)]} AS FROM {called}")
+
+    def _ranges(self, group: str | EachOf | Along, opened: DeltaTable, among: list[Any]) -> list[Range] | None:
+        """Return ranges of an input's columns that hold all of its rows in some groups; None if none are known."""
+        columns = [column.name for column in opened.schema().fields]
+        if isinstance(group, EachOf):
+            parts = [ranges_of(columns, part, among, None) for part in group.groups]
+            return [one for ranges in parts for one in ranges] if all(parts) else None
+        if isinstance(group, Along):
+            return ranges_of(columns, group.group, among, None) or None
+        return ranges_of(columns, group, among, self.refresh.span) or None
+
+    def _within(self, group: str | EachOf | Along, rows: str, among: list[Any], called: str) -> str:
+        """Make a view of rows in some groups; return its name."""
+        self._keep(f"_groups{called}", among)
+        query = translated(f"SELECT *, {_expression(group)} AS _group FROM {rows}")
+        met = _has_touched if self._is_list(f"SELECT _group FROM ({query})") else _is_touched
+        condition = met("_group", f"_groups{called}", None in among)
+        self.connection.execute(f"CREATE VIEW {called} AS SELECT * EXCLUDE (_group) FROM ({query}) WHERE {condition}")
+        return called
+
+    def _reached(self, table: str, groups: list[Any], place: str, leads_to: str, times: int) -> list[Any]:
+        """Return groups and those that an input's rows lead to from them; see `summarise._reached`."""
+        opened = self.warehouse.local_table(table, self.batch[table].end)
+        columns = [field.name for field in opened.schema().fields]
+        reached, last = set(groups), list(groups)
+        for _ in range(times):
+            self._keep(STEP, last)
+            self._view(CHAIN, opened, ranges_of(columns, place, last, None) or None)
+            query = translated(f"SELECT {place} AS _place, {leads_to} AS _group FROM {CHAIN}")
+            is_there = _is_touched("_place", STEP, None in last)
+            led = self._fetched(f"SELECT DISTINCT _group FROM ({query}) WHERE _group IS NOT NULL AND {is_there}")
+            last = [group for (group,) in led if group not in reached]
+            reached.update(last)
+            if len(reached) > MOST_GROUPS:
+                raise NotFew
+            if not last:
+                break
+        return list(reached)
+
+    def _view(self, name: str, opened: DeltaTable, among: Sequence[Range] | None = None) -> None:
+        """Make a view of a table's rows in the files that may hold rows in ranges (None: all)."""
+        files = LocalFiles.of(opened, Path(opened.table_uri.removeprefix("file://")))
+        if files is None:
+            raise NotFew
+        paths = files.paths(among)
+        if files.size(paths) > MOST_BYTES:
+            raise NotFew
+        duck.view(self.connection, name, files, paths)
+
+    def _keep(self, name: str, groups: Iterable[Any]) -> None:
+        """Make a table of groups, without null."""
+        import pyarrow as arrow
+
+        values = [_naive(group) for group in groups if group is not None]
+        self.connection.register(f"_given{name}", arrow.table({"_group": values}))
+        self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM _given{name}")
+        self.connection.unregister(f"_given{name}")
+
+    def _columns(self, rows: str) -> list[str]:
+        return list(self.connection.sql(f"FROM {rows}").columns)
+
+    def _is_list(self, query: str) -> bool:
+        return str(self.connection.sql(query).types[0]).endswith("[]")
+
+    def _fetched(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query; a time has a zone, as in Spark's refresh."""
+        answered = self.connection.sql(query)
+        timed = [str(kind) == "TIMESTAMP" for kind in answered.types]
+        if not any(timed):
+            return answered.fetchall()
+        micros = (
+            f"epoch_us({duck.name(one)})" if is_time else duck.name(one)
+            for one, is_time in zip(answered.columns, timed, strict=True)
+        )
+        rows = self.connection.sql(f"SELECT {', '.join(micros)} FROM ({query})").fetchall()
+        return [
+            tuple(
+                EPOCH + timedelta(microseconds=value) if is_time and value is not None else value
+                for value, is_time in zip(row, timed, strict=True)
+            )
+            for row in rows
+        ]
+
+    def _objects(self, query: str, bound: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the rows of a query by names of columns, times as microseconds since 1970."""
+        import pyarrow as arrow
+
+        rows = self.connection.sql(query, params=dict(bound)).to_arrow_table()
+        kinds = [one.with_type(arrow.int64()) if arrow.types.is_timestamp(one.type) else one for one in rows.schema]
+        if any(arrow.types.is_decimal(one.type) for one in kinds):
+            kinds = [one.with_type(arrow.int64()) if arrow.types.is_decimal(one.type) else one for one in kinds]
+        return list(rows.cast(arrow.schema(kinds)).to_pylist())
+
+
+def _expression(group: str | EachOf | Along) -> str:
+    return group if isinstance(group, str) else group.expression
+
+
+def _is_touched(column: str, groups: str, has_null: bool) -> str:
+    """Return a condition: a column has one of the groups of a table, or is null if null is one."""
+    condition = f"{column} IN (SELECT _group FROM {groups})"
+    return f"({condition} OR {column} IS NULL)" if has_null else condition
+
+
+def _has_touched(column: str, groups: str, has_null: bool) -> str:
+    """Return the same for a column of lists, which must contain one of the groups."""
+    condition = f"list_has_any({column}, (SELECT list(_group) FROM {groups}))"
+    return f"({condition} OR len(list_filter({column}, lambda one: one IS NULL)) > 0)" if has_null else condition
+
+
+def _naive(group: Any) -> Any:
+    """Return a time as DuckDB has it: in UTC, without a zone."""
+    return group.astimezone(UTC).replace(tzinfo=None) if isinstance(group, datetime) else group
