@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
 REPEATED = "grain.repeated"
 MOST_BYTES = 16 << 20  # of files that are read, of all changes and of each input
-FRESH, TOUCHED, DERIVED, OWN, STEP, CHAIN = "_fresh", "_touched", "_derived", "_own", "_step", "_chain"
+FRESH, ADDED, TOUCHED, DERIVED, OWN = "_fresh", "_added", "_touched", "_derived", "_own"
+STEP, CHAIN = "_step", "_chain"
 REPLACED = {stage.table for stage in CATALOG if isinstance(stage, Summarise | Ask)}  # whose groups are replaced
 
 
@@ -56,13 +57,17 @@ class NotFew(Exception):  # no error: Spark does it
 
 @dataclass(frozen=True)
 class FewGroups:
-    """Fresh rows of a table, the facts that its gate examines, and the groups of the table's rows to replace."""
+    """The rows that a table gets, the facts that its gate examines, and the groups of the table's rows to replace.
+
+    ``rows`` are the ``count`` fresh rows, or those few of them that the groups lack.
+    """
 
     warehouse: Warehouse
     stage: Summarise
     replaces: Groups | None
     read: int
     facts: Mapping[str, int]
+    count: int
     rows: Table
 
     @classmethod
@@ -84,7 +89,7 @@ class FewGroups:
                 few = _Refreshing(warehouse, stage, refresh_of(stage), batch, connection, opened).made()
         except (duckdb.Error, Untranslatable, ArrowException, OverflowError) as error:
             raise NotFew from error
-        if few is not None and (any(few.facts.values()) or few.rows.num_rows > few_rows.MOST_ROWS):
+        if few is not None and any(few.facts.values()):
             raise NotFew
         return few
 
@@ -93,10 +98,10 @@ class FewGroups:
         from expectations import suite
 
         store = self.warehouse.settings.reports() / "gx"
-        return suite.gate_facts(self.facts, self.stage.table, run_id=run_id, store=store), int(self.rows.num_rows)
+        return suite.gate_facts(self.facts, self.stage.table, run_id=run_id, store=store), self.count
 
     def write(self, count: int) -> int:
-        """Replace the touched groups by the ``count`` fresh rows in one commit; return how many rows were written."""
+        """Replace the touched groups by the ``count`` fresh rows in one commit; return ``count``."""
         return self.warehouse.replace_groups(
             self.stage.table, self.rows, self.replaces, contract_of(self.stage.table), count
         )
@@ -138,11 +143,12 @@ class _Refreshing:
             self._keep(TOUCHED, touched)
         for table in self.batch:
             self._take(table, touched)
-        rows = self._fresh(touched)
-        return FewGroups(self.warehouse, self.stage, replaces, read, self._facts(contract, touched), rows)
+        count = self._fresh(touched)
+        rows = self._rows() if count <= few_rows.MOST_ROWS else self._added(touched, count)
+        return FewGroups(self.warehouse, self.stage, replaces, read, self._facts(contract, touched), count, rows)
 
-    def _fresh(self, touched: list[Any] | None) -> Table:
-        """Make the table of fresh rows; return them as an Arrow table."""
+    def _fresh(self, touched: list[Any] | None) -> int:
+        """Make the table of fresh rows; return how many there are."""
         text = select_of(self.stage.table)
         select = translated(text.format(**self._names))
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
@@ -158,17 +164,43 @@ class _Refreshing:
             f"CAST({duck.name(one)} AS {kind}) AS {duck.name(one)}" for one, kind in duck.types(schema.to_json())
         )
         self.connection.execute(f"CREATE TEMP TABLE {FRESH} AS SELECT {columns} FROM ({select})", bound)
-        return self.connection.sql(f"FROM {FRESH}").to_arrow_table().cast(few_rows.schema_of(schema))
+        ((count,),) = self._fetched(f"SELECT count(*) FROM {FRESH}")
+        return int(count)
+
+    def _rows(self, query: str = f"FROM {FRESH}") -> Table:
+        """Return the rows of a query as rows of the table."""
+        return self.connection.sql(query).to_arrow_table().cast(few_rows.schema_of(self.opened.schema()))
+
+    def _added(self, touched: list[Any] | None, count: int) -> Table:
+        """Return the few of ``count`` fresh rows that the groups lack.
+
+        Raises NotFew: they are not few, or a row of the groups is not among the fresh ones.
+        """
+        own = self._own(touched)
+        ((existing,),) = self._fetched(f"SELECT count(*) {own}")
+        if not 0 <= count - existing <= few_rows.MOST_ROWS:
+            raise NotFew
+        names = ", ".join(map(duck.name, self._columns(FRESH)))
+        signed = f"SELECT *, 1 AS _times FROM {FRESH} UNION ALL BY NAME SELECT *, -1 AS _times {own}"
+        differing = f"SELECT {names}, sum(_times) AS _times FROM ({signed}) GROUP BY {names} HAVING sum(_times) <> 0"
+        self.connection.execute(f"CREATE TEMP TABLE {ADDED} AS {differing}")
+        if self._fetched(f"SELECT count(*) FROM {ADDED} WHERE _times <> 1") != [(0,)]:
+            raise NotFew
+        return self._rows(f"SELECT * EXCLUDE (_times) FROM {ADDED}")
+
+    def _own(self, touched: list[Any] | None) -> str:
+        """Return the FROM clause of the table's own rows in the touched groups (None: all)."""
+        column = self.refresh.column
+        self._view(OWN, self.opened, None if touched is None else ranges_of([column], column, touched, None) or None)
+        if touched is None:
+            return f"FROM {OWN}"
+        return f"FROM {OWN} WHERE {_is_touched(duck.name(column), TOUCHED, None in touched)}"
 
     def _derived(self, stage: Derive, selected: list[dict[str, Any]], touched: list[Any] | None) -> Table:
         """Return what the table's module makes from the selected rows and the table's own rows of each group."""
         column = self.refresh.column
-        self._view(OWN, self.opened, None if touched is None else ranges_of([column], column, touched, None) or None)
-        own = f"FROM {OWN}"
-        if touched is not None:
-            own = f"{own} WHERE {_is_touched(duck.name(column), TOUCHED, None in touched)}"
         groups: dict[Any, tuple[list[Any], list[Any]]] = {}
-        for rows, place in ((selected, 0), (self._objects(own, {}), 1)):
+        for rows, place in ((selected, 0), (self._objects(self._own(touched), {}), 1)):
             for row in rows:
                 groups.setdefault(row[column], ([], []))[place].append(row)
         common = groups.pop(None, ([], []))[0] if shares(stage) else []
