@@ -6,6 +6,7 @@ subject breaks only ``not_null``. A guard limits a rule to some rows, such as th
 
 from __future__ import annotations
 
+import string
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,6 +28,7 @@ def plural(number: int, noun: str) -> str:
     return f"{noun}es" if noun.endswith(("ch", "s", "x")) else f"{noun}s"
 
 
+_PLAIN = frozenset(string.ascii_letters + string.digits + " !#%&()*+,-./:;<=>?@[]^_`{|}~")
 Kind = Literal["not_null", "one_of", "between", "matches", "is_true"]
 
 
@@ -86,15 +88,16 @@ class Rule:
 
         return F.coalesce(F.expr(self.guard), F.lit(False)) if self.guard else F.lit(True)
 
+    def breaks(self) -> str:
+        """Return a predicate of Spark SQL, never null: true if the row breaks the rule."""
+        broken = f"({self.subject}) IS NULL" if self.kind == "not_null" else f"NOT ({self._holds()})"
+        return f"coalesce(({self.guard}) AND {broken}, false)" if self.guard else f"coalesce({broken}, false)"
+
     def broken(self) -> Column:
-        """Return a boolean Column, never null: true if the row breaks the rule. Needs a Spark session."""
+        """Return ``breaks`` as a boolean Column. Needs a Spark session."""
         from pyspark.sql import functions as F
 
-        subject = F.expr(self.subject)
-        broken = subject.isNull() if self.kind == "not_null" else subject.isNotNull() & ~self._holds(subject)
-        if self.guard:
-            broken = F.expr(self.guard) & broken
-        return F.coalesce(broken, F.lit(False))
+        return F.expr(self.breaks())
 
     def examined(self) -> Column:
         """Return the Column that the gate's expectation examines, named by the rule's code.
@@ -124,22 +127,27 @@ class Rule:
             return f"had {column} above {most}" if least is None else f"had {column} outside {least} to {most}"
         return f"had {column} that breaks {self.name}"
 
-    def _holds(self, subject: Column) -> Column:
-        from pyspark.sql import functions as F
-
+    def _holds(self) -> str:
+        """Return the predicate that the subject must fulfil; null if the subject is null."""
+        subject = f"({self.subject})"
         if self.kind == "one_of":
-            return subject.isin(*self.arguments)
+            return f"{subject} IN ({', '.join(map(_literal, self.arguments))})"
         if self.kind == "matches":
-            return subject.rlike(self.arguments[0])
+            return f"{subject} RLIKE {_literal(self.arguments[0])}"
         if self.kind == "is_true":
             return subject
         least, most = self.arguments
-        bounds = [subject >= least] if least is not None else []
-        bounds += [subject <= most] if most is not None else []
-        holds = F.lit(True)
-        for bound in bounds:
-            holds = holds & bound
-        return holds
+        bounds = [f"{subject} >= {_literal(least)}"] if least is not None else []
+        bounds += [f"{subject} <= {_literal(most)}"] if most is not None else []
+        return " AND ".join(bounds)
+
+
+def _literal(value: str | int) -> str:
+    """Return a value as a literal of Spark SQL: text in it never ends the literal or names a variable."""
+    if not isinstance(value, str):
+        return str(value)
+    escaped = "".join(one if one in _PLAIN else f"\\U{ord(one):08x}" for one in value)
+    return f"'{escaped}'"
 
 
 def not_null(meaning: str = "") -> Rule:
