@@ -8,7 +8,7 @@ FINGERPRINT = Column(
     "fingerprint",
     "string",
     "Hash of what dead letters of one incident share: the columns from consumer_group to error_frame, and the cluster.",
-    (matches("hexadecimal", "[0-9a-f]{16}", "A fingerprint has 16 hexadecimal digits."),),
+    (matches("hexadecimal", r"\A[0-9a-f]{16}\z", "A fingerprint has 16 hexadecimal digits."),),
 )
 SIGNATURE = (
     Column("consumer_group", "string", "Group that failed on the records; null where the writer names none."),

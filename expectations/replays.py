@@ -8,7 +8,10 @@ PLAN_ID = Column(
     "plan_id",
     "string",
     "Id of the plan.",
-    (not_null(), matches("spoken", "[0-9A-HJKMNP-TV-Z]{4}-[0-9A-HJKMNP-TV-Z]{4}", "An id can be said on the phone.")),
+    (
+        not_null(),
+        matches("spoken", r"\A[0-9A-HJKMNP-TV-Z]{4}-[0-9A-HJKMNP-TV-Z]{4}\z", "An id can be said on the phone."),
+    ),
 )
 LETTER = (
     Column("dlq_topic", "string", "Dead-letter topic.", (not_null(),)),

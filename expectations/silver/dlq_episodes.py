@@ -8,7 +8,7 @@ INCIDENT_ID = Column(
     "incident_id",
     "string",
     "Id of the incident, which never changes.",
-    (matches("spoken", "[0-9A-HJKMNP-TV-Z]{4}-[0-9A-HJKMNP-TV-Z]{4}", "An id can be said on the phone."),),
+    (matches("spoken", r"\A[0-9A-HJKMNP-TV-Z]{4}-[0-9A-HJKMNP-TV-Z]{4}\z", "An id can be said on the phone."),),
 )
 IDENTITY = (
     Column("anchor_at", "timestamp", "First record of the incident when its id was given.", (not_null(),)),

@@ -7,6 +7,7 @@ Times are UTC: DuckDB holds them without a zone.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +26,16 @@ MACROS = (
     "spark_round(value, places) AS CAST(round(CAST(CAST(value AS VARCHAR) AS DECIMAL(38, 20)), places) AS DOUBLE)",
 )
 """What follows ``CREATE MACRO``: functions of DuckDB that do what Spark's do."""
+
+_ALIKE = re.compile(
+    r"""(?x)(?:
+        [^\\\[\](){}*+?|.^$] | \\[AzdD] | \\[!-/:-@\[-`{-~]  # characters, ends of the text, digits
+        | \[\^?(?:[^\\\[\]&] | \\[dD] | \\[!-/:-@\[-`{-~])+\]  # classes
+        | \((?:\?:|(?!\?)) | \) | \| | \^  # groups
+        | (?:[*+?] | \{[0-9]+(?:,[0-9]*)?\})\??(?![*+?{])  # quantifiers, but no possessive ones
+    )*"""
+)
+"""Patterns that Java and RE2 search alike: without ``.``, ``$``, ``\\s``, flags and what else differs."""
 
 
 class Untranslatable(Exception):  # no error: Spark answers instead
@@ -67,6 +78,8 @@ def translated(text: str) -> str:
     - ``exists`` of an array is null if no element is true and one is null.
     - ``lpad`` takes numbers.
     - ``try_sum``, ``try_add`` and ``try_subtract`` are null where a sum is no 64-bit number.
+    - ``any_value`` can be null in Spark; DuckDB's skips nulls.
+    - ``RLIKE`` is Java's, and RE2's in DuckDB: a pattern that they may read differently is refused.
 
     Raises Untranslatable: the statement cannot be understood, or has no equal.
     """
@@ -102,6 +115,10 @@ def _equal(node: Expr) -> Expr:
         return _call("spark_array_position", node.this, node.expression)
     if isinstance(node, exp.ArgMax):
         return _call("arg_max_null", node.this, node.expression)
+    if isinstance(node, exp.AnyValue):
+        return exp.First(this=node.this)
+    if isinstance(node, exp.RegexpLike) and not _is_read_alike(node.expression):
+        raise Untranslatable("Java and RE2 may read a pattern differently")
     if isinstance(node, exp.Round):
         return _call("spark_round", node.this, node.args.get("decimals") or exp.Literal.number(0))
     if isinstance(node, exp.Div):
@@ -122,6 +139,13 @@ def _equal(node: Expr) -> Expr:
     if _collects(node) and not isinstance(node.parent, exp.Filter | exp.Window):
         return exp.Coalesce(this=node, expressions=[exp.Array()])
     return node
+
+
+def _is_read_alike(pattern: Expr) -> bool:
+    """Tell whether a pattern is a text that Java and RE2 search alike."""
+    from sqlglot import exp
+
+    return isinstance(pattern, exp.Literal | exp.RawString) and _ALIKE.fullmatch(pattern.name) is not None
 
 
 def _collects(node: Expr) -> bool:

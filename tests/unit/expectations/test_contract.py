@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import expectations
 from expectations.contract import MOST_RULES, Column, Contract, contract_of
 from expectations.rules import at_least, is_true, matches, not_null, one_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+EXPECTATIONS = Path(expectations.__file__).parent
 FEW = Contract(
     table="silver.few",
     description="Few rules.",
@@ -109,6 +113,18 @@ def test_a_contract_is_found_by_its_path_and_says_what_each_column_means(table: 
     for column in contract.columns:
         assert column.comment.endswith("."), column.name
         assert column.name == column.name.lower()
+
+
+def test_all_patterns_speak_about_the_whole_text() -> None:
+    patterns = {
+        rule.arguments[0]
+        for path in EXPECTATIONS.glob("*/[a-z]*.py")
+        for rule in contract_of(f"{path.parent.name}.{path.stem}").rules
+        if rule.kind == "matches"
+    }
+    branches = [branch for pattern in patterns for branch in re.findall(r"\(\?:(\\A.+?\\z)\)", pattern) or [pattern]]
+    assert len(branches) > 6
+    assert [one for one in branches if not (one.startswith(r"\A") and one.endswith(r"\z"))] == []
 
 
 CODES_OF_DLQ_RECORDS = {

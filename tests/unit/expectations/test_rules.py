@@ -161,6 +161,32 @@ def test_broken_is_never_null_and_null_breaks_only_not_null(name: str, found: di
     assert found[name] == BROKEN[name]
 
 
+def test_text_of_a_rule_is_only_text(spark: SparkSession) -> None:
+    texts = [
+        "it's",
+        "\\",
+        "\\'",
+        "a\\A",
+        "${user.name}",
+        "a\n",
+        "a",
+        "\0",
+        "é\U0001f4a3",
+        "%_",
+        "-- a",
+        "{a}",
+        '"',
+        "/*",
+        "",
+    ]
+    rows = spark.createDataFrame([(place, text) for place, text in enumerate(texts)], "n int, text string")
+    rules = [one_of(text) for text in texts]
+    rules += [matches("quoted", r"\A" + re.sub(r"([^\w\s\0])", r"\\\1", text) + r"\z") for text in texts]
+    columns = [rule.bound("text").broken().alias(f"_{place}") for place, rule in enumerate(rules)]
+    for n, *broken in rows.select("n", *columns).orderBy("n").collect():
+        assert [place % len(texts) for place, is_broken in enumerate(broken) if not is_broken] == [n, n]
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_examined_shows_the_gate_a_value_that_fails_where_the_rule_is_broken(spark: SparkSession, name: str) -> None:
     """Great Expectations checks not_null for null, and all other rules only on values that are not null."""

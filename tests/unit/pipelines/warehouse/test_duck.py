@@ -41,6 +41,10 @@ def answered(settings: Settings, text: str, tables: tuple[str, ...] = (), **valu
         pytest.param("SELECT :now AS t, :now - INTERVAL 25 HOURS AS h, :now - INTERVAL 7 DAYS AS d", id="intervals"),
         pytest.param(f"SELECT max_by(s, n) AS m FROM {VALUES} WHERE n < 3 OR n IS NULL", id="max_by of null"),
         pytest.param(f"SELECT max_by(s, n) AS m FROM {VALUES} WHERE n IS NULL", id="max_by without order"),
+        pytest.param(
+            f"SELECT any_value(s) AS a FROM (SELECT s FROM {VALUES} WHERE n < 3 ORDER BY n DESC LIMIT 2)",
+            id="any_value of null",
+        ),
         pytest.param(f"SELECT array_sort(collect_list(s)) AS l FROM {VALUES}", id="collect_list"),
         pytest.param(
             f"SELECT array_sort(collect_set(s)) AS l, size(collect_set(s)) AS c FROM {VALUES}", id="collect_set"
@@ -101,6 +105,70 @@ def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: 
 def test_what_duckdb_would_answer_differently_is_left_to_spark(text: str, settings: Settings) -> None:
     with pytest.raises(spark_sql.Untranslatable):
         answered(settings, text)
+
+
+TEXTS = (
+    "",
+    "a",
+    "a\n",
+    "\na",
+    "b\u2028",
+    "é1",
+    "\u0661",
+    "k",
+    "\u212a",
+    "a\x0b",
+    "aa",
+    "a-",
+    "^",
+    "\\",
+    "\U0001f4a3",
+    "[a]",
+)
+ALIKE = (
+    *(
+        r"\Aa+\z",
+        r"^a|\d",
+        "[^a-z]{1,2}",
+        r"(?:a|é)[0-9]?\z",
+        r"[\]\\^-]",
+        r"\A[\d]*?\z",
+        "(a)(-)",
+        r"\-",
+        "\U0001f4a3",
+    ),
+    *(r"\[a\]", "", "a{2,}", r"\D", r"\A(?:0|[1-9][0-9]{0,8})\z", "\n", "a\n| ", r"\A[^a]\z"),
+)
+
+
+def quoted(text: str) -> str:
+    return "'" + "".join(f"\\U{ord(one):08x}" for one in text) + "'"
+
+
+def test_both_engines_find_the_same_matches(spark: SparkSession, settings: Settings) -> None:
+    values = ", ".join(f"({quoted(text)})" for text in TEXTS)
+    found = ", ".join(f"s RLIKE {quoted(pattern)} AS _{place}" for place, pattern in enumerate(ALIKE))
+    text = f"SELECT s, {found} FROM (VALUES {values}) AS t(s)"
+    expected = [[row[0], *(str(one).lower() for one in row[1:])] for row in spark.sql(text).collect()]
+    assert [row[0] for row in expected] == list(TEXTS)
+    assert list(answered(settings, text).texts()) == expected
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("a$", "a.", r"\s", r"\w\b", "(?i)k", "(?!a)b", "a++", "a{1}+", "a**", "[a&&b]", "[[a]]", r"\p{L}", r"\Z"),
+        *(r"\Qa\E", r"\h", r"[\w]", r"\1", "a{"),
+    ],
+)
+def test_a_pattern_that_the_engines_may_read_differently_is_left_to_spark(pattern: str, settings: Settings) -> None:
+    with pytest.raises(spark_sql.Untranslatable):
+        answered(settings, f"SELECT 'a' RLIKE {quoted(pattern)} AS m")
+
+
+def test_a_pattern_in_a_column_is_left_to_spark(settings: Settings) -> None:
+    with pytest.raises(spark_sql.Untranslatable):
+        answered(settings, f"SELECT s RLIKE s AS m FROM {VALUES}")
 
 
 def test_values_are_bound_and_never_part_of_the_text(settings: Settings) -> None:
