@@ -150,7 +150,8 @@ read_since AS (
   FROM reads
   JOIN {dlq_settings} AS known
     ON known.cluster = reads.cluster AND known.kind = 'group' AND known.name = group_id AND known.setting = 'sources'
-  GROUP BY ALL
+  GROUP BY
+    reads.cluster, group_id, present_since, dlq_topic, dlq_most_bytes, dlq_kept_ms, source_topic
 ),
 sources AS (
   SELECT

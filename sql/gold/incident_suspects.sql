@@ -172,7 +172,10 @@ of_headers AS (
     first_at,
     0.55D AS weight,
     concat('mandatory headers that are missing in ', incidents.dlq_topic) AS what
-  FROM (SELECT cluster, incident_id, first_at, explode(dlq_topics.dlq_topic) AS dlq_topic FROM incidents) AS incidents
+  FROM (
+    SELECT cluster, incident_id, first_at, counted.dlq_topic
+    FROM incidents LATERAL VIEW explode(dlq_topics) AS counted
+  ) AS incidents
   JOIN went_missing ON went_missing.cluster = incidents.cluster AND went_missing.dlq_topic = incidents.dlq_topic
 ),
 changes AS (

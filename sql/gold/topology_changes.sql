@@ -36,7 +36,7 @@ shapes AS (
 things AS (
   SELECT
     cluster, group_id, revision, 'node' AS kind, node AS name, CAST(NULL AS STRING) AS leads_to,
-    max(IF(side = 'before', shape, NULL)) AS before, max(IF(side = 'after', shape, NULL)) AS after
+    any_value(shape) FILTER (WHERE side = 'before') AS before, any_value(shape) FILTER (WHERE side = 'after') AS after
   FROM shapes
   GROUP BY cluster, group_id, revision, node
 ),

@@ -227,7 +227,7 @@ SELECT
   'QUARANTINED',
   refused.topic,
   CAST(NULL AS STRING),
-  IF(refused.amount >= 0.05 * (refused.amount + coalesce(accepted.amount, 0)), 'high', 'medium'),
+  IF(20 * refused.amount >= refused.amount + coalesce(accepted.amount, 0), 'high', 'medium'),
   since,
   last_at,
   refused.amount,

@@ -55,21 +55,36 @@ def type_of(contract: Contract) -> StructType:
 
 
 def drawn(contract: Contract, count: int, chance: random.Random, known: Known, hostile: float = 0.05) -> arrow.Table:
-    """Return rows of a contract's columns; columns of one name in several tables often have equal values."""
+    """Return rows of a contract's columns, at most ``count``, as rows of one grain are drawn once.
+
+    Columns of one name in several tables often have equal values. A column that must not be null is not, and one with
+    known values mostly has one of them.
+    """
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = to_arrow_schema(type_of(contract))
     kinds = {field.name: field.dataType for field in type_of(contract)}
-    rows = [
-        {name: known[name](chance) if name in known else value(kind, chance, hostile) for name, kind in kinds.items()}
-        for _ in range(count)
-    ]
-    return arrow.Table.from_pylist(rows, schema)
+    rules = {column.name: column.rules for column in contract.stored}
+
+    def one_of(name: str) -> Any:
+        if name in known:
+            return known[name](chance)
+        is_needed = any(rule.kind == "not_null" for rule in rules[name])
+        words = [rule.arguments for rule in rules[name] if rule.kind == "one_of" and not rule.subject]
+        if words and chance.random() < 0.9:
+            return chance.choice(words[0])
+        return value(kinds[name], chance, hostile, 0 if is_needed else 0.15)
+
+    rows = {}
+    for _ in range(count):
+        row = {name: one_of(name) for name in kinds}
+        rows.setdefault(repr([row[name] for name in contract.grain]), row)
+    return arrow.Table.from_pylist(list(rows.values()), schema)
 
 
-def value(kind: DataType, chance: random.Random, hostile: float) -> Any:
+def value(kind: DataType, chance: random.Random, hostile: float, nulls: float = 0.15) -> Any:
     """Return a value of a type of Spark, or null."""
-    if chance.random() < 0.15:
+    if chance.random() < nulls:
         return None
     if isinstance(kind, ArrayType):
         return [value(kind.elementType, chance, hostile) for _ in range(chance.choice((0, 1, 1, 2, 3)))]
@@ -106,7 +121,10 @@ def by_duckdb(stage: Summarise, inputs: Mapping[str, Path]) -> arrow.Table:
     directory = next(iter(inputs.values())).parent
     with duck._connection(str(directory)) as connection:
         for table, file in inputs.items():
-            connection.execute(f"CREATE VIEW {name_of(table)} AS FROM read_parquet('{file}')")
+            fields = type_of(contract_of_input(table)).jsonValue()["fields"]
+            columns = (f'CAST("{one["name"]}" AS {duck._type(one["type"])}) AS "{one["name"]}"' for one in fields)
+            select = f"SELECT {', '.join(columns)} FROM read_parquet('{file}')"
+            connection.execute(f"CREATE VIEW {name_of(table)} AS {select}")
         text = translated(select_of(stage.table).format(**{name_of(table): name_of(table) for table in inputs}))
         bound = {name: given for name, given in PARAMETERS.items() if f"${name}" in text}
         return connection.sql(text, params=bound).to_arrow_table()
