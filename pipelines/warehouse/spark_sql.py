@@ -51,6 +51,8 @@ MACROS = (
     f"THEN CAST(value AS BIGINT) WHEN value IS NOT NULL THEN {_REFUSED.format('value', 'no number')} END",
     "spark_sum(total) AS CASE WHEN typeof(total) = 'HUGEINT' AND (total > 9223372036854775807 "
     f"OR total < -9223372036854775808) THEN {_REFUSED.format('total', 'no 64-bit number')} ELSE total END",
+    "spark_array_join(list, between) AS coalesce(array_to_string(list, between), "
+    "CASE WHEN list IS NOT NULL AND between IS NOT NULL THEN '' END)",
     "spark_get(list, place) AS CASE WHEN place >= 0 THEN list[place + 1] END",
     "spark_array_distinct(list) AS list_transform(list_sort(list_transform(list_distinct(list), "
     "lambda one: list_position(list, one)) || list_filter([list_position(list, NULL)], lambda one: one > 0)), "
@@ -118,6 +120,7 @@ def translated(text: str) -> str:
     - ``try_sum``, ``try_add`` and ``try_subtract`` are null where a sum is no 64-bit number, and ``sum`` is an error.
     - ``try_cast`` of text knows no fractions, and ``concat`` prints what is no text as Spark does.
     - ``timestampdiff`` counts whole seconds, not how often the second changes.
+    - ``array_join`` of nothing is empty text in Spark, and null in DuckDB.
     - ``array_distinct`` keeps the order and a null.
     - ``percentile`` and ``median`` interpolate by a formula of their own.
     - Null is the least within a struct or an array in Spark, and the greatest in DuckDB: see ``_put_in_order``.
@@ -194,6 +197,8 @@ def _equal(node: Expr) -> Expr:
         return _call("spark_array_distinct", node.this)
     if isinstance(node, exp.Anonymous) and node.name.lower() in ("arrays_overlap", "get"):
         return _call(f"spark_{node.name.lower()}", *node.expressions)
+    if isinstance(node, exp.ArrayToString) and not node.args.get("null"):
+        return _call("spark_array_join", node.this, node.expression)
     if isinstance(node, exp.ArraySort) and node.expression:
         raise Untranslatable("array_sort by a function")
     if isinstance(node, exp.Dot) and _is_list(node.this):

@@ -2,6 +2,7 @@
 -- Grain: cluster, incident_id.
 -- Parameters: {dlq_episodes}, {message_attributes}, {record_ranges}, rows of these silver tables, complete for each
 -- topic in them.
+-- Engine: duckdb
 -- Refresh: original_topic
 --   silver.dlq_episodes: original_topic
 --   silver.message_attributes: topic

@@ -63,9 +63,66 @@ TOPOLOGY = {
     "api_version": among(0, 1, 1),
     "followed": among(True, False, None),
 }
+DAY = seconds(-90_000, -86_401, -86_400, -7200, -3601, -3600, -61, -60, 0, 0, 1, 59, 60, 61, 3600, 82_800, 90_000)
+HOURS = (datetime(2026, 11, 21, tzinfo=UTC) + timedelta(hours=hour) for hour in (-25, -24, -1, 0, 1, 2, 3, 23, 24, 25))
+COUNT = among(None, 0, 0, 1, 1, 1, 2, 2, 3, 5, 9, 19, 20, 100)
+INCIDENTS = {
+    "cluster": among("a", "b", "c", "d"),
+    "incident_id": among(*"abcdefghijkl"),
+    "dlq_topic": among("d", "e", "it's \U0001f4a3", None),
+    "original_topic": among("t", "u", "v", None),
+    "topic": among("t", "u", "v", None),
+    "consumer_group": among("g", "h", "i", None),
+    "group_id": among("g", "h", "i", ""),
+    "client_id": among("c", "d"),
+    "hour": among(*HOURS, None),
+    **dict.fromkeys(
+        (
+            "anchor_at first_at accepted_at stated_at failed_at started_at routed_at dlq_timestamp _ingested_at since"
+            " first_routed_at last_routed_at first_accepted_at last_accepted_at last_at"
+        ).split(),
+        DAY,
+    ),
+    **dict.fromkeys(
+        (
+            "record_count late_count inferred_count refused_count push_count statement_count lost_count absent_count"
+            " dlq_write_failure_count dlq_gap_unexplained_count aborted_dlq_write_count message_count named_count"
+            " headed_count committed_without_headers_count dead_lettered_count acknowledged_dead_lettered_count"
+        ).split(),
+        COUNT,
+    ),
+    "violations": lambda chance: [
+        chance.choice(("header_profile.not_null", "routed_at.not_null", "key.a", "key.b", "key.c", "key.d", "é", ""))
+        for _ in range(chance.choice((0, 1, 1, 1, 2, 5)))
+    ],
+    "routed_at": seconds(-90_000, -86_400, -3600, 0, 0, *(90_000,) * 9),
+    "revision": among(1, 1, 2, 3),
+    "direction": among("read", "written", None),
+    "node_id": among(0, 1, 2),
+    "attribute_kind": among("client", "header", "schema_id", "key_prefix", None),
+    "attribute_share": among(1.0, 0.95, 1 / 3, 0.285, 0.1 + 0.2, 0.005, 0.0),
+    "attribute_share_elsewhere": among(None, 0.0, 1e-9, 0.005, 1 / 3, 0.285, 1.0),
+    "disposition": among("REJECTED", "RETRIED", None),
+    ".dlq_topic": among("d", "e", "it's \U0001f4a3", None),
+    ".half_hour": lambda chance: chance.choice((0, 1, 2, 3)) * 1_800_000_000,
+    "half_hour": lambda chance: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(minutes=30 * chance.choice((0, 1, 2, 3))),
+    "partition": among(0, 1),
+    "slice": lambda chance: f"{chance.choice((0, 0, 1, 2, 3)):016}:{chance.choice('01')}:{chance.choice('tuvwxyz')}",
+    ".original_partition": among(0, 1),
+    ".first_offset": among(0, 1, 900, 999, 1000, 1500, None),
+    ".last_offset": among(999, 1500, 1501, 1999, 2500, 3999),
+    ".source_record_count": among(0, 1, 2, 3),
+    ".offset_count": among(1, 2, 100),
+    ".negative": among(-1, -2, -2, -3, None),
+    ".kind": among("header", "client", None),
+    ".name": among("n", "o", "", None),
+}
 KNOWN: dict[str, Known] = {
     "gold.topology_current": TOPOLOGY,
     "gold.push_health": TOPOLOGY,
+    "gold.trust_findings": INCIDENTS,
+    "gold.incident_suspects": INCIDENTS,
+    "gold.dlq_incidents": INCIDENTS,
 }
 """By table: what draws the values of columns that need more than their type."""
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as arrow  # type: ignore[import-untyped]
@@ -33,7 +34,7 @@ LARGE = (-1, 2**53 + 1, 2**63 - 2, 2**63 - 1)
 SECONDS = (0, 0, 1, 59, 60, 1800, 3599, 3600, 86_399, 90_000, -1)
 
 Known = Mapping[str, Callable[[random.Random], Any]]
-"""For names of columns: what draws a value, where a table says more of it than the column's type."""
+"""For names of columns, and of structs' fields with a dot before them: what draws a value, where a table says more of it than the column's type."""
 
 
 def contract_of_input(table: str) -> Contract:
@@ -73,7 +74,7 @@ def drawn(contract: Contract, count: int, chance: random.Random, known: Known, h
         words = [rule.arguments for rule in rules[name] if rule.kind == "one_of" and not rule.subject]
         if words and chance.random() < 0.9:
             return chance.choice(words[0])
-        return value(kinds[name], chance, hostile, 0 if is_needed else 0.15)
+        return value(kinds[name], chance, hostile, 0 if is_needed else 0.15, known)
 
     rows = {}
     for _ in range(count):
@@ -82,14 +83,21 @@ def drawn(contract: Contract, count: int, chance: random.Random, known: Known, h
     return arrow.Table.from_pylist(list(rows.values()), schema)
 
 
-def value(kind: DataType, chance: random.Random, hostile: float, nulls: float = 0.15) -> Any:
+def value(
+    kind: DataType, chance: random.Random, hostile: float, nulls: float = 0.15, known: Known = MappingProxyType({})
+) -> Any:
     """Return a value of a type of Spark, or null."""
     if chance.random() < nulls:
         return None
     if isinstance(kind, ArrayType):
-        return [value(kind.elementType, chance, hostile) for _ in range(chance.choice((0, 1, 1, 2, 3)))]
+        return [value(kind.elementType, chance, hostile, 0.15, known) for _ in range(chance.choice((0, 1, 1, 2, 3)))]
     if isinstance(kind, StructType):
-        return {field.name: value(field.dataType, chance, hostile) for field in kind}
+        return {
+            one.name: known[f".{one.name}"](chance)
+            if f".{one.name}" in known
+            else value(one.dataType, chance, hostile, 0.15, known)
+            for one in kind
+        }
     name = kind.simpleString()
     if name == "boolean":
         return chance.random() < 0.5
