@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
 _BY_ZERO = "CASE WHEN divisor = 0 THEN error('division by zero') ELSE dividend {} divisor END"
-_AS_TEXT = "CAST(value AS VARCHAR)"
 _PLAIN = "'VARCHAR', 'BOOLEAN', 'TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'HUGEINT'"
 _SPACED = "regexp_matches(value, '^[\\x00-\\x20\\x7f]|[\\x00-\\x20\\x7f]$') OR length(value) <> strlen(value)"
 _REFUSED = "CASE WHEN CAST(CASE WHEN {} IS NULL THEN 'false' ELSE '{}' END AS BOOLEAN) THEN NULL END"
@@ -31,11 +30,12 @@ MACROS = (
     "WHEN len(list_filter(met, lambda one: one IS NULL)) > 0 THEN NULL ELSE false END",
     "spark_bigint_or_null(value) AS TRY_CAST(value AS BIGINT)",
     "spark_round(value, places) AS CAST(round(CAST(CAST(value AS VARCHAR) AS DECIMAL(38, 20)), places) AS DOUBLE)",
-    f"spark_text(value) AS CASE WHEN value IS NULL THEN NULL WHEN typeof(value) IN ({_PLAIN}) THEN {_AS_TEXT} "
-    f"WHEN typeof(value) = 'DOUBLE' AND (TRY_CAST({_AS_TEXT} AS DOUBLE) = 0 "
-    f"OR abs(TRY_CAST({_AS_TEXT} AS DOUBLE)) >= 1e-3 AND abs(TRY_CAST({_AS_TEXT} AS DOUBLE)) < 1e7) THEN {_AS_TEXT} "
-    f"WHEN typeof(value) IN ('TIMESTAMP', 'DATE') AND length({_AS_TEXT}) <= 26 "
-    f"AND regexp_matches({_AS_TEXT}, '^[0-9]{{4}}-[0-9: .-]*$') THEN {_AS_TEXT} ELSE {_REFUSED.format('value', 'another text')} END",
+    f"spark_other_text(value, kind) AS list_transform([value], lambda text: CASE WHEN text IS NULL THEN NULL "
+    "WHEN kind = 'DOUBLE' AND (TRY_CAST(text AS DOUBLE) = 0 OR abs(TRY_CAST(text AS DOUBLE)) >= 1e-3 "
+    "AND abs(TRY_CAST(text AS DOUBLE)) < 1e7) OR kind IN ('TIMESTAMP', 'DATE') AND length(text) <= 26 "
+    f"AND regexp_matches(text, '^[0-9]{{4}}-[0-9: .-]*$') THEN text ELSE {_REFUSED.format('text', 'another text')} END)[1]",
+    f"spark_text(value) AS CASE WHEN typeof(value) IN ({_PLAIN}) THEN CAST(value AS VARCHAR) "
+    f"ELSE spark_other_text(CAST(value AS VARCHAR), typeof(value)) END",
     "spark_date(value) AS CASE WHEN year(value) BETWEEN 1 AND 9999 OR value IS NULL THEN value "
     f"ELSE {_REFUSED.format('value', 'a year')} END",
     "spark_seconds(first, last) AS (epoch_us(last) - epoch_us(first)) // 1000000",
@@ -68,7 +68,7 @@ MACROS = (
     "spark_percentile(value, share) AS "
     "spark_of_sorted(list_sort(list(CAST(value AS DOUBLE)) FILTER (WHERE value IS NOT NULL)), share)",
     "spark_ordered(value) AS CASE WHEN (typeof(value) LIKE 'STRUCT%' OR typeof(value) LIKE '%[]') "
-    f"AND contains({_AS_TEXT}, 'NULL') THEN {_REFUSED.format('value', _NO_ORDER)} ELSE value END",
+    f"AND contains(CAST(value AS VARCHAR), 'NULL') THEN {_REFUSED.format('value', _NO_ORDER)} ELSE value END",
     "spark_ordered_items(list) AS CASE WHEN (typeof(list) LIKE 'STRUCT%' OR typeof(list) LIKE '%[][]') "
     f"AND contains(CAST(list AS VARCHAR), 'NULL') THEN {_REFUSED.format('list', _NO_ORDER)} ELSE list END",
 )
@@ -242,7 +242,7 @@ def _put_in_order(statement: Expr) -> None:
     from sqlglot import exp
 
     nested = _nested(statement)
-    for node in list(statement.dfs()):
+    for node in reversed(list(statement.dfs())):  # children first, as some are copied
         if isinstance(node, exp.Max | exp.Min) and _structs(node.this):
             name = "arg_max" if isinstance(node, exp.Max) else "arg_min"
             node.replace(_call(name, node.this.copy(), _by_keys(node.this, nested, with_value=False)))

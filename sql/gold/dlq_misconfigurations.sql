@@ -222,7 +222,7 @@ FROM judged
       'kind', 'WRONG_PREFIX',
       'source_topic', CAST(NULL AS STRING),
       'severity', 'critical',
-      'since', greatest(dlq_topic_since, array_min(broken_prefixes.since)),
+      'since', greatest(dlq_topic_since, array_min(transform(broken_prefixes, one -> one.since))),
       'evidence', concat('The name of the DLQ topic does not begin with ', get(broken_prefixes, 0).prefix,
         ', as brokers ask by errors.deadletterqueue.topic.name.prefix: they refuse to write, and ',
         'dead letters are lost.'),

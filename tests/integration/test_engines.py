@@ -109,7 +109,7 @@ INCIDENTS = {
     "partition": among(0, 1),
     "slice": lambda chance: f"{chance.choice((0, 0, 1, 2, 3)):016}:{chance.choice('01')}:{chance.choice('tuvwxyz')}",
     ".original_partition": among(0, 1),
-    ".first_offset": among(0, 1, 900, 999, 1000, 1500, None),
+    ".first_offset": among(0, 1, 900, 998, 999, None),
     ".last_offset": among(999, 1500, 1501, 1999, 2500, 3999),
     ".source_record_count": among(0, 1, 2, 3),
     ".offset_count": among(1, 2, 100),
@@ -117,12 +117,77 @@ INCIDENTS = {
     ".kind": among("header", "client", None),
     ".name": among("n", "o", "", None),
 }
+TRUTH = (*("true", "false") * 3, "Yes", "", "\U0001f4a3", None)
+WHOLE = ("1", "2", "+3", "-1", "1000", "1.5", "1e3", "2147483648", "9223372036854775807", "9223372036854775808", "", None)
+VALUES = {
+    "state": ("present",) * 9 + ("missing", "unknown"),
+    "errors.deadletterqueue.topic.name": ("t", "t", "u", "it's", "dlq.t", "", None),
+    "sources": ("t", "u,t", "it's", "u,u,", "", None),
+    "errors.deadletterqueue.auto.create.topics.enable": TRUTH,
+    "errors.deadletterqueue.topic.name.prefix": ("dlq.", "t", "it's", "", None),
+    "errors.deadletterqueue.group.enable": TRUTH,
+    "errors.deadletterqueue.copy.record.enable": TRUTH,
+    "cleanup.policy": ("delete", "compact", "compact , delete", "compact,delete", "", None),
+    "max.message.bytes": WHOLE,
+    "retention.ms": WHOLE,
+    "min.insync.replicas": WHOLE,
+    "in_sync_replicas": WHOLE,
+    "replicas": WHOLE,
+    "partitions": WHOLE,
+    "is_outrun": TRUTH,
+    "share.version": WHOLE,
+    "share.isolation.level": ("read_uncommitted", "read_committed", None),
+    "group_type": ("SHARE", "SHARE", "STREAMS", "it's", None),
+    "bootstrap_servers": ("host:9092,other:9092", "host\n", "it's", "", None),
+}
+OF_KIND = {
+    "cluster": ("bootstrap_servers", "share.version", "state"),
+    "broker": ("state", *(name for name in VALUES if ".create." in name or ".prefix" in name)),
+    "group": ("state", *(name for name in VALUES if name.startswith(("err", "share.i", "group_", "sources")))),
+    "topic": ("state", *(name for name in VALUES if name.startswith(("err", "cl", "max", "ret", "min", "in_", "repl"))))
+    + ("partitions", "is_outrun"),
+}
+NAME_OF_KIND = {"cluster": ("",), "broker": ("0", "1"), "group": ("t", "g", "it's"), "topic": ("t", "u", "it's")}
+SETTINGS = {
+    "cluster": among(*"ab"),
+    "kind": among("topic", "topic", "topic", "group", "group", "group", "broker", "cluster"),
+    "name": lambda chance: lambda row: chance.choice(NAME_OF_KIND[row["kind"]]),
+    "setting": lambda chance: lambda row: chance.choice(OF_KIND[row["kind"]] + ("state",)),
+    "value": lambda chance: lambda row: chance.choice(VALUES[row["setting"]]),
+    "previous_value": among("present", "t", "1", None),
+    **dict.fromkeys(("since", "until"), seconds(0, 1, 60, 3600, 7200, 86_400)),
+    "observed_at": seconds(*range(0, 9000, 60)),
+    "state": among("present", "present", "missing", "unknown"),
+    "settings": lambda chance: [
+        {"name": name, "value": chance.choice(("1", "2", "", None)), "source": chance.choice(("DEFAULT", "", None))}
+        for name in chance.sample(("a", "b", "A", "state", "\U0001f4a3"), chance.randrange(4))
+    ],
+}
+NODES = {
+    "cluster": among("a", "b", "c"),
+    "group_id": among(*"ghijk"),
+    "revision": among(1, 2, 3, 4),
+    "topology_hash": among(*"xyz"),
+    "part": among("subtopology", "global_store"),
+    "part_place": among(0, 1),
+    "subtopology_id": among("0", "1", None),
+    "node": among(*"nopq"),
+    "occurrence": among(1, 1, 1, 2),
+    "node_type": among(1, 2, 3, None),
+    "sink_topic": among("t", "u", None, None),
+    **dict.fromkeys(
+        ("source_topics", "stores", "successors"), among(None, [], ["t"], ["u", "t"], ["t", "t", "\U0001f4a3"], [""])
+    ),
+}
 KNOWN: dict[str, Known] = {
     "gold.topology_current": TOPOLOGY,
     "gold.push_health": TOPOLOGY,
     "gold.trust_findings": INCIDENTS,
     "gold.incident_suspects": INCIDENTS,
     "gold.dlq_incidents": INCIDENTS,
+    "gold.dlq_misconfigurations": SETTINGS,
+    "gold.topology_changes": NODES,
+    "silver.dlq_settings": SETTINGS,
 }
 """By table: what draws the values of columns that need more than their type."""
 

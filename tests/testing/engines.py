@@ -67,9 +67,10 @@ def drawn(contract: Contract, count: int, chance: random.Random, known: Known, h
     kinds = {field.name: field.dataType for field in type_of(contract)}
     rules = {column.name: column.rules for column in contract.stored}
 
-    def one_of(name: str) -> Any:
+    def one_of(name: str, row: Mapping[str, Any]) -> Any:
         if name in known:
-            return known[name](chance)
+            found = known[name](chance)
+            return found(row) if callable(found) else found
         is_needed = any(rule.kind == "not_null" for rule in rules[name])
         words = [rule.arguments for rule in rules[name] if rule.kind == "one_of" and not rule.subject]
         if words and chance.random() < 0.9:
@@ -78,7 +79,9 @@ def drawn(contract: Contract, count: int, chance: random.Random, known: Known, h
 
     rows = {}
     for _ in range(count):
-        row = {name: one_of(name) for name in kinds}
+        row: dict[str, Any] = {}
+        for name in kinds:
+            row[name] = one_of(name, row)
         rows.setdefault(repr([row[name] for name in contract.grain]), row)
     return arrow.Table.from_pylist(list(rows.values()), schema)
 
