@@ -8,12 +8,19 @@ Times are UTC: DuckDB holds them without a zone.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
 _BY_ZERO = "CASE WHEN divisor = 0 THEN error('division by zero') ELSE dividend {} divisor END"
+_PLAIN = "'VARCHAR', 'BOOLEAN', 'TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'HUGEINT'"
+_SPACED = "regexp_matches(value, '^[\\x00-\\x20\\x7f]|[\\x00-\\x20\\x7f]$') OR length(value) <> strlen(value)"
+_REFUSED = "CASE WHEN CAST(CASE WHEN {} IS NULL THEN 'false' ELSE '{}' END AS BOOLEAN) THEN NULL END"
+"""An error that says why, unlike error() also where DuckDB takes no function with an effect."""
+_NO_ORDER = "the order of null within a value"
+_HAS_NULL = "len(list_filter({}, lambda item: item IS NULL)) > 0"
 MACROS = (
     "spark_int(value) AS CASE WHEN typeof(value) = 'DOUBLE' THEN CAST(trunc(value) AS INT) ELSE CAST(value AS INT) END",
     f"spark_divide(dividend, divisor) AS {_BY_ZERO.format('/')}",
@@ -24,6 +31,47 @@ MACROS = (
     "WHEN len(list_filter(met, lambda one: one IS NULL)) > 0 THEN NULL ELSE false END",
     "spark_bigint_or_null(value) AS TRY_CAST(value AS BIGINT)",
     "spark_round(value, places) AS CAST(round(CAST(CAST(value AS VARCHAR) AS DECIMAL(38, 20)), places) AS DOUBLE)",
+    f"spark_other_text(value, kind) AS list_transform([value], lambda text: CASE WHEN text IS NULL THEN NULL "
+    "WHEN kind = 'DOUBLE' AND (TRY_CAST(text AS DOUBLE) = 0 OR abs(TRY_CAST(text AS DOUBLE)) >= 1e-3 "
+    "AND abs(TRY_CAST(text AS DOUBLE)) < 1e7) OR kind IN ('TIMESTAMP', 'DATE') AND length(text) <= 26 "
+    f"AND regexp_matches(text, '^[0-9]{{4}}-[0-9: .-]*$') THEN text ELSE {_REFUSED.format('text', 'another text')} END)[1]",
+    f"spark_text(value) AS CASE WHEN typeof(value) IN ({_PLAIN}) THEN CAST(value AS VARCHAR) "
+    f"ELSE spark_other_text(CAST(value AS VARCHAR), typeof(value)) END",
+    "spark_date(value) AS CASE WHEN year(value) BETWEEN 1 AND 9999 OR value IS NULL THEN value "
+    f"ELSE {_REFUSED.format('value', 'a year')} END",
+    "spark_seconds(first, last) AS (epoch_us(last) - epoch_us(first)) // 1000000",
+    "spark_try_int(value) AS CASE WHEN regexp_full_match(value, '[+-]?[0-9]+') THEN TRY_CAST(value AS INT) "
+    f"WHEN {_SPACED} THEN {_REFUSED.format('value', 'space around a number')} END",
+    "spark_try_bigint(value) AS CASE WHEN regexp_full_match(value, '[+-]?[0-9]+') THEN TRY_CAST(value AS BIGINT) "
+    f"WHEN {_SPACED} THEN {_REFUSED.format('value', 'space around a number')} END",
+    "spark_try_boolean(value) AS CASE WHEN lower(value) IN ('t', 'true', 'y', 'yes', '1') THEN true "
+    "WHEN lower(value) IN ('f', 'false', 'n', 'no', '0') THEN false "
+    f"WHEN {_SPACED} THEN {_REFUSED.format('value', 'space around a word')} END",
+    "spark_bigint(value) AS CASE WHEN typeof(value) = 'DOUBLE' THEN CAST(trunc(CAST(value AS DOUBLE)) AS BIGINT) "
+    "WHEN typeof(value) <> 'VARCHAR' OR regexp_full_match(CAST(value AS VARCHAR), '[+-]?[0-9]+') "
+    f"THEN CAST(value AS BIGINT) WHEN value IS NOT NULL THEN {_REFUSED.format('value', 'no number')} END",
+    "spark_sum(total) AS CASE WHEN typeof(total) = 'HUGEINT' AND (total > 9223372036854775807 "
+    f"OR total < -9223372036854775808) THEN {_REFUSED.format('total', 'no 64-bit number')} ELSE total END",
+    "spark_array_join(list, between) AS coalesce(array_to_string(list, between), "
+    "CASE WHEN list IS NOT NULL AND between IS NOT NULL THEN '' END)",
+    "spark_get(list, place) AS CASE WHEN place >= 0 THEN list[place + 1] END",
+    "spark_array_distinct(list) AS list_transform(list_sort(list_transform(list_distinct(list), "
+    "lambda one: list_position(list, one)) || list_filter([list_position(list, NULL)], lambda one: one > 0)), "
+    "lambda place: list[place])",
+    f"spark_arrays_overlap(one, other) AS CASE WHEN list_has_any(one, other) THEN true WHEN len(one) > 0 "
+    f"AND len(other) > 0 AND ({_HAS_NULL.format('one')} OR {_HAS_NULL.format('other')}) THEN NULL "
+    "WHEN one IS NOT NULL AND other IS NOT NULL THEN false END",
+    "spark_between(sorted, place) AS CASE WHEN floor(place) = ceil(place) "
+    "OR sorted[CAST(floor(place) AS BIGINT) + 1] = sorted[CAST(ceil(place) AS BIGINT) + 1] "
+    "THEN sorted[CAST(floor(place) AS BIGINT) + 1] ELSE (ceil(place) - place) * sorted[CAST(floor(place) AS BIGINT) + 1] "
+    "+ (place - floor(place)) * sorted[CAST(ceil(place) AS BIGINT) + 1] END",
+    "spark_of_sorted(sorted, share) AS spark_between(sorted, (len(sorted) - 1) * CAST(share AS DOUBLE))",
+    "spark_percentile(value, share) AS "
+    "spark_of_sorted(list_sort(list(CAST(value AS DOUBLE)) FILTER (WHERE value IS NOT NULL)), share)",
+    "spark_ordered(value) AS CASE WHEN (typeof(value) LIKE 'STRUCT%' OR typeof(value) LIKE '%[]') "
+    f"AND contains(CAST(value AS VARCHAR), 'NULL') THEN {_REFUSED.format('value', _NO_ORDER)} ELSE value END",
+    "spark_ordered_items(list) AS CASE WHEN (typeof(list) LIKE 'STRUCT%' OR typeof(list) LIKE '%[][]') "
+    f"AND contains(CAST(list AS VARCHAR), 'NULL') THEN {_REFUSED.format('list', _NO_ORDER)} ELSE list END",
 )
 """What follows ``CREATE MACRO``: functions of DuckDB that do what Spark's do."""
 
@@ -36,6 +84,9 @@ _ALIKE = re.compile(
     )*"""
 )
 """Patterns that Java and RE2 search alike: without ``.``, ``$``, ``\\s``, flags and what else differs."""
+
+
+_TRIES = {"INT": "spark_try_int", "BIGINT": "spark_try_bigint", "BOOLEAN": "spark_try_boolean"}
 
 
 class Untranslatable(Exception):  # no error: Spark answers instead
@@ -77,9 +128,15 @@ def translated(text: str) -> str:
     - A division by zero is an error in Spark, and null in DuckDB.
     - ``exists`` of an array is null if no element is true and one is null.
     - ``lpad`` takes numbers.
-    - ``try_sum``, ``try_add`` and ``try_subtract`` are null where a sum is no 64-bit number.
     - ``any_value`` can be null in Spark; DuckDB's skips nulls.
     - ``RLIKE`` is Java's, and RE2's in DuckDB: a pattern that they may read differently is refused.
+    - ``try_sum``, ``try_add`` and ``try_subtract`` are null where a sum is no 64-bit number, and ``sum`` is an error.
+    - ``try_cast`` of text knows no fractions, and ``concat`` prints what is no text as Spark does.
+    - ``timestampdiff`` counts whole seconds, not how often the second changes.
+    - ``array_join`` of nothing is empty text in Spark, and null in DuckDB.
+    - ``array_distinct`` keeps the order and a null.
+    - ``percentile`` and ``median`` interpolate by a formula of their own.
+    - Null is the least within a struct or an array in Spark, and the greatest in DuckDB: see ``_put_in_order``.
 
     Raises Untranslatable: the statement cannot be understood, or has no equal.
     """
@@ -87,6 +144,7 @@ def translated(text: str) -> str:
 
     try:
         statement = _parsed(text)
+        _put_in_order(statement)
         for node in reversed(list(statement.dfs())):  # children first: what replaces a node contains them
             parent, key, index = node.parent, node.arg_key, node.index
             new = _equal(node)
@@ -106,6 +164,12 @@ def _equal(node: Expr) -> Expr:
     from sqlglot import exp
 
     if isinstance(node, exp.TryCast):
+        if node.args.get("safe"):
+            return _call(_TRIES[_kind(node, _TRIES)], node.this)
+        if node.to.this == exp.DType.BIGINT and not isinstance(node.this, exp.Literal | exp.Null):
+            return _call("spark_bigint", node.this)
+        if node.to.this == exp.DType.TEXT and not isinstance(node.this, exp.Literal | exp.Null):
+            return _call("spark_text", node.this)
         if node.to.this == exp.DType.INT:
             return _call("spark_int", node.this)
         return exp.Cast(this=node.this, to=node.to)
@@ -134,6 +198,35 @@ def _equal(node: Expr) -> Expr:
         return _call("spark_bigint_or_null", exp.Add(this=_huge(node.this), expression=node.expression))
     if isinstance(node, exp.SafeSubtract):
         return _call("spark_bigint_or_null", exp.Sub(this=_huge(node.this), expression=node.expression))
+    if isinstance(node, exp.Concat) and not any(map(_is_list, node.expressions)):
+        node.set("expressions", [_text(one) for one in node.expressions])
+        return node
+    if isinstance(node, exp.TimeToStr):
+        node.set("this", _call("spark_date", node.this))
+        return node
+    if isinstance(node, exp.TimestampDiff):
+        if node.unit.name.upper() != "SECOND":
+            raise Untranslatable(f"timestampdiff of {node.unit.name}")
+        return _call("spark_seconds", node.expression, node.this)
+    if isinstance(node, exp.Quantile | exp.Median) and not isinstance(node.parent, exp.Filter | exp.Window):
+        return _call("spark_percentile", node.this, node.args.get("quantile") or exp.Literal.number("0.5"))
+    if isinstance(node, exp.ArrayDistinct):
+        return _call("spark_array_distinct", node.this)
+    if isinstance(node, exp.Anonymous) and node.name.lower() in ("arrays_overlap", "get"):
+        return _call(f"spark_{node.name.lower()}", *node.expressions)
+    if isinstance(node, exp.ArrayToString) and not node.args.get("null"):
+        return _call("spark_array_join", node.this, node.expression)
+    if isinstance(node, exp.ArraySort) and node.expression:
+        raise Untranslatable("array_sort by a function")
+    if isinstance(node, exp.Dot) and _is_list(node.this):
+        return _of_each(node.this, node.expression)
+    if isinstance(node, exp.ArrayUniqueAgg) and isinstance(node.parent, exp.Filter):  # or two FILTERs would be printed
+        known = exp.Not(this=exp.Is(this=node.this.copy(), expression=exp.Null()))
+        where = node.parent.expression
+        where.set("this", exp.And(this=exp.Paren(this=where.this), expression=known))
+        return exp.ArrayAgg(this=exp.Distinct(expressions=[node.this]))
+    if isinstance(_aggregate(node), exp.Sum) and not isinstance(node.parent, exp.Filter | exp.Window):
+        return _call("spark_sum", node)
     if isinstance(node, exp.Anonymous) and node.name.lower() == "try_sum":
         return _call("spark_bigint_or_null", exp.Sum(this=node.expressions[0]))
     if _collects(node) and not isinstance(node.parent, exp.Filter | exp.Window):
@@ -152,9 +245,130 @@ def _collects(node: Expr) -> bool:
     """Tell whether a node collects values into an array, also with FILTER or OVER."""
     from sqlglot import exp
 
+    return isinstance(_aggregate(node), exp.ArrayAgg | exp.ArrayUniqueAgg)
+
+
+def _aggregate(node: Expr) -> Expr:
+    """Return the aggregate function of a node that may be one with FILTER or OVER."""
+    from sqlglot import exp
+
     while isinstance(node, exp.Filter | exp.Window):
         node = node.this
-    return isinstance(node, exp.ArrayAgg | exp.ArrayUniqueAgg)
+    return node
+
+
+def _put_in_order(statement: Expr) -> None:
+    """Let structs and arrays be compared as Spark does, for which a null within them is the least.
+
+    The greatest or least struct is that with the greatest or least sort key, and structs are sorted by such keys. Where
+    no struct's fields are in sight, DuckDB must find no null in a value that is compared: it ends with an error.
+    """
+    from sqlglot import exp
+
+    nested = _nested(statement)
+    for node in reversed(list(statement.dfs())):  # children first, as some are copied
+        if isinstance(node, exp.Max | exp.Min) and _structs(node.this):
+            name = "arg_max" if isinstance(node, exp.Max) else "arg_min"
+            node.replace(_call(name, node.this.copy(), _by_keys(node.this, nested, with_value=False)))
+        elif isinstance(node, exp.ArraySort):
+            collected = _aggregate(node.this)
+            if isinstance(collected, exp.ArrayAgg | exp.ArrayUniqueAgg) and _structs(collected.this):
+                collected.set("this", _by_keys(collected.this, nested, with_value=True))
+                node.replace(_of_each(node.copy(), exp.to_identifier("item")))
+            elif _mentions(node.this, nested):
+                node.set("this", _call("spark_ordered_items", node.this))
+        elif isinstance(node, exp.Max | exp.Min | exp.Ordered) and _mentions(node.this, nested):
+            node.set("this", _call("spark_ordered", node.this))
+        elif isinstance(node, exp.ArgMax | exp.ArgMin) and _mentions(node.expression, nested):
+            node.set("expression", _call("spark_ordered", node.expression))
+        elif isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE):
+            for side in ("this", "expression"):
+                if _mentions(node.args[side], nested):
+                    node.set(side, _call("spark_ordered", node.args[side]))
+
+
+def _nested(statement: Expr) -> set[str]:
+    """Return the names that may be of structs or arrays, as far as the statement itself makes these."""
+    from sqlglot import exp
+
+    nested = {one.name for view in statement.find_all(exp.Lateral) for one in view.args["alias"].columns}
+    named = list(statement.find_all(exp.Alias))
+    while more := {one.alias for one in named if one.alias not in nested and _mentions(one.this, nested)}:
+        nested |= more
+    return nested
+
+
+def _mentions(node: Expr, nested: set[str]) -> bool:
+    from sqlglot import exp
+
+    def is_flat(one: Expr) -> bool:
+        return isinstance(one, exp.Predicate | exp.Concat | exp.Count | exp.CountIf | exp.ArraySize)
+
+    makers = (exp.Struct, exp.Array, exp.ArrayAgg, exp.ArrayUniqueAgg)
+    found = node.dfs(prune=is_flat)
+    return any(isinstance(one, makers) or (isinstance(one, exp.Column) and one.name in nested) for one in found)
+
+
+def _structs(node: Expr) -> bool:
+    from sqlglot import exp
+
+    return isinstance(node, exp.Struct) or (isinstance(node, exp.If) and isinstance(node.args["true"], exp.Struct))
+
+
+def _by_keys(node: Expr, nested: set[str], with_value: bool) -> Expr:
+    """Return a struct's sort key, or a struct of it and of the value; of IF(condition, struct, NULL) likewise."""
+    from sqlglot import exp
+
+    node = node.copy()
+    if isinstance(node, exp.If):
+        if isinstance(node.args.get("false"), exp.Null | None):
+            node.set("true", _by_keys(node.args["true"], nested, with_value))
+            return node
+        raise Untranslatable("the order of different structs")
+    fields = [one.expression if isinstance(one, exp.PropertyEQ) else one for one in node.expressions]
+    key = _call("create_sort_key")
+    for field in fields:
+        ordered = _call("spark_ordered", field.copy()) if _mentions(field, nested) else field.copy()
+        key.append("expressions", ordered)
+        key.append("expressions", exp.Literal.string("ASC NULLS FIRST"))
+    if not with_value:
+        return key
+    pair = {"place": key, "item": node}
+    return exp.Struct(
+        expressions=[exp.PropertyEQ(this=exp.to_identifier(name), expression=one) for name, one in pair.items()]
+    )
+
+
+def _of_each(list_: Expr, field: Expr) -> Expr:
+    """Return the array of one field of each struct in an array."""
+    from sqlglot import exp
+
+    one = exp.Dot(this=exp.to_identifier("one"), expression=field)
+    return exp.Transform(this=list_, expression=exp.Lambda(this=one, expressions=[exp.to_identifier("one")]))
+
+
+def _is_list(node: Expr) -> bool:
+    """Tell whether a node is an array by what makes it."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Coalesce):
+        return _is_list(node.this)
+    lists = exp.Array | exp.ArrayFilter | exp.Transform | exp.ArraySort | exp.ArraySlice
+    return _collects(node) or isinstance(node, lists)
+
+
+def _text(node: Expr) -> Expr:
+    from sqlglot import exp
+
+    is_text = isinstance(node, exp.Concat | exp.Null) or (isinstance(node, exp.Literal) and not node.is_number)
+    return node if is_text or node.is_int else _call("spark_text", node)
+
+
+def _kind(node: Expr, known: Mapping[str, str]) -> str:
+    name = str(node.args["to"].this.name)
+    if name not in known:
+        raise Untranslatable(f"try_cast to {name}")
+    return name
 
 
 def _call(name: str, *arguments: Expr) -> Expr:

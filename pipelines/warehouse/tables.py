@@ -440,6 +440,8 @@ class Warehouse:
 
         If all rows are replaced and a contract is given, the columns of the table are replaced too if an earlier
         version of Afterlog created them with other names or types. ``count`` is the number of rows, if it is known.
+        Rows of Arrow are few, have the columns of the table, and their groups have a ``local_predicate``; if they are
+        less than ``count``, the groups have the others already.
 
         Raises UsageError: some rows are replaced, but the table has not the columns of its contract. Raises
         RuntimeError: a given row is in none of the groups.
@@ -448,7 +450,11 @@ class Warehouse:
 
         predicate: str | None = groups.local_predicate() if groups else None
         if not isinstance(rows, DataFrame):
-            return self._replaced(table, self.local_table(table), rows, predicate)
+            opened = self.local_table(table)
+            if count is None or count == rows.num_rows:
+                return self._replaced(table, opened, rows, predicate)
+            self._append(table, opened, rows)
+            return count
         are_few = count is not None and count <= few_rows.MOST_ROWS and (predicate is not None or not groups)
         if are_few and (collected := self._collected(table, rows)) is not None:
             return self._replaced(table, *collected, predicate)

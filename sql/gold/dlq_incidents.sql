@@ -2,6 +2,7 @@
 -- Grain: cluster, incident_id.
 -- Parameters: {dlq_episodes}, {message_attributes}, {record_ranges}, rows of these silver tables, complete for each
 -- topic in them.
+-- Engine: duckdb
 -- Refresh: original_topic
 --   silver.dlq_episodes: original_topic
 --   silver.message_attributes: topic
@@ -19,8 +20,8 @@ WITH parts AS (
   WHERE topic IN (SELECT original_topic FROM {dlq_episodes})
 ),
 halves AS (
-  SELECT cluster, incident_id, original_topic AS topic, consumer_group, disposition, half_hour
-  FROM {dlq_episodes} LATERAL VIEW explode(timeline.half_hour) AS half_hour
+  SELECT cluster, incident_id, original_topic AS topic, consumer_group, disposition, part.half_hour
+  FROM {dlq_episodes} LATERAL VIEW explode(timeline) AS part
 ),
 owned AS (
   SELECT parts.cluster, topic, CAST(NULL AS STRING) AS incident_id, message_count, named_count, headed_count, attributes

@@ -150,7 +150,8 @@ read_since AS (
   FROM reads
   JOIN {dlq_settings} AS known
     ON known.cluster = reads.cluster AND known.kind = 'group' AND known.name = group_id AND known.setting = 'sources'
-  GROUP BY ALL
+  GROUP BY
+    reads.cluster, group_id, present_since, dlq_topic, dlq_most_bytes, dlq_kept_ms, source_topic
 ),
 sources AS (
   SELECT
@@ -221,7 +222,7 @@ FROM judged
       'kind', 'WRONG_PREFIX',
       'source_topic', CAST(NULL AS STRING),
       'severity', 'critical',
-      'since', greatest(dlq_topic_since, array_min(broken_prefixes.since)),
+      'since', greatest(dlq_topic_since, array_min(transform(broken_prefixes, one -> one.since))),
       'evidence', concat('The name of the DLQ topic does not begin with ', get(broken_prefixes, 0).prefix,
         ', as brokers ask by errors.deadletterqueue.topic.name.prefix: they refuse to write, and ',
         'dead letters are lost.'),

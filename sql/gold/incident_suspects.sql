@@ -3,6 +3,7 @@
 -- Parameters: {dlq_incidents}, {topology_revisions}, {topology_edges}, {producers}, {dlq_write_failures},
 -- {broker_starts}, {quarantined_dlq_records}, {held_dlq_records}, rows of these tables, complete for each cluster in
 -- them.
+-- Engine: duckdb
 -- Refresh: cluster
 -- The score of a change falls with its distance: it halves in an hour. A minute after the first record is allowed for
 -- clocks that differ. An attribute scores by how much more common it is in the incident than elsewhere: in messages
@@ -172,7 +173,10 @@ of_headers AS (
     first_at,
     0.55D AS weight,
     concat('mandatory headers that are missing in ', incidents.dlq_topic) AS what
-  FROM (SELECT cluster, incident_id, first_at, explode(dlq_topics.dlq_topic) AS dlq_topic FROM incidents) AS incidents
+  FROM (
+    SELECT cluster, incident_id, first_at, counted.dlq_topic
+    FROM incidents LATERAL VIEW explode(dlq_topics) AS counted
+  ) AS incidents
   JOIN went_missing ON went_missing.cluster = incidents.cluster AND went_missing.dlq_topic = incidents.dlq_topic
 ),
 changes AS (
@@ -260,7 +264,10 @@ found AS (
 ),
 nearest AS (
   SELECT
-    *, row_number() OVER (PARTITION BY cluster, incident_id, kind, name ORDER BY score DESC, changed_at DESC) AS place
+    *,
+    row_number() OVER (
+      PARTITION BY cluster, incident_id, kind, name ORDER BY score DESC, changed_at DESC, sentence
+    ) AS place
   FROM found
 )
 SELECT

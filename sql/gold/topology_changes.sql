@@ -1,6 +1,7 @@
 -- Purpose: what changed from one revision of a group's topology to the next.
 -- Grain: cluster, group_id, revision (from 2 on).
 -- Parameters: {topology_revisions}, {topology_nodes}, rows of these tables, complete for each group that is in them.
+-- Engine: duckdb
 -- Refresh: group_id
 -- The name identifies a node. If a malformed description repeats a name, all nodes of that name are compared as one.
 WITH pairs AS (
@@ -36,7 +37,7 @@ shapes AS (
 things AS (
   SELECT
     cluster, group_id, revision, 'node' AS kind, node AS name, CAST(NULL AS STRING) AS leads_to,
-    max(IF(side = 'before', shape, NULL)) AS before, max(IF(side = 'after', shape, NULL)) AS after
+    any_value(shape) FILTER (WHERE side = 'before') AS before, any_value(shape) FILTER (WHERE side = 'after') AS after
   FROM shapes
   GROUP BY cluster, group_id, revision, node
 ),
@@ -52,12 +53,12 @@ named AS (
 ),
 all_things AS (
   SELECT
-    cluster, group_id, revision, kind, struct(name AS from, leads_to AS to) AS thing,
+    cluster, group_id, revision, kind, name, leads_to,
     before IS NOT NULL AS was, after IS NOT NULL AS is, before <> after AS differs
   FROM things
   UNION ALL
   SELECT
-    cluster, group_id, revision, kind, struct(name AS from, leads_to AS to) AS thing,
+    cluster, group_id, revision, kind, name, leads_to,
     bool_or(side = 'before') AS was, bool_or(side = 'after') AS is, false AS differs
   FROM named
   GROUP BY cluster, group_id, revision, kind, name, leads_to
@@ -65,15 +66,15 @@ all_things AS (
 counted AS (
   SELECT
     cluster, group_id, revision,
-    array_sort(collect_list(thing) FILTER (WHERE kind = 'node' AND NOT was)).from AS nodes_added,
-    array_sort(collect_list(thing) FILTER (WHERE kind = 'node' AND NOT is)).from AS nodes_removed,
-    array_sort(collect_list(thing) FILTER (WHERE kind = 'node' AND differs)).from AS nodes_changed,
-    array_sort(collect_list(thing) FILTER (WHERE kind = 'edge' AND NOT was)) AS edges_added,
-    array_sort(collect_list(thing) FILTER (WHERE kind = 'edge' AND NOT is)) AS edges_removed,
-    array_sort(collect_list(thing) FILTER (WHERE kind = 'store' AND NOT was)).from AS stores_added,
-    array_sort(collect_list(thing) FILTER (WHERE kind = 'store' AND NOT is)).from AS stores_removed,
-    array_sort(collect_list(thing) FILTER (WHERE kind = 'topic' AND NOT was)).from AS topics_added,
-    array_sort(collect_list(thing) FILTER (WHERE kind = 'topic' AND NOT is)).from AS topics_removed
+    array_sort(collect_list(struct(name AS from, leads_to AS to)) FILTER (WHERE kind = 'node' AND NOT was)).from AS nodes_added,
+    array_sort(collect_list(struct(name AS from, leads_to AS to)) FILTER (WHERE kind = 'node' AND NOT is)).from AS nodes_removed,
+    array_sort(collect_list(struct(name AS from, leads_to AS to)) FILTER (WHERE kind = 'node' AND differs)).from AS nodes_changed,
+    array_sort(collect_list(struct(name AS from, leads_to AS to)) FILTER (WHERE kind = 'edge' AND NOT was)) AS edges_added,
+    array_sort(collect_list(struct(name AS from, leads_to AS to)) FILTER (WHERE kind = 'edge' AND NOT is)) AS edges_removed,
+    array_sort(collect_list(struct(name AS from, leads_to AS to)) FILTER (WHERE kind = 'store' AND NOT was)).from AS stores_added,
+    array_sort(collect_list(struct(name AS from, leads_to AS to)) FILTER (WHERE kind = 'store' AND NOT is)).from AS stores_removed,
+    array_sort(collect_list(struct(name AS from, leads_to AS to)) FILTER (WHERE kind = 'topic' AND NOT was)).from AS topics_added,
+    array_sort(collect_list(struct(name AS from, leads_to AS to)) FILTER (WHERE kind = 'topic' AND NOT is)).from AS topics_removed
   FROM all_things
   GROUP BY cluster, group_id, revision
 )

@@ -2,6 +2,7 @@
 -- Grain: cluster, group_id.
 -- Parameters: {topology_revisions}, {topology_pushes}, {topology_statuses}, {group_deletions}, {group_heartbeats}, rows
 -- of these tables, complete for each group that is in them; :silent_after_seconds, a setting.
+-- Engine: duckdb
 -- Refresh: group_id
 -- A group's life begins with its first sign of life (an accepted push or heartbeat, a describe that finds it) and ends
 -- when the group is deleted or no longer found. Events of an earlier life do not affect the health of a later one.
@@ -160,14 +161,21 @@ groups AS (
 ),
 latest AS (
   SELECT
-    cluster, group_id, max(struct(revision, source, topology_hash, node_count, defects, description)) AS revision
+    cluster,
+    group_id,
+    max_by(struct(revision, source, topology_hash, node_count, defects, description), revision) AS revision
   FROM {topology_revisions}
   GROUP BY cluster, group_id
 ),
 known AS (
   SELECT
     groups.*,
-    latest.revision.*,
+    latest.revision.revision,
+    latest.revision.source,
+    latest.revision.topology_hash,
+    latest.revision.node_count,
+    latest.revision.defects,
+    latest.revision.description,
     IF(held_count > 1, holding_members, array()) AS conflicting_members,
     CASE
       WHEN ending IS NOT NULL THEN 1

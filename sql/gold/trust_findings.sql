@@ -2,6 +2,7 @@
 -- Grain: cluster, kind, topic, name.
 -- Parameters: {reconciliation}, {delivery_guarantees}, {topology_current}, {push_health}, {dlq_incidents},
 -- {dlq_summary}, {quarantined_dlq_records}, rows of these tables, complete for each cluster in them.
+-- Engine: duckdb
 -- Refresh: cluster
 -- Held scopes and feeds that fell silent depend on the present: `afterlog top` and `afterlog doctor` add them.
 -- A rule's usual share is that of all landed dead letters before the last day on which some broke a rule. A share that
@@ -227,7 +228,7 @@ SELECT
   'QUARANTINED',
   refused.topic,
   CAST(NULL AS STRING),
-  IF(refused.amount >= 0.05 * (refused.amount + coalesce(accepted.amount, 0)), 'high', 'medium'),
+  IF(20 * refused.amount >= refused.amount + coalesce(accepted.amount, 0), 'high', 'medium'),
   since,
   last_at,
   refused.amount,

@@ -1,6 +1,7 @@
 -- Purpose: how the settings that dead letters depend on changed: of topics, groups, brokers and the cluster.
 -- Grain: cluster, kind, name, setting, since.
 -- Parameters: {cluster_settings}, rows of silver.cluster_settings, complete for each name that is in them.
+-- Engine: duckdb
 -- Refresh: name
 -- A statement that leaves a setting out says nothing about it. A value that becomes unknown is a change, too.
 -- The name state belongs to the statement itself: a setting of that name does not count.

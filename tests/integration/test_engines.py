@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +15,220 @@ from pipelines.catalog import stages_of_type
 from pipelines.stage import Summarise
 from pipelines.steps.refresh import suits_duckdb
 from pipelines.warehouse.spark_sql import Untranslatable
-from tests.testing.engines import Known, by_duckdb, by_spark, contract_of_input, drawn, in_order, kept
+from tests.testing.engines import MOMENT, Known, by_duckdb, by_spark, contract_of_input, drawn, in_order, kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BY_DUCKDB = [stage for stage in stages_of_type(Summarise) if suits_duckdb(stage.table)]
-KNOWN: dict[str, Known] = {}
+
+
+def among(*values: object) -> Callable[[random.Random], object]:
+    """Return what draws one of the values."""
+    return lambda chance: chance.choice(values)
+
+
+def seconds(*after: int) -> Callable[[random.Random], object]:
+    """Return what draws a time so many seconds after the moment, seldom an extreme one."""
+    extreme = (datetime(1, 1, 1, tzinfo=UTC), datetime(1500, 2, 3, 4, 5, 6, 7, UTC), datetime(9999, 12, 31, tzinfo=UTC))
+    return lambda chance: (
+        chance.choice(extreme)
+        if chance.random() < 0.005
+        else MOMENT + timedelta(seconds=chance.choice(after), microseconds=chance.choice((0, 0, 0, 1, 500_000)))
+    )
+
+
+TOPOLOGY = {
+    "cluster": among("a", "a", "b"),
+    "group_id": among(*"abcdefghijklmnopqrst", "it's \U0001f4a3", ""),
+    "member_id": among("m", "n", None),
+    "connection": among("1", "2", "3"),
+    "correlation_id": among(*range(9)),
+    "error_code": among(0, 0, 0, 0, 0, 0, 0, 14, 42, 69, 135),
+    "error_name": among("INVALID_REQUEST", "", None),
+    "error_message": among("No plugin..", "it's\n.", "", None),
+    "status": among(1, 2, 3, 3, 3, 9, None),
+    "topology_epoch": among(0, 1, 1, 1, 2, None),
+    "topology_hash": among("one", "two", "three", None),
+    "member_epoch": among(-2, -1, 0, 1, 5, 5, None),
+    "statuses": among(None, [], ["STALE_TOPOLOGY"], ["SHUTDOWN_APPLICATION", None]),
+    "revision": among(1, 2, 3),
+    "defects": among(None, [], ["no_nodes"], ["no_nodes", "a"]),
+    "description_required": among(True, False, None),
+    **dict.fromkeys(
+        ("pushed_at", "heartbeat_at", "described_at", "deleted_at", "solicited_at"),
+        seconds(0, 1, 59, 60, 299, 300, 301, 600, 4319, 4320, 4321, 9000),
+    ),
+    "steady_since": lambda chance: None if chance.random() < 0.7 else seconds(-5000, -4321, -300, -299, 0)(chance),
+    "api_version": among(0, 1, 1),
+    "followed": among(True, False, None),
+}
+DAY = seconds(-90_000, -86_401, -86_400, -7200, -3601, -3600, -61, -60, 0, 0, 1, 59, 60, 61, 3600, 82_800, 90_000)
+HOURS = (datetime(2026, 11, 21, tzinfo=UTC) + timedelta(hours=hour) for hour in (-25, -24, -1, 0, 1, 2, 3, 23, 24, 25))
+COUNT = among(None, 0, 0, 1, 1, 1, 2, 2, 3, 5, 9, 19, 20, 100)
+INCIDENTS = {
+    "cluster": among("a", "b", "c", "d"),
+    "incident_id": among(*"abcdefghijkl"),
+    "dlq_topic": among("d", "e", "it's \U0001f4a3", None),
+    "original_topic": among("t", "u", "v", None),
+    "topic": among("t", "u", "v", None),
+    "consumer_group": among("g", "h", "i", None),
+    "group_id": among("g", "h", "i", ""),
+    "client_id": among("c", "d"),
+    "hour": among(*HOURS, None),
+    **dict.fromkeys(
+        [
+            "anchor_at",
+            "first_at",
+            "accepted_at",
+            "stated_at",
+            "failed_at",
+            "started_at",
+            "routed_at",
+            "dlq_timestamp",
+            "_ingested_at",
+            "since",
+            "first_routed_at",
+            "last_routed_at",
+            "first_accepted_at",
+            "last_accepted_at",
+            "last_at",
+        ],
+        DAY,
+    ),
+    **dict.fromkeys(
+        [
+            "record_count",
+            "late_count",
+            "inferred_count",
+            "refused_count",
+            "push_count",
+            "statement_count",
+            "lost_count",
+            "absent_count",
+            "dlq_write_failure_count",
+            "dlq_gap_unexplained_count",
+            "aborted_dlq_write_count",
+            "message_count",
+            "named_count",
+            "headed_count",
+            "committed_without_headers_count",
+            "dead_lettered_count",
+            "acknowledged_dead_lettered_count",
+        ],
+        COUNT,
+    ),
+    "violations": lambda chance: [
+        chance.choice(("header_profile.not_null", "routed_at.not_null", "key.a", "key.b", "key.c", "key.d", "é", ""))
+        for _ in range(chance.choice((0, 1, 1, 1, 2, 5)))
+    ],
+    "routed_at": seconds(-90_000, -86_400, -3600, 0, 0, *(90_000,) * 9),
+    "revision": among(1, 1, 2, 3),
+    "direction": among("read", "written", None),
+    "node_id": among(0, 1, 2),
+    "attribute_kind": among("client", "header", "schema_id", "key_prefix", None),
+    "attribute_share": among(1.0, 0.95, 1 / 3, 0.285, 0.1 + 0.2, 0.005, 0.0),
+    "attribute_share_elsewhere": among(None, 0.0, 1e-9, 0.005, 1 / 3, 0.285, 1.0),
+    "disposition": among("REJECTED", "RETRIED", None),
+    ".dlq_topic": among("d", "e", "it's \U0001f4a3", None),
+    ".half_hour": lambda chance: chance.choice((0, 1, 2, 3)) * 1_800_000_000,
+    "half_hour": lambda chance: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(minutes=30 * chance.choice((0, 1, 2, 3))),
+    "partition": among(0, 1),
+    "slice": lambda chance: f"{chance.choice((0, 0, 1, 2, 3)):016}:{chance.choice('01')}:{chance.choice('tuvwxyz')}",
+    ".original_partition": among(0, 1),
+    ".first_offset": among(0, 1, 900, 998, 999, None),
+    ".last_offset": among(999, 1500, 1501, 1999, 2500, 3999),
+    ".source_record_count": among(0, 1, 2, 3),
+    ".offset_count": among(1, 2, 100),
+    ".negative": among(-1, -2, -2, -3, None),
+    ".kind": among("header", "client", None),
+    ".name": among("n", "o", "", None),
+}
+TRUTH = (*("true", "false") * 3, "Yes", "", "\U0001f4a3", None)
+WHOLE = (
+    "1",
+    "2",
+    "+3",
+    "-1",
+    "1000",
+    "1.5",
+    "1e3",
+    "2147483648",
+    "9223372036854775807",
+    "9223372036854775808",
+    "",
+    None,
+)
+VALUES = {
+    "state": ("present",) * 9 + ("missing", "unknown"),
+    "errors.deadletterqueue.topic.name": ("t", "t", "u", "it's", "dlq.t", "", None),
+    "sources": ("t", "u,t", "it's", "u,u,", "", None),
+    "errors.deadletterqueue.auto.create.topics.enable": TRUTH,
+    "errors.deadletterqueue.topic.name.prefix": ("dlq.", "t", "it's", "", None),
+    "errors.deadletterqueue.group.enable": TRUTH,
+    "errors.deadletterqueue.copy.record.enable": TRUTH,
+    "cleanup.policy": ("delete", "compact", "compact , delete", "compact,delete", "", None),
+    "max.message.bytes": WHOLE,
+    "retention.ms": WHOLE,
+    "min.insync.replicas": WHOLE,
+    "in_sync_replicas": WHOLE,
+    "replicas": WHOLE,
+    "partitions": WHOLE,
+    "is_outrun": TRUTH,
+    "share.version": WHOLE,
+    "share.isolation.level": ("read_uncommitted", "read_committed", None),
+    "group_type": ("SHARE", "SHARE", "STREAMS", "it's", None),
+    "bootstrap_servers": ("host:9092,other:9092", "host\n", "it's", "", None),
+}
+OF_KIND = {
+    "cluster": ("bootstrap_servers", "share.version", "state"),
+    "broker": ("state", *(name for name in VALUES if ".create." in name or ".prefix" in name)),
+    "group": ("state", *(name for name in VALUES if name.startswith(("err", "share.i", "group_", "sources")))),
+    "topic": ("state", *(name for name in VALUES if name.startswith(("err", "cl", "max", "ret", "min", "in_", "repl"))))
+    + ("partitions", "is_outrun"),
+}
+NAME_OF_KIND = {"cluster": ("",), "broker": ("0", "1"), "group": ("t", "g", "it's"), "topic": ("t", "u", "it's")}
+SETTINGS = {
+    "cluster": among(*"ab"),
+    "kind": among("topic", "topic", "topic", "group", "group", "group", "broker", "cluster"),
+    "name": lambda chance: lambda row: chance.choice(NAME_OF_KIND[row["kind"]]),
+    "setting": lambda chance: lambda row: chance.choice(OF_KIND[row["kind"]] + ("state",)),
+    "value": lambda chance: lambda row: chance.choice(VALUES[row["setting"]]),
+    "previous_value": among("present", "t", "1", None),
+    **dict.fromkeys(("since", "until"), seconds(0, 1, 60, 3600, 7200, 86_400)),
+    "observed_at": seconds(*range(0, 9000, 60)),
+    "state": among("present", "present", "missing", "unknown"),
+    "settings": lambda chance: [
+        {"name": name, "value": chance.choice(("1", "2", "", None)), "source": chance.choice(("DEFAULT", "", None))}
+        for name in chance.sample(("a", "b", "A", "state", "\U0001f4a3"), chance.randrange(4))
+    ],
+}
+NODES = {
+    "cluster": among("a", "b", "c"),
+    "group_id": among(*"ghijk"),
+    "revision": among(1, 2, 3, 4),
+    "topology_hash": among(*"xyz"),
+    "part": among("subtopology", "global_store"),
+    "part_place": among(0, 1),
+    "subtopology_id": among("0", "1", None),
+    "node": among(*"nopq"),
+    "occurrence": among(1, 1, 1, 2),
+    "node_type": among(1, 2, 3, None),
+    "sink_topic": among("t", "u", None, None),
+    **dict.fromkeys(
+        ("source_topics", "stores", "successors"), among(None, [], ["t"], ["u", "t"], ["t", "t", "\U0001f4a3"], [""])
+    ),
+}
+KNOWN: dict[str, Known] = {
+    "gold.topology_current": TOPOLOGY,
+    "gold.push_health": TOPOLOGY,
+    "gold.trust_findings": INCIDENTS,
+    "gold.incident_suspects": INCIDENTS,
+    "gold.dlq_incidents": INCIDENTS,
+    "gold.dlq_misconfigurations": SETTINGS,
+    "gold.topology_changes": NODES,
+    "silver.dlq_settings": SETTINGS,
+}
 """By table: what draws the values of columns that need more than their type."""
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as arrow  # type: ignore[import-untyped]
@@ -36,7 +37,7 @@ LARGE = (-1, 2**53 + 1, 2**63 - 2, 2**63 - 1)
 SECONDS = (0, 0, 1, 59, 60, 1800, 3599, 3600, 86_399, 90_000, -1)
 
 Known = Mapping[str, Callable[[random.Random], Any]]
-"""For names of columns: what draws a value, where a table says more of it than the column's type."""
+"""For names of columns, and of structs' fields with a dot before them: what draws a value, where a table says more of it than the column's type."""
 
 
 def contract_of_input(table: str) -> Contract:
@@ -58,26 +59,51 @@ def type_of(contract: Contract) -> StructType:
 
 
 def drawn(contract: Contract, count: int, chance: random.Random, known: Known, hostile: float = 0.05) -> arrow.Table:
-    """Return rows of a contract's columns; columns of one name in several tables often have equal values."""
+    """Return rows of a contract's columns, at most ``count``, as rows of one grain are drawn once.
+
+    Columns of one name in several tables often have equal values. A column that must not be null is not, and one with
+    known values mostly has one of them.
+    """
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = to_arrow_schema(type_of(contract))
     kinds = {field.name: field.dataType for field in type_of(contract)}
-    rows = [
-        {name: known[name](chance) if name in known else value(kind, chance, hostile) for name, kind in kinds.items()}
-        for _ in range(count)
-    ]
-    return arrow.Table.from_pylist(rows, schema)
+    rules = {column.name: column.rules for column in contract.stored}
+
+    def one_of(name: str, row: Mapping[str, Any]) -> Any:
+        if name in known:
+            found = known[name](chance)
+            return found(row) if callable(found) else found
+        is_needed = any(rule.kind == "not_null" for rule in rules[name])
+        words = [rule.arguments for rule in rules[name] if rule.kind == "one_of" and not rule.subject]
+        if words and chance.random() < 0.9:
+            return chance.choice(words[0])
+        return value(kinds[name], chance, hostile, 0 if is_needed else 0.15, known)
+
+    rows = {}
+    for _ in range(count):
+        row: dict[str, Any] = {}
+        for name in kinds:
+            row[name] = one_of(name, row)
+        rows.setdefault(repr([row[name] for name in contract.grain]), row)
+    return arrow.Table.from_pylist(list(rows.values()), schema)
 
 
-def value(kind: DataType, chance: random.Random, hostile: float) -> Any:
+def value(
+    kind: DataType, chance: random.Random, hostile: float, nulls: float = 0.15, known: Known = MappingProxyType({})
+) -> Any:
     """Return a value of a type of Spark, or null."""
-    if chance.random() < 0.15:
+    if chance.random() < nulls:
         return None
     if isinstance(kind, ArrayType):
-        return [value(kind.elementType, chance, hostile) for _ in range(chance.choice((0, 1, 1, 2, 3)))]
+        return [value(kind.elementType, chance, hostile, 0.15, known) for _ in range(chance.choice((0, 1, 1, 2, 3)))]
     if isinstance(kind, StructType):
-        return {field.name: value(field.dataType, chance, hostile) for field in kind}
+        return {
+            one.name: known[f".{one.name}"](chance)
+            if f".{one.name}" in known
+            else value(one.dataType, chance, hostile, 0.15, known)
+            for one in kind
+        }
     name = kind.simpleString()
     if name == "boolean":
         return chance.random() < 0.5
@@ -109,7 +135,10 @@ def by_duckdb(stage: Summarise, inputs: Mapping[str, Path]) -> arrow.Table:
     directory = next(iter(inputs.values())).parent
     with duck.connected(str(directory)) as connection:
         for table, file in inputs.items():
-            connection.execute(f"CREATE VIEW {name_of(table)} AS FROM read_parquet('{file}')")
+            fields = type_of(contract_of_input(table)).jsonValue()["fields"]
+            columns = (f'CAST("{one["name"]}" AS {duck._type(one["type"])}) AS "{one["name"]}"' for one in fields)
+            select = f"SELECT {', '.join(columns)} FROM read_parquet('{file}')"
+            connection.execute(f"CREATE VIEW {name_of(table)} AS {select}")
         text = translated(select_of(stage.table).format(**{name_of(table): name_of(table) for table in inputs}))
         bound = {name: given for name, given in PARAMETERS.items() if f"${name}" in text}
         return connection.sql(text, params=bound).to_arrow_table()
@@ -152,6 +181,10 @@ def differences(
                 yield f"{stage.table}: {what}: {found} instead of {expected}"
         contract = contract_of(stage.table)
         rows = made.rows.select([column.name for column in contract.stored]).toArrow()
+        if few.count != rows.num_rows:
+            yield f"{stage.table}: {few.count} rows instead of {rows.num_rows}"
+        if few.count != few.rows.num_rows:
+            return
         found_rows, expected_rows = in_order(few.rows, rows.schema), in_order(rows, rows.schema)
         if found_rows != expected_rows:
             both = Counter(found_rows), Counter(expected_rows)
