@@ -85,7 +85,7 @@ class FewGroups:
             opened = warehouse.local_table(stage.table)
             if not few_rows.is_plain(opened):
                 raise NotFew
-            with duck.connected(warehouse.root) as connection:
+            with duck.session(warehouse.root) as connection:
                 few = _Refreshing(warehouse, stage, refresh_of(stage), batch, connection, opened).made()
         except (duckdb.Error, Untranslatable, ArrowException, OverflowError) as error:
             raise NotFew from error
@@ -191,7 +191,7 @@ class _Refreshing:
     def _own(self, touched: list[Any] | None) -> str:
         """Return the FROM clause of the table's own rows in the touched groups (None: all)."""
         column = self.refresh.column
-        self._view(OWN, self.opened, None if touched is None else ranges_of([column], column, touched, None) or None)
+        self._stored(OWN, self.opened, None if touched is None else ranges_of([column], column, touched, None) or None)
         if touched is None:
             return f"FROM {OWN}"
         return f"FROM {OWN} WHERE {_is_touched(duck.name(column), TOUCHED, None in touched)}"
@@ -245,7 +245,7 @@ class _Refreshing:
             if feed is None or feed.size() > MOST_BYTES:
                 raise NotFew
             changes, group = f"_changes_{name_of(table)}", self.refresh.groups[table]
-            duck.changes(self.connection, changes, feed)
+            self._view(changes, duck.changes(self.connection, feed))
             if versions.start is not None and table in REPLACED:
                 changes = self._net(table, changes)
             texts.append(
@@ -264,8 +264,7 @@ class _Refreshing:
         names = ", ".join(map(duck.name, counted or columns))
         sign = "CASE WHEN _change_type IN ('insert', 'update_postimage') THEN 1 ELSE -1 END"
         net = f"SELECT {names} FROM {changes} GROUP BY {names} HAVING sum({sign}) <> 0"
-        self.connection.execute(f"CREATE VIEW _net{changes} AS {net}")
-        return f"_net{changes}"
+        return self._view(f"_net{changes}", net)
 
     def _groups(self, rows: str, expression: str) -> str:
         """Return a query for one row per group of each row, and whether it is the row's first group."""
@@ -281,7 +280,7 @@ class _Refreshing:
             raise NotFew
         values, own = f"_named{changes}", f"_own{changes}"
         self._keep(values, named)
-        self._view(own, self.opened, ranges_of([group.column], group.column, named, None) or None)
+        self._stored(own, self.opened, ranges_of([group.column], group.column, named, None) or None)
         met = translated(f"SELECT *, {group.condition} AS _met FROM {own}")
         shared = _is_touched(duck.name(group.column), values, None in named)
         return (
@@ -293,12 +292,12 @@ class _Refreshing:
         group, called = self.refresh.groups[table], f"_all_{name_of(table)}"
         opened = self.warehouse.local_table(table, self.batch[table].end)
         if touched is None or isinstance(group, OwnRows):
-            self._view(called, opened)
+            self._stored(called, opened)
         else:
             among = touched
             if isinstance(group, Along):
                 among = self._reached(table, touched, group.group, group.following, group.times)
-            self._view(called, opened, self._ranges(group, opened, among))
+            self._stored(called, opened, self._ranges(group, opened, among))
             called = self._within(group, called, among, f"_in_{name_of(table)}")
         self.connection.execute(f"CREATE TEMP TABLE {self._names[name_of(table)]} AS FROM {called}")
 
@@ -318,8 +317,7 @@ class _Refreshing:
         query = translated(f"SELECT *, {_expression(group)} AS _group FROM {rows}")
         met = _has_touched if self._is_list(f"SELECT _group FROM ({query})") else _is_touched
         condition = met("_group", f"_groups{called}", None in among)
-        self.connection.execute(f"CREATE VIEW {called} AS SELECT * EXCLUDE (_group) FROM ({query}) WHERE {condition}")
-        return called
+        return self._view(called, f"SELECT * EXCLUDE (_group) FROM ({query}) WHERE {condition}")
 
     def _reached(self, table: str, groups: list[Any], place: str, leads_to: str, times: int) -> list[Any]:
         """Return groups and those that an input's rows lead to from them; see `summarise._reached`."""
@@ -328,7 +326,7 @@ class _Refreshing:
         reached, last = set(groups), list(groups)
         for _ in range(times):
             self._keep(STEP, last)
-            self._view(CHAIN, opened, ranges_of(columns, place, last, None) or None)
+            self._stored(CHAIN, opened, ranges_of(columns, place, last, None) or None)
             query = translated(f"SELECT {place} AS _place, {leads_to} AS _group FROM {CHAIN}")
             is_there = _is_touched("_place", STEP, None in last)
             led = self._fetched(f"SELECT DISTINCT _group FROM ({query}) WHERE _group IS NOT NULL AND {is_there}")
@@ -340,15 +338,20 @@ class _Refreshing:
                 break
         return list(reached)
 
-    def _view(self, name: str, opened: DeltaTable, among: Sequence[Range] | None = None) -> None:
-        """Make a view of a table's rows in the files that may hold rows in ranges (None: all)."""
+    def _stored(self, called: str, opened: DeltaTable, among: Sequence[Range] | None = None) -> str:
+        """Make a view of a table's rows in the files that may hold rows in ranges (None: all); return its name."""
         files = LocalFiles.of(opened, Path(opened.table_uri.removeprefix("file://")))
         if files is None:
             raise NotFew
         paths = files.paths(among)
         if files.size(paths) > MOST_BYTES:
             raise NotFew
-        duck.view(self.connection, name, files, paths)
+        return self._view(called, duck.rows(self.connection, files, paths))
+
+    def _view(self, called: str, query: str) -> str:
+        """Make a view that ends with the connection; return its name."""
+        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {called} AS {query}")
+        return called
 
     def _keep(self, name: str, groups: Iterable[Any]) -> None:
         """Make a table of groups, without null."""

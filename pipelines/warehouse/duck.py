@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract
@@ -43,6 +44,7 @@ TYPES = {
 }
 """DuckDB's types by the names that Delta logs and contracts have for them."""
 
+MEMORY = "512MB"
 _LIMITED = re.compile(r"decimal\(\d+,\d+\)")
 
 
@@ -90,8 +92,8 @@ def batches(
         answered = connection.execute(statement, bound)
         names = [column[0] for column in answered.description]
         types = [column[1] for column in answered.description]
-        while rows := answered.fetchmany(size):
-            yield Fetched(names, types, rows)
+        while fetched := answered.fetchmany(size):
+            yield Fetched(names, types, fetched)
 
 
 @contextlib.contextmanager
@@ -121,7 +123,7 @@ def _opened(
                     if files is None:
                         raise Untranslatable(f"only Delta can read {table}")
                     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {table.partition('.')[0]}")
-                    view(connection, table, files, files.paths())
+                    connection.execute(f"CREATE VIEW {table} AS {rows(connection, files, files.paths())}")
             yield connection, statement, bound
         except duckdb.Error as error:
             raise Untranslatable(str(error)) from None
@@ -141,26 +143,34 @@ def connected(directory: str) -> DuckDBPyConnection:
     return connection
 
 
-def view(connection: DuckDBPyConnection, called: str, files: LocalFiles, paths: Sequence[str]) -> None:
-    """Make a view of data files of a table; a column that a file lacks is null."""
-    connection.execute(f"CREATE OR REPLACE VIEW {called} AS {_rows(connection, files, paths)}")
+@contextlib.contextmanager
+def session(directory: str) -> Iterator[DuckDBPyConnection]:
+    """Yield a connection that reads files below a directory; its temporary tables and views end with it."""
+    with _shared(directory).cursor() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
 
 
-def changes(connection: DuckDBPyConnection, called: str, feed: NamedFiles) -> None:
-    """Make a view of a change feed's rows, with their ``_change_type``."""
+@lru_cache(maxsize=1)
+def _shared(directory: str) -> DuckDBPyConnection:
+    """Return the connection of a directory; to make one takes longer than a small query."""
+    connection = connected(directory)
+    connection.execute(f"SET memory_limit = '{MEMORY}'")
+    return connection
+
+
+def changes(connection: DuckDBPyConnection, feed: NamedFiles) -> str:
+    """Return a query for a change feed's rows, with their ``_change_type``."""
     texts = [
-        _rows(
-            connection, feed.files, paths, more="_change_type" if not change else f"{literal(change)} AS _change_type"
-        )
+        rows(connection, feed.files, paths, more="_change_type" if not change else f"{literal(change)} AS _change_type")
         for change, paths in feed.paths().items()
         if paths
     ]
-    nothing = _rows(connection, feed.files, (), more="'' AS _change_type")
-    connection.execute(f"CREATE VIEW {called} AS {' UNION ALL '.join(texts or [nothing])}")
+    return " UNION ALL ".join(texts) or rows(connection, feed.files, (), more="'' AS _change_type")
 
 
-def _rows(connection: DuckDBPyConnection, files: LocalFiles, paths: Sequence[str], more: str = "") -> str:
-    """Return a query for the rows of data files, with one more column."""
+def rows(connection: DuckDBPyConnection, files: LocalFiles, paths: Sequence[str], more: str = "") -> str:
+    """Return a query for the rows of data files, with one more column; a column that a file lacks is null."""
     listed = ", ".join(literal(f"{files.directory}/{path}") for path in paths)
     read = f"FROM read_parquet([{listed}], union_by_name = true)"
     stored = {column for column, *_ in connection.execute(f"DESCRIBE {read}").fetchall()} if paths else set()
@@ -180,14 +190,14 @@ def types(schema: str) -> list[tuple[str, str]]:
     return [(field["name"], _type(field["type"])) for field in json.loads(schema)["fields"]]
 
 
-def _insert(connection: DuckDBPyConnection, contract: Contract, rows: Sequence[Any]) -> None:
+def _insert(connection: DuckDBPyConnection, contract: Contract, given: Sequence[Any]) -> None:
     columns = [(name(column.name), _type(column.type)) for column in contract.columns]
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {contract.table.partition('.')[0]}")
     connection.execute(f"CREATE TABLE {contract.table} ({', '.join(map(' '.join, columns))})")
     # A time with a zone, as text, becomes UTC by way of TIMESTAMPTZ.
     marks = ("CAST(? AS TIMESTAMPTZ)" if kind == "TIMESTAMP" else "?" for _, kind in columns)
-    if rows:
-        connection.executemany(f"INSERT INTO {contract.table} VALUES ({', '.join(marks)})", rows)
+    if given:
+        connection.executemany(f"INSERT INTO {contract.table} VALUES ({', '.join(marks)})", given)
 
 
 def _type(kind: Any) -> str:

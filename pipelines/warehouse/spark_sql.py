@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Untranslatable(Exception):  # no error: Spark answers instead
     """DuckDB cannot answer the statement, or cannot read a table as Spark does."""
 
 
+@lru_cache(maxsize=1024)
 def parameters(text: str) -> set[str]:
     """Return the names of the parameters in a statement.
 
@@ -113,6 +115,7 @@ def _parsed(text: str) -> Expr:
         raise Untranslatable(str(error)) from None
 
 
+@lru_cache(maxsize=1024)
 def translated(text: str) -> str:
     """Return a statement of Spark SQL in DuckDB's SQL.
 
