@@ -146,9 +146,15 @@ def connected(directory: str) -> DuckDBPyConnection:
 @contextlib.contextmanager
 def session(directory: str) -> Iterator[DuckDBPyConnection]:
     """Yield a connection that reads files below a directory; its temporary tables and views end with it."""
-    with _shared(directory).cursor() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
+    import duckdb
+
+    try:
+        with _shared(directory).cursor() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            yield connection
+    except (duckdb.FatalException, duckdb.InternalException):
+        _shared.cache_clear()  # after such an error the database answers nothing more
+        raise
 
 
 @lru_cache(maxsize=1)
