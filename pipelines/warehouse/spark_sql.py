@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _BY_ZERO = "CASE WHEN divisor = 0 THEN error('division by zero') ELSE dividend {} divisor END"
 _PLAIN = "'VARCHAR', 'BOOLEAN', 'TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'HUGEINT'"
-_SPACED = "regexp_matches(value, '^[\\x00-\\x20\\x7f]|[\\x00-\\x20\\x7f]$') OR length(value) <> strlen(value)"
+_SPACED = "regexp_matches(value, '^[\\x00-\\x20\\x7f]|[\\x00-\\x20\\x7f]$')"
 _REFUSED = "CASE WHEN CAST(CASE WHEN {} IS NULL THEN 'false' ELSE '{}' END AS BOOLEAN) THEN NULL END"
 """An error that says why, unlike error() also where DuckDB takes no function with an effect."""
 _NO_ORDER = "the order of null within a value"
@@ -30,10 +30,11 @@ MACROS = (
     "WHEN len(list_filter(met, lambda one: one IS NULL)) > 0 THEN NULL ELSE false END",
     "spark_bigint_or_null(value) AS TRY_CAST(value AS BIGINT)",
     "spark_round(value, places) AS CAST(round(CAST(CAST(value AS VARCHAR) AS DECIMAL(38, 20)), places) AS DOUBLE)",
-    f"spark_other_text(value, kind) AS list_transform([value], lambda text: CASE WHEN text IS NULL THEN NULL "
+    "spark_other_text(value, kind) AS list_transform([value], lambda text: CASE WHEN text IS NULL THEN NULL "
     "WHEN kind = 'DOUBLE' AND (TRY_CAST(text AS DOUBLE) = 0 OR abs(TRY_CAST(text AS DOUBLE)) >= 1e-3 "
     "AND abs(TRY_CAST(text AS DOUBLE)) < 1e7) OR kind IN ('TIMESTAMP', 'DATE') AND length(text) <= 26 "
-    f"AND regexp_matches(text, '^[0-9]{{4}}-[0-9: .-]*$') THEN text ELSE {_REFUSED.format('text', 'another text')} END)[1]",
+    "AND regexp_matches(text, '^[0-9]{4}-[0-9: .-]*$') THEN text "
+    f"ELSE {_REFUSED.format('text', 'another text')} END)[1]",
     f"spark_text(value) AS CASE WHEN typeof(value) IN ({_PLAIN}) THEN CAST(value AS VARCHAR) "
     f"ELSE spark_other_text(CAST(value AS VARCHAR), typeof(value)) END",
     "spark_date(value) AS CASE WHEN year(value) BETWEEN 1 AND 9999 OR value IS NULL THEN value "
@@ -60,13 +61,13 @@ MACROS = (
     f"spark_arrays_overlap(one, other) AS CASE WHEN list_has_any(one, other) THEN true WHEN len(one) > 0 "
     f"AND len(other) > 0 AND ({_HAS_NULL.format('one')} OR {_HAS_NULL.format('other')}) THEN NULL "
     "WHEN one IS NOT NULL AND other IS NOT NULL THEN false END",
-    "spark_between(sorted, place) AS CASE WHEN floor(place) = ceil(place) "
-    "OR sorted[CAST(floor(place) AS BIGINT) + 1] = sorted[CAST(ceil(place) AS BIGINT) + 1] "
-    "THEN sorted[CAST(floor(place) AS BIGINT) + 1] ELSE (ceil(place) - place) * sorted[CAST(floor(place) AS BIGINT) + 1] "
-    "+ (place - floor(place)) * sorted[CAST(ceil(place) AS BIGINT) + 1] END",
-    "spark_of_sorted(sorted, share) AS spark_between(sorted, (len(sorted) - 1) * CAST(share AS DOUBLE))",
+    "spark_between(below, above, part) AS "
+    "CASE WHEN below = above OR part = 0 THEN below ELSE (1 - part) * below + part * above END",
+    "spark_of_sorted(sorted, place) AS spark_between(sorted[CAST(floor(place) AS BIGINT) + 1], "
+    "sorted[CAST(ceil(place) AS BIGINT) + 1], place - floor(place))",
+    "spark_share_of_sorted(sorted, share) AS spark_of_sorted(sorted, (len(sorted) - 1) * CAST(share AS DOUBLE))",
     "spark_percentile(value, share) AS "
-    "spark_of_sorted(list_sort(list(CAST(value AS DOUBLE)) FILTER (WHERE value IS NOT NULL)), share)",
+    "spark_share_of_sorted(list_sort(list(CAST(value AS DOUBLE)) FILTER (WHERE value IS NOT NULL)), share)",
     "spark_ordered(value) AS CASE WHEN (typeof(value) LIKE 'STRUCT%' OR typeof(value) LIKE '%[]') "
     f"AND contains(CAST(value AS VARCHAR), 'NULL') THEN {_REFUSED.format('value', _NO_ORDER)} ELSE value END",
     "spark_ordered_items(list) AS CASE WHEN (typeof(list) LIKE 'STRUCT%' OR typeof(list) LIKE '%[][]') "
@@ -75,6 +76,7 @@ MACROS = (
 """What follows ``CREATE MACRO``: functions of DuckDB that do what Spark's do."""
 
 
+_END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"  # what $ matches in Java
 _TRIES = {"INT": "spark_try_int", "BIGINT": "spark_try_bigint", "BOOLEAN": "spark_try_boolean"}
 
 
@@ -120,6 +122,7 @@ def translated(text: str) -> str:
     - ``try_sum``, ``try_add`` and ``try_subtract`` are null where a sum is no 64-bit number, and ``sum`` is an error.
     - ``try_cast`` of text knows no fractions, and ``concat`` prints what is no text as Spark does.
     - ``timestampdiff`` counts whole seconds, not how often the second changes.
+    - ``$`` at the end of a regular expression also matches before a last line break.
     - ``array_join`` of nothing is empty text in Spark, and null in DuckDB.
     - ``array_distinct`` keeps the order and a null.
     - ``percentile`` and ``median`` interpolate by a formula of their own.
@@ -183,6 +186,9 @@ def _equal(node: Expr) -> Expr:
         return _call("spark_bigint_or_null", exp.Sub(this=_huge(node.this), expression=node.expression))
     if isinstance(node, exp.Concat) and not any(map(_is_list, node.expressions)):
         node.set("expressions", [_text(one) for one in node.expressions])
+        return node
+    if isinstance(node, exp.RegexpLike) and isinstance(node.expression, exp.Literal) and node.expression.name[-1:] == "$":
+        node.set("expression", exp.Literal.string(node.expression.name[:-1] + _END))
         return node
     if isinstance(node, exp.TimeToStr):
         node.set("this", _call("spark_date", node.this))
