@@ -187,8 +187,9 @@ def _equal(node: Expr) -> Expr:
     if isinstance(node, exp.Concat) and not any(map(_is_list, node.expressions)):
         node.set("expressions", [_text(one) for one in node.expressions])
         return node
-    if isinstance(node, exp.RegexpLike) and isinstance(node.expression, exp.Literal) and node.expression.name[-1:] == "$":
-        node.set("expression", exp.Literal.string(node.expression.name[:-1] + _END))
+    if isinstance(node, exp.RegexpLike) and isinstance(node.expression, exp.Literal):
+        pattern = node.expression.name
+        node.set("expression", exp.Literal.string(pattern[:-1] + _END if pattern.endswith("$") else pattern))
         return node
     if isinstance(node, exp.TimeToStr):
         node.set("this", _call("spark_date", node.this))
