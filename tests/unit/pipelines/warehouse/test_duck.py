@@ -99,7 +99,8 @@ def answered(settings: Settings, text: str, tables: tuple[str, ...] = (), **valu
         ),
         pytest.param(
             "SELECT timestampdiff(SECOND, a, b) AS f, timestampdiff(SECOND, b, a) AS r, date_format(a, 'yyyy-MM-dd"
-            " HH:mm:ss') AS t, concat(:now, ' ', DATE '2026-11-21') AS c FROM (VALUES (TIMESTAMP '0001-11-21T02:00:00.9Z', TIMESTAMP"
+            " HH:mm:ss') AS t, concat(:now, ' ', DATE '2026-11-21') AS c FROM (VALUES"
+            " (TIMESTAMP '0001-11-21T02:00:00.9Z', TIMESTAMP"
             " '2026-11-21T02:00:01.8Z')) AS t(a, b)",
             id="times",
         ),
