@@ -195,8 +195,8 @@ def _equal(node: Expr) -> Expr:
         node.set("this", _call("spark_date", node.this))
         return node
     if isinstance(node, exp.TimestampDiff):
-        if node.unit.name.upper() != "SECOND":
-            raise Untranslatable(f"timestampdiff of {node.unit.name}")
+        if node.text("unit").upper() != "SECOND":
+            raise Untranslatable(f"timestampdiff of {node.text('unit')}")
         return _call("spark_seconds", node.expression, node.this)
     if isinstance(node, exp.Quantile | exp.Median) and not isinstance(node.parent, exp.Filter | exp.Window):
         return _call("spark_percentile", node.this, node.args.get("quantile") or exp.Literal.number("0.5"))

@@ -59,10 +59,12 @@ TOPOLOGY = {
         ("pushed_at", "heartbeat_at", "described_at", "deleted_at", "solicited_at"),
         seconds(0, 1, 59, 60, 299, 300, 301, 600, 4319, 4320, 4321, 9000),
     ),
-    "steady_since": lambda chance: lambda row: (
-        None
-        if chance.random() < 0.5 or row["heartbeat_at"] < MOMENT
-        else row["heartbeat_at"] - timedelta(seconds=chance.choice((0, 299, 300, 4319, 4320, 4321, 9000)))
+    "steady_since": lambda chance: (
+        lambda row: (
+            None
+            if chance.random() < 0.5 or row["heartbeat_at"] < MOMENT
+            else row["heartbeat_at"] - timedelta(seconds=chance.choice((0, 299, 300, 4319, 4320, 4321, 9000)))
+        )
     ),
     "api_version": among(0, 1, 1),
     "followed": among(True, False, None),
