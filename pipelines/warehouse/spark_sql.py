@@ -55,6 +55,7 @@ MACROS = (
     "spark_array_join(list, between) AS coalesce(array_to_string(list, between), "
     "CASE WHEN list IS NOT NULL AND between IS NOT NULL THEN '' END)",
     "spark_get(list, place) AS CASE WHEN place >= 0 THEN list[place + 1] END",
+    "spark_set(list) AS list_distinct(list) || CASE WHEN list_count(list) < len(list) THEN [NULL] ELSE [] END",
     "spark_array_distinct(list) AS list_transform(list_sort(list_transform(list_distinct(list), "
     "lambda one: list_position(list, one)) || list_filter([list_position(list, NULL)], lambda one: one > 0)), "
     "lambda place: list[place])",
@@ -201,7 +202,8 @@ def _equal(node: Expr) -> Expr:
     if isinstance(node, exp.Quantile | exp.Median) and not isinstance(node.parent, exp.Filter | exp.Window):
         return _call("spark_percentile", node.this, node.args.get("quantile") or exp.Literal.number("0.5"))
     if isinstance(node, exp.ArrayDistinct):
-        return _call("spark_array_distinct", node.this)
+        is_sorted = isinstance(node.parent, exp.ArraySort)  # DuckDB fails if a function is within one that sees it
+        return _call("spark_set" if is_sorted else "spark_array_distinct", node.this)
     if isinstance(node, exp.Anonymous) and node.name.lower() in ("arrays_overlap", "get"):
         return _call(f"spark_{node.name.lower()}", *node.expressions)
     if isinstance(node, exp.ArrayToString) and not node.args.get("null"):

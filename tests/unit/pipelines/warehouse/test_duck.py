@@ -91,7 +91,8 @@ def answered(settings: Settings, text: str, tables: tuple[str, ...] = (), **valu
         ),
         pytest.param(f"SELECT array_sort(collect_set(s) FILTER (WHERE n > 1)) AS l FROM {VALUES}", id="collect a set"),
         pytest.param(
-            "SELECT array_distinct(l) AS d, array_join(l, ',') AS j, get(l, 1) AS g, get(l, 9) AS n, get(l, -1) AS m,"
+            "SELECT array_distinct(l) AS d, array_sort(array_distinct(l)) AS s, sort_array(array_distinct(l)) AS t,"
+            " array_join(l, ',') AS j, get(l, 1) AS g, get(l, 9) AS n, get(l, -1) AS m,"
             " arrays_overlap(l, array('z')) AS o, arrays_overlap(l, array('a')) AS p FROM (VALUES (array('b', NULL,"
             " 'a', 'b', NULL)), (array('b', 'a')), (array(CAST(NULL AS STRING))), (CAST(array() AS ARRAY<STRING>)),"
             " (CAST(NULL AS ARRAY<STRING>))) AS t(l)",
