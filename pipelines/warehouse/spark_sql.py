@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _BY_ZERO = "CASE WHEN divisor = 0 THEN error('division by zero') ELSE dividend {} divisor END"
 _PLAIN = "'VARCHAR', 'BOOLEAN', 'TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'HUGEINT'"
-_SPACED = "regexp_matches(value, '^[\\x00-\\x20\\x7f]|[\\x00-\\x20\\x7f]$') OR length(value) <> strlen(value)"
+_SPACED = "regexp_matches(value, '^[\\x00-\\x20\\x7f]|[\\x00-\\x20\\x7f]$')"
 _REFUSED = "CASE WHEN CAST(CASE WHEN {} IS NULL THEN 'false' ELSE '{}' END AS BOOLEAN) THEN NULL END"
 """An error that says why, unlike error() also where DuckDB takes no function with an effect."""
 _NO_ORDER = "the order of null within a value"
@@ -32,10 +32,11 @@ MACROS = (
     "WHEN len(list_filter(met, lambda one: one IS NULL)) > 0 THEN NULL ELSE false END",
     "spark_bigint_or_null(value) AS TRY_CAST(value AS BIGINT)",
     "spark_round(value, places) AS CAST(round(CAST(CAST(value AS VARCHAR) AS DECIMAL(38, 20)), places) AS DOUBLE)",
-    f"spark_other_text(value, kind) AS list_transform([value], lambda text: CASE WHEN text IS NULL THEN NULL "
+    "spark_other_text(value, kind) AS list_transform([value], lambda text: CASE WHEN text IS NULL THEN NULL "
     "WHEN kind = 'DOUBLE' AND (TRY_CAST(text AS DOUBLE) = 0 OR abs(TRY_CAST(text AS DOUBLE)) >= 1e-3 "
     "AND abs(TRY_CAST(text AS DOUBLE)) < 1e7) OR kind IN ('TIMESTAMP', 'DATE') AND length(text) <= 26 "
-    f"AND regexp_matches(text, '^[0-9]{{4}}-[0-9: .-]*$') THEN text ELSE {_REFUSED.format('text', 'another text')} END)[1]",
+    "AND regexp_matches(text, '^[0-9]{4}-[0-9: .-]*$') THEN text "
+    f"ELSE {_REFUSED.format('text', 'another text')} END)[1]",
     f"spark_text(value) AS CASE WHEN typeof(value) IN ({_PLAIN}) THEN CAST(value AS VARCHAR) "
     f"ELSE spark_other_text(CAST(value AS VARCHAR), typeof(value)) END",
     "spark_date(value) AS CASE WHEN year(value) BETWEEN 1 AND 9999 OR value IS NULL THEN value "
@@ -56,19 +57,20 @@ MACROS = (
     "spark_array_join(list, between) AS coalesce(array_to_string(list, between), "
     "CASE WHEN list IS NOT NULL AND between IS NOT NULL THEN '' END)",
     "spark_get(list, place) AS CASE WHEN place >= 0 THEN list[place + 1] END",
+    "spark_set(list) AS list_distinct(list) || CASE WHEN list_count(list) < len(list) THEN [NULL] ELSE [] END",
     "spark_array_distinct(list) AS list_transform(list_sort(list_transform(list_distinct(list), "
     "lambda one: list_position(list, one)) || list_filter([list_position(list, NULL)], lambda one: one > 0)), "
     "lambda place: list[place])",
     f"spark_arrays_overlap(one, other) AS CASE WHEN list_has_any(one, other) THEN true WHEN len(one) > 0 "
     f"AND len(other) > 0 AND ({_HAS_NULL.format('one')} OR {_HAS_NULL.format('other')}) THEN NULL "
     "WHEN one IS NOT NULL AND other IS NOT NULL THEN false END",
-    "spark_between(sorted, place) AS CASE WHEN floor(place) = ceil(place) "
-    "OR sorted[CAST(floor(place) AS BIGINT) + 1] = sorted[CAST(ceil(place) AS BIGINT) + 1] "
-    "THEN sorted[CAST(floor(place) AS BIGINT) + 1] ELSE (ceil(place) - place) * sorted[CAST(floor(place) AS BIGINT) + 1] "
-    "+ (place - floor(place)) * sorted[CAST(ceil(place) AS BIGINT) + 1] END",
-    "spark_of_sorted(sorted, share) AS spark_between(sorted, (len(sorted) - 1) * CAST(share AS DOUBLE))",
+    "spark_between(below, above, part) AS "
+    "CASE WHEN below = above OR part = 0 THEN below ELSE (1 - part) * below + part * above END",
+    "spark_of_sorted(sorted, place) AS spark_between(sorted[CAST(floor(place) AS BIGINT) + 1], "
+    "sorted[CAST(ceil(place) AS BIGINT) + 1], place - floor(place))",
+    "spark_share_of_sorted(sorted, share) AS spark_of_sorted(sorted, (len(sorted) - 1) * CAST(share AS DOUBLE))",
     "spark_percentile(value, share) AS "
-    "spark_of_sorted(list_sort(list(CAST(value AS DOUBLE)) FILTER (WHERE value IS NOT NULL)), share)",
+    "spark_share_of_sorted(list_sort(list(CAST(value AS DOUBLE)) FILTER (WHERE value IS NOT NULL)), share)",
     "spark_ordered(value) AS CASE WHEN (typeof(value) LIKE 'STRUCT%' OR typeof(value) LIKE '%[]') "
     f"AND contains(CAST(value AS VARCHAR), 'NULL') THEN {_REFUSED.format('value', _NO_ORDER)} ELSE value END",
     "spark_ordered_items(list) AS CASE WHEN (typeof(list) LIKE 'STRUCT%' OR typeof(list) LIKE '%[][]') "
@@ -87,6 +89,7 @@ _ALIKE = re.compile(
 """Patterns that Java and RE2 search alike: without ``.``, ``$``, ``\\s``, flags and what else differs."""
 
 
+_END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"  # what $ matches in Java
 _TRIES = {"INT": "spark_try_int", "BIGINT": "spark_try_bigint", "BOOLEAN": "spark_try_boolean"}
 
 
@@ -136,6 +139,7 @@ def translated(text: str) -> str:
     - ``try_sum``, ``try_add`` and ``try_subtract`` are null where a sum is no 64-bit number, and ``sum`` is an error.
     - ``try_cast`` of text knows no fractions, and ``concat`` prints what is no text as Spark does.
     - ``timestampdiff`` counts whole seconds, not how often the second changes.
+    - ``$`` at the end of a regular expression also matches before a last line break.
     - ``array_join`` of nothing is empty text in Spark, and null in DuckDB.
     - ``array_distinct`` keeps the order and a null.
     - ``percentile`` and ``median`` interpolate by a formula of their own.
@@ -204,17 +208,22 @@ def _equal(node: Expr) -> Expr:
     if isinstance(node, exp.Concat) and not any(map(_is_list, node.expressions)):
         node.set("expressions", [_text(one) for one in node.expressions])
         return node
+    if isinstance(node, exp.RegexpLike) and isinstance(node.expression, exp.Literal):
+        pattern = node.expression.name
+        node.set("expression", exp.Literal.string(pattern[:-1] + _END if pattern.endswith("$") else pattern))
+        return node
     if isinstance(node, exp.TimeToStr):
         node.set("this", _call("spark_date", node.this))
         return node
     if isinstance(node, exp.TimestampDiff):
-        if node.unit.name.upper() != "SECOND":
-            raise Untranslatable(f"timestampdiff of {node.unit.name}")
+        if node.text("unit").upper() != "SECOND":
+            raise Untranslatable(f"timestampdiff of {node.text('unit')}")
         return _call("spark_seconds", node.expression, node.this)
     if isinstance(node, exp.Quantile | exp.Median) and not isinstance(node.parent, exp.Filter | exp.Window):
         return _call("spark_percentile", node.this, node.args.get("quantile") or exp.Literal.number("0.5"))
     if isinstance(node, exp.ArrayDistinct):
-        return _call("spark_array_distinct", node.this)
+        is_sorted = isinstance(node.parent, exp.ArraySort)  # DuckDB fails if a function is within one that sees it
+        return _call("spark_set" if is_sorted else "spark_array_distinct", node.this)
     if isinstance(node, exp.Anonymous) and node.name.lower() in ("arrays_overlap", "get"):
         return _call(f"spark_{node.name.lower()}", *node.expressions)
     if isinstance(node, exp.ArrayToString) and not node.args.get("null"):

@@ -1,6 +1,7 @@
 -- Purpose: groups whose dead letters would be lost or useless with the settings as they are, and what to do about it.
 -- Grain: cluster, kind, group_id.
 -- Parameters: {dlq_settings}, {cluster_settings}, rows of these silver tables, complete for each cluster in them.
+-- Engine: duckdb
 -- Refresh: cluster
 -- Brokers dead-letter records of share groups only (KIP-1191). A write that fails loses the record: nobody is told.
 -- An unknown value is no mistake, and what is not there has no settings. A mistake lasts since the last of the settings

@@ -2,6 +2,7 @@
 -- Grain: cluster, group_id.
 -- Parameters: {topology_pushes}, {topology_solicitations}, {topology_statuses}, {group_deletions}, {group_heartbeats},
 -- rows of these tables, complete for each group in them; :silent_after_seconds, a setting.
+-- Engine: duckdb
 -- Refresh: group_id
 -- Error 135 does not say whether a plugin's failure is permanent or transient; only the broker knows. After a transient
 -- failure it asks again, at the latest when its back-off of 1 h and 20 % jitter is over (KIP-1331). So a failure is

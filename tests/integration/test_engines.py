@@ -59,7 +59,13 @@ TOPOLOGY = {
         ("pushed_at", "heartbeat_at", "described_at", "deleted_at", "solicited_at"),
         seconds(0, 1, 59, 60, 299, 300, 301, 600, 4319, 4320, 4321, 9000),
     ),
-    "steady_since": lambda chance: None if chance.random() < 0.7 else seconds(-5000, -4321, -300, -299, 0)(chance),
+    "steady_since": lambda chance: (
+        lambda row: (
+            None
+            if chance.random() < 0.5 or row["heartbeat_at"] < MOMENT
+            else row["heartbeat_at"] - timedelta(seconds=chance.choice((0, 299, 300, 4319, 4320, 4321, 9000)))
+        )
+    ),
     "api_version": among(0, 1, 1),
     "followed": among(True, False, None),
 }
@@ -77,7 +83,7 @@ INCIDENTS = {
     "client_id": among("c", "d"),
     "hour": among(*HOURS, None),
     **dict.fromkeys(
-        [
+        (
             "anchor_at",
             "first_at",
             "accepted_at",
@@ -93,11 +99,11 @@ INCIDENTS = {
             "first_accepted_at",
             "last_accepted_at",
             "last_at",
-        ],
+        ),
         DAY,
     ),
     **dict.fromkeys(
-        [
+        (
             "record_count",
             "late_count",
             "inferred_count",
@@ -115,7 +121,7 @@ INCIDENTS = {
             "committed_without_headers_count",
             "dead_lettered_count",
             "acknowledged_dead_lettered_count",
-        ],
+        ),
         COUNT,
     ),
     "violations": lambda chance: [
@@ -145,20 +151,7 @@ INCIDENTS = {
     ".name": among("n", "o", "", None),
 }
 TRUTH = (*("true", "false") * 3, "Yes", "", "\U0001f4a3", None)
-WHOLE = (
-    "1",
-    "2",
-    "+3",
-    "-1",
-    "1000",
-    "1.5",
-    "1e3",
-    "2147483648",
-    "9223372036854775807",
-    "9223372036854775808",
-    "",
-    None,
-)
+WHOLE = (*("1", "2", "+3", "-1", "1000") * 2, "1.5", "1e3", str(2**31), str(2**63 - 1), str(2**63), "", None)
 VALUES = {
     "state": ("present",) * 9 + ("missing", "unknown"),
     "errors.deadletterqueue.topic.name": ("t", "t", "u", "it's", "dlq.t", "", None),
@@ -184,18 +177,20 @@ OF_KIND = {
     "cluster": ("bootstrap_servers", "share.version", "state"),
     "broker": ("state", *(name for name in VALUES if ".create." in name or ".prefix" in name)),
     "group": ("state", *(name for name in VALUES if name.startswith(("err", "share.i", "group_", "sources")))),
-    "topic": ("state", *(name for name in VALUES if name.startswith(("err", "cl", "max", "ret", "min", "in_", "repl"))))
-    + ("partitions", "is_outrun"),
+    "topic": (
+        "state",
+        *(name for name in VALUES if name.startswith(("err", "cl", "max", "r", "min", "in_", "p", "is_"))),
+    ),
 }
 NAME_OF_KIND = {"cluster": ("",), "broker": ("0", "1"), "group": ("t", "g", "it's"), "topic": ("t", "u", "it's")}
 SETTINGS = {
     "cluster": among(*"ab"),
     "kind": among("topic", "topic", "topic", "group", "group", "group", "broker", "cluster"),
     "name": lambda chance: lambda row: chance.choice(NAME_OF_KIND[row["kind"]]),
-    "setting": lambda chance: lambda row: chance.choice(OF_KIND[row["kind"]] + ("state",)),
+    "setting": lambda chance: lambda row: chance.choice(OF_KIND[row["kind"]]),
     "value": lambda chance: lambda row: chance.choice(VALUES[row["setting"]]),
     "previous_value": among("present", "t", "1", None),
-    **dict.fromkeys(("since", "until"), seconds(0, 1, 60, 3600, 7200, 86_400)),
+    **dict.fromkeys(("since", "until"), seconds(0, 1, 3600)),
     "observed_at": seconds(*range(0, 9000, 60)),
     "state": among("present", "present", "missing", "unknown"),
     "settings": lambda chance: [

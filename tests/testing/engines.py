@@ -37,7 +37,8 @@ LARGE = (-1, 2**53 + 1, 2**63 - 2, 2**63 - 1)
 SECONDS = (0, 0, 1, 59, 60, 1800, 3599, 3600, 86_399, 90_000, -1)
 
 Known = Mapping[str, Callable[[random.Random], Any]]
-"""For names of columns, and of structs' fields with a dot before them: what draws a value, where a table says more of it than the column's type."""
+"""For names of columns, and of structs' fields with a dot before them: what draws a value, or a function of the row so
+far that does, where a table says more of it than the column's type."""
 
 
 def contract_of_input(table: str) -> Contract:

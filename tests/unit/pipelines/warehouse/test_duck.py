@@ -78,6 +78,55 @@ def answered(settings: Settings, text: str, tables: tuple[str, ...] = (), **valu
             "SELECT sum(n) OVER () AS s, n / sum(n) OVER () AS p FROM (VALUES (1), (2)) AS t(n) ORDER BY n", id="shares"
         ),
         pytest.param("SELECT substring(hex(X'00000001'), 5, 4) AS h, hex(CAST(NULL AS BINARY)) AS n", id="hex"),
+        pytest.param(
+            f"SELECT max(struct(s, n)) AS a, min(struct(s, n)) AS b, max(IF(n > 1, struct(s, n), NULL)).n AS c,"
+            f" max(struct(s, n)) FILTER (WHERE n > 99) AS d FROM {VALUES}",
+            id="the greatest struct with null",
+        ),
+        pytest.param(
+            f"SELECT sort_array(collect_list(struct(s, n))) AS a, array_sort(collect_set(struct(n AS m, s))).m AS b,"
+            f" array_sort(collect_list(IF(n > 1, struct(s, n), NULL)) FILTER (WHERE n < 5)) AS c FROM {VALUES}",
+            id="sorted structs with null",
+        ),
+        pytest.param(
+            f"SELECT n, place > max(place) OVER (ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS b"
+            f" FROM (SELECT n, struct(d, n) AS place FROM {VALUES} WHERE d IS NOT NULL) ORDER BY n",
+            id="compared structs",
+        ),
+        pytest.param(f"SELECT array_sort(collect_set(s) FILTER (WHERE n > 1)) AS l FROM {VALUES}", id="collect a set"),
+        pytest.param(
+            "SELECT array_distinct(l) AS d, array_sort(array_distinct(l)) AS s, sort_array(array_distinct(l)) AS t,"
+            " array_join(l, ',') AS j, get(l, 1) AS g, get(l, 9) AS n, get(l, -1) AS m,"
+            " arrays_overlap(l, array('z')) AS o, arrays_overlap(l, array('a')) AS p FROM (VALUES (array('b', NULL,"
+            " 'a', 'b', NULL)), (array('b', 'a')), (array(CAST(NULL AS STRING))), (CAST(array() AS ARRAY<STRING>)),"
+            " (CAST(NULL AS ARRAY<STRING>))) AS t(l)",
+            id="arrays",
+        ),
+        pytest.param(
+            "SELECT timestampdiff(SECOND, a, b) AS f, timestampdiff(SECOND, b, a) AS r, date_format(a, 'yyyy-MM-dd"
+            " HH:mm:ss') AS t, concat(:now, ' ', DATE '2026-11-21') AS c FROM (VALUES"
+            " (TIMESTAMP '0001-11-21T02:00:00.9Z', TIMESTAMP"
+            " '2026-11-21T02:00:01.8Z')) AS t(a, b)",
+            id="times",
+        ),
+        pytest.param(
+            "SELECT try_cast(s AS INT) AS i, try_cast(s AS BIGINT) AS l, try_cast(s AS BOOLEAN) AS b FROM (VALUES"
+            " ('1'), ('+7'), ('-7'), ('1.5'), ('1e3'), ('0x10'), ('1_000'), ('2147483648'), ('9223372036854775808'),"
+            " (''), ('-'), ('Yes'), ('N'), ('tRuE'), ('on'), (NULL)) AS t(s)",
+            id="casts that are tried",
+        ),
+        pytest.param(
+            f"SELECT percentile(d, 0.95) AS p, percentile(n, 0.3) AS q, median(d) AS m FROM {VALUES} WHERE d < 9",
+            id="percentiles",
+        ),
+        pytest.param(
+            "SELECT s RLIKE '^[a-z]+$' AS r FROM (VALUES ('a'), ('a\\n'), ('a\\n\\n'), ('a\\r\\n'), ('a\\nb')) AS t(s)",
+            id="the end of a line",
+        ),
+        pytest.param("SELECT CAST(d AS BIGINT) AS l FROM (VALUES (2.7D), (-2.7D), (NULL)) AS t(d)", id="cut off"),
+        pytest.param(
+            f"SELECT concat(n, '-', d, '-', n > 1) AS c, CAST(d AS STRING) AS s FROM {VALUES} WHERE d < 9", id="texts"
+        ),
     ],
 )
 def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: Settings) -> None:
@@ -97,6 +146,14 @@ def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: 
         pytest.param("SELECT 1 DIV n AS q FROM (VALUES (0)) AS t(n)", id="whole division by zero"),
         pytest.param("SELECT CAST('a' AS INT) AS n", id="a cast that fails"),
         pytest.param("SELECT CAST(' 12 ' AS INT) AS n", id="a cast of text"),
+        pytest.param("SELECT concat(d, 'a') AS c FROM (VALUES (1e7D)) AS t(d)", id="text of a large double"),
+        pytest.param("SELECT concat(d, 'a') AS c FROM (VALUES (1e-4D)) AS t(d)", id="text of a small double"),
+        pytest.param("SELECT try_cast(s AS INT) AS n FROM (VALUES (' 1')) AS t(s)", id="a cast of spaced text"),
+        pytest.param("SELECT sum(n) AS s FROM (VALUES (9223372036854775807), (1)) AS t(n)", id="a sum of 65 bits"),
+        pytest.param(
+            "SELECT max(p) AS m FROM (SELECT struct(n, s) AS p FROM (VALUES (1, 'a'), (1, NULL)) AS t(n, s))",
+            id="the order of null in structs",
+        ),
         pytest.param("SELECT nothing", id="an unknown name"),
         pytest.param("SELECT FROM WHERE", id="no SQL"),
         pytest.param("SELECT no_function_of_duckdb(1) AS n", id="an unknown function"),
