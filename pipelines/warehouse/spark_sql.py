@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
+MOST_PLACES = 1_000_000  # of a sequence: its array is in memory
 _BY_ZERO = "CASE WHEN divisor = 0 THEN error('division by zero') ELSE dividend {} divisor END"
 _PLAIN = "'VARCHAR', 'BOOLEAN', 'TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'HUGEINT'"
 _SPACED = "regexp_matches(value, '^[\\x00-\\x20\\x7f]|[\\x00-\\x20\\x7f]$')"
@@ -30,6 +31,13 @@ MACROS = (
     "CASE WHEN list IS NOT NULL AND item IS NOT NULL THEN coalesce(list_position(list, item), 0) END",
     "spark_exists(met) AS CASE WHEN met IS NULL THEN NULL WHEN list_contains(met, true) THEN true "
     "WHEN len(list_filter(met, lambda one: one IS NULL)) > 0 THEN NULL ELSE false END",
+    "spark_array_contains(list, item) AS CASE WHEN list IS NULL OR item IS NULL THEN NULL "
+    "WHEN list_contains(list, item) THEN true WHEN len(list_filter(list, lambda one: one IS NULL)) = 0 THEN false END",
+    f"spark_flatten(lists) AS CASE WHEN {_HAS_NULL.format('lists')} THEN NULL ELSE flatten(lists) END",
+    f"spark_sequence(first, last) AS CASE WHEN abs(last - first) > {MOST_PLACES} THEN error('a long sequence') "
+    "WHEN first <= last THEN generate_series(first, last) ELSE generate_series(first, last, -1) END",
+    "spark_length(value) AS CASE WHEN typeof(value) = 'BLOB' THEN octet_length(CAST(value AS BLOB)) "
+    "ELSE length(CAST(value AS VARCHAR)) END",
     "spark_bigint_or_null(value) AS TRY_CAST(value AS BIGINT)",
     "spark_round(value, places) AS CAST(round(CAST(CAST(value AS VARCHAR) AS DECIMAL(38, 20)), places) AS DOUBLE)",
     "spark_other_text(value, kind) AS list_transform([value], lambda text: CASE WHEN text IS NULL THEN NULL "
@@ -128,7 +136,9 @@ def translated(text: str) -> str:
     - ``CAST`` fails on what it cannot cast, and cuts off the fraction of a double. DuckDB rounds.
     - ``count_if`` of nothing is 0 in Spark, and null in DuckDB.
     - ``array_position`` of what is not in the array is 0 in Spark, and null in DuckDB.
-    - ``max_by`` can be null in Spark; DuckDB's skips rows whose value is null.
+    - ``max_by`` and ``min_by`` can be null in Spark; DuckDB's skip rows whose value is null.
+    - ``array_contains`` is null if the array has a null and not the value, ``flatten`` if one of the arrays is null.
+    - ``sequence`` can go down. A long one is left to Spark. ``length`` takes bytes.
     - ``round`` rounds the shortest decimal that stands for a double in Spark, and its binary value in DuckDB. The
       result is a double here, so a question must round doubles only.
     - A division by zero is an error in Spark, and null in DuckDB.
@@ -184,12 +194,26 @@ def _equal(node: Expr) -> Expr:
         return exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))]))
     if isinstance(node, exp.ArrayPosition):
         return _call("spark_array_position", node.this, node.expression)
-    if isinstance(node, exp.ArgMax):
-        return _call("arg_max_null", node.this, node.expression)
+    if isinstance(node, exp.ArgMax | exp.ArgMin):
+        name = "arg_max_null" if isinstance(node, exp.ArgMax) else "arg_min_null"
+        return _call(name, node.this, node.expression)
+    if isinstance(node, exp.ArrayContains):
+        return _call("spark_array_contains", node.this, node.expression)
+    if isinstance(node, exp.Flatten):
+        return _call("spark_flatten", node.this)
+    if isinstance(node, exp.Length):
+        return _call("spark_length", node.this)
+    if isinstance(node, exp.GenerateSeries):
+        return _call("spark_sequence", node.args["start"], node.args["end"])
+    if isinstance(node, exp.Inline):
+        depth = exp.PropertyEQ(this=exp.to_identifier("max_depth"), expression=exp.Literal.number(2))
+        return _call("unnest", node.this, depth)
+    if isinstance(node, exp.ArrayAgg) and isinstance(node.this, exp.Struct):
+        node.set("nulls_excluded", False)  # it is none
     if isinstance(node, exp.AnyValue):
         return exp.First(this=node.this)
-    if isinstance(node, exp.RegexpLike) and not _is_read_alike(node.expression):
-        raise Untranslatable("Java and RE2 may read a pattern differently")
+    if isinstance(node, exp.RegexpLike):
+        return _searched(node)
     if isinstance(node, exp.Round):
         return _call("spark_round", node.this, node.args.get("decimals") or exp.Literal.number(0))
     if isinstance(node, exp.Div):
@@ -207,10 +231,6 @@ def _equal(node: Expr) -> Expr:
         return _call("spark_bigint_or_null", exp.Sub(this=_huge(node.this), expression=node.expression))
     if isinstance(node, exp.Concat) and not any(map(_is_list, node.expressions)):
         node.set("expressions", [_text(one) for one in node.expressions])
-        return node
-    if isinstance(node, exp.RegexpLike) and isinstance(node.expression, exp.Literal):
-        pattern = node.expression.name
-        node.set("expression", exp.Literal.string(pattern[:-1] + _END if pattern.endswith("$") else pattern))
         return node
     if isinstance(node, exp.TimeToStr):
         node.set("this", _call("spark_date", node.this))
@@ -246,11 +266,20 @@ def _equal(node: Expr) -> Expr:
     return node
 
 
-def _is_read_alike(pattern: Expr) -> bool:
-    """Tell whether a pattern is a text that Java and RE2 search alike."""
+def _searched(node: Expr) -> Expr:
+    """Return a search by a pattern that RE2 reads as Java does.
+
+    Raises Untranslatable: it may read the pattern differently.
+    """
     from sqlglot import exp
 
-    return isinstance(pattern, exp.Literal | exp.RawString) and _ALIKE.fullmatch(pattern.name) is not None
+    pattern = node.expression
+    text = pattern.name.removesuffix("$")
+    if not isinstance(pattern, exp.Literal | exp.RawString) or text.endswith("\\") or not _ALIKE.fullmatch(text):
+        raise Untranslatable("Java and RE2 may read a pattern differently")
+    if text != pattern.name:
+        node.set("expression", exp.Literal.string(text + _END))
+    return node
 
 
 def _collects(node: Expr) -> bool:
@@ -283,9 +312,8 @@ def _put_in_order(statement: Expr) -> None:
             name = "arg_max" if isinstance(node, exp.Max) else "arg_min"
             node.replace(_call(name, node.this.copy(), _by_keys(node.this, nested, with_value=False)))
         elif isinstance(node, exp.ArraySort):
-            collected = _aggregate(node.this)
-            if isinstance(collected, exp.ArrayAgg | exp.ArrayUniqueAgg) and _structs(collected.this):
-                collected.set("this", _by_keys(collected.this, nested, with_value=True))
+            if made := _made(node.this):
+                made.replace(_by_keys(made, nested, with_value=True))
                 node.replace(_of_each(node.copy(), exp.to_identifier("item")))
             elif _mentions(node.this, nested):
                 node.set("this", _call("spark_ordered_items", node.this))
@@ -327,6 +355,24 @@ def _structs(node: Expr) -> bool:
     return isinstance(node, exp.Struct) or (isinstance(node, exp.If) and isinstance(node.args["true"], exp.Struct))
 
 
+def _made(node: Expr) -> Expr | None:
+    """Return the expression of the structs that an array is made of; None if it is not in sight."""
+    from sqlglot import exp
+
+    while not _structs(node):
+        if isinstance(node, exp.Transform):
+            node = node.expression.this
+        elif isinstance(node, exp.Array) and len(node.expressions) == 1:
+            (node,) = node.expressions
+        elif isinstance(
+            node, exp.ArrayAgg | exp.ArrayUniqueAgg | exp.Filter | exp.Window | exp.ArrayFilter | exp.Flatten
+        ):
+            node = node.this
+        else:
+            return None
+    return node
+
+
 def _by_keys(node: Expr, nested: set[str], with_value: bool) -> Expr:
     """Return a struct's sort key, or a struct of it and of the value; of IF(condition, struct, NULL) likewise."""
     from sqlglot import exp
@@ -339,6 +385,8 @@ def _by_keys(node: Expr, nested: set[str], with_value: bool) -> Expr:
         raise Untranslatable("the order of different structs")
     fields = [one.expression if isinstance(one, exp.PropertyEQ) else one for one in node.expressions]
     key = _call("create_sort_key")
+    if with_value and len(fields) > 1 and _mentions(fields[-1], nested):
+        fields.pop()  # only carried: what stands before it must tell the structs apart
     for field in fields:
         ordered = _call("spark_ordered", field.copy()) if _mentions(field, nested) else field.copy()
         key.append("expressions", ordered)

@@ -1,6 +1,7 @@
 -- Purpose: which producers have the idempotence that they ask for, and which lack it, perhaps unknowingly (KIP-185).
 -- Grain: cluster, client_id, topic.
 -- Parameters: {producers}, {log_batches}, rows of these silver tables, complete for each topic that is in them.
+-- Engine: duckdb
 -- Refresh: topic
 -- requested means best effort: idempotence is not in effect if the topic's message format is older than 2, or if the
 -- brokers are 0.11.0 or older, which do not tell the format. required fails if the format or the brokers have no

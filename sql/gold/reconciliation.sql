@@ -4,6 +4,7 @@
 -- the silver tables, complete for each hour that is in them; {acknowledged_topics}, all rows of
 -- silver.acknowledged_topics. If a topic is not in it, no acknowledgement of the topic has ever landed. Whether its
 -- dead letters lack one is then unknown, and unacknowledged_count is null in their hours.
+-- Engine: duckdb
 -- Refresh: hour
 --   gold.message_counts: hour
 --   silver.dead_letters: date_trunc('HOUR', coalesce(routed_at, dlq_timestamp))

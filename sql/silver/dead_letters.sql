@@ -4,6 +4,7 @@
 -- Parameters: {dlq_records}, {quarantined_dlq_records}, {held_dlq_records}, {transactions}, {dlq_control_markers}, rows
 -- of silver.dlq_records, quarantine.dlq_records, held.dlq_records, silver.transactions and silver.dlq_control_markers,
 -- complete for each slice of a DLQ topic in them.
+-- Engine: duckdb
 -- Refresh: slice
 --   silver.dlq_records: concat(lpad(dlq_offset div 1000, 16, '0'), ':', dlq_partition, ':', dlq_topic)
 --   quarantine.dlq_records: each of concat(lpad(dlq_offset div 1000, 16, '0'), ':', dlq_partition, ':', dlq_topic)

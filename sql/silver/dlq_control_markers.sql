@@ -3,6 +3,7 @@
 -- Grain: cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset.
 -- Parameters: {dlq_records}, {log_batches}, {log_ranges}, rows of these silver tables, complete for each slice of a
 -- source topic in them.
+-- Engine: duckdb
 -- Refresh: source_slice
 --   silver.dlq_records: each of
 --     concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic)

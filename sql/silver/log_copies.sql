@@ -1,6 +1,7 @@
 -- Purpose: for each landed segment, the offsets that another landed copy of the same log supersedes.
 -- Grain: cluster, segment.
 -- Parameters: {record_batches}, rows of silver.record_batches, complete for each topic in them.
+-- Engine: duckdb
 -- Refresh: topic
 -- The latest version of a file represents it. If files cover the same offsets, the one that was modified last
 -- supersedes the others, unless it is an old copy that came late: its leader epoch at these offsets is lower, and its

@@ -1,6 +1,7 @@
 -- Purpose: which offsets a landed log segment holds, and which it proves to be absent.
 -- Grain: cluster, segment, first_offset; ranges are cut at slices of a thousand offsets.
 -- Parameters: {log_batches}, {log_copies}, rows of these silver tables, complete for each segment that is in them.
+-- Engine: duckdb
 -- Refresh: segment
 -- Offsets are proved absent if they lie between two batches that are adjacent in the file, or between the offset that
 -- names the segment and its first batch. Nothing is proved if something that was not accepted stands between them, or

@@ -2,6 +2,7 @@
 -- Grain: cluster, topic, partition, producer_id, producer_epoch, first_offset.
 -- Parameters: {log_batches}, rows of silver.log_batches, complete for each producer and partition in them; {log_gaps},
 -- all rows of silver.log_gaps.
+-- Engine: duckdb
 -- Refresh: producer
 --   silver.log_batches: each of concat(lpad(producer_id, 16, '0'), ':', partition, ':', topic)
 --     where is_transactional

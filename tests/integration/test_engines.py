@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
+import pyarrow as arrow  # type: ignore[import-untyped]
 import pytest
+from pyspark.errors import ArithmeticException
 
 from pipelines.catalog import stages_of_type
 from pipelines.stage import Summarise
 from pipelines.steps.refresh import suits_duckdb
 from pipelines.warehouse.spark_sql import Untranslatable
-from tests.testing.engines import MOMENT, Known, by_duckdb, by_spark, contract_of_input, drawn, in_order, kept
+from tests.testing.engines import MOMENT, Known, by_duckdb, by_spark, contract_of_input, drawn, fitted, in_order, kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -243,7 +245,12 @@ def test_both_engines_make_the_same_rows(spark: SparkSession, stage: Summarise, 
         except (duckdb.Error, Untranslatable) as error:
             print(seed, most, str(error)[:300])
             continue  # Spark makes the rows
-        expected = by_spark(spark, stage, files)
+        try:
+            expected = by_spark(spark, stage, files)
+        except ArithmeticException:  # so does DuckDB, or a sum of its does not fit the table
+            with pytest.raises(arrow.ArrowInvalid):
+                fitted(stage, found)
+            continue
         assert in_order(found, expected.schema) == in_order(expected, expected.schema), f"seed {seed}, {most} rows"
         answered += 1
     assert answered > 3

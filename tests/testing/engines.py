@@ -25,6 +25,7 @@ from pipelines.warehouse import duck
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.spark_sql import translated
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
+from tests.testing.shapes import UNIQUE, shaped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,13 +82,17 @@ def drawn(contract: Contract, count: int, chance: random.Random, known: Known, h
             return chance.choice(words[0])
         return value(kinds[name], chance, hostile, 0 if is_needed else 0.15, known)
 
-    rows = {}
+    rows = []
     for _ in range(count):
         row: dict[str, Any] = {}
         for name in kinds:
             row[name] = one_of(name, row)
-        rows.setdefault(repr([row[name] for name in contract.grain]), row)
-    return arrow.Table.from_pylist(list(rows.values()), schema)
+        rows.append(row)
+    if not known:
+        rows = shaped(contract.table, rows, chance, hostile)
+    for columns in (contract.grain, UNIQUE.get(contract.table, contract.grain)):
+        rows = list({repr([row[name] for name in columns]): row for row in rows}.values())
+    return arrow.Table.from_pylist(rows, schema)
 
 
 def value(
@@ -143,6 +148,14 @@ def by_duckdb(stage: Summarise, inputs: Mapping[str, Path]) -> arrow.Table:
         text = translated(select_of(stage.table).format(**{name_of(table): name_of(table) for table in inputs}))
         bound = {name: given for name, given in PARAMETERS.items() if f"${name}" in text}
         return connection.sql(text, params=bound).to_arrow_table()
+
+
+def fitted(stage: Summarise, rows: arrow.Table) -> arrow.Table:
+    """Return rows in the columns of a table; raises ArrowInvalid if a value does not fit its column."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(type_of(contract_of(stage.table)))
+    return rows.select(schema.names).cast(schema)
 
 
 def kept(directory: Path, tables: Mapping[str, arrow.Table]) -> dict[str, Path]:

@@ -127,6 +127,41 @@ def answered(settings: Settings, text: str, tables: tuple[str, ...] = (), **valu
         pytest.param(
             f"SELECT concat(n, '-', d, '-', n > 1) AS c, CAST(d AS STRING) AS s FROM {VALUES} WHERE d < 9", id="texts"
         ),
+        pytest.param(f"SELECT min_by(s, n) AS m FROM {VALUES} WHERE n > 1", id="min_by of null"),
+        pytest.param(
+            f"SELECT max(struct(s, n)) AS a, min(struct(s, n)) AS b, max(struct(n, s)).s AS c FROM {VALUES}",
+            id="greatest structs",
+        ),
+        pytest.param(
+            f"SELECT n, max(IF(n < 3, struct(s, n), NULL)) OVER (ORDER BY n) AS m FROM {VALUES}", id="structs so far"
+        ),
+        pytest.param(
+            f"SELECT array_sort(collect_list(struct(s, n))) AS a, sort_array(collect_set(struct(s, n)), false) AS b "
+            f"FROM {VALUES}",
+            id="structs in order",
+        ),
+        pytest.param(
+            "SELECT array_sort(flatten(transform(array(2, NULL, 1), n -> array(struct(n AS n, 'a' AS s))))) AS l",
+            id="made structs in order",
+        ),
+        pytest.param(
+            "SELECT sort_array(array(2, NULL, 1)) AS a, sort_array(array(2, NULL, 1), false) AS b",
+            id="nulls of sort_array",
+        ),
+        pytest.param(
+            "SELECT array_contains(array(1, NULL), 1) AS a, array_contains(array(1, NULL), 2) AS b, "
+            "array_contains(array(1), 2) AS c, array_contains(array(1), CAST(NULL AS INT)) AS d",
+            id="array_contains",
+        ),
+        pytest.param("SELECT array_distinct(array(3, NULL, 1, NULL, 3)) AS l", id="array_distinct"),
+        pytest.param(
+            "SELECT flatten(array(array(1), array(NULL, 2))) AS a, flatten(array(array(1), NULL)) AS b", id="flatten"
+        ),
+        pytest.param("SELECT sequence(1, 3) AS a, sequence(3, 1) AS b, sequence(2, 2) AS c", id="sequence"),
+        pytest.param("SELECT get(array(1), 0) AS a, get(array(1), 1) AS b, get(array(1, 2), -1) AS c", id="get"),
+        pytest.param("SELECT length(X'00FF') AS a, length('\U0001f4a3') AS b, length('') AS c", id="length"),
+        pytest.param("SELECT 1 AS a, inline(array(struct(2 AS b, 'c' AS c), struct(3 AS b, NULL AS c)))", id="inline"),
+        pytest.param("SELECT try_cast(s AS BIGINT) AS n FROM (VALUES ('a'), ('7'), ('')) AS t(s)", id="try_cast"),
     ],
 )
 def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: Settings) -> None:
@@ -154,6 +189,12 @@ def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: 
             "SELECT max(p) AS m FROM (SELECT struct(n, s) AS p FROM (VALUES (1, 'a'), (1, NULL)) AS t(n, s))",
             id="the order of null in structs",
         ),
+        pytest.param("SELECT sequence(0, 2000000) AS l", id="a long sequence"),
+        pytest.param(
+            "SELECT array_sort(l) AS l FROM (SELECT array(struct(NULL AS a), struct(1 AS a)) AS l)",
+            id="nulls of a sort",
+        ),
+        pytest.param("SELECT max(s) AS m FROM (SELECT struct(NULL AS a) AS s)", id="nulls of a maximum"),
         pytest.param("SELECT nothing", id="an unknown name"),
         pytest.param("SELECT FROM WHERE", id="no SQL"),
         pytest.param("SELECT no_function_of_duckdb(1) AS n", id="an unknown function"),
