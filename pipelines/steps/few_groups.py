@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -393,9 +394,8 @@ class _Refreshing:
 
         rows = self.connection.sql(query, params=dict(bound)).to_arrow_table()
         kinds = [one.with_type(arrow.int64()) if arrow.types.is_timestamp(one.type) else one for one in rows.schema]
-        if any(arrow.types.is_decimal(one.type) for one in kinds):
-            kinds = [one.with_type(arrow.int64()) if arrow.types.is_decimal(one.type) else one for one in kinds]
-        return list(rows.cast(arrow.schema(kinds)).to_pylist())
+        objects: list[dict[str, Any]] = rows.cast(arrow.schema(kinds)).to_pylist()
+        return [_whole(one) for one in objects] if "decimal" in str(rows.schema) else objects
 
 
 def _expression(group: str | EachOf | Along) -> str:
@@ -412,6 +412,15 @@ def _has_touched(column: str, groups: str, has_null: bool) -> str:
     """Return the same for a column of lists, which must contain one of the groups."""
     condition = f"list_has_any({column}, (SELECT list(_group) FROM {groups}))"
     return f"({condition} OR len(list_filter({column}, lambda one: one IS NULL)) > 0)" if has_null else condition
+
+
+def _whole(value: Any) -> Any:
+    """Return a value with whole numbers instead of decimals, which are DuckDB's sums."""
+    if isinstance(value, dict):
+        return {name: _whole(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_whole(one) for one in value]
+    return int(value) if isinstance(value, Decimal) else value
 
 
 def _naive(group: Any) -> Any:

@@ -242,7 +242,8 @@ def _equal(node: Expr) -> Expr:
     if isinstance(node, exp.Quantile | exp.Median) and not isinstance(node.parent, exp.Filter | exp.Window):
         return _call("spark_percentile", node.this, node.args.get("quantile") or exp.Literal.number("0.5"))
     if isinstance(node, exp.ArrayDistinct):
-        is_sorted = isinstance(node.parent, exp.ArraySort)  # DuckDB fails if a function is within one that sees it
+        around = node.parent.parent if node.parent and node.parent.name == "spark_ordered_items" else node.parent
+        is_sorted = isinstance(around, exp.ArraySort)  # DuckDB fails if a function is within one that sees it
         return _call("spark_set" if is_sorted else "spark_array_distinct", node.this)
     if isinstance(node, exp.Anonymous) and node.name.lower() in ("arrays_overlap", "get"):
         return _call(f"spark_{node.name.lower()}", *node.expressions)

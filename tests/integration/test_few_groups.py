@@ -1,0 +1,122 @@
+"""Refreshes of few groups, which DuckDB makes: the same as Spark's, and Spark's where they are not few."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+
+from local.demo import land as land_demo
+from pipelines.catalog import stages, stages_of_type
+from pipelines.commands.generate import generate
+from pipelines.run import runner
+from pipelines.settings import Settings
+from pipelines.stage import Summarise
+from pipelines.steps import few_groups
+from pipelines.steps.few_groups import FewGroups, NotFew
+from pipelines.steps.refresh import suits_duckdb
+from pipelines.warehouse import duck, few_rows, lock
+from pipelines.warehouse.tables import Warehouse
+from tests.testing.builders import kip_1191, land, line, run_chain, tables, warehouse_of
+from tests.testing.deliveries import acknowledgement
+
+SUMMARY = "gold.dlq_summary"
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count the refreshes that DuckDB made, by table."""
+    of, made = FewGroups.of, Counter[str]()
+
+    def counted(warehouse: Warehouse, stage: Summarise, batch: Any) -> FewGroups | None:
+        found = of(warehouse, stage, batch)
+        made[stage.table] += 1
+        return found
+
+    monkeypatch.setattr(FewGroups, "of", counted)
+    return made
+
+
+def run_all(spark: SparkSession, settings: Settings) -> None:
+    with lock.writer(settings, "test"):
+        runner.run(Warehouse(settings, spark), stages())
+
+
+@pytest.mark.usefixtures("both_engines")
+def test_refreshes_of_real_and_generated_records_are_those_of_spark(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, few: Counter[str]
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    generate(200, 4, tmp_path / "landing")
+    run_all(spark, settings)
+    generate(60, 5, tmp_path / "more")
+    for landed in (tmp_path / "more").rglob("*.*"):
+        beside = tmp_path / "landing" / landed.parent.relative_to(tmp_path / "more") / f"more-{landed.name}"
+        shutil.copy(landed, beside)
+    land_demo(settings)
+    run_all(spark, settings)
+    assert {stage.table for stage in stages_of_type(Summarise) if suits_duckdb(stage.table)} - few.keys() == set()
+
+
+def last_commit(settings: Settings, table: str) -> dict[str, Any]:
+    log = Path(Warehouse(settings).location(table)) / "_delta_log"
+    actions = map(json.loads, max(log.glob("*.json")).read_text().splitlines())
+    return next(action["commitInfo"] for action in actions if "commitInfo" in action)
+
+
+@pytest.mark.usefixtures("both_engines")
+def test_large_groups_get_the_rows_that_they_lack(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(few_rows, "MOST_ROWS", 2)
+    for first in (0, 1, 4):
+        land(settings, {f"{first}.jsonl": [acknowledgement(offset) for offset in range(first, first + 2)]}, "delivery")
+    run_all(spark, settings)
+
+
+@pytest.mark.parametrize("limit", ["MOST_BYTES", "MOST_GROUPS"])
+def test_what_is_not_few_is_left_to_spark(
+    limit: str, spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, few: Counter[str]
+) -> None:
+    land(settings, {"a.jsonl": [line(1)]})
+    run_chain(spark, settings)
+    assert few[SUMMARY] == 1
+    land(settings, {"b.jsonl": [line(2), line(3)]})
+    monkeypatch.setattr(few_groups, limit, 0)
+    run_chain(spark, settings)
+    assert few[SUMMARY] == 1
+    assert sum(row["record_count"] for row in tables(settings)[SUMMARY]) == 3
+
+
+def test_what_duckdb_refuses_is_left_to_spark_and_the_next_refresh_is_its_own_again(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, few: Counter[str]
+) -> None:
+    rows = duck.rows
+
+    def refused(*of: Any, **more: Any) -> str:
+        raise duckdb.InternalException("the database is lost")
+
+    land(settings, {"a.jsonl": [line(1)]})
+    with monkeypatch.context() as patched:
+        patched.setattr(duck, "rows", refused)
+        run_chain(spark, settings)
+    assert not few
+    assert duck.rows is rows
+    land(settings, {"b.jsonl": [line(2, headers=kip_1191("payments"))]})
+    run_chain(spark, settings)
+    assert few[SUMMARY] == 1
+    assert sum(row["record_count"] for row in tables(settings)[SUMMARY]) == 2
+
+
+def test_a_uri_is_left_to_spark(spark: SparkSession, settings: Settings) -> None:
+    (stage,) = (stage for stage in stages_of_type(Summarise) if stage.table == SUMMARY)
+    from dataclasses import replace
+
+    with pytest.raises(NotFew):
+        FewGroups.of(Warehouse(replace(settings, warehouse="s3a://bucket/warehouse")), stage, {})
