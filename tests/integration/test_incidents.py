@@ -104,6 +104,7 @@ def ids(settings: Settings) -> dict[str, str | None]:
     return {row["incident_id"]: row["merged_into"] for row in rows}
 
 
+@pytest.mark.usefixtures("both_engines")
 @pytest.mark.thorough  # test_episodes.py has the same property for episodes, their merges and their ids
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_batches_in_any_order_give_the_incidents_of_all_records(

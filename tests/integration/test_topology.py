@@ -927,6 +927,7 @@ def test_evidence_and_sentence_say_why(histories: dict[str, dict[str, Any]]) -> 
 # --- only new input causes work -----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("both_engines")
 def test_only_groups_with_news_are_refreshed(spark: SparkSession, settings: Settings) -> None:
     landed(settings, a=[push(second, f"app-{second}") for second in range(5)])
     run(spark, settings, *HISTORICAL)

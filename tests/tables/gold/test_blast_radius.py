@@ -99,6 +99,7 @@ def grow(settings: Settings, **values: Any) -> None:
     Warehouse(settings).local_table(INCIDENTS).update(updates=values)
 
 
+@pytest.mark.usefixtures("both_engines")
 @pytest.mark.parametrize(("seed", "steps"), [(6, 6), pytest.param(20261123, 10, marks=pytest.mark.thorough)])
 def test_after_random_news_it_is_what_the_incidents_and_topologies_tell(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, seed: int, steps: int

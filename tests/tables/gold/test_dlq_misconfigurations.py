@@ -59,6 +59,7 @@ def add(row: dict[str, Any]) -> tuple[str, str, str]:
     return options["--entity-type"], options["--entity-name"], options["--add-config"]
 
 
+@pytest.mark.usefixtures("both_engines")
 def test_each_mistake_is_found_and_ends_with_its_repair(spark: SparkSession, settings: Settings) -> None:
     odd = 'it\'s; $(x) "odd"'
     wrong = [

@@ -106,6 +106,7 @@ def test_roots_of_random_chains_are_those_of_a_model(spark: SparkSession) -> Non
     assert None in found
 
 
+@pytest.mark.usefixtures("both_engines")
 @pytest.mark.parametrize("rounds", [4, pytest.param(7, marks=pytest.mark.thorough)])
 def test_chains_that_change_bit_by_bit_have_the_roots_of_a_whole_computation(
     spark: SparkSession, settings: Settings, rounds: int
