@@ -150,8 +150,8 @@ class _Refreshing:
 
     def _fresh(self, touched: list[Any] | None) -> int:
         """Make the table of fresh rows; return how many there are."""
-        text = select_of(self.stage.table)
-        select = translated(text.format(**self._names))
+        text = select_of(self.stage.table).format(**self._names)
+        select = translated(text)
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
             is_null = None in touched or shares(self.stage)
             select = f"FROM ({select}) WHERE {_is_touched(duck.name(self.refresh.column), TOUCHED, is_null)}"
@@ -192,7 +192,8 @@ class _Refreshing:
     def _own(self, touched: list[Any] | None) -> str:
         """Return the FROM clause of the table's own rows in the touched groups (None: all)."""
         column = self.refresh.column
-        self._stored(OWN, self.opened, None if touched is None else ranges_of([column], column, touched, None) or None)
+        among = None if touched is None else ranges_of([column], column, touched, None) or None
+        self._stored(OWN, self.stage.table, self.opened, among)
         if touched is None:
             return f"FROM {OWN}"
         return f"FROM {OWN} WHERE {_is_touched(duck.name(column), TOUCHED, None in touched)}"
@@ -281,7 +282,8 @@ class _Refreshing:
             raise NotFew
         values, own = f"_named{changes}", f"_own{changes}"
         self._keep(values, named)
-        self._stored(own, self.opened, ranges_of([group.column], group.column, named, None) or None)
+        among = ranges_of([group.column], group.column, named, None) or None
+        self._stored(own, self.stage.table, self.opened, among)
         met = translated(f"SELECT *, {group.condition} AS _met FROM {own}")
         shared = _is_touched(duck.name(group.column), values, None in named)
         return (
@@ -293,12 +295,12 @@ class _Refreshing:
         group, called = self.refresh.groups[table], f"_all_{name_of(table)}"
         opened = self.warehouse.local_table(table, self.batch[table].end)
         if touched is None or isinstance(group, OwnRows):
-            self._stored(called, opened)
+            self._stored(called, table, opened)
         else:
             among = touched
             if isinstance(group, Along):
                 among = self._reached(table, touched, group.group, group.following, group.times)
-            self._stored(called, opened, self._ranges(group, opened, among))
+            self._stored(called, table, opened, self._ranges(group, opened, among))
             called = self._within(group, called, among, f"_in_{name_of(table)}")
         self.connection.execute(f"CREATE TEMP TABLE {self._names[name_of(table)]} AS FROM {called}")
 
@@ -327,7 +329,7 @@ class _Refreshing:
         reached, last = set(groups), list(groups)
         for _ in range(times):
             self._keep(STEP, last)
-            self._stored(CHAIN, opened, ranges_of(columns, place, last, None) or None)
+            self._stored(CHAIN, table, opened, ranges_of(columns, place, last, None) or None)
             query = translated(f"SELECT {place} AS _place, {leads_to} AS _group FROM {CHAIN}")
             is_there = _is_touched("_place", STEP, None in last)
             led = self._fetched(f"SELECT DISTINCT _group FROM ({query}) WHERE _group IS NOT NULL AND {is_there}")
@@ -339,9 +341,9 @@ class _Refreshing:
                 break
         return list(reached)
 
-    def _stored(self, called: str, opened: DeltaTable, among: Sequence[Range] | None = None) -> str:
+    def _stored(self, called: str, table: str, opened: DeltaTable, among: Sequence[Range] | None = None) -> str:
         """Make a view of a table's rows in the files that may hold rows in ranges (None: all); return its name."""
-        files = LocalFiles.of(opened, Path(opened.table_uri.removeprefix("file://")))
+        files = LocalFiles.of(opened, Path(self.warehouse.location(table)))
         if files is None:
             raise NotFew
         paths = files.paths(among)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _ROWS = "_rows"
+log = logging.getLogger("afterlog")
 
 
 @contextlib.contextmanager
@@ -51,7 +53,8 @@ def summary(warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> 
     """
     try:
         few = FewGroups.of(warehouse, stage, batch)
-    except NotFew:
+    except NotFew as reason:
+        log.debug("%s: Spark refreshes it (%s)", stage.table, type(reason.__cause__ or reason).__name__)
         with Summary.of(warehouse, stage, batch) as made:
             yield made
     else:
