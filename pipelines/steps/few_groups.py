@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyarrow import Table  # type: ignore[import-untyped]
 
 REPEATED = "grain.repeated"
-MOST_BYTES = 16 << 20  # of files that are read, of all changes and of each input
+MOST_BYTES = 64 << 20  # of files that are read, of all changes and of each input
 FRESH, ADDED, TOUCHED, DERIVED, OWN = "_fresh", "_added", "_touched", "_derived", "_own"
 STEP, CHAIN = "_step", "_chain"
 REPLACED = {stage.table for stage in CATALOG if isinstance(stage, Summarise | Ask)}  # whose groups are replaced
