@@ -178,7 +178,7 @@ def changes(connection: DuckDBPyConnection, feed: NamedFiles) -> str:
 def rows(connection: DuckDBPyConnection, files: LocalFiles, paths: Sequence[str], more: str = "") -> str:
     """Return a query for the rows of data files, with one more column; a column that a file lacks is null."""
     listed = ", ".join(literal(f"{files.directory}/{path}") for path in paths)
-    read = f"FROM read_parquet([{listed}], union_by_name = true)"
+    read = f"FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
     stored = {column for column, *_ in connection.execute(f"DESCRIBE {read}").fetchall()} if paths else set()
     columns = [
         f"CAST({name(column) if column in stored else 'NULL'} AS {kind}) AS {name(column)}"
