@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 REPEATED = "grain.repeated"
 MOST_BYTES = 64 << 20  # of files that are read, of all changes and of each input
+MOST_OBJECTS = 20_000  # rows that become Python's objects, of some 6 kB each
 FRESH, ADDED, TOUCHED, DERIVED, OWN = "_fresh", "_added", "_touched", "_derived", "_own"
 STEP, CHAIN = "_step", "_chain"
 REPLACED = {stage.table for stage in CATALOG if isinstance(stage, Summarise | Ask)}  # whose groups are replaced
@@ -88,7 +89,7 @@ class FewGroups:
                 raise NotFew
             with duck.session(warehouse.root) as connection:
                 few = _Refreshing(warehouse, stage, refresh_of(stage), batch, connection, opened).made()
-        except (duckdb.Error, Untranslatable, ArrowException, OverflowError) as error:
+        except (duckdb.Error, Untranslatable, ArrowException, OverflowError, UnicodeError) as error:
             raise NotFew from error
         if few is not None and any(few.facts.values()):
             raise NotFew
@@ -391,10 +392,16 @@ class _Refreshing:
         ]
 
     def _objects(self, query: str, bound: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the rows of a query by names of columns, times as microseconds since 1970."""
+        """Return the rows of a query by names of columns, times as microseconds since 1970.
+
+        Raises NotFew: there are more than ``MOST_OBJECTS``.
+        """
         import pyarrow as arrow
 
-        rows = self.connection.sql(query, params=dict(bound)).to_arrow_table()
+        few = f"FROM ({query}) LIMIT {MOST_OBJECTS + 1}"
+        rows = self.connection.sql(few, params=dict(bound)).to_arrow_table()
+        if rows.num_rows > MOST_OBJECTS:
+            raise NotFew
         kinds = [one.with_type(arrow.int64()) if arrow.types.is_timestamp(one.type) else one for one in rows.schema]
         objects: list[dict[str, Any]] = rows.cast(arrow.schema(kinds)).to_pylist()
         return [_whole(one) for one in objects] if "decimal" in str(rows.schema) else objects

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,7 +150,7 @@ def session(directory: str) -> Iterator[DuckDBPyConnection]:
     import duckdb
 
     try:
-        with _shared(directory).cursor() as connection:
+        with _shared(os.path.abspath(directory)).cursor() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
     except (duckdb.FatalException, duckdb.InternalException):
@@ -178,7 +179,7 @@ def changes(connection: DuckDBPyConnection, feed: NamedFiles) -> str:
 def rows(connection: DuckDBPyConnection, files: LocalFiles, paths: Sequence[str], more: str = "") -> str:
     """Return a query for the rows of data files, with one more column; a column that a file lacks is null."""
     listed = ", ".join(literal(f"{files.directory}/{path}") for path in paths)
-    read = f"FROM read_parquet([{listed}], union_by_name = true)"
+    read = f"FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
     stored = {column for column, *_ in connection.execute(f"DESCRIBE {read}").fetchall()} if paths else set()
     columns = [
         f"CAST({name(column) if column in stored else 'NULL'} AS {kind}) AS {name(column)}"

@@ -103,6 +103,17 @@ def test_what_is_not_few_is_left_to_spark(
     assert sum(row["record_count"] for row in tables(settings)[SUMMARY]) == 3
 
 
+def test_many_rows_for_a_module_are_left_to_spark(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, few: Counter[str]
+) -> None:
+    monkeypatch.setattr(few_groups, "MOST_OBJECTS", 0)
+    land(settings, {"a.jsonl": [line(1)]})
+    run_needed(spark, settings, SUMMARY, "silver.dlq_episodes")
+    assert few[SUMMARY] == 1
+    assert few["silver.dlq_episodes"] == 0
+    assert [row["record_count"] for row in tables(settings)["silver.dlq_episodes"]] == [1]
+
+
 def test_what_duckdb_refuses_is_left_to_spark_and_the_next_refresh_is_its_own_again(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, few: Counter[str]
 ) -> None:

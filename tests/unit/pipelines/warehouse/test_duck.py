@@ -316,6 +316,18 @@ def test_a_column_that_older_files_lack_is_null(spark: SparkSession, settings: S
     assert list(rows.texts()) == [["1", None, "true"]]
 
 
+def test_a_directory_named_like_a_partition_is_no_column(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    warehouse = Warehouse(settings.model_copy(update={"warehouse": str(tmp_path / "s=other" / "n=7")}), spark)
+    place = warehouse.location("gold.a")
+    made = spark.sql("SELECT 1 AS n, 'own' AS s").write.format("delta")
+    made.option("delta.enableDeletionVectors", "false").save(place)
+    assert [tuple(row) for row in warehouse.read("gold.a").collect()] == [(1, "own")]
+    rows = answered(warehouse.settings, "SELECT n, s FROM gold.a", ("gold.a",))
+    assert list(rows.texts()) == [["1", "own"]]
+
+
 def test_a_time_that_python_cannot_hold_is_left_to_spark(settings: Settings) -> None:
     rows = answered(settings, "SELECT TIMESTAMP '294246-01-01T00:00:00' AS t")
     for form in ("json", "csv", "table"):
