@@ -2,16 +2,13 @@
 
 from expectations.contract import Column
 from expectations.incidents import CLUSTER
-from expectations.rules import at_least, matches, not_null
+from expectations.rules import SPOKEN, at_least, not_null
 
 PLAN_ID = Column(
     "plan_id",
     "string",
     "Id of the plan.",
-    (
-        not_null(),
-        matches("spoken", r"\A[0-9A-HJKMNP-TV-Z]{4}-[0-9A-HJKMNP-TV-Z]{4}\z", "An id can be said on the phone."),
-    ),
+    (not_null(), SPOKEN),
 )
 LETTER = (
     Column("dlq_topic", "string", "Dead-letter topic.", (not_null(),)),

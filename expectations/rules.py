@@ -197,6 +197,7 @@ def decimal_up_to(most: int) -> str:
     return r"\A(?:" + "|".join(branches) + r")\z"
 
 
+SPOKEN = matches("spoken", r"\A[0-9A-HJKMNP-TV-Z]{4}-[0-9A-HJKMNP-TV-Z]{4}\z", "An id can be said on the phone.")
 GREATEST_MILLIS = 253402300799999  # the last millisecond of the year 9999
 INT32 = decimal_up_to(2**31 - 1)
 INT64 = decimal_up_to(2**63 - 1)

@@ -2,13 +2,13 @@
 
 from expectations.contract import Column, Contract
 from expectations.incidents import ATTRIBUTE, ATTRIBUTES, CLUSTER, FINGERPRINT, SIGNATURE
-from expectations.rules import at_least, is_true, matches, not_null
+from expectations.rules import SPOKEN, at_least, is_true, not_null
 
 INCIDENT_ID = Column(
     "incident_id",
     "string",
     "Id of the incident, which never changes.",
-    (matches("spoken", r"\A[0-9A-HJKMNP-TV-Z]{4}-[0-9A-HJKMNP-TV-Z]{4}\z", "An id can be said on the phone."),),
+    (SPOKEN,),
 )
 IDENTITY = (
     Column("anchor_at", "timestamp", "First record of the incident when its id was given.", (not_null(),)),

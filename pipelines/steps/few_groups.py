@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract, contract_of
 from expectations.verdict import Verdict
-from pipelines.catalog import CATALOG
-from pipelines.stage import Ask, Derive, Summarise
+from pipelines.stage import Derive, Summarise
 from pipelines.steps.derive import made, shares
 from pipelines.steps.refresh import (
+    REPLACED,
     Along,
     EachOf,
     OwnRows,
@@ -27,6 +27,7 @@ from pipelines.steps.refresh import (
     facts_of,
     name_of,
     parameters_of,
+    ranges_among,
     ranges_of,
     refresh_of,
     select_of,
@@ -50,7 +51,6 @@ MOST_BYTES = 64 << 20  # of files that are read, of all changes and of each inpu
 MOST_OBJECTS = 20_000  # rows that become Python's objects, of some 6 kB each
 FRESH, ADDED, TOUCHED, DERIVED, OWN = "_fresh", "_added", "_touched", "_derived", "_own"
 STEP, CHAIN = "_step", "_chain"
-REPLACED = {stage.table for stage in CATALOG if isinstance(stage, Summarise | Ask)}  # whose groups are replaced
 
 
 class NotFew(Exception):  # no error: Spark does it
@@ -261,10 +261,7 @@ class _Refreshing:
     def _net(self, table: str, changes: str) -> str:
         """Return the name of a view of changes without rows that were written back unchanged."""
         columns = [name for name in self._columns(changes) if name != "_change_type"]
-        group, counted = self.refresh.groups[table], self.refresh.counted.get(table, ())
-        if counted and isinstance(group, str) and group in columns:
-            counted = (group, *counted)
-        names = ", ".join(map(duck.name, counted or columns))
+        names = ", ".join(map(duck.name, self.refresh.counts(table, columns)))
         sign = "CASE WHEN _change_type IN ('insert', 'update_postimage') THEN 1 ELSE -1 END"
         net = f"SELECT {names} FROM {changes} GROUP BY {names} HAVING sum({sign}) <> 0"
         return self._view(f"_net{changes}", net)
@@ -301,19 +298,10 @@ class _Refreshing:
             among = touched
             if isinstance(group, Along):
                 among = self._reached(table, touched, group.group, group.following, group.times)
-            self._stored(called, table, opened, self._ranges(group, opened, among))
+            columns = [column.name for column in opened.schema().fields]
+            self._stored(called, table, opened, ranges_among(columns, group, among, self.refresh.span) or None)
             called = self._within(group, called, among, f"_in_{name_of(table)}")
         self.connection.execute(f"CREATE TEMP TABLE {self._names[name_of(table)]} AS FROM {called}")
-
-    def _ranges(self, group: str | EachOf | Along, opened: DeltaTable, among: list[Any]) -> list[Range] | None:
-        """Return ranges of an input's columns that hold all of its rows in some groups; None if none are known."""
-        columns = [column.name for column in opened.schema().fields]
-        if isinstance(group, EachOf):
-            parts = [ranges_of(columns, part, among, None) for part in group.groups]
-            return [one for ranges in parts for one in ranges] if all(parts) else None
-        if isinstance(group, Along):
-            return ranges_of(columns, group.group, among, None) or None
-        return ranges_of(columns, group, among, self.refresh.span) or None
 
     def _within(self, group: str | EachOf | Along, rows: str, among: list[Any], called: str) -> str:
         """Make a view of rows in some groups; return its name."""

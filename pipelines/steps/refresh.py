@@ -36,13 +36,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
+from pipelines.catalog import CATALOG
 from pipelines.columns import slices
 from pipelines.settings import ROOT, Settings
-from pipelines.stage import Summarise
+from pipelines.stage import Ask, Summarise
 from pipelines.warehouse.groups import runs
 from pipelines.warehouse.ranges import Range
 
 ENGINE = "-- Engine: duckdb"
+REPLACED = frozenset(stage.table for stage in CATALOG if isinstance(stage, Summarise | Ask))
+"""The tables whose groups are replaced as a whole: some of their changed rows are written back unchanged."""
 _HEAD = re.compile(r"-- Refresh: (?P<column>\w+)(?:, a span of (?P<hours>\d+) hours? of (?P<spanned>\w+))?")
 _INPUT = re.compile(r"--   (?P<input>[a-z]+\.[a-z_]+): (?P<group>.+)")
 _CONTINUED = re.compile(r"--     (?P<more>\S.*)")
@@ -110,6 +113,13 @@ class Refresh:
     groups: Mapping[str, str | EachOf | Along | OwnRows]
     span: Span | None = None
     counted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def counts(self, table: str, columns: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns of an input, among all of its columns, whose changes count, with that of the group."""
+        group, counted = self.groups[table], self.counted.get(table, ())
+        if not counted:
+            return tuple(columns)
+        return (group, *counted) if isinstance(group, str) and group in columns else counted
 
 
 def select_of(table: str) -> str:
@@ -186,6 +196,18 @@ def name_of(table: str) -> str:
 def parameters_of(settings: Settings) -> dict[str, Any]:
     """Return the settings that SELECTs use as ``:parameters``."""
     return {"silent_after_seconds": settings.streams_requests.silent_after_seconds}
+
+
+def ranges_among(
+    columns: Sequence[str], group: str | EachOf | Along, touched: list[Any], span: Span | None
+) -> list[Range]:
+    """Return ranges of an input's columns that hold all of its rows in the touched groups; none if none are known."""
+    if isinstance(group, EachOf):
+        parts = [ranges_of(columns, part, touched, None) for part in group.groups]
+        return [one for ranges in parts for one in ranges] if all(parts) else []
+    if isinstance(group, Along):
+        return ranges_of(columns, group.group, touched, None)
+    return ranges_of(columns, group, touched, span)
 
 
 def ranges_of(columns: Sequence[str], group: str, touched: list[Any], span: Span | None) -> list[Range]:

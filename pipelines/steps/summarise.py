@@ -13,12 +13,12 @@ from uuid import uuid4
 
 from expectations.contract import contract_of
 from expectations.verdict import Verdict
-from pipelines.catalog import CATALOG
 from pipelines.columns.cached import cached
-from pipelines.stage import Ask, Derive, Summarise
+from pipelines.stage import Derive, Summarise
 from pipelines.steps.derive import derived, shares
 from pipelines.steps.few_groups import REPEATED, FewGroups, NotFew
 from pipelines.steps.refresh import (
+    REPLACED,
     Along,
     EachOf,
     OwnRows,
@@ -27,6 +27,7 @@ from pipelines.steps.refresh import (
     facts_of,
     name_of,
     parameters_of,
+    ranges_among,
     ranges_of,
     refresh_of,
     select_of,
@@ -223,21 +224,19 @@ def _count_broken(broken: Column, code: str) -> Column:
     return F.coalesce(F.count_if(broken), F.lit(0)).alias(code)
 
 
-def _changed(feed: Changes, counted: Sequence[str] = ()) -> DataFrame:
+def _changed(feed: Changes, counted: Sequence[str]) -> DataFrame:
     """Return the changed rows of an input, as they were before and as they are now.
 
     If the input's groups are replaced as a whole, rows that were written back unchanged are left out. ``counted`` names
-    the columns that count (default: all).
+    the columns that count.
     """
     from pyspark.sql import functions as F
 
     changes = feed.rows
-    replaced = {stage.table for stage in CATALOG if isinstance(stage, Summarise | Ask)}
-    if feed.batch.start is None or feed.table not in replaced:
+    if feed.batch.start is None or feed.table not in REPLACED:
         return changes
     sign = F.when(F.col("_change_type").isin("insert", "update_postimage"), 1).otherwise(-1)
-    names = counted or [name for name in changes.columns if name != "_change_type"]
-    return changes.groupBy(*names).agg(F.sum(sign).alias("_times")).where("_times <> 0")
+    return changes.groupBy(*counted).agg(F.sum(sign).alias("_times")).where("_times <> 0")
 
 
 def _collectable(counts: DataFrame) -> Column:
@@ -264,10 +263,8 @@ def _touched(stage: Summarise, refresh: Refresh, feed: Changes) -> DataFrame:
     from pyspark.sql import functions as F
 
     group = refresh.groups[feed.table]
-    columns = refresh.counted.get(feed.table, ())
-    if columns and isinstance(group, str) and group in feed.rows.columns:
-        columns = (group, *columns)
-    changed = _changed(feed, columns)
+    columns = [name for name in feed.rows.columns if name != "_change_type"]
+    changed = _changed(feed, refresh.counts(feed.table, columns))
     if isinstance(group, Along):
         return _grouped(changed, group.group)
     if not isinstance(group, OwnRows):
@@ -333,15 +330,12 @@ def _among(
     """Return an input's rows in the touched groups, without the files that have none by their statistics."""
     from pyspark.sql import functions as F
 
-    if isinstance(group, EachOf):
-        parts = [ranges_of(rows.columns, part, touched, None) for part in group.groups]
-        if all(parts):
-            rows = warehouse.read(table, version, [one for ranges in parts for one in ranges])
-        return rows.where(F.exists(F.expr(group.expression), lambda one: _is_one_of(one, touched)))
-    if _is_array(rows, group):
+    if isinstance(group, str) and _is_array(rows, group):
         return rows.where(F.exists(F.expr(group), lambda one: _is_one_of(one, touched)))
-    if ranges := ranges_of(rows.columns, group, touched, span):
+    if ranges := ranges_among(rows.columns, group, touched, span):
         rows = warehouse.read(table, version, ranges)
+    if isinstance(group, EachOf):
+        return rows.where(F.exists(F.expr(group.expression), lambda one: _is_one_of(one, touched)))
     return rows.where(_is_one_of(F.expr(group), touched))
 
 

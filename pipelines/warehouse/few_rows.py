@@ -45,18 +45,18 @@ def is_plain(opened: DeltaTable) -> bool:
 
 def have_its_columns(rows: DataFrame, opened: DeltaTable) -> bool:
     """Tell whether rows have the columns of a table, in its order and with its types."""
-    from pyspark.sql.types import StructType
-
-    stored = StructType.fromJson(json.loads(opened.schema().to_json()))
-    return _columns(stored) == _columns(rows.schema)
+    return _stored(opened) == _columns(rows.schema)
 
 
 def has_columns_of(opened: DeltaTable, contract: Contract) -> bool:
     """Tell whether a table has the columns of a contract, in its order and with its types."""
+    return _stored(opened) == [(column.name, column.type.replace(" ", "")) for column in contract.stored]
+
+
+def _stored(opened: DeltaTable) -> list[tuple[str, str]]:
     from pyspark.sql.types import StructType
 
-    stored = StructType.fromJson(json.loads(opened.schema().to_json()))
-    return _columns(stored) == [(column.name, column.type.replace(" ", "")) for column in contract.stored]
+    return _columns(StructType.fromJson(json.loads(opened.schema().to_json())))
 
 
 def _columns(schema: StructType) -> list[tuple[str, str]]:
