@@ -38,6 +38,7 @@ from pipelines.warehouse.groups import EPOCH, MOST_GROUPS, Groups
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.ranges import Range
+from pipelines.warehouse.spark_functions import calls_python
 from pipelines.warehouse.spark_sql import Untranslatable, parameters, translated
 from pipelines.warehouse.tables import Warehouse
 
@@ -156,6 +157,8 @@ class _Refreshing:
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
             is_null = None in touched or shares(self.stage)
             select = f"FROM ({select}) WHERE {_is_touched(duck.name(self.refresh.column), TOUCHED, is_null)}"
+        if calls_python(select):
+            self._check_few()
         values = parameters_of(self.warehouse.settings)
         bound = {name: values[name] for name in parameters(text) if name in values}
         if isinstance(self.stage, Derive):
@@ -168,6 +171,12 @@ class _Refreshing:
         self.connection.execute(f"CREATE TEMP TABLE {FRESH} AS SELECT {columns} FROM ({select})", bound)
         ((count,),) = self._fetched(f"SELECT count(*) FROM {FRESH}")
         return int(count)
+
+    def _check_few(self) -> None:
+        """Raise NotFew if an input has more rows than become Python's objects."""
+        for name in self._names.values():
+            if self._fetched(f"SELECT count(*) > {MOST_OBJECTS} FROM {name}") != [(False,)]:
+                raise NotFew
 
     def _rows(self, query: str = f"FROM {FRESH}") -> Table:
         """Return the rows of a query as rows of the table."""

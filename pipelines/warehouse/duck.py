@@ -6,6 +6,7 @@ The text is translated, so an answer is right only if a test has compared it wit
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -18,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract
+from pipelines.warehouse import spark_functions
 from pipelines.warehouse.change_feed import NamedFiles
 from pipelines.warehouse.jvmless import aware
 from pipelines.warehouse.local_files import LocalFiles
@@ -139,6 +141,7 @@ def connected(directory: str) -> DuckDBPyConnection:
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute(f"SET allowed_directories = [{literal(directory)}]")
     connection.execute("SET enable_external_access = false")
+    spark_functions.register(connection)
     for macro in MACROS:
         connection.execute(f"CREATE MACRO {macro}")
     return connection
@@ -162,6 +165,7 @@ def session(directory: str) -> Iterator[DuckDBPyConnection]:
 def _shared(directory: str) -> DuckDBPyConnection:
     """Return the connection of a directory; to make one takes longer than a small query."""
     connection = connected(directory)
+    atexit.register(connection.close)  # or Python's functions in it would count as leaked
     connection.execute(f"SET memory_limit = '{MEMORY}'")
     return connection
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from pipelines.warehouse.spark_functions import ALIKE, SEED
+
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
@@ -64,6 +66,15 @@ MACROS = (
     f"OR total < -9223372036854775808) THEN {_REFUSED.format('total', 'no 64-bit number')} ELSE total END",
     "spark_array_join(list, between) AS coalesce(array_to_string(list, between), "
     "CASE WHEN list IS NOT NULL AND between IS NOT NULL THEN '' END)",
+    "spark_binary(value) AS CASE WHEN typeof(value) = 'VARCHAR' THEN encode(CAST(value AS VARCHAR)) "
+    "ELSE CAST(value AS BLOB) END",
+    "spark_utf8_or_null(value) AS TRY(decode(value))",
+    "spark_bytes(value, first, many) AS value[CAST(first AS BIGINT) : CAST(first + many - 1 AS BIGINT)]",
+    "spark_of_hex(value) AS CAST('0x' || value AS BIGINT)",
+    "spark_timestamp_micros(value) AS make_timestamp(value)",
+    "spark_pmod(dividend, divisor) AS CASE WHEN divisor = 0 THEN error('division by zero') "
+    "ELSE (dividend % divisor + divisor) % divisor END",
+    f"spark_xxhash64(value) AS coalesce(xxhash64_of(spark_binary(value)), {SEED})",
     "spark_get(list, place) AS CASE WHEN place >= 0 THEN list[place + 1] END",
     "spark_set(list) AS list_distinct(list) || CASE WHEN list_count(list) < len(list) THEN [NULL] ELSE [] END",
     "spark_array_distinct(list) AS list_transform(list_sort(list_transform(list_distinct(list), "
@@ -98,6 +109,7 @@ _ALIKE = re.compile(
 
 
 _END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"  # what $ matches in Java
+_OF_THIS_MODULE = ("arrays_overlap", "get", "pmod", "timestamp_micros", "xxhash64")
 _TRIES = {"INT": "spark_try_int", "BIGINT": "spark_try_bigint", "BOOLEAN": "spark_try_boolean"}
 
 
@@ -187,6 +199,8 @@ def _equal(node: Expr) -> Expr:
             return _call("spark_bigint", node.this)
         if node.to.this == exp.DType.TEXT and not isinstance(node.this, exp.Literal | exp.Null):
             return _call("spark_text", node.this)
+        if node.to.this == exp.DType.BINARY:
+            return _call("spark_binary", node.this)
         if node.to.this == exp.DType.INT:
             return _call("spark_int", node.this)
         return exp.Cast(this=node.this, to=node.to)
@@ -212,8 +226,12 @@ def _equal(node: Expr) -> Expr:
         node.set("nulls_excluded", False)  # it is none
     if isinstance(node, exp.AnyValue):
         return exp.First(this=node.this)
-    if isinstance(node, exp.RegexpLike):
+    if isinstance(node, exp.RegexpLike | exp.RegexpExtract | exp.RegexpReplace):
         return _searched(node)
+    if isinstance(node, exp.Substring) and _is_of_bytes(node):
+        return _call("spark_bytes", node.this, node.args["start"], node.args["length"])
+    if isinstance(node, exp.JSONFormat) and node.args.get("options"):
+        return _json(node)
     if isinstance(node, exp.Round):
         return _call("spark_round", node.this, node.args.get("decimals") or exp.Literal.number(0))
     if isinstance(node, exp.Div):
@@ -245,8 +263,20 @@ def _equal(node: Expr) -> Expr:
         around = node.parent.parent if node.parent and node.parent.name == "spark_ordered_items" else node.parent
         is_sorted = isinstance(around, exp.ArraySort)  # DuckDB fails if a function is within one that sees it
         return _call("spark_set" if is_sorted else "spark_array_distinct", node.this)
-    if isinstance(node, exp.Anonymous) and node.name.lower() in ("arrays_overlap", "get"):
+    if isinstance(node, exp.Anonymous) and node.name.lower() in _OF_THIS_MODULE:
+        if len(node.expressions) > 2 or (node.name.lower() == "xxhash64" and len(node.expressions) > 1):
+            raise Untranslatable(f"{node.name} of several values")
         return _call(f"spark_{node.name.lower()}", *node.expressions)
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "try_validate_utf8":
+        (text,) = node.expressions
+        if text.name != "spark_text":
+            raise Untranslatable("UTF-8 of what is not CAST(bytes AS STRING)")
+        return _call("spark_utf8_or_null", *text.expressions)
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "conv":
+        number, *bases = node.expressions
+        if not isinstance(number, exp.Hex) or [base.name for base in bases] != ["16", "10"]:
+            raise Untranslatable("conv of what is not hex(...), 16, 10")
+        return _call("spark_of_hex", number)
     if isinstance(node, exp.ArrayToString) and not node.args.get("null"):
         return _call("spark_array_join", node.this, node.expression)
     if isinstance(node, exp.ArraySort) and node.expression:
@@ -268,19 +298,52 @@ def _equal(node: Expr) -> Expr:
 
 
 def _searched(node: Expr) -> Expr:
-    """Return a search by a pattern that RE2 reads as Java does.
+    """Return a search by a pattern that RE2 reads as Java does, or, for what is found, Python does.
 
-    Raises Untranslatable: it may read the pattern differently.
+    Raises Untranslatable: both may read the pattern differently.
     """
     from sqlglot import exp
 
     pattern = node.expression
+    if not isinstance(pattern, exp.Literal | exp.RawString):
+        raise Untranslatable("a pattern is not known")
+    replacement, group = node.args.get("replacement"), node.args.get("group")
+    if isinstance(node, exp.RegexpReplace) and (
+        not isinstance(replacement, exp.Literal) or set(replacement.name) & {"\\", "$"} or len(node.args) > 3
+    ):
+        raise Untranslatable("a replacement is not plain text")
+    if isinstance(node, exp.RegexpExtract) and not (group and group.is_int):
+        raise Untranslatable("a group is not known")
     text = pattern.name.removesuffix("$")
-    if not isinstance(pattern, exp.Literal | exp.RawString) or text.endswith("\\") or not _ALIKE.fullmatch(text):
-        raise Untranslatable("Java and RE2 may read a pattern differently")
-    if text != pattern.name:
-        node.set("expression", exp.Literal.string(text + _END))
-    return node
+    if not text.endswith("\\") and _ALIKE.fullmatch(text):
+        if text != pattern.name:
+            node.set("expression", exp.Literal.string(text + _END))
+        return node
+    if isinstance(node, exp.RegexpLike) or not ALIKE.fullmatch(pattern.name):
+        raise Untranslatable("Java may read a pattern differently")
+    name = "java_replace" if isinstance(node, exp.RegexpReplace) else "java_extract"
+    return _call(name, node.this, pattern, *filter(None, (replacement, group)))
+
+
+def _is_of_bytes(node: Expr) -> bool:
+    """Tell whether a substring is of bytes, as far as its use tells."""
+    from sqlglot import exp
+
+    return isinstance(node.parent, exp.Hex) or (
+        isinstance(node.parent, exp.EQ) and isinstance(node.parent.expression, exp.HexString)
+    )
+
+
+def _json(node: Expr) -> Expr:
+    """Return JSON that keeps nulls, as DuckDB's does.
+
+    Raises Untranslatable: other options are given.
+    """
+    from sqlglot import exp, parse_one
+
+    if node.args["options"] != parse_one("map('ignoreNullFields', 'false')", read="spark"):
+        raise Untranslatable("options of to_json")
+    return exp.JSONFormat(this=node.this)
 
 
 def _collects(node: Expr) -> bool:

@@ -3,6 +3,7 @@
 -- Grain: cluster, source_slice, fingerprint, half_hour.
 -- Parameters: {dlq_records}, {dlq_control_markers}, rows of these silver tables, complete for each slice that is in
 -- them.
+-- Engine: duckdb
 -- Refresh: source_slice
 --   silver.dlq_records: concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic)
 --   silver.dlq_control_markers: source_slice
@@ -40,7 +41,7 @@ WITH records AS (
     regexp_replace(
       nullif(regexp_extract(
         left(exception_stacktrace, 16000),
-        r'(?:^|\n)\s*+at (?:[^/\s(]*+/)*+(?!java\.|javax\.|jakarta\.|jdk\.|sun\.|com\.sun\.|kotlin\.|kotlinx\.|scala\.|groovy\.|akka\.|org\.apache\.|org\.springframework\.|org\.hibernate\.|org\.slf4j\.|io\.confluent\.|io\.netty\.|io\.micrometer\.|io\.opentelemetry\.|com\.fasterxml\.|com\.google\.|reactor\.)([^\s(/]+)\(',
+        r'(?:^|\n)[^\S\n]*+at (?:[^/\s(]*+/)*+(?!java\.|javax\.|jakarta\.|jdk\.|sun\.|com\.sun\.|kotlin\.|kotlinx\.|scala\.|groovy\.|akka\.|org\.apache\.|org\.springframework\.|org\.hibernate\.|org\.slf4j\.|io\.confluent\.|io\.netty\.|io\.micrometer\.|io\.opentelemetry\.|com\.fasterxml\.|com\.google\.|reactor\.)([^\s(/]+)\(',
         1
       ), ''),
       r'\d+',
@@ -90,9 +91,11 @@ signed AS (
       ),
       IF(key IS NULL, array(), array(struct('key' AS kind, '' AS name, xxhash64(key) AS value))),
       IF(
-        is_valid_utf8(CAST(key AS STRING)) AND regexp_extract(CAST(key AS STRING), r'^([A-Za-z]+)[-_:/.|#]', 1) <> '',
+        regexp_extract(try_validate_utf8(CAST(key AS STRING)), r'^([A-Za-z]+)[-_:/.|#]', 1) <> '',
         array(struct(
-          'key_prefix' AS kind, '' AS name, xxhash64(regexp_extract(CAST(key AS STRING), r'^([A-Za-z]+)', 1)) AS value
+          'key_prefix' AS kind,
+          '' AS name,
+          xxhash64(regexp_extract(try_validate_utf8(CAST(key AS STRING)), r'^([A-Za-z]+)', 1)) AS value
         )),
         array()
       ),
@@ -199,15 +202,8 @@ of_facts AS (
     source_slice,
     fingerprint,
     half_hour,
-    max(signature).consumer_group AS consumer_group,
-    max(signature).original_topic AS original_topic,
-    max(signature).disposition AS disposition,
-    max(signature).exception_class AS exception_class,
-    max(signature).exception_cause_class AS exception_cause_class,
-    max(signature).error_pattern AS error_pattern,
-    max(signature).error_frame AS error_frame,
-    max(signature).original_partition AS original_partition,
-    max(signature).algorithm_version AS algorithm_version,
+    any_value(signature) FILTER (WHERE kind = 'minute') AS signature,
+    max(signature.original_partition) AS original_partition,
     sum(record_count) FILTER (WHERE kind = 'minute') AS record_count,
     timestamp_micros(min(first_at)) AS first_at,
     timestamp_micros(max(last_at)) AS last_at,
@@ -236,7 +232,16 @@ SELECT
   of_facts.source_slice,
   of_facts.fingerprint,
   timestamp_micros(of_facts.half_hour) AS half_hour,
-  of_facts.* EXCEPT (cluster, source_slice, fingerprint, half_hour),
+  -- Only the partition can differ, among records without a slice.
+  of_facts.signature.consumer_group AS consumer_group,
+  of_facts.signature.original_topic AS original_topic,
+  of_facts.signature.disposition AS disposition,
+  of_facts.signature.exception_class AS exception_class,
+  of_facts.signature.exception_cause_class AS exception_cause_class,
+  of_facts.signature.error_pattern AS error_pattern,
+  of_facts.signature.error_frame AS error_frame,
+  of_facts.signature.algorithm_version AS algorithm_version,
+  of_facts.* EXCEPT (cluster, source_slice, fingerprint, half_hour, signature),
   of_sources.* EXCEPT (cluster, source_slice, fingerprint, half_hour)
 FROM of_facts
 -- `=` would make Spark look for null fingerprints first, in filters that compute each of them once more.

@@ -114,6 +114,18 @@ def test_many_rows_for_a_module_are_left_to_spark(
     assert [row["record_count"] for row in tables(settings)["silver.dlq_episodes"]] == [1]
 
 
+def test_many_rows_for_functions_in_python_are_left_to_spark(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, few: Counter[str]
+) -> None:
+    land(settings, {"a.jsonl": [line(1)]})
+    run_needed(spark, settings, "silver.dlq_errors")
+    monkeypatch.setattr(few_groups, "MOST_OBJECTS", 1)
+    land(settings, {"b.jsonl": [line(2), line(3)]})
+    run_needed(spark, settings, "silver.dlq_errors")
+    assert few["silver.dlq_errors"] == 1
+    assert sum(row["record_count"] for row in tables(settings)["silver.dlq_errors"]) == 3
+
+
 def test_what_duckdb_refuses_is_left_to_spark_and_the_next_refresh_is_its_own_again(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, few: Counter[str]
 ) -> None:

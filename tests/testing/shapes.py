@@ -26,6 +26,24 @@ HOSTILE_TIMES = (
     datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
     datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
 )
+KEYS = (
+    None, b"", b"\x00\x00\x00\x01", b"\xff\xff\xff\xff", "é".encode() * 2, b"\x00\xff\x00\x00\x07data", b"order-17",
+    b"it:\xff", b"\x00\x00\x00\x00\x01",
+)  # fmt: skip
+MESSAGES = (
+    "Offset rejected by client.", "order 17 of a.b@example.com failed at https://example.com/?q=1#x", "no id: 'a-1'",
+    "\n", "  timeout to broker-1.kafka.svc:9092, 3f2a-77", "é \"x\" `y` 'z'\r\nsecond line", "\x1b[31m\x00 \\ /",
+)  # fmt: skip
+PIECES = (
+    *"aZ9é \t\r\n-_.:/+@'\"`\\<>", "\U0001f4a3", "\x0b", "\x85", "\u2028", "$1", "<*>", "://", "com", ".de", "::ffff",
+    "0x1f", "2026-11-21T02:41:17Z", "host.example.com:80", "deadbeef-01", "\u0661",
+)  # fmt: skip
+FRAMES = (
+    "java.lang.X: no\n", "\tat java.base/java.util.A.b(A.java:1)\n", "\tat com.example.Shop$1.pay(Shop.java:17)\n",
+    "    at app//org.apache.kafka.X.y(X.java:2)\n", "at a/b/c.D2.e3(", "\r\n", "Caused by: é\n", "\tat kotlin.x.Y.z(\n",
+    "\u2028at q.R.s(",
+)  # fmt: skip
+TRACES = ("".join(FRAMES), FRAMES[0] + FRAMES[2], "x" * 15_990 + FRAMES[2])
 DISPOSITIONS = (
     "MAX_DELIVERY_ATTEMPTS_REACHED", "CLIENT_REJECTED", "CIRCUIT_BREAKER_ARCHIVED", "COORDINATOR_INITIATED", None,
 )  # fmt: skip
@@ -207,8 +225,13 @@ def dlq_records(row: Row, chance: random.Random, hostile: float) -> None:
     row["_content_hash"] = chance.choice((1, 2, 2, -(2**63)))
     row["header_profile"] = chance.choice(("kip-1317", "kip-1191", "connect", None))
     row["_ingested_at"] = time(chance, hostile)
-    row["key"] = chance.choice((None, b"", b"\x00\x00\x00\x01", b"\xff\xff\xff\xff", "é".encode() * 2, b"abc"))
+    row["key"] = chance.choice((*KEYS, b"abc"))
+    row["value"] = chance.choice((*KEYS, None))
+    row["user_headers"] = chance.choice((None, [], *([{"key": "h", "value": one}] for one in KEYS)))
     row["lossy_encoding"] = chance.random() < 0.2
+    row["error_message"] = chance.choice((None, "", *MESSAGES, "".join(chance.choices(PIECES, k=chance.randrange(9)))))
+    row["exception_stacktrace"] = chance.choice((None, "", *TRACES, "".join(chance.choices(FRAMES, k=4))))
+    row["fingerprint_version"] = chance.choice((None, 1, 2))
 
 
 def refused_dlq_records(row: Row, chance: random.Random, hostile: float) -> None:

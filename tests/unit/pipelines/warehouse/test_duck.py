@@ -162,6 +162,36 @@ def answered(settings: Settings, text: str, tables: tuple[str, ...] = (), **valu
         pytest.param("SELECT length(X'00FF') AS a, length('\U0001f4a3') AS b, length('') AS c", id="length"),
         pytest.param("SELECT 1 AS a, inline(array(struct(2 AS b, 'c' AS c), struct(3 AS b, NULL AS c)))", id="inline"),
         pytest.param("SELECT try_cast(s AS BIGINT) AS n FROM (VALUES ('a'), ('7'), ('')) AS t(s)", id="try_cast"),
+        pytest.param(
+            "SELECT xxhash64(s) AS t, xxhash64(CAST(s AS BINARY)) AS b, transform(array(s), one -> xxhash64(one)) AS l,"
+            f" CAST('\\\\x41' AS BINARY) AS x, left(sha2(s, 256), 16) AS h FROM {VALUES}",
+            id="hashes",
+        ),
+        pytest.param(
+            r"SELECT regexp_replace(s, r'(?<!\w)[0-9]++(?:-\w+)*(?!\w)|\s+|\x27[^\x27]*\x27', '<*>') AS r,"
+            r" regexp_extract(s, r'(?:^|\n)\s*+at ((?!java\.)[^\s(]+)', 1) AS a, regexp_extract(s, '(1)|b', 1) AS g,"
+            r" regexp_replace(s, '[0-9]', '-') AS d, regexp_extract(s, '([a-z]+)$', 1) AS e"
+            r" FROM (VALUES ('a-1 1-b_2 3é 4\t5\u00a06 \u0661'), ('\n at java.x(\r\n  at b.c('), ('it\'s \'q\' b'),"
+            r" ('a\n'), (''), (NULL)) AS t(s)",
+            id="what Java's patterns find",
+        ),
+        pytest.param(
+            "SELECT regexp_extract(try_validate_utf8(CAST(b AS STRING)), '([a-z]+)', 1) AS u,"
+            " CAST(conv(hex(substring(b, 2, 4)), 16, 10) AS BIGINT) AS n,"
+            " substring(b, 1, 1) = X'00' AS z FROM (VALUES (X'00FFFFFFFF01'),"
+            " (X'0000000007'), (X'61626364C3A9'), (X'FF61626364'), (NULL)) AS t(b)",
+            id="bytes",
+        ),
+        pytest.param(
+            "SELECT to_json(array(s, 'q\"\\\\/', '\\u0001\\u001f\\u007f\\n\\u2028'), map('ignoreNullFields', 'false'))"
+            f" AS j FROM {VALUES}",
+            id="JSON of texts",
+        ),
+        pytest.param(
+            "SELECT pmod(n, 7) AS p, timestamp_micros(n - pmod(n, 1800000000)) AS t, timestamp_micros(n) AS u FROM"
+            " (VALUES (-1L), (0L), (1763692877000001L), (NULL)) AS t(n)",
+            id="half hours",
+        ),
     ],
 )
 def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: Settings) -> None:
@@ -190,6 +220,14 @@ def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: 
             id="the order of null in structs",
         ),
         pytest.param("SELECT sequence(0, 2000000) AS l", id="a long sequence"),
+        pytest.param("SELECT xxhash64(n) AS h FROM (VALUES (1)) AS t(n)", id="a hash of a number"),
+        pytest.param("SELECT xxhash64('a', 'b') AS h", id="a hash of two values"),
+        pytest.param("SELECT regexp_replace('a', '(?i)A', 'b') AS r", id="a pattern with flags"),
+        pytest.param("SELECT regexp_replace('aa', '(?<=a)a', '$0') AS r", id="a replacement with a group"),
+        pytest.param("SELECT regexp_extract('a', '(a)(?=b&&c|$)', 1) AS r", id="a pattern with a line's end within"),
+        pytest.param("SELECT conv('ff', 16, 2) AS c", id="another base"),
+        pytest.param("SELECT to_json(array(1), map('pretty', 'true')) AS j", id="other options of JSON"),
+        pytest.param("SELECT try_validate_utf8('a') AS v", id="UTF-8 of a text"),
         pytest.param(
             "SELECT array_sort(l) AS l FROM (SELECT array(struct(NULL AS a), struct(1 AS a)) AS l)",
             id="nulls of a sort",

@@ -1,0 +1,65 @@
+"""Functions of Spark that DuckDB lacks, in Python: hashes, and Java's regular expressions.
+
+DuckDB calls them row by row, which is fast enough for few rows only.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+SEED = 42  # of Spark's hashes
+ALIKE = re.compile(
+    r"""(?x)(?:
+        [^\\\[\](){}*+?|.^$] | \\[AdDwWsS] | \\x[0-9a-fA-F]{2} | \\[nrt] | \\[!-/:-@\[-`{-~]  # characters
+        | \[\^?(?:[^\\\[\]&] | \\[dDwWsS] | \\x[0-9a-fA-F]{2} | \\[nrt] | \\[!-/:-@\[-`{-~])+\]  # classes
+        | \((?:\?:|\?[=!]|\?<[=!]|(?!\?)) | \) | \| | \^  # groups, and what stands before and after
+        | (?:[*+?] | \{[0-9]+(?:,[0-9]*)?\})[?+]?(?![*+?{])  # quantifiers
+    )*"""
+)
+"""Patterns that Java and Python (with ``re.ASCII``) search alike: without ``.``, ``$``, ``\\b``, flags, references."""
+
+
+_CALLS = re.compile(r"\b(?:java_replace|java_extract|spark_xxhash64)\(", re.IGNORECASE)
+
+
+def calls_python(statement: str) -> bool:
+    """Tell whether a translated statement calls these functions."""
+    return bool(_CALLS.search(statement))
+
+
+def register(connection: DuckDBPyConnection) -> None:
+    """Make the functions known to a database. Close its connection before the process ends."""
+    from duckdb.sqltypes import BIGINT, BLOB, INTEGER, VARCHAR
+
+    connection.create_function("java_replace", java_replace, [VARCHAR, VARCHAR, VARCHAR], VARCHAR)
+    connection.create_function("java_extract", java_extract, [VARCHAR, VARCHAR, INTEGER], VARCHAR)
+    connection.create_function("xxhash64_of", xxhash64_of, [BLOB], BIGINT)
+
+
+def java_replace(text: str, pattern: str, replacement: str) -> str:
+    """Return ``regexp_replace`` of a text; the replacement has neither ``$`` nor ``\\``."""
+    return _compiled(pattern).sub(lambda _: replacement, text)
+
+
+def java_extract(text: str, pattern: str, group: int) -> str:
+    """Return ``regexp_extract`` of a text: empty if nothing is found."""
+    found = _compiled(pattern).search(text)
+    return (found.group(group) if found else None) or ""
+
+
+def xxhash64_of(content: bytes) -> int:
+    """Return ``xxhash64`` of bytes, or of a text's bytes in UTF-8, as a signed number."""
+    import xxhash
+
+    unsigned: int = xxhash.xxh64_intdigest(content, SEED)
+    return unsigned - 2**64 if unsigned >= 2**63 else unsigned
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
