@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from expectations.contract import contract_of
@@ -29,7 +28,7 @@ def derive(rows: Sequence[Row], existing_rows: Sequence[Row]) -> Iterator[dict[s
         level, reasons = severity(row, judged)
         yield {
             **kept,
-            **asdict(judged.evidence),
+            **vars(judged.evidence),
             "verdict": judged.verdict,
             "sentence": judged.sentence,
             "would_change": judged.would_change,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +44,7 @@ from pipelines.warehouse.tables import Warehouse
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from duckdb import DuckDBPyConnection
-    from pyarrow import Table  # type: ignore[import-untyped]
+    from pyarrow import DataType, Table  # type: ignore[import-untyped]
 
 REPEATED = "grain.repeated"
 MOST_BYTES = 64 << 20  # of files that are read, of all changes and of each input
@@ -399,9 +398,12 @@ class _Refreshing:
         rows = self.connection.sql(few, params=dict(bound)).to_arrow_table()
         if rows.num_rows > MOST_OBJECTS:
             raise NotFew
-        kinds = [one.with_type(arrow.int64()) if arrow.types.is_timestamp(one.type) else one for one in rows.schema]
+        kinds = [
+            one.with_type(arrow.int64() if arrow.types.is_timestamp(one.type) else _whole(one.type))
+            for one in rows.schema
+        ]
         objects: list[dict[str, Any]] = rows.cast(arrow.schema(kinds)).to_pylist()
-        return [_whole(one) for one in objects] if "decimal" in str(rows.schema) else objects
+        return objects
 
 
 def _expression(group: str | EachOf | Along) -> str:
@@ -420,13 +422,15 @@ def _has_touched(column: str, groups: str, has_null: bool) -> str:
     return f"({condition} OR len(list_filter({column}, lambda one: one IS NULL)) > 0)" if has_null else condition
 
 
-def _whole(value: Any) -> Any:
-    """Return a value with whole numbers instead of decimals, which are DuckDB's sums."""
-    if isinstance(value, dict):
-        return {name: _whole(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_whole(one) for one in value]
-    return int(value) if isinstance(value, Decimal) else value
+def _whole(kind: DataType) -> DataType:
+    """Return a type of Arrow with whole numbers instead of decimals without a fraction, which are DuckDB's sums."""
+    import pyarrow as arrow
+
+    if arrow.types.is_struct(kind):
+        return arrow.struct([kind.field(place).with_type(_whole(kind.field(place).type)) for place in range(len(kind))])
+    if arrow.types.is_list(kind):
+        return arrow.list_(kind.value_field.with_type(_whole(kind.value_type)))
+    return arrow.int64() if arrow.types.is_decimal(kind) and not kind.scale else kind
 
 
 def _naive(group: Any) -> Any:

@@ -5,6 +5,7 @@ This module inspects the files themselves, because a Delta reader fails on a dam
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -28,12 +29,27 @@ _SAID = re.compile(r"coordinated commits|commit coordinator|catalog-managed|cata
 _MAGIC = b"PAR1"
 
 
+Fingerprint = tuple[tuple[str, int, int, int], ...]
+"""Of each file of a log: name, inode, size in bytes and modification time in nanoseconds."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """What is wrong with a table's log, and what a person can do about it."""
 
     finding: str
     remedy: str
+
+
+def fingerprint(table: Path) -> Fingerprint:
+    """Return what changes with each change of a table's log; an empty one if there is no log."""
+    found = []
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(table / "_delta_log") as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # removed in between
+                facts = entry.stat()
+                found.append((entry.name, facts.st_ino, facts.st_size, facts.st_mtime_ns))
+    return tuple(sorted(found))
 
 
 def coordinator(properties: Mapping[str, str | None], features: Iterable[str]) -> str | None:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ PROPERTIES = {
 }
 CREATED_AT_ONCE = 4
 ROWS_OF_A_FILE = 100_000  # of bronze and of tables that are sorted
+OPENED = 256  # logs that are kept in memory; each is read once, until it changes
 COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf sets which files compaction merges
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 CHECK_OF_REPLACED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
@@ -154,24 +155,14 @@ class Warehouse:
     def local_table(self, table: str, version: int | None = None) -> LocalTable:
         """Open a table, at the given version or at the latest, with ``deltalake``, the reader without a JVM.
 
+        As long as the log does not change, callers share what it returns. A write through it takes it to the new
+        version, which no other caller gets.
+
         Raises UsageError: the table's Delta log alone does not decide which commits count. EnvironmentLacking: the log
         cannot be read.
         """
-        from deltalake import DeltaTable
-
-        try:
-            opened = DeltaTable(self.location(table), version=version)
-        except Exception as error:
-            if delta_log.is_about_coordination(error):
-                raise delta_log.coordinated(table, "its table features") from None
-            if delta_log.fault(Path(self.location(table)), refused=True):
-                raise unreadable_log(table) from None
-            raise opening(error, table) from None
-        protocol = opened.protocol()
-        features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
-        if by := delta_log.coordinator(opened.metadata().configuration, features):
-            raise delta_log.coordinated(table, by)
-        return opened
+        location = Path(os.path.abspath(self.location(table)))
+        return _opened(table, location, version, delta_log.fingerprint(location))
 
     def local_damaged_files(self, table: str) -> list[str]:
         """Return the data files of a table that are missing or whose size differs from the one in its log.
@@ -610,6 +601,26 @@ def _data_type(ddl: str) -> DataType:
     from pyspark.sql.types import DataType
 
     return DataType.fromDDL(ddl)
+
+
+@lru_cache(maxsize=OPENED)
+def _opened(table: str, location: Path, version: int | None, log: delta_log.Fingerprint) -> LocalTable:
+    """Open a table whose log has a fingerprint: `Warehouse.local_table`, once for each state of the log."""
+    from deltalake import DeltaTable
+
+    try:
+        opened = DeltaTable(location, version=version)
+    except Exception as error:
+        if delta_log.is_about_coordination(error):
+            raise delta_log.coordinated(table, "its table features") from None
+        if delta_log.fault(location, refused=True):
+            raise unreadable_log(table) from None
+        raise opening(error, table) from None
+    protocol = opened.protocol()
+    features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
+    if by := delta_log.coordinator(opened.metadata().configuration, features):
+        raise delta_log.coordinated(table, by)
+    return opened
 
 
 def quarantine_contract(contract: Contract) -> Contract:
