@@ -7,6 +7,7 @@ both engines (``-- Engine: duckdb``). Whatever DuckDB refuses, and whatever is n
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -47,7 +48,10 @@ if TYPE_CHECKING:
     from pyarrow import DataType, Table  # type: ignore[import-untyped]
 
 REPEATED = "grain.repeated"
-MOST_BYTES = 64 << 20  # of files that are read, of all changes and of each input
+MOST_NEWS = 64 << 20  # bytes of files with changes of an input
+MOST_BYTES = 512 << 20  # of an input's files that may hold rows of the touched groups
+MOST_KEPT = 4 << 20  # of an input's files, whose rows are then kept in memory
+MOST_REWRITTEN = 500  # rows; more are compared with those that the groups have, so that a commit has the new ones only
 MOST_OBJECTS = 20_000  # rows that become Python's objects, of some 6 kB each
 FRESH, ADDED, TOUCHED, DERIVED, OWN = "_fresh", "_added", "_touched", "_derived", "_own"
 STEP, CHAIN = "_step", "_chain"
@@ -146,7 +150,13 @@ class _Refreshing:
         for table in self.batch:
             self._take(table, touched)
         count = self._fresh(touched)
-        rows = self._rows() if count <= few_rows.MOST_ROWS else self._added(touched, count)
+        rows = None
+        if count > min(MOST_REWRITTEN, few_rows.MOST_ROWS):
+            with contextlib.suppress(NotFew):  # raised if the table's own rows are not few
+                rows = self._added(touched, count)
+        if rows is None and count > few_rows.MOST_ROWS:
+            raise NotFew
+        rows = self._rows() if rows is None else rows
         return FewGroups(self.warehouse, self.stage, replaces, read, self._facts(contract, touched), count, rows)
 
     def _fresh(self, touched: list[Any] | None) -> int:
@@ -181,21 +191,21 @@ class _Refreshing:
         """Return the rows of a query as rows of the table."""
         return self.connection.sql(query).to_arrow_table().cast(few_rows.schema_of(self.opened.schema()))
 
-    def _added(self, touched: list[Any] | None, count: int) -> Table:
+    def _added(self, touched: list[Any] | None, count: int) -> Table | None:
         """Return the few of ``count`` fresh rows that the groups lack.
 
-        Raises NotFew: they are not few, or a row of the groups is not among the fresh ones.
+        Return None if they are not few, or if a row of the groups is not among the fresh ones.
         """
         own = self._own(touched)
         ((existing,),) = self._fetched(f"SELECT count(*) {own}")
         if not 0 <= count - existing <= few_rows.MOST_ROWS:
-            raise NotFew
+            return None
         names = ", ".join(map(duck.name, self._columns(FRESH)))
         signed = f"SELECT *, 1 AS _times FROM {FRESH} UNION ALL BY NAME SELECT *, -1 AS _times {own}"
         differing = f"SELECT {names}, sum(_times) AS _times FROM ({signed}) GROUP BY {names} HAVING sum(_times) <> 0"
         self.connection.execute(f"CREATE TEMP TABLE {ADDED} AS {differing}")
         if self._fetched(f"SELECT count(*) FROM {ADDED} WHERE _times <> 1") != [(0,)]:
-            raise NotFew
+            return None
         return self._rows(f"SELECT * EXCLUDE (_times) FROM {ADDED}")
 
     def _own(self, touched: list[Any] | None) -> str:
@@ -253,7 +263,7 @@ class _Refreshing:
             if (versions.start or 0) >= versions.end:
                 continue
             feed = change_feed.local_changes(self.warehouse, table, versions)
-            if feed is None or feed.size() > MOST_BYTES:
+            if feed is None or feed.size() > MOST_NEWS:
                 raise NotFew
             changes, group = f"_changes_{name_of(table)}", self.refresh.groups[table]
             self._view(changes, duck.changes(self.connection, feed))
@@ -297,19 +307,24 @@ class _Refreshing:
         )
 
     def _take(self, table: str, touched: list[Any] | None) -> None:
-        """Make a table of an input's rows in the touched groups (None: all), under its name in the SELECT."""
+        """Make a table of an input's rows in the touched groups (None: all), under its name in the SELECT.
+
+        Of a large input make a view: its columns are many, and each use reads only those that it needs.
+        """
         group, called = self.refresh.groups[table], f"_all_{name_of(table)}"
         opened = self.warehouse.local_table(table, self.batch[table].end)
         if touched is None or isinstance(group, OwnRows):
-            self._stored(called, table, opened)
+            size = self._stored(called, table, opened)
         else:
             among = touched
             if isinstance(group, Along):
                 among = self._reached(table, touched, group.group, group.following, group.times)
             columns = [column.name for column in opened.schema().fields]
-            self._stored(called, table, opened, ranges_among(columns, group, among, self.refresh.span) or None)
+            ranges = ranges_among(columns, group, among, self.refresh.span)
+            size = self._stored(called, table, opened, ranges or None)
             called = self._within(group, called, among, f"_in_{name_of(table)}")
-        self.connection.execute(f"CREATE TEMP TABLE {self._names[name_of(table)]} AS FROM {called}")
+        kind = "TABLE" if size <= MOST_KEPT else "VIEW"
+        self.connection.execute(f"CREATE TEMP {kind} {self._names[name_of(table)]} AS FROM {called}")
 
     def _within(self, group: str | EachOf | Along, rows: str, among: list[Any], called: str) -> str:
         """Make a view of rows in some groups; return its name."""
@@ -338,15 +353,17 @@ class _Refreshing:
                 break
         return list(reached)
 
-    def _stored(self, called: str, table: str, opened: DeltaTable, among: Sequence[Range] | None = None) -> str:
-        """Make a view of a table's rows in the files that may hold rows in ranges (None: all); return its name."""
+    def _stored(self, called: str, table: str, opened: DeltaTable, among: Sequence[Range] | None = None) -> int:
+        """Make a view of a table's rows in the files that may hold rows in ranges (None: all); return their size."""
         files = LocalFiles.of(opened, Path(self.warehouse.location(table)))
         if files is None:
             raise NotFew
         paths = files.paths(among)
-        if files.size(paths) > MOST_BYTES:
+        size = files.size(paths)
+        if size > MOST_BYTES:
             raise NotFew
-        return self._view(called, duck.rows(self.connection, files, paths))
+        self._view(called, duck.rows(self.connection, files, paths))
+        return size
 
     def _view(self, called: str, query: str) -> str:
         """Make a view that ends with the connection; return its name."""

@@ -1,9 +1,17 @@
 -- Purpose: why the answers of other tables may not be the whole truth: one row per finding.
 -- Grain: cluster, kind, topic, name.
 -- Parameters: {reconciliation}, {delivery_guarantees}, {topology_current}, {push_health}, {dlq_incidents},
--- {dlq_summary}, {quarantined_dlq_records}, rows of these tables, complete for each cluster in them.
+-- {dlq_summary}, {quarantined_dlq_records}, rows of these tables, complete for each topic in them; {topology_current}
+-- and {push_health} are about no topic.
 -- Engine: duckdb
--- Refresh: cluster
+-- Refresh: topic
+--   gold.reconciliation: topic
+--   gold.delivery_guarantees: topic
+--   gold.topology_current: CAST(NULL AS STRING)
+--   gold.push_health: CAST(NULL AS STRING)
+--   gold.dlq_incidents: original_topic
+--   gold.dlq_summary: dlq_topic
+--   quarantine.dlq_records: dlq_topic
 -- Held scopes and feeds that fell silent depend on the present: `afterlog top` and `afterlog doctor` add them.
 -- A rule's usual share is that of all landed dead letters before the last day on which some broke a rule. A share that
 -- rose to three times of it is a finding, if at least 5 break the rule and at least 100 landed before. A time after the

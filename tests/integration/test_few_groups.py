@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ from pipelines.stage import Summarise
 from pipelines.steps import few_groups
 from pipelines.steps.few_groups import FewGroups, NotFew
 from pipelines.steps.refresh import suits_duckdb
-from pipelines.warehouse import duck, few_rows, lock
+from pipelines.warehouse import duck, few_rows, jvmless, lock
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import kip_1191, land, line, run_chain, run_needed, tables, warehouse_of
-from tests.testing.deliveries import acknowledgement
+from tests.testing.builders import kip_1191, land, line, run, run_chain, run_needed, tables, warehouse_of
+from tests.testing.deliveries import acknowledgement, store
 
 SUMMARY = "gold.dlq_summary"
 
@@ -83,13 +84,32 @@ def test_large_groups_get_the_rows_that_they_lack(
     assert few["gold.message_ledger"] >= 3
 
 
+def test_rows_that_stay_are_not_written_again_if_many_others_are_new(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(few_groups, "MOST_REWRITTEN", 1)
+    table, at = "gold.incident_suspects", datetime(2026, 11, 21, tzinfo=UTC)
+    known = {"cluster": "default", "original_topic": "orders", "consumer_group": "g", "record_count": 1}
+    shared = {"attribute_kind": "header", "attribute_share": 1.0}
+    commits = []
+    for names in (("a", "b"), ("c",), ("d", "e")):
+        rows = ({**known, **shared, "incident_id": one, "attribute_name": one, "first_at": at} for one in names)
+        store(settings, "gold.dlq_incidents", *rows)
+        run(spark, settings, table)
+        kinds = [kind for action in delta_log(settings, table) for kind in action]
+        commits.append((kinds.count("add"), kinds.count("remove")))
+    assert commits == [(1, 0)] * 3
+    found = jvmless.rows(Warehouse(settings), table, {"cluster": "default"})
+    assert sorted(row["name"] for row in found) == list("abcde")
+
+
 def delta_log(settings: Settings, table: str) -> list[dict[str, Any]]:
     """Return the actions of a table's last commit."""
     commits = (Path(Warehouse(settings).location(table)) / "_delta_log").glob("*.json")
     return [json.loads(action) for action in max(commits).read_text().splitlines()]
 
 
-@pytest.mark.parametrize("limit", ["MOST_BYTES", "MOST_GROUPS"])
+@pytest.mark.parametrize("limit", ["MOST_NEWS", "MOST_BYTES", "MOST_GROUPS"])
 def test_what_is_not_few_is_left_to_spark(
     limit: str, spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, few: Counter[str]
 ) -> None:

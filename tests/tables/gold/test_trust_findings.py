@@ -10,6 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.settings import Settings
+from pipelines.stage import Summarise
+from pipelines.steps.few_groups import FewGroups
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import run, warehouse_of
@@ -203,3 +205,33 @@ def test_late_dead_letters_are_counted_from_their_landing(spark: SparkSession, s
     run(spark, settings, *tables)
     (late,) = findings(spark, settings)
     assert (late["kind"], late["amount"], late["since"], late["last_at"]) == ("LATE_DATA", 2, at, at + HOUR / 2)
+
+
+def test_news_of_a_topic_touches_no_findings_of_others(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of, touched = FewGroups.of, []
+
+    def told(warehouse: Warehouse, stage: Summarise, batch: Any) -> FewGroups | None:
+        few = of(warehouse, stage, batch)
+        assert few is not None
+        touched.append(few.replaces and set(few.replaces.values))
+        return few
+
+    monkeypatch.setattr(FewGroups, "of", told)
+    store(settings, QUARANTINE, broken(NEWEST, "rule"), broken(NEWEST, "rule", topic="dlq.new"))
+    store(settings, "gold.push_health", {**OURS, "group_id": "g", "push_count": 1, "refused_count": 1})
+    before = findings(spark, settings)
+    store(settings, QUARANTINE, broken(NEWEST, "rule", topic="dlq.new"))
+    after = findings(spark, settings)
+    store(settings, "gold.push_health", {**OURS, "group_id": "h", "push_count": 1, "refused_count": 1})
+    last = findings(spark, settings)
+    assert touched == [None, {"dlq.new"}, {None}]
+    assert [(row["kind"], row["topic"], row["name"], row["amount"]) for row in last] == [
+        ("QUARANTINED", "dlq.new", None, 2),
+        ("QUARANTINED", "dlq.orders", None, 1),
+        ("REFUSED_PUSHES", None, "g", 1),
+        ("REFUSED_PUSHES", None, "h", 1),
+    ]
+    assert [row["amount"] for row in before] == [1, 1, 1]
+    assert after[:2] == last[:2]
