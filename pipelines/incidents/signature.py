@@ -22,7 +22,7 @@ VARYING = (
 ).replace('\\"', '"')
 JOINED = r"<\*>(?:[^\w<]+<\*>)+"
 FRAME = (
-    r"(?:^|\n)\s*+at (?:[^/\s(]*+/)*+(?!java\.|javax\.|jakarta\.|jdk\.|sun\.|com\.sun\.|kotlin\.|kotlinx\.|scala\."
+    r"(?:^|\n)[^\S\n]*+at (?:[^/\s(]*+/)*+(?!java\.|javax\.|jakarta\.|jdk\.|sun\.|com\.sun\.|kotlin\.|kotlinx\.|scala\."
     r"|groovy\.|akka\.|org\.apache\.|org\.springframework\.|org\.hibernate\.|org\.slf4j\.|io\.confluent\.|io\.netty\."
     r"|io\.micrometer\.|io\.opentelemetry\.|com\.fasterxml\.|com\.google\.|reactor\.)([^\s(/]+)\("
 )
