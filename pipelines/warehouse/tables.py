@@ -10,14 +10,14 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expectations.provenance import ADDED_BY_THE_RUN
 from pipelines.errors import UsageError, opening, unreadable_log
 from pipelines.settings import Settings
-from pipelines.warehouse import delta_log, few_rows, ranges, storage
+from pipelines.warehouse import delta_log, few_rows, opened_tables, ranges, storage
 from pipelines.warehouse.groups import Groups, runs
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.ranges import Range
@@ -39,7 +39,6 @@ PROPERTIES = {
 }
 CREATED_AT_ONCE = 4
 ROWS_OF_A_FILE = 100_000  # of bronze and of tables that are sorted
-OPENED = 256  # logs that are kept in memory; each is read once, until it changes
 COMPACTED_EVERY = 64  # commits; conf/spark-defaults.conf sets which files compaction merges
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 CHECK_OF_REPLACED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
@@ -162,7 +161,7 @@ class Warehouse:
         cannot be read.
         """
         location = Path(os.path.abspath(self.location(table)))
-        return _opened(table, location, version, delta_log.fingerprint(location))
+        return opened_tables.once(location, version, lambda: _opened(table, location, version))
 
     def local_damaged_files(self, table: str) -> list[str]:
         """Return the data files of a table that are missing or whose size differs from the one in its log.
@@ -603,24 +602,23 @@ def _data_type(ddl: str) -> DataType:
     return DataType.fromDDL(ddl)
 
 
-@lru_cache(maxsize=OPENED)
-def _opened(table: str, location: Path, version: int | None, log: delta_log.Fingerprint) -> LocalTable:
-    """Open a table whose log has a fingerprint: `Warehouse.local_table`, once for each state of the log."""
+def _opened(table: str, location: Path, version: int | None) -> LocalTable:
+    """Open a table: see `Warehouse.local_table`."""
     from deltalake import DeltaTable
 
     try:
-        opened = DeltaTable(location, version=version)
+        found = DeltaTable(location, version=version)
     except Exception as error:
         if delta_log.is_about_coordination(error):
             raise delta_log.coordinated(table, "its table features") from None
         if delta_log.fault(location, refused=True):
             raise unreadable_log(table) from None
         raise opening(error, table) from None
-    protocol = opened.protocol()
+    protocol = found.protocol()
     features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
-    if by := delta_log.coordinator(opened.metadata().configuration, features):
+    if by := delta_log.coordinator(found.metadata().configuration, features):
         raise delta_log.coordinated(table, by)
-    return opened
+    return found
 
 
 def quarantine_contract(contract: Contract) -> Contract:

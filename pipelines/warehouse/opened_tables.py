@@ -1,0 +1,50 @@
+"""A local table's location -> the table, opened once for each state of its Delta log.
+
+To open a log takes some milliseconds, and a run asks each table some thirty times for its version, files or columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from pipelines.warehouse.delta_log import Fingerprint, fingerprint
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+MOST_TABLES = 128
+MOST_VERSIONS = 4  # of a table; an opened table holds the statistics of all of its files
+
+
+@dataclass(frozen=True)
+class _Kept:
+    log: Fingerprint
+    versions: dict[int | None, DeltaTable] = field(default_factory=dict)
+
+
+_kept: dict[Path, _Kept] = {}  # the last used at the end
+_lock = Lock()
+
+
+def once(location: Path, version: int | None, opening: Callable[[], DeltaTable]) -> DeltaTable:
+    """Return what ``opening`` returns for a version (None: the latest); call it once for each state of the log."""
+    log = fingerprint(location)
+    with _lock:
+        kept = _kept.pop(location, None)
+        if kept is None or kept.log != log:
+            kept = _Kept(log)
+        _kept[location] = kept
+        if len(_kept) > MOST_TABLES:
+            del _kept[next(iter(_kept))]
+        found = kept.versions.get(version)
+    if found is None:
+        found = opening()
+        with _lock:
+            if len(kept.versions) >= MOST_VERSIONS:
+                kept.versions.clear()
+            kept.versions[version] = found
+    return found
