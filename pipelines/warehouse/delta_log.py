@@ -5,7 +5,6 @@ This module inspects the files themselves, because a Delta reader fails on a dam
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -29,8 +28,8 @@ _SAID = re.compile(r"coordinated commits|commit coordinator|catalog-managed|cata
 _MAGIC = b"PAR1"
 
 
-Fingerprint = tuple[tuple[str, int, int, int], ...]
-"""Of each file of a log: name, inode, size in bytes and modification time in nanoseconds."""
+Fingerprint = tuple[int | str, ...]
+"""What changes with each change of a log: facts of its directory, and of its newest commit."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +42,15 @@ class Fault:
 
 def fingerprint(table: Path) -> Fingerprint:
     """Return what changes with each change of a table's log; an empty one if there is no log."""
-    found = []
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(table / "_delta_log") as entries:
-        for entry in entries:
-            with contextlib.suppress(FileNotFoundError):  # removed in between
-                facts = entry.stat()
-                found.append((entry.name, facts.st_ino, facts.st_size, facts.st_mtime_ns))
-    return tuple(sorted(found))
+    log = table / "_delta_log"
+    try:
+        names, directory = os.listdir(log), log.stat()
+        newest = max((name for name in names if name.endswith(".json")), default="")
+        commit = (log / newest).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    facts = (commit.st_ino, commit.st_size, commit.st_mtime_ns)
+    return (directory.st_ino, directory.st_mtime_ns, len(names), newest, *facts)
 
 
 def coordinator(properties: Mapping[str, str | None], features: Iterable[str]) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from great_expectations.expectations.core import ExpectColumnSumToBeBetween
 
 from expectations import rules, suite
 from expectations.bronze.dlq_records import HEADERS
@@ -303,6 +304,17 @@ def test_facts_must_be_zero(tmp_path: Path) -> None:
     assert "Failed" in page
     assert "counts.difference must be 0." in page
     assert gate_facts({"grain.duplicates": 0}, numbers_contract(), run_id="r", store=None).passed
+
+
+def test_the_configuration_of_an_expectation_follows_its_fields() -> None:
+    fields: dict[str, Any] = {"min_value": 0, "max_value": 0, "meta": {"code": "a"}}
+    one = suite.ExpectZero(column="a", **fields)
+    told = one.configuration
+    assert one.configuration is told
+    assert told.kwargs == ExpectColumnSumToBeBetween(column="a", **fields).configuration.kwargs
+    one.column = "b"
+    assert (one.configuration.kwargs["column"], told.kwargs["column"]) == ("b", "a")
+    assert one.copy(update={"column": "c"}).configuration.kwargs["column"] == "c"
 
 
 def test_data_docs_keep_the_last_runs_of_each_table(tmp_path: Path) -> None:
