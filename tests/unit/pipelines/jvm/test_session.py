@@ -1,14 +1,18 @@
-"""Options of the JVM: a user's choice of a garbage collector replaces ours."""
+"""Options of the JVM, where a user's choice of a garbage collector replaces ours, and of sessions for short work."""
 
 from __future__ import annotations
 
 import shlex
 import subprocess
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pipelines.jvm import launch
-from pipelines.jvm.session import LONG_LIVED_JAVA, SHORT_LIVED_JAVA, with_options_of_user
+from pipelines.jvm.session import LONG_LIVED_JAVA, SHORT_LIVED_JAVA, SPARED, with_options_of_user
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize("own", [SHORT_LIVED_JAVA, LONG_LIVED_JAVA], ids=["short", "long"])
@@ -34,3 +38,13 @@ def test_a_jvm_that_writes_an_archive_maps_none() -> None:
     own = "-Da='two  words' -XX:SharedArchiveFile='/a b/spark.jsa' -Xlog:disable"
     options = with_options_of_user(own, "-XX:ArchiveClassesAtExit=/c.jsa")
     assert shlex.split(options) == ["-Da=two  words", "-Xlog:disable", "-XX:ArchiveClassesAtExit=/c.jsa"]
+
+
+@pytest.mark.parametrize("rule", SPARED)
+def test_spark_has_the_rules_that_short_work_spares_and_can_do_without(rule: str, spark: SparkSession) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    name = f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+    assert jvm.java.lang.Class.forName(f"{name}$").getField("MODULE$") is not None
+    optimizer = spark._jsparkSession.sessionState().optimizer()
+    assert name not in str(optimizer.nonExcludableRules())
+    assert name in spark.conf.get("spark.sql.optimizer.excludedRules")
