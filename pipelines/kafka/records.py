@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from pipelines.kafka.offsets import OffsetRange
@@ -11,7 +13,7 @@ from pipelines.kafka.properties import properties
 from pipelines.settings import Settings, Topics
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 GROUP_PREFIX = "afterlog"
 SPLIT_FROM = 20_000  # offsets of a batch from which several tasks read one partition
@@ -136,6 +138,21 @@ def _identified(read: DataFrame, settings: Settings, spans: Sequence[OffsetRange
         "value",
         F.coalesce("headers", F.array()).alias("headers"),
     )
+
+
+def size_of(records: DataFrame) -> Column:
+    """Return the size of each record, or line, in bytes: of its key, its value and its headers."""
+    from pyspark.sql import functions as F
+
+    def size(content: str | Column) -> Column:
+        return F.coalesce(F.octet_length(content), F.lit(0)).cast("bigint")
+
+    sizes = [size(name) for name in ("key", "value", "line") if name in records.columns]
+    if "headers" in records.columns:
+        each = F.transform("headers", lambda header: size(header["key"]) + size(header["value"]))
+        total = F.aggregate(each, F.lit(0).cast("bigint"), lambda sum_, one: sum_ + one)
+        sizes.append(F.coalesce(total, F.lit(0)))
+    return reduce(add, sizes)
 
 
 def lines(records: DataFrame) -> DataFrame:

@@ -386,7 +386,10 @@ class _Landing:
         records = read_records(self.warehouse.spark, self.settings, topics, batch)
         with cached(records if parse_records else kafka_records.lines(records)) as held:
             unwanted = self.module.skipped(held)
-            counted = held.agg(F.count("*").alias("read"), F.count_if(unwanted).alias("skipped")).collect()[0]
+            may_be_few = sum(span.length for span in batch) <= few_rows.MOST_ROWS
+            size = F.sum(kafka_records.size_of(held)) if may_be_few else F.lit(None)
+            counts = (F.count("*").alias("read"), F.count_if(unwanted).alias("skipped"), size.alias("bytes"))
+            counted = held.agg(*counts).collect()[0]
             read, skipped = int(counted["read"]), int(counted["skipped"])
             cluster.check(batch)
             if skipped:
@@ -401,9 +404,10 @@ class _Landing:
                 {"_ingested_at": F.lit(self.started_at), "_run_id": F.lit(self.run_id)}
             )
             rows = rows.coalesce(1 + (read - skipped) // ROWS_OF_A_FILE)
-            return read, skipped, self._insert_new(rows, batch)
+            are_few = counted["bytes"] is not None and counted["bytes"] <= few_rows.MOST_PLAIN_BYTES
+            return read, skipped, self._insert_new(rows, batch, are_few)
 
-    def _insert_new(self, rows: DataFrame, batch: Sequence[OffsetRange]) -> int:
+    def _insert_new(self, rows: DataFrame, batch: Sequence[OffsetRange], are_few: bool) -> int:
         """Insert a batch's rows that the table does not hold; look into the table only if its offsets are doubtful."""
         among = _of_sources([span.source for span in batch])
         if any(column.name == "offset" for column in self.contract.columns):
@@ -415,7 +419,7 @@ class _Landing:
             if existing_rows is not None:
                 rows = rows.join(existing_rows.select(grain), grain, how="left_anti")
         mark = offsets.mark_of(self.settings.cluster, batch)
-        return self.warehouse.insert(rows, self.contract, among, mark)
+        return self.warehouse.insert(rows, self.contract, among, mark, are_few)
 
     def insert(self, files: Sequence[LandedFile], damaged: dict[str, str]) -> tuple[int, int, int]:
         """Insert the lines that bronze does not hold; return how many were read, skipped and inserted."""
