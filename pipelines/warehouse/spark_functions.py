@@ -42,8 +42,17 @@ def register(connection: DuckDBPyConnection) -> None:
 
 
 def java_replace(text: str, pattern: str, replacement: str) -> str:
-    """Return ``regexp_replace`` of a text; the replacement has neither ``$`` nor ``\\``."""
-    return _compiled(pattern).sub(lambda _: replacement, text)
+    """Return ``regexp_replace`` of a text; the replacement has neither ``$`` nor ``\\``.
+
+    Raises ValueError: a match of nothing, which Java also finds within a character beyond 16 bits.
+    """
+
+    def of(found: re.Match[str]) -> str:
+        if not found[0]:
+            raise ValueError("a match of nothing is replaced")
+        return replacement
+
+    return _compiled(pattern).sub(of, text)
 
 
 def java_extract(text: str, pattern: str, group: int) -> str:

@@ -71,9 +71,11 @@ MACROS = (
     "spark_utf8_or_null(value) AS TRY(decode(value))",
     "spark_bytes(value, first, many) AS value[CAST(first AS BIGINT) : CAST(first + many - 1 AS BIGINT)]",
     "spark_of_hex(value) AS CAST('0x' || value AS BIGINT)",
+    "spark_json(value) AS CASE WHEN typeof(value) = 'VARCHAR[]' THEN CAST(to_json(value) AS VARCHAR) "
+    "ELSE error('JSON of other values than texts') END",
     "spark_timestamp_micros(value) AS make_timestamp(value)",
     "spark_pmod(dividend, divisor) AS CASE WHEN divisor = 0 THEN error('division by zero') "
-    "ELSE (dividend % divisor + divisor) % divisor END",
+    "WHEN dividend % divisor < 0 THEN (dividend % divisor + divisor) % divisor ELSE dividend % divisor END",
     f"spark_xxhash64(value) AS coalesce(xxhash64_of(spark_binary(value)), {SEED})",
     "spark_get(list, place) AS CASE WHEN place >= 0 THEN list[place + 1] END",
     "spark_set(list) AS list_distinct(list) || CASE WHEN list_count(list) < len(list) THEN [NULL] ELSE [] END",
@@ -155,13 +157,14 @@ def translated(text: str) -> str:
       result is a double here, so a question must round doubles only.
     - A division by zero is an error in Spark, and null in DuckDB.
     - ``exists`` of an array is null if no element is true and one is null.
-    - ``lpad`` takes numbers.
+    - ``lpad`` takes numbers. ``trim`` takes spaces away, and DuckDB's other blanks too, such as no-break spaces.
     - ``any_value`` can be null in Spark; DuckDB's skips nulls.
     - ``RLIKE`` is Java's, and RE2's in DuckDB: a pattern that they may read differently is refused.
     - ``try_sum``, ``try_add`` and ``try_subtract`` are null where a sum is no 64-bit number, and ``sum`` is an error.
     - ``try_cast`` of text knows no fractions, and ``concat`` prints what is no text as Spark does.
     - ``timestampdiff`` counts whole seconds, not how often the second changes.
     - ``$`` at the end of a regular expression also matches before a last line break.
+    - Java finds and replaces matches of nothing where RE2 and Python find none: such patterns are refused.
     - ``array_join`` of nothing is empty text in Spark, and null in DuckDB.
     - ``array_distinct`` keeps the order and a null.
     - ``percentile`` and ``median`` interpolate by a formula of their own.
@@ -229,7 +232,15 @@ def _equal(node: Expr) -> Expr:
     if isinstance(node, exp.RegexpLike | exp.RegexpExtract | exp.RegexpReplace):
         return _searched(node)
     if isinstance(node, exp.Substring) and _is_of_bytes(node):
-        return _call("spark_bytes", node.this, node.args["start"], node.args["length"])
+        start, length = node.args.get("start"), node.args.get("length")
+        if not (start and start.is_int and length and length.is_int and start.to_py() > 0 <= length.to_py()):
+            raise Untranslatable("bytes from or to a place that is not known")
+        return _call("spark_bytes", node.this, start, length)
+    if isinstance(node, exp.Trim) and not node.expression:
+        node.set("expression", exp.Literal.string(" "))
+        return node
+    if isinstance(node, exp.SHA2) and node.text("length") != "256":
+        raise Untranslatable(f"a hash of {node.text('length')} bits")
     if isinstance(node, exp.JSONFormat) and node.args.get("options"):
         return _json(node)
     if isinstance(node, exp.Round):
@@ -276,6 +287,8 @@ def _equal(node: Expr) -> Expr:
         number, *bases = node.expressions
         if not isinstance(number, exp.Hex) or [base.name for base in bases] != ["16", "10"]:
             raise Untranslatable("conv of what is not hex(...), 16, 10")
+        if not (isinstance(node.parent, exp.Cast) and node.parent.to.this == exp.DType.BIGINT):
+            raise Untranslatable("conv is text")
         return _call("spark_of_hex", number)
     if isinstance(node, exp.ArrayToString) and not node.args.get("null"):
         return _call("spark_array_join", node.this, node.expression)
@@ -315,6 +328,8 @@ def _searched(node: Expr) -> Expr:
     if isinstance(node, exp.RegexpExtract) and not (group and group.is_int):
         raise Untranslatable("a group is not known")
     text = pattern.name.removesuffix("$")
+    if isinstance(node, exp.RegexpReplace | exp.RegexpExtract):
+        _check_found(pattern.name, int(group.name) if group else 0, isinstance(node, exp.RegexpReplace))
     if not text.endswith("\\") and _ALIKE.fullmatch(text):
         if text != pattern.name:
             node.set("expression", exp.Literal.string(text + _END))
@@ -323,6 +338,20 @@ def _searched(node: Expr) -> Expr:
         raise Untranslatable("Java may read a pattern differently")
     name = "java_replace" if isinstance(node, exp.RegexpReplace) else "java_extract"
     return _call(name, node.this, pattern, *filter(None, (replacement, group)))
+
+
+def _check_found(pattern: str, group: int, is_replaced: bool) -> None:
+    """Raise Untranslatable if a pattern lacks a group, or if its matches may differ: see ``translated``."""
+    try:
+        known = re.compile(pattern.replace("\\z", "\\Z"), re.ASCII)
+    except (re.error, OverflowError) as error:
+        raise Untranslatable(str(error)) from None
+    if group > known.groups:
+        raise Untranslatable(f"a pattern has no group {group}")
+    if not group and pattern.endswith("$"):
+        raise Untranslatable("what is found may end before a line break")
+    if is_replaced and known.search(""):
+        raise Untranslatable("a match of nothing is replaced")
 
 
 def _is_of_bytes(node: Expr) -> bool:
@@ -339,11 +368,11 @@ def _json(node: Expr) -> Expr:
 
     Raises Untranslatable: other options are given.
     """
-    from sqlglot import exp, parse_one
+    from sqlglot import parse_one
 
     if node.args["options"] != parse_one("map('ignoreNullFields', 'false')", read="spark"):
         raise Untranslatable("options of to_json")
-    return exp.JSONFormat(this=node.this)
+    return _call("spark_json", node.this)
 
 
 def _collects(node: Expr) -> bool:

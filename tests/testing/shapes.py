@@ -33,6 +33,7 @@ KEYS = (
 MESSAGES = (
     "Offset rejected by client.", "order 17 of a.b@example.com failed at https://example.com/?q=1#x", "no id: 'a-1'",
     "\n", "  timeout to broker-1.kafka.svc:9092, 3f2a-77", "é \"x\" `y` 'z'\r\nsecond line", "\x1b[31m\x00 \\ /",
+    " \u00a0\u3000no id",
 )  # fmt: skip
 PIECES = (
     *"aZ9é \t\r\n-_.:/+@'\"`\\<>", "\U0001f4a3", "\x0b", "\x85", "\u2028", "$1", "<*>", "://", "com", ".de", "::ffff",

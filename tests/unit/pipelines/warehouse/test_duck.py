@@ -188,6 +188,15 @@ def answered(settings: Settings, text: str, tables: tuple[str, ...] = (), **valu
             id="JSON of texts",
         ),
         pytest.param(
+            "SELECT ltrim(s) AS l, rtrim(s) AS r, trim(s) AS t, trim(LEADING 'a' FROM s) AS a FROM (VALUES (' a '),"
+            " ('\u00a0a\u00a0'), (' \u3000a\u2003'), ('\ta\n'), (''), (NULL)) AS t(s)",
+            id="only spaces are trimmed",
+        ),
+        pytest.param(
+            "SELECT pmod(n, -3) AS p, pmod(n, 3) AS q FROM (VALUES (-7), (-6), (0), (6), (7), (NULL)) AS t(n)",
+            id="remainders of negative divisors",
+        ),
+        pytest.param(
             "SELECT pmod(n, 7) AS p, timestamp_micros(n - pmod(n, 1800000000)) AS t, timestamp_micros(n) AS u FROM"
             " (VALUES (-1L), (0L), (1763692877000001L), (NULL)) AS t(n)",
             id="half hours",
@@ -225,7 +234,17 @@ def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: 
         pytest.param("SELECT regexp_replace('a', '(?i)A', 'b') AS r", id="a pattern with flags"),
         pytest.param("SELECT regexp_replace('aa', '(?<=a)a', '$0') AS r", id="a replacement with a group"),
         pytest.param("SELECT regexp_extract('a', '(a)(?=b&&c|$)', 1) AS r", id="a pattern with a line's end within"),
+        pytest.param("SELECT regexp_replace('aXb', 'x*', '-') AS r", id="a match of nothing in RE2"),
+        pytest.param("SELECT regexp_replace('\U0001f4a3', '(?<!a)', '-') AS r", id="a match of nothing in Python"),
+        pytest.param("SELECT regexp_replace('a\n', 'a$', '-') AS r", id="what stands before a line break"),
+        pytest.param("SELECT regexp_extract('a\n', 'a$', 0) AS r", id="what is found before a line break"),
+        pytest.param("SELECT regexp_extract('b', '(a)|(b)', 3) AS r", id="a group that a pattern lacks"),
         pytest.param("SELECT conv('ff', 16, 2) AS c", id="another base"),
+        pytest.param("SELECT conv(hex(X'ff'), 16, 10) < '3' AS c", id="a number as text"),
+        pytest.param("SELECT hex(substring(b, -1, 2)) AS h FROM (VALUES (X'0102')) AS t(b)", id="bytes from the end"),
+        pytest.param("SELECT hex(substring(b, 2)) AS h FROM (VALUES (X'0102')) AS t(b)", id="bytes to the end"),
+        pytest.param("SELECT sha2('a', 512) AS h", id="a longer hash"),
+        pytest.param("SELECT to_json(array(1.5), map('ignoreNullFields', 'false')) AS j", id="JSON of numbers"),
         pytest.param("SELECT to_json(array(1), map('pretty', 'true')) AS j", id="other options of JSON"),
         pytest.param("SELECT try_validate_utf8('a') AS v", id="UTF-8 of a text"),
         pytest.param(
