@@ -160,7 +160,7 @@ class Warehouse:
         Raises UsageError: the table's Delta log alone does not decide which commits count. EnvironmentLacking: the log
         cannot be read.
         """
-        location = Path(os.path.abspath(self.location(table)))
+        location = Path(self.location(table)).absolute()  # as the file system reads `..` behind a symbolic link
         return opened_tables.once(location, version, lambda: _opened(table, location, version))
 
     def local_damaged_files(self, table: str) -> list[str]:
