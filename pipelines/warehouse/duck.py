@@ -165,9 +165,11 @@ def session(directory: str) -> Iterator[DuckDBPyConnection]:
 def _shared(directory: str) -> DuckDBPyConnection:
     """Return the connection of a directory; to make one takes longer than a small query."""
     connection = connected(directory)
-    atexit.register(connection.close)  # or Python's functions in it would count as leaked
     connection.execute(f"SET memory_limit = '{MEMORY}'")
     return connection
+
+
+atexit.register(_shared.cache_clear)  # or Python's functions in the last connection would count as leaked
 
 
 def changes(connection: DuckDBPyConnection, feed: NamedFiles) -> str:

@@ -275,8 +275,6 @@ def _equal(node: Expr) -> Expr:
         is_sorted = isinstance(around, exp.ArraySort)  # DuckDB fails if a function is within one that sees it
         return _call("spark_set" if is_sorted else "spark_array_distinct", node.this)
     if isinstance(node, exp.Anonymous) and node.name.lower() in _OF_THIS_MODULE:
-        if len(node.expressions) > 2 or (node.name.lower() == "xxhash64" and len(node.expressions) > 1):
-            raise Untranslatable(f"{node.name} of several values")
         return _call(f"spark_{node.name.lower()}", *node.expressions)
     if isinstance(node, exp.Anonymous) and node.name.lower() == "try_validate_utf8":
         (text,) = node.expressions
