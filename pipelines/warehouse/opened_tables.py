@@ -1,6 +1,6 @@
 """A local table's location -> the table, opened once for each state of its Delta log.
 
-To open a log takes some milliseconds, and a run asks each table some thirty times for its version, files or columns.
+To open a log takes some milliseconds, and a run asks for the version, files or columns of each table again and again.
 """
 
 from __future__ import annotations
