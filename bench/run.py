@@ -46,7 +46,7 @@ from pipelines.run import runner
 from pipelines.run.follow import health_file
 from pipelines.settings import ROOT, Settings, load
 from pipelines.steps import scopes
-from pipelines.steps.few_groups import FewGroups
+from pipelines.steps.by_duckdb import DuckSummary
 from pipelines.steps.split import SplitBatch
 from pipelines.steps.summarise import Summary
 from pipelines.warehouse import jvmless, lock
@@ -142,7 +142,7 @@ def pipeline(bench: Bench) -> None:
     for attempt in range(2):
         settings = generated.model_copy(update={"warehouse": str(bench.scratch / f"pipeline-{attempt}")})
         gates: dict[str, float] = {}
-        summaries = timed(Summary, "gate", gates), timed(FewGroups, "gate", gates)
+        summaries = timed(Summary, "gate", gates), timed(DuckSummary, "gate", gates)
         with timed(SplitBatch, "gate", gates), timed(scopes, "count", gates), summaries[0], summaries[1]:
             ours.append(bench.run(settings))
         began = time.perf_counter()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,17 +65,20 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def both_engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let Spark repeat each refresh that DuckDB makes, and compare them."""
-    from pipelines.steps.few_groups import FewGroups
-    from tests.testing.engines import differences
+    from pipelines.steps.by_duckdb import DuckSummary
+    from tests.testing.engines import all_of, differences
 
-    of, found = FewGroups.of, []
+    of, found = DuckSummary.of, []
 
-    def compared(warehouse: Warehouse, stage: Any, batch: Any) -> FewGroups | None:
-        few = of(warehouse, stage, batch)
-        found.extend(differences(few, warehouse, stage, batch))
-        return few
+    @contextmanager
+    def compared(warehouse: Warehouse, stage: Any, batch: Any) -> Iterator[DuckSummary | None]:
+        with of(warehouse, stage, batch) as made:
+            if made is not None:
+                made = replace(made, rows=all_of(made.rows))
+            found.extend(differences(made, warehouse, stage, batch))
+            yield made
 
-    monkeypatch.setattr(FewGroups, "of", compared)
+    monkeypatch.setattr(DuckSummary, "of", compared)
     yield
     assert found == []
 
@@ -81,9 +86,9 @@ def both_engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def by_spark_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Spark make every refresh."""
-    from pipelines.steps.few_groups import FewGroups, NotFew
+    from pipelines.steps.by_duckdb import DuckSummary, LeftToSpark
 
-    def nothing_is_few(*of_a_refresh: Any) -> None:
-        raise NotFew
+    def refused(*of_a_refresh: Any) -> None:
+        raise LeftToSpark
 
-    monkeypatch.setattr(FewGroups, "of", nothing_is_few)
+    monkeypatch.setattr(DuckSummary, "of", refused)

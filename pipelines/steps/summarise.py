@@ -15,8 +15,8 @@ from expectations.contract import contract_of
 from expectations.verdict import Verdict
 from pipelines.columns.cached import cached
 from pipelines.stage import Derive, Summarise
+from pipelines.steps.by_duckdb import REPEATED, DuckSummary, LeftToSpark
 from pipelines.steps.derive import derived, shares
-from pipelines.steps.few_groups import REPEATED, FewGroups, NotFew
 from pipelines.steps.refresh import (
     REPLACED,
     Along,
@@ -47,19 +47,19 @@ log = logging.getLogger("afterlog")
 
 
 @contextlib.contextmanager
-def summary(warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> Iterator[Summary | FewGroups | None]:
-    """Compute again the groups that a batch touches: few of them by DuckDB, all others by Spark.
+def summary(warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> Iterator[Summary | DuckSummary | None]:
+    """Compute again the groups that a batch touches: by DuckDB, or by Spark if that cannot do it.
 
     Yield None if the batch changes nothing. What is yielded can be used until the block ends.
     """
-    try:
-        few = FewGroups.of(warehouse, stage, batch)
-    except NotFew as reason:
-        log.debug("%s: Spark refreshes it (%s)", stage.table, type(reason.__cause__ or reason).__name__)
-        with Summary.of(warehouse, stage, batch) as made:
-            yield made
-    else:
-        yield few
+    with contextlib.ExitStack() as stack:
+        made: Summary | DuckSummary | None
+        try:
+            made = stack.enter_context(DuckSummary.of(warehouse, stage, batch))
+        except LeftToSpark as reason:
+            log.debug("%s: Spark refreshes it (%s)", stage.table, type(reason.__cause__ or reason).__name__)
+            made = stack.enter_context(Summary.of(warehouse, stage, batch))
+        yield made
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract
@@ -132,12 +133,15 @@ def _opened(
             raise Untranslatable(str(error)) from None
 
 
-def connected(directory: str) -> DuckDBPyConnection:
-    """Return a connection that reads files below a directory, and no others."""
+def connected(directory: str, spill: str = "") -> DuckDBPyConnection:
+    """Return a connection that reads files below a directory, and no others.
+
+    What does not fit into memory goes into the directory ``spill``; without one a query ends with an error.
+    """
     import duckdb
 
     nothing_more = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    connection = duckdb.connect(config={**nothing_more, "temp_directory": ""})
+    connection = duckdb.connect(config={**nothing_more, "temp_directory": spill})
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute(f"SET allowed_directories = [{literal(directory)}]")
     connection.execute("SET enable_external_access = false")
@@ -164,9 +168,15 @@ def session(directory: str) -> Iterator[DuckDBPyConnection]:
 @lru_cache(maxsize=1)
 def _shared(directory: str) -> DuckDBPyConnection:
     """Return the connection of a directory; to make one takes longer than a small query."""
-    connection = connected(directory)
+    connection = connected(directory, _spill().name)
     connection.execute(f"SET memory_limit = '{MEMORY}'")
     return connection
+
+
+@cache
+def _spill() -> TemporaryDirectory[str]:
+    """Return a directory that only this user can read, and that ends with the process."""
+    return TemporaryDirectory(prefix="afterlog-")
 
 
 atexit.register(_shared.cache_clear)  # or Python's functions in the last connection would count as leaked

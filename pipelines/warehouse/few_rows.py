@@ -1,4 +1,4 @@
-"""A few rows of Spark -> a local table, without Delta's planning.
+"""A few rows of Spark, or any rows of DuckDB -> a local table, without Delta's planning.
 
 Delta in Spark plans each write with queries of its own on the table's log and on the files that it replaces. For a few
 rows these queries take longer than the rows. The writer without a JVM commits the same: the rows, their statistics and
@@ -16,8 +16,8 @@ from pipelines.warehouse.local_files import PLAIN_READER
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties
-    from pyarrow import Schema as ArrowSchema  # type: ignore[import-untyped]
-    from pyarrow import Table
+    from pyarrow import RecordBatchReader, Table  # type: ignore[import-untyped]
+    from pyarrow import Schema as ArrowSchema
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MOST_ROWS = 20_000
 MOST_BYTES = 1 << 20  # of compressed files, whose rows are larger
 MOST_PLAIN_BYTES = 8 << 20  # of files that are not compressed
+ROWS_OF_A_BATCH = 10_000  # of many rows
+ROWS_OF_A_GROUP = 100_000  # in a file
+BYTES_OF_A_FILE = 8 << 20  # of many rows; Delta merges smaller files than 4 MiB
 PLAIN_WRITER = 4  # the writer's version of a table as Afterlog creates it
 CONSTRAINT = "delta.constraints."
 PREVIEW = "Preview of invalid data"
@@ -104,14 +107,25 @@ def collected(rows: DataFrame) -> Table | None:
     return few.take(list(range(few.num_rows))) if few.num_rows else few.schema.empty_table()
 
 
-def append(opened: DeltaTable, rows: Table, mark: str = "") -> None:
-    """Add rows in one commit; its user metadata is the mark."""
+def append(opened: DeltaTable, rows: Table | RecordBatchReader, mark: str = "") -> None:
+    """Add rows in one commit; its user metadata is the mark. Without rows there is no commit."""
+    import pyarrow as arrow
     from deltalake import write_deltalake
 
-    write_deltalake(opened, rows, mode="append", writer_properties=_zstd(), commit_properties=_marked(mark))
+    if isinstance(rows, arrow.Table) and not rows.num_rows:
+        return
+
+    write_deltalake(
+        opened,
+        rows,
+        mode="append",
+        target_file_size=BYTES_OF_A_FILE,
+        writer_properties=_compressed(),
+        commit_properties=_marked(mark),
+    )
 
 
-def replace(opened: DeltaTable, rows: Table, predicate: str | None, mark: str = "") -> None:
+def replace(opened: DeltaTable, rows: Table | RecordBatchReader, predicate: str | None, mark: str = "") -> None:
     """Replace the rows that meet a predicate (None: all) by others in one commit; its user metadata is the mark.
 
     Raises RuntimeError: a row does not meet the predicate, or the commit fails.
@@ -125,17 +139,19 @@ def replace(opened: DeltaTable, rows: Table, predicate: str | None, mark: str = 
             rows,
             mode="overwrite",
             predicate=predicate,
-            writer_properties=_zstd(),
+            target_file_size=BYTES_OF_A_FILE,
+            writer_properties=_compressed(),
             commit_properties=_marked(mark),
         )
     except DeltaError as error:
         raise RuntimeError(str(error).partition(PREVIEW)[0].strip()) from None  # the preview shows values
 
 
-def _zstd() -> WriterProperties:
+def _compressed() -> WriterProperties:
+    """Return how files are written: of few rows, or of groups of rows, which readers skip by their statistics."""
     from deltalake import WriterProperties
 
-    return WriterProperties(compression="ZSTD")
+    return WriterProperties(compression="ZSTD", max_row_group_size=ROWS_OF_A_GROUP)
 
 
 def _marked(mark: str) -> CommitProperties:

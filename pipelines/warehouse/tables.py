@@ -24,7 +24,8 @@ from pipelines.warehouse.ranges import Range
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable as LocalTable
-    from pyarrow import Table as ArrowTable  # type: ignore[import-untyped]
+    from pyarrow import RecordBatchReader  # type: ignore[import-untyped]
+    from pyarrow import Table as ArrowTable
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import DataType
@@ -421,17 +422,18 @@ class Warehouse:
     def replace_groups(
         self,
         table: str,
-        rows: DataFrame | ArrowTable,
+        rows: DataFrame | ArrowTable | RecordBatchReader,
         groups: Groups | None,
         contract: Contract | None = None,
         count: int | None = None,
+        are_added: bool = False,
     ) -> int:
         """Replace the rows of groups (None: all) by the given ones in one commit; return how many were given.
 
         If all rows are replaced and a contract is given, the columns of the table are replaced too if an earlier
         version of Afterlog created them with other names or types. ``count`` is the number of rows, if it is known.
-        Rows of Arrow are few, have the columns of the table, and their groups have a ``local_predicate``; if they are
-        less than ``count``, the groups have the others already.
+        Rows of Arrow have the columns of the table, their number is given, and their groups have a
+        ``local_predicate``. If they ``are_added``, they are those of ``count`` rows that the groups lack.
 
         Raises UsageError: some rows are replaced, but the table has not the columns of its contract. Raises
         RuntimeError: a given row is in none of the groups.
@@ -440,10 +442,14 @@ class Warehouse:
 
         predicate: str | None = groups.local_predicate() if groups else None
         if not isinstance(rows, DataFrame):
+            assert count is not None
             opened = self.local_table(table)
-            if count is None or count == rows.num_rows:
-                return self._replaced(table, opened, rows, predicate)
-            self._append(table, opened, rows)
+            before = opened.version()
+            if are_added:
+                few_rows.append(opened, rows)
+            else:
+                few_rows.replace(opened, rows, predicate)
+            self._compact_at_times(table, before)
             return count
         are_few = count is not None and count <= few_rows.MOST_ROWS and (predicate is not None or not groups)
         if are_few and (collected := self._collected(table, rows)) is not None:
@@ -524,10 +530,9 @@ class Warehouse:
 
     def _append(self, table: str, opened: LocalTable, few: ArrowTable, mark: str = "") -> int:
         """Append a few rows without Delta's planning; return how many. Without rows there is no commit."""
-        if few.num_rows:
-            before = opened.version()
-            few_rows.append(opened, few, mark)
-            self._compact_at_times(table, before)
+        before = opened.version()
+        few_rows.append(opened, few, mark)
+        self._compact_at_times(table, before)
         return int(few.num_rows)
 
     def _written(self, table: str, writer: DataFrameWriter, more: str = "") -> int:

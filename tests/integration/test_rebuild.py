@@ -20,7 +20,7 @@ from pipelines.commands import doctor
 from pipelines.errors import UsageError
 from pipelines.run import runner
 from pipelines.settings import Settings, load
-from pipelines.steps import few_groups, summarise
+from pipelines.steps import by_duckdb, summarise
 from pipelines.warehouse import lock, progress, quality
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
@@ -83,7 +83,7 @@ def defect(monkeypatch: pytest.MonkeyPatch, table: str) -> Any:
 
     @contextmanager
     def lasting() -> Iterator[None]:
-        for module in (summarise, few_groups):
+        for module in (summarise, by_duckdb):
             patched.setattr(module, "select_of", twice)
         yield
         patched.undo()

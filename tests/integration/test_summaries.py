@@ -14,7 +14,7 @@ from expectations.contract import Contract, contract_of
 from pipelines.catalog import stages_of_type
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Summarise
-from pipelines.steps import few_groups, summarise
+from pipelines.steps import by_duckdb, summarise
 from pipelines.steps.refresh import Span, ranges_of
 from pipelines.steps.summarise import REPEATED, Summary
 from pipelines.warehouse.groups import Groups, literal
@@ -65,7 +65,7 @@ def test_a_table_whose_select_repeats_its_grain_is_not_written(
     selects = {stage.table: summarise.select_of(stage.table) for stage in SUMMARISED}
     selects[GOLD] = f"WITH once AS ({selects[GOLD]}) SELECT * FROM once UNION ALL SELECT * FROM once"
     land(settings, {"a.jsonl": [line(1)]})
-    for module in (summarise, few_groups):
+    for module in (summarise, by_duckdb):
         monkeypatch.setattr(module, "select_of", selects.get)
     done = run_chain(spark, settings)[GOLD]
     assert done.status == "broken"

@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from expectations.contract import Contract, contract_of
 from pipelines.catalog import stages_of_type
 from pipelines.stage import Split, Summarise
-from pipelines.steps.few_groups import FewGroups
+from pipelines.steps.by_duckdb import DuckSummary
 from pipelines.steps.held import contract_of_held
 from pipelines.steps.refresh import name_of, select_of
 from pipelines.steps.summarise import Summary, _selected
@@ -176,8 +176,13 @@ def in_order(rows: arrow.Table, like: arrow.Schema) -> list[str]:
     return sorted(map(repr, rows.cast(like).cast(arrow.schema(micros)).to_pylist()))
 
 
+def all_of(rows: arrow.Table | arrow.RecordBatchReader) -> arrow.Table:
+    """Return the rows of a refresh as a table."""
+    return rows if isinstance(rows, arrow.Table) else rows.read_all()
+
+
 def differences(
-    few: FewGroups | None, warehouse: Warehouse, stage: Summarise, batch: Mapping[str, Batch]
+    few: DuckSummary | None, warehouse: Warehouse, stage: Summarise, batch: Mapping[str, Batch]
 ) -> Iterator[str]:
     """Yield how a refresh by DuckDB differs from the same one by Spark."""
     with Summary.of(warehouse, stage, dict(batch)) as made:
@@ -197,9 +202,11 @@ def differences(
         rows = made.rows.select([column.name for column in contract.stored]).toArrow()
         if few.count != rows.num_rows:
             yield f"{stage.table}: {few.count} rows instead of {rows.num_rows}"
-        if few.count != few.rows.num_rows:
-            return
         found_rows, expected_rows = in_order(few.rows, rows.schema), in_order(rows, rows.schema)
+        if few.is_added:
+            there = warehouse.read(stage.table)
+            there = there.where(few.replaces.predicate()) if few.replaces else there
+            found_rows = sorted([*found_rows, *in_order(there.select(rows.schema.names).toArrow(), rows.schema)])
         if found_rows != expected_rows:
             both = Counter(found_rows), Counter(expected_rows)
             extra, missing = [*(both[0] - both[1])][:2], [*(both[1] - both[0])][:2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.settings import Settings
 from pipelines.stage import Summarise
-from pipelines.steps.few_groups import FewGroups
+from pipelines.steps.by_duckdb import DuckSummary
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import run, warehouse_of
@@ -210,15 +212,16 @@ def test_late_dead_letters_are_counted_from_their_landing(spark: SparkSession, s
 def test_news_of_a_topic_touches_no_findings_of_others(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of, touched = FewGroups.of, []
+    of, touched = DuckSummary.of, []
 
-    def told(warehouse: Warehouse, stage: Summarise, batch: Any) -> FewGroups | None:
-        few = of(warehouse, stage, batch)
-        assert few is not None
-        touched.append(few.replaces and set(few.replaces.values))
-        return few
+    @contextmanager
+    def told(warehouse: Warehouse, stage: Summarise, batch: Any) -> Iterator[DuckSummary | None]:
+        with of(warehouse, stage, batch) as made:
+            assert made is not None
+            touched.append(made.replaces and set(made.replaces.values))
+            yield made
 
-    monkeypatch.setattr(FewGroups, "of", told)
+    monkeypatch.setattr(DuckSummary, "of", told)
     store(settings, QUARANTINE, broken(NEWEST, "rule"), broken(NEWEST, "rule", topic="dlq.new"))
     store(settings, "gold.push_health", {**OURS, "group_id": "g", "push_count": 1, "refused_count": 1})
     before = findings(spark, settings)

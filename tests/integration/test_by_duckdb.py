@@ -1,11 +1,14 @@
-"""Refreshes of few groups, which DuckDB makes: the same as Spark's, and Spark's where they are not few."""
+"""Refreshes that DuckDB makes: the same as Spark's, of few rows and of many, and Spark's where DuckDB refuses."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,8 @@ from pipelines.commands.generate import generate
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.stage import Summarise
-from pipelines.steps import few_groups
-from pipelines.steps.few_groups import FewGroups, NotFew
+from pipelines.steps import by_duckdb, summarise
+from pipelines.steps.by_duckdb import DuckSummary, LeftToSpark
 from pipelines.steps.refresh import suits_duckdb
 from pipelines.warehouse import duck, few_rows, jvmless, lock
 from pipelines.warehouse.tables import Warehouse
@@ -31,16 +34,17 @@ SUMMARY = "gold.dlq_summary"
 
 
 @pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def by_duck(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count the refreshes that DuckDB made, by table."""
-    of, made = FewGroups.of, Counter[str]()
+    of, made = DuckSummary.of, Counter[str]()
 
-    def counted(warehouse: Warehouse, stage: Summarise, batch: Any) -> FewGroups | None:
-        found = of(warehouse, stage, batch)
-        made[stage.table] += 1
-        return found
+    @contextmanager
+    def counted(warehouse: Warehouse, stage: Summarise, batch: Any) -> Iterator[DuckSummary | None]:
+        with of(warehouse, stage, batch) as found:
+            made[stage.table] += 1
+            yield found
 
-    monkeypatch.setattr(FewGroups, "of", counted)
+    monkeypatch.setattr(DuckSummary, "of", counted)
     return made
 
 
@@ -49,10 +53,25 @@ def run_all(spark: SparkSession, settings: Settings) -> None:
         runner.run(Warehouse(settings, spark), stages())
 
 
+@pytest.fixture(params=["few", "many"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Treat all rows as few, or as many: they are compared, sorted and written in batches, and few groups are many."""
+    if request.param == "many":
+        monkeypatch.setattr(few_rows, "MOST_ROWS", 2)
+        monkeypatch.setattr(few_rows, "ROWS_OF_A_BATCH", 3)
+        monkeypatch.setattr(few_rows, "BYTES_OF_A_FILE", 1)
+        monkeypatch.setattr(by_duckdb, "MOST_REWRITTEN", 0)
+        monkeypatch.setattr(by_duckdb, "MOST_KEPT", 0)
+        monkeypatch.setattr(by_duckdb, "MOST_GROUPS", 8)
+        monkeypatch.setattr(summarise, "MOST_GROUPS", 8)
+        monkeypatch.setattr(by_duckdb, "ROWS_OF_A_BATCH", 2)
+    return str(request.param)
+
+
 @pytest.mark.thorough
-@pytest.mark.usefixtures("both_engines")
+@pytest.mark.usefixtures("both_engines", "size")
 def test_refreshes_of_real_and_generated_records_are_those_of_spark(
-    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, few: Counter[str]
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, by_duck: Counter[str]
 ) -> None:
     settings = warehouse_of(empty_warehouse, tmp_path)
     generate(200, 4, tmp_path / "landing")
@@ -64,14 +83,15 @@ def test_refreshes_of_real_and_generated_records_are_those_of_spark(
     land_demo(settings)
     run_all(spark, settings)
     summarised = [stage for stage in stages_of_type(Summarise) if stage.feed != "collect"]  # no cluster was asked
-    assert {stage.table for stage in summarised if suits_duckdb(stage.table)} - few.keys() == set()
+    assert {stage.table for stage in summarised if suits_duckdb(stage.table)} - by_duck.keys() == set()
 
 
 @pytest.mark.usefixtures("both_engines")
 def test_large_groups_get_the_rows_that_they_lack(
-    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, few: Counter[str]
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, by_duck: Counter[str]
 ) -> None:
     monkeypatch.setattr(few_rows, "MOST_ROWS", 2)
+    monkeypatch.setattr(by_duckdb, "MOST_REWRITTEN", 2)
     appended = []
     for first in range(0, 8, 2):
         lines = [acknowledgement(offset=offset) for offset in range(first, first + 2)]
@@ -81,13 +101,13 @@ def test_large_groups_get_the_rows_that_they_lack(
         appended.append(not any("remove" in action for action in actions))
     assert appended == [True] * 4  # no row was written again
     assert sorted(row["offset"] for row in tables(settings)["gold.message_ledger"]) == list(range(8))
-    assert few["gold.message_ledger"] >= 3
+    assert by_duck["gold.message_ledger"] == 4
 
 
 def test_rows_that_stay_are_not_written_again_if_many_others_are_new(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(few_groups, "MOST_REWRITTEN", 1)
+    monkeypatch.setattr(by_duckdb, "MOST_REWRITTEN", 1)
     table, at = "gold.incident_suspects", datetime(2026, 11, 21, tzinfo=UTC)
     known = {"cluster": "default", "original_topic": "orders", "consumer_group": "g", "record_count": 1}
     shared = {"attribute_kind": "header", "attribute_share": 1.0}
@@ -109,45 +129,62 @@ def delta_log(settings: Settings, table: str) -> list[dict[str, Any]]:
     return [json.loads(action) for action in max(commits).read_text().splitlines()]
 
 
-@pytest.mark.parametrize("limit", ["MOST_NEWS", "MOST_BYTES", "MOST_GROUPS"])
-def test_what_is_not_few_is_left_to_spark(
-    limit: str, spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, few: Counter[str]
+def test_many_groups_are_refreshed_with_all_others(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, by_duck: Counter[str]
+) -> None:
+    monkeypatch.setattr(by_duckdb, "MOST_GROUPS", 1)
+    for name, offsets in (("a", (1, 1_500)), ("b", (2, 1_501, 2_500))):  # of two and three slices
+        land(settings, {f"{name}.jsonl": [line(offset, headers=kip_1191(offset=offset)) for offset in offsets]})
+        run_chain(spark, settings)
+    assert by_duck["gold.dlq_counts"] == 2
+    assert sum(row["record_count"] for row in tables(settings)["gold.dlq_counts"]) == 5
+
+
+def test_very_large_inputs_are_left_to_spark(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, by_duck: Counter[str]
 ) -> None:
     land(settings, {"a.jsonl": [line(1)]})
     run_chain(spark, settings)
-    assert few[SUMMARY] == 1
+    assert by_duck[SUMMARY] == 1
     land(settings, {"b.jsonl": [line(2), line(3)]})
-    monkeypatch.setattr(few_groups, limit, 0)
+    monkeypatch.setattr(by_duckdb, "MOST_BYTES", 0)
     run_chain(spark, settings)
-    assert few[SUMMARY] == 1
+    assert by_duck[SUMMARY] == 1
     assert sum(row["record_count"] for row in tables(settings)[SUMMARY]) == 3
 
 
-def test_many_rows_for_a_module_are_left_to_spark(
-    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, few: Counter[str]
+def test_many_rows_of_its_own_for_a_module_are_left_to_spark(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, by_duck: Counter[str]
 ) -> None:
-    monkeypatch.setattr(few_groups, "MOST_OBJECTS", 0)
-    land(settings, {"a.jsonl": [line(1)]})
-    run_needed(spark, settings, SUMMARY, "silver.dlq_episodes")
-    assert few[SUMMARY] == 1
-    assert few["silver.dlq_episodes"] == 0
-    assert [row["record_count"] for row in tables(settings)["silver.dlq_episodes"]] == [1]
+    monkeypatch.setattr(by_duckdb, "MOST_OBJECTS", 0)
+    for name, made in (("a", 1), ("b", 1)):
+        land(settings, {f"{name}.jsonl": [line(ord(name))]})
+        run_needed(spark, settings, "silver.dlq_episodes")
+        assert by_duck["silver.dlq_episodes"] == made
+    assert [row["record_count"] for row in tables(settings)["silver.dlq_episodes"]] == [2]
 
 
-def test_many_rows_for_functions_in_python_are_left_to_spark(
-    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, few: Counter[str]
+def test_many_rows_are_written_in_the_order_of_groups(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, by_duck: Counter[str]
 ) -> None:
-    land(settings, {"a.jsonl": [line(1)]})
-    run_needed(spark, settings, "silver.dlq_errors")
-    monkeypatch.setattr(few_groups, "MOST_OBJECTS", 1)
-    land(settings, {"b.jsonl": [line(2), line(3)]})
-    run_needed(spark, settings, "silver.dlq_errors")
-    assert few["silver.dlq_errors"] == 1
-    assert sum(row["record_count"] for row in tables(settings)["silver.dlq_errors"]) == 3
+    monkeypatch.setattr(few_rows, "MOST_ROWS", 10)
+    monkeypatch.setattr(few_rows, "BYTES_OF_A_FILE", 1 << 14)
+    lines = [acknowledgement(offset=offset, partition=offset % 7) for offset in range(20_000)]
+    land(settings, {"a.jsonl": lines}, "acknowledgements")
+    run_needed(spark, settings, "gold.message_ledger")
+    ranges = sorted(
+        (stats["minValues"]["slice"], stats["maxValues"]["slice"])
+        for action in delta_log(settings, "gold.message_ledger")
+        if "add" in action
+        for stats in [json.loads(action["add"]["stats"])]
+    )
+    assert by_duck["gold.message_ledger"] == 1
+    assert len(ranges) > 2
+    assert all(before <= after for (_, before), (after, _) in pairwise(ranges))
 
 
 def test_what_duckdb_refuses_is_left_to_spark_and_the_next_refresh_is_its_own_again(
-    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, few: Counter[str]
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch, by_duck: Counter[str]
 ) -> None:
     rows = duck.rows
 
@@ -158,16 +195,16 @@ def test_what_duckdb_refuses_is_left_to_spark_and_the_next_refresh_is_its_own_ag
     with monkeypatch.context() as patched:
         patched.setattr(duck, "rows", refused)
         run_chain(spark, settings)
-    assert not few
+    assert not by_duck
     assert duck.rows is rows
     land(settings, {"b.jsonl": [line(2, headers=kip_1191("payments"))]})
     run_chain(spark, settings)
-    assert few[SUMMARY] == 1
+    assert by_duck[SUMMARY] == 1
     assert sum(row["record_count"] for row in tables(settings)[SUMMARY]) == 2
 
 
 def test_a_uri_is_left_to_spark(spark: SparkSession, settings: Settings) -> None:
     (stage,) = (stage for stage in stages_of_type(Summarise) if stage.table == SUMMARY)
     settings = settings.model_copy(update={"warehouse": "s3a://bucket/warehouse"})
-    with pytest.raises(NotFew):
-        FewGroups.of(Warehouse(settings), stage, {})
+    with pytest.raises(LeftToSpark), DuckSummary.of(Warehouse(settings), stage, {}):
+        pass

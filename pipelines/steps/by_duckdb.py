@@ -1,16 +1,19 @@
-"""Inputs -> summarised table, by DuckDB: few groups are computed again without Spark's planning.
+"""Inputs -> summarised table, by DuckDB: groups are computed again without Spark's planning and row by row.
 
-Spark takes half a second or more to describe, plan and start the queries of a refresh, however few rows it reads. The
-texts are the same: `pipelines.warehouse.spark_sql` translates them. Only SELECTs take part that a test has compared in
-both engines (``-- Engine: duckdb``). Whatever DuckDB refuses, and whatever is not few, is left to Spark.
+Spark takes half a second or more to describe, plan and start the queries of a refresh, however few rows it reads, and
+several times as long as DuckDB for many. The texts are the same: `pipelines.warehouse.spark_sql` translates them. Only
+SELECTs take part that a test has compared in both engines (``-- Engine: duckdb``). Whatever DuckDB refuses, and
+whatever is very large, is left to Spark.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,34 +41,34 @@ from pipelines.warehouse.groups import EPOCH, MOST_GROUPS, Groups
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.ranges import Range
-from pipelines.warehouse.spark_functions import calls_python
 from pipelines.warehouse.spark_sql import Untranslatable, parameters, translated
 from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from duckdb import DuckDBPyConnection
-    from pyarrow import DataType, Table  # type: ignore[import-untyped]
+    from pyarrow import DataType, RecordBatchReader, Table  # type: ignore[import-untyped]
 
 REPEATED = "grain.repeated"
-MOST_NEWS = 64 << 20  # bytes of files with changes of an input
-MOST_BYTES = 512 << 20  # of an input's files that may hold rows of the touched groups
+MOST_BYTES = 16 << 30  # of an input's files with changes, or with rows that may be of the touched groups
 MOST_KEPT = 4 << 20  # of an input's files, whose rows are then kept in memory
 MOST_REWRITTEN = 500  # rows; more are compared with those that the groups have, so that a commit has the new ones only
-MOST_OBJECTS = 20_000  # rows that become Python's objects, of some 6 kB each
-FRESH, ADDED, TOUCHED, DERIVED, OWN = "_fresh", "_added", "_touched", "_derived", "_own"
+MOST_OBJECTS = 20_000  # rows of the table that become Python's objects, of some 6 kB each
+ROWS_OF_A_BATCH = 2_000  # that become Python's objects at a time
+FRESH, ADDED, SORTED, TOUCHED, DERIVED, OWN = "_fresh", "_added", "_sorted", "_touched", "_derived", "_own"
 STEP, CHAIN = "_step", "_chain"
 
 
-class NotFew(Exception):  # no error: Spark does it
-    """The rows are not few, or only Delta can read or write a table."""
+class LeftToSpark(Exception):  # no error: Spark does it
+    """DuckDB refuses a statement, an input is very large, or only Delta can read or write a table."""
 
 
 @dataclass(frozen=True)
-class FewGroups:
+class DuckSummary:
     """The rows that a table gets, the facts that its gate examines, and the groups of the table's rows to replace.
 
-    ``rows`` are the ``count`` fresh rows, or those few of them that the groups lack.
+    ``rows`` are the ``count`` fresh rows or, if ``is_added``, those of them that the groups lack. Many rows are read
+    from DuckDB while they are written, in the order of their groups.
     """
 
     warehouse: Warehouse
@@ -74,30 +77,36 @@ class FewGroups:
     read: int
     facts: Mapping[str, int]
     count: int
-    rows: Table
+    rows: Table | RecordBatchReader
+    is_added: bool
 
     @classmethod
-    def of(cls, warehouse: Warehouse, stage: Summarise, batch: Mapping[str, Batch]) -> FewGroups | None:
-        """Compute again the groups that a batch touches; return None if the batch changes nothing.
+    @contextlib.contextmanager
+    def of(cls, warehouse: Warehouse, stage: Summarise, batch: Mapping[str, Batch]) -> Iterator[DuckSummary | None]:
+        """Compute again the groups that a batch touches; yield None if the batch changes nothing.
 
-        Raises NotFew: Spark must do it. No defect of the rows is told: Spark finds it again, and says what is wrong.
+        What is yielded can be written until the block ends.
+
+        Raises LeftToSpark: Spark must do it. No defect of the rows is told: Spark finds it again, and says what is
+        wrong.
         """
         import duckdb
         from pyarrow import ArrowException
 
         if not (warehouse.is_local and suits_duckdb(stage.table)):
-            raise NotFew
-        try:
-            opened = warehouse.local_table(stage.table)
-            if not few_rows.is_plain(opened):
-                raise NotFew
-            with duck.session(warehouse.root) as connection:
-                few = _Refreshing(warehouse, stage, refresh_of(stage), batch, connection, opened).made()
-        except (duckdb.Error, Untranslatable, ArrowException, OverflowError, UnicodeError) as error:
-            raise NotFew from error
-        if few is not None and any(few.facts.values()):
-            raise NotFew
-        return few
+            raise LeftToSpark
+        with contextlib.ExitStack() as stack:
+            try:
+                opened = warehouse.local_table(stage.table)
+                if not few_rows.is_plain(opened):
+                    raise LeftToSpark
+                connection = stack.enter_context(duck.session(warehouse.root))
+                made = _Refreshing(warehouse, stage, refresh_of(stage), batch, connection, opened).made()
+            except (duckdb.Error, Untranslatable, ArrowException, OverflowError, UnicodeError) as error:
+                raise LeftToSpark from error
+            if made is not None and any(made.facts.values()):
+                raise LeftToSpark
+            yield made
 
     def gate(self, run_id: str) -> tuple[Verdict, int]:
         """Check the facts; return the verdict and the number of fresh rows."""
@@ -108,8 +117,9 @@ class FewGroups:
 
     def write(self, count: int) -> int:
         """Replace the touched groups by the ``count`` fresh rows in one commit; return ``count``."""
+        contract = contract_of(self.stage.table)
         return self.warehouse.replace_groups(
-            self.stage.table, self.rows, self.replaces, contract_of(self.stage.table), count
+            self.stage.table, self.rows, self.replaces, contract, count, are_added=self.is_added
         )
 
 
@@ -124,40 +134,38 @@ class _Refreshing:
     connection: DuckDBPyConnection
     opened: DeltaTable
 
-    def made(self) -> FewGroups | None:
+    def made(self) -> DuckSummary | None:
         """Return the fresh rows with their facts; None if nothing changes."""
         contract = contract_of(self.stage.table)
         if not few_rows.has_columns_of(self.opened, contract):
-            raise NotFew  # an earlier version of Afterlog made the table
+            raise LeftToSpark  # an earlier version of Afterlog made the table
         changed = self._changed()
         touched: list[Any] | None = None  # every group
         if any(versions.start is not None for versions in self.batch.values()):
             found = self._fetched(f"SELECT _group, count(*) FILTER (WHERE _is_first) FROM ({changed}) GROUP BY _group")
             if not found:
                 return None
-            touched, read = [group for group, _ in found], sum(count for _, count in found)
-            for table, chain in self._chains().items():
-                touched = self._reached(table, touched, chain.following, chain.group, chain.times)
+            read = sum(count for _, count in found)
+            if len(found) <= MOST_GROUPS:
+                touched = [group for group, _ in found]
+                for table, chain in self._chains().items():
+                    touched = self._reached(table, touched, chain.following, chain.group, chain.times)
         else:
             ((read,),) = self._fetched(f"SELECT count(*) FROM ({changed}) WHERE _is_first")
             if not read and not self.opened.version():
                 return None  # no input rows, and no rows of the table to replace
         replaces = None if touched is None else Groups(self.refresh.column, tuple(touched))
-        if replaces is not None and (len(replaces.values) > MOST_GROUPS or replaces.local_predicate() is None):
-            raise NotFew
+        if replaces is not None and replaces.local_predicate() is None:
+            raise LeftToSpark
         if touched is not None:
             self._keep(TOUCHED, touched)
         for table in self.batch:
             self._take(table, touched)
         count = self._fresh(touched)
-        rows = None
-        if count > min(MOST_REWRITTEN, few_rows.MOST_ROWS):
-            with contextlib.suppress(NotFew):  # raised if the table's own rows are not few
-                rows = self._added(touched, count)
-        if rows is None and count > few_rows.MOST_ROWS:
-            raise NotFew
-        rows = self._rows() if rows is None else rows
-        return FewGroups(self.warehouse, self.stage, replaces, read, self._facts(contract, touched), count, rows)
+        facts = self._facts(contract, touched)
+        is_added = count > MOST_REWRITTEN and self._lacks_some(touched)
+        rows = self._rows(f"SELECT * EXCLUDE (_times) FROM {ADDED}" if is_added else f"FROM {FRESH}")
+        return DuckSummary(self.warehouse, self.stage, replaces, read, facts, count, rows, is_added)
 
     def _fresh(self, touched: list[Any] | None) -> int:
         """Make the table of fresh rows; return how many there are."""
@@ -166,12 +174,10 @@ class _Refreshing:
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
             is_null = None in touched or shares(self.stage)
             select = f"FROM ({select}) WHERE {_is_touched(duck.name(self.refresh.column), TOUCHED, is_null)}"
-        if calls_python(select):
-            self._check_few()
         values = parameters_of(self.warehouse.settings)
         bound = {name: values[name] for name in parameters(text) if name in values}
         if isinstance(self.stage, Derive):
-            self.connection.register(DERIVED, self._derived(self.stage, self._objects(select, bound), touched))
+            self.connection.register(DERIVED, self._derived(self.stage, select, bound, touched))
             select, bound = f"FROM {DERIVED}", {}
         schema = self.opened.schema()
         columns = ", ".join(
@@ -181,32 +187,30 @@ class _Refreshing:
         ((count,),) = self._fetched(f"SELECT count(*) FROM {FRESH}")
         return int(count)
 
-    def _check_few(self) -> None:
-        """Raise NotFew if an input has more rows than become Python's objects."""
-        for name in self._names.values():
-            if self._fetched(f"SELECT count(*) > {MOST_OBJECTS} FROM {name}") != [(False,)]:
-                raise NotFew
+    def _rows(self, query: str) -> Table | RecordBatchReader:
+        """Return the rows of a query as rows of the table: many of them as batches, in the order of groups."""
+        import pyarrow as arrow
 
-    def _rows(self, query: str = f"FROM {FRESH}") -> Table:
-        """Return the rows of a query as rows of the table."""
-        return self.connection.sql(query).to_arrow_table().cast(few_rows.schema_of(self.opened.schema()))
+        schema = few_rows.schema_of(self.opened.schema())
+        ((count,),) = self._fetched(f"SELECT count(*) FROM ({query})")
+        if count <= few_rows.MOST_ROWS:
+            return self.connection.sql(query).to_arrow_table().cast(schema)
+        in_order = f"FROM ({query}) ORDER BY {duck.name(self.refresh.column)}"
+        self.connection.execute(f"CREATE TEMP TABLE {SORTED} AS {in_order}")
+        batches = self.connection.sql(f"FROM {SORTED}").to_arrow_reader(few_rows.ROWS_OF_A_BATCH)
+        return arrow.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in batches))
 
-    def _added(self, touched: list[Any] | None, count: int) -> Table | None:
-        """Return the few of ``count`` fresh rows that the groups lack.
-
-        Return None if they are not few, or if a row of the groups is not among the fresh ones.
-        """
+    def _lacks_some(self, touched: list[Any] | None) -> bool:
+        """Make the table of the fresh rows that the groups lack; return False if a row of the groups is not fresh."""
         own = self._own(touched)
-        ((existing,),) = self._fetched(f"SELECT count(*) {own}")
-        if not 0 <= count - existing <= few_rows.MOST_ROWS:
-            return None
         names = ", ".join(map(duck.name, self._columns(FRESH)))
-        signed = f"SELECT *, 1 AS _times FROM {FRESH} UNION ALL BY NAME SELECT *, -1 AS _times {own}"
-        differing = f"SELECT {names}, sum(_times) AS _times FROM ({signed}) GROUP BY {names} HAVING sum(_times) <> 0"
-        self.connection.execute(f"CREATE TEMP TABLE {ADDED} AS {differing}")
-        if self._fetched(f"SELECT count(*) FROM {ADDED} WHERE _times <> 1") != [(0,)]:
-            return None
-        return self._rows(f"SELECT * EXCLUDE (_times) FROM {ADDED}")
+        if self._fetched(f"SELECT 1 {own} LIMIT 1"):
+            signed = f"SELECT *, 1 AS _times FROM {FRESH} UNION ALL BY NAME SELECT *, -1 AS _times {own}"
+            differing = f"SELECT {names}, sum(_times) AS _times FROM ({signed}) GROUP BY {names}"
+            self.connection.execute(f"CREATE TEMP TABLE {ADDED} AS {differing} HAVING sum(_times) <> 0")
+            return self._fetched(f"SELECT count(*) FROM {ADDED} WHERE _times <> 1") == [(0,)]
+        self.connection.execute(f"CREATE TEMP VIEW {ADDED} AS SELECT *, 1 AS _times FROM {FRESH}")
+        return True
 
     def _own(self, touched: list[Any] | None) -> str:
         """Return the FROM clause of the table's own rows in the touched groups (None: all)."""
@@ -217,15 +221,30 @@ class _Refreshing:
             return f"FROM {OWN}"
         return f"FROM {OWN} WHERE {_is_touched(duck.name(column), TOUCHED, None in touched)}"
 
-    def _derived(self, stage: Derive, selected: list[dict[str, Any]], touched: list[Any] | None) -> Table:
-        """Return what the table's module makes from the selected rows and the table's own rows of each group."""
-        column = self.refresh.column
-        groups: dict[Any, tuple[list[Any], list[Any]]] = {}
-        for rows, place in ((selected, 0), (self._objects(self._own(touched), {}), 1)):
-            for row in rows:
-                groups.setdefault(row[column], ([], []))[place].append(row)
-        common = groups.pop(None, ([], []))[0] if shares(stage) else []
-        return few_rows.of_values(self.opened.schema(), made(stage, groups.values(), common))
+    def _derived(self, stage: Derive, select: str, bound: Mapping[str, Any], touched: list[Any] | None) -> Table:
+        """Return what the table's module makes from the selected rows and the table's own rows of each group.
+
+        Raises LeftToSpark: the table's own rows are more than ``MOST_OBJECTS``.
+        """
+        column, own = self.refresh.column, self._own(touched)
+        if self._fetched(f"SELECT count(*) > {MOST_OBJECTS} {own}") != [(False,)]:
+            raise LeftToSpark
+        existing_rows: dict[Any, list[Any]] = {}
+        for row in self._objects(own, {}):
+            existing_rows.setdefault(row[column], []).append(row)
+        common = []
+        if shares(stage):
+            common = list(self._objects(f"FROM ({select}) WHERE {duck.name(column)} IS NULL", bound))
+            existing_rows.pop(None, None)
+            select = f"FROM ({select}) WHERE {duck.name(column)} IS NOT NULL"
+
+        def groups() -> Iterator[tuple[list[Any], list[Any]]]:
+            rows = self._objects(f"FROM ({select}) ORDER BY {duck.name(column)}", bound)
+            for group, members in groupby(rows, key=itemgetter(column)):
+                yield list(members), existing_rows.pop(group, [])
+            yield from (([], only) for only in existing_rows.values())
+
+        return few_rows.of_values(self.opened.schema(), made(stage, groups(), common))
 
     def _facts(self, contract: Contract, touched: list[Any] | None) -> dict[str, int]:
         """Return how many rows break what: the table's facts, the grain, and the contract's rules."""
@@ -263,8 +282,8 @@ class _Refreshing:
             if (versions.start or 0) >= versions.end:
                 continue
             feed = change_feed.local_changes(self.warehouse, table, versions)
-            if feed is None or feed.size() > MOST_NEWS:
-                raise NotFew
+            if feed is None or feed.size() > MOST_BYTES:
+                raise LeftToSpark
             changes, group = f"_changes_{name_of(table)}", self.refresh.groups[table]
             self._view(changes, duck.changes(self.connection, feed))
             if versions.start is not None and table in REPLACED:
@@ -295,7 +314,7 @@ class _Refreshing:
         """Return a query for the groups of own rows that meet a condition and share a value with changes."""
         named = [value for (value,) in self._fetched(f"SELECT DISTINCT {group.column} FROM {changes}")]
         if len(named) > MOST_GROUPS:
-            raise NotFew
+            raise LeftToSpark
         values, own = f"_named{changes}", f"_own{changes}"
         self._keep(values, named)
         among = ranges_of([group.column], group.column, named, None) or None
@@ -348,7 +367,7 @@ class _Refreshing:
             last = [group for (group,) in led if group not in reached]
             reached.update(last)
             if len(reached) > MOST_GROUPS:
-                raise NotFew
+                raise LeftToSpark
             if not last:
                 break
         return list(reached)
@@ -357,11 +376,11 @@ class _Refreshing:
         """Make a view of a table's rows in the files that may hold rows in ranges (None: all); return their size."""
         files = LocalFiles.of(opened, Path(self.warehouse.location(table)))
         if files is None:
-            raise NotFew
+            raise LeftToSpark
         paths = files.paths(among)
         size = files.size(paths)
         if size > MOST_BYTES:
-            raise NotFew
+            raise LeftToSpark
         self._view(called, duck.rows(self.connection, files, paths))
         return size
 
@@ -404,23 +423,17 @@ class _Refreshing:
             for row in rows
         ]
 
-    def _objects(self, query: str, bound: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the rows of a query by names of columns, times as microseconds since 1970.
-
-        Raises NotFew: there are more than ``MOST_OBJECTS``.
-        """
+    def _objects(self, query: str, bound: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a query by names of columns, times as microseconds since 1970."""
         import pyarrow as arrow
 
-        few = f"FROM ({query}) LIMIT {MOST_OBJECTS + 1}"
-        rows = self.connection.sql(few, params=dict(bound)).to_arrow_table()
-        if rows.num_rows > MOST_OBJECTS:
-            raise NotFew
+        batches = self.connection.sql(query, params=dict(bound)).to_arrow_reader(ROWS_OF_A_BATCH)
         kinds = [
             one.with_type(arrow.int64() if arrow.types.is_timestamp(one.type) else _whole(one.type))
-            for one in rows.schema
+            for one in batches.schema
         ]
-        objects: list[dict[str, Any]] = rows.cast(arrow.schema(kinds)).to_pylist()
-        return objects
+        for batch in batches:
+            yield from batch.cast(arrow.schema(kinds)).to_pylist()
 
 
 def _expression(group: str | EachOf | Along) -> str:
