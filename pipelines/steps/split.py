@@ -46,13 +46,13 @@ class Counts:
 class SplitBatch:
     """A batch of candidates for a table and its quarantine, without those of the ``held`` scopes.
 
-    ``transform`` makes candidates from ``rows``. ``judged`` has one row per candidate, cached and without payloads: the
-    columns that name it, its grain and scope, bitmasks of the rules that it breaks and of the rules that apply to it,
-    and the values that rules examine. It is computed once; later passes over the candidates evaluate no rule. ``kept``
-    has the same rows with the columns that the table stores, cached too, unless these are very many. In a small batch
-    it ``is_complete``: it also has the columns of quarantine. ``are_few`` says that all candidates surely fit into memory. ``explain`` adds to a
-    broken gate's verdict what else the judged and the input rows tell. ``home`` is the cluster whose scopes do not name
-    it.
+    ``transform`` makes candidates from ``rows``. ``judged`` has one row per candidate, cached and without payloads:
+    the columns that name it, its grain and scope, bitmasks of the rules that it breaks and of the rules that apply
+    to it, and the values that rules examine. It is computed once; later passes over the candidates evaluate no
+    rule. ``kept`` has the same rows with the columns that the table stores, cached too, unless these are very many.
+    In a small batch it ``is_complete``: it also has the columns of quarantine. ``are_few`` says that all candidates
+    surely fit into memory. ``explain`` adds to a broken gate's verdict what else the judged and the input rows
+    tell. ``home`` is the cluster whose scopes do not name it.
     """
 
     warehouse: Warehouse

@@ -25,11 +25,8 @@ def test_batches_of_each_size_give_the_same_tables(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, counts = [], []
-    for name, small, kept in (
-        ("small", split.SMALL, split.MOST_KEPT),
-        ("large", -1, split.MOST_KEPT),
-        ("huge", -1, -1),
-    ):
+    sizes = {"small": (split.SMALL, split.MOST_KEPT), "large": (-1, split.MOST_KEPT), "very large": (-1, -1)}
+    for name, (small, kept) in sizes.items():
         monkeypatch.setattr(split, "SMALL", small)
         monkeypatch.setattr(split, "MOST_KEPT", kept)
         settings = warehouse_of(empty_warehouse, tmp_path / name)
