@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -15,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read once, when the package is imported
+from expectations import before_gx  # noqa: F401
 
+# isort: split
 import great_expectations as gx
 from great_expectations.compatibility import pydantic
 from great_expectations.core.expectation_validation_result import (
