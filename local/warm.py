@@ -215,7 +215,7 @@ def _end_with_starter() -> None:
 def _end() -> None:
     with contextlib.suppress(Exception):
         sys.modules["pipelines.jvm.session"].cut_off()
-    for name in ("pipelines.jvm.session", "pipelines.sources.landing"):
+    for name in ("pipelines.jvm.session", "pipelines.sources.landing", "pipelines.warehouse.duck"):
         with contextlib.suppress(Exception):
             sys.modules[name].clear_scratch()
     os.killpg(0, signal.SIGKILL)

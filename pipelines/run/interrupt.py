@@ -56,6 +56,13 @@ def wipe(descriptor: int = 2) -> None:
         os.write(descriptor, b"\r\x1b[2K")
 
 
+def clear_scratch() -> None:
+    """Remove the temporary files of Spark and DuckDB, for a process that ends without unwinding."""
+    for name in ("pipelines.jvm.session", "pipelines.warehouse.duck"):
+        with contextlib.suppress(Exception):  # the module is not imported, or only half imported
+            sys.modules[name].clear_scratch()
+
+
 def _watch(told: socket.socket) -> None:
     with told:
         while number := told.recv(1):
@@ -76,8 +83,7 @@ def _leave() -> None:
     for name in ("pipelines.jvm.session", "pipelines.jvm.small"):
         with contextlib.suppress(Exception):  # the module is not imported, or only half imported
             sys.modules[name].cut_off()
-    with contextlib.suppress(Exception):
-        sys.modules["pipelines.jvm.session"].clear_scratch()
+    clear_scratch()
     os._exit(EXIT_CODE)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -24,10 +25,10 @@ _LOOK_SECONDS = 0.2
 class Stop:
     """Tells whether SIGTERM or SIGINT asked this process to end while the context lasts.
 
-    After the signal, Spark's jobs are cancelled again and again, as the main thread may be about to start another one.
-    If the main thread still waits after `CUT_OFF_SECONDS`, for example for a broker that does not answer, the JVMs are
-    killed. After `LEAVE_SECONDS` the process ends with the exit code that ``last_words`` returns. A rerun continues
-    after any of these.
+    After the signal, Spark's jobs and DuckDB's queries are cancelled again and again, as the main thread may be about
+    to start another one. If the main thread still waits after `CUT_OFF_SECONDS`, for example for a broker that does
+    not answer, the JVMs are killed. After `LEAVE_SECONDS` the process ends with the exit code that ``last_words``
+    returns. A rerun continues after any of these.
     """
 
     def __init__(self, last_words: Callable[[], int] = lambda: 0) -> None:
@@ -89,6 +90,7 @@ class Stop:
                     code = self.last_words()
                     with contextlib.suppress(OSError):
                         interrupt.wipe()
+                    interrupt.clear_scratch()
                     os._exit(code)
                 if spent > CUT_OFF_SECONDS:
                     session.cut_off()
@@ -98,6 +100,8 @@ class Stop:
         while not self._left.wait(_LOOK_SECONDS):
             with contextlib.suppress(Exception):  # no session exists yet, or it has ended
                 session.cancel_jobs()
+            with contextlib.suppress(Exception):  # no session of DuckDB was opened yet, or it is being closed
+                sys.modules["pipelines.warehouse.duck"].cancel()
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:

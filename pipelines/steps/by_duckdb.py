@@ -102,6 +102,8 @@ class DuckSummary:
                     raise LeftToSpark
                 connection = stack.enter_context(duck.session(warehouse.root))
                 made = _Refreshing(warehouse, stage, refresh_of(stage), batch, connection, opened).made()
+            except duckdb.InterruptException:  # the run is to stop
+                raise
             except (duckdb.Error, Untranslatable, ArrowException, OverflowError, UnicodeError) as error:
                 raise LeftToSpark from error
             if made is not None and any(made.facts.values()):

@@ -156,26 +156,47 @@ def session(directory: str) -> Iterator[DuckDBPyConnection]:
     """Yield a connection that reads files below a directory; its temporary tables and views end with it."""
     import duckdb
 
+    fatal = (duckdb.FatalException, duckdb.InternalException)
     try:
         with _shared(os.path.abspath(directory)).cursor() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            yield connection
-    except (duckdb.FatalException, duckdb.InternalException):
-        _shared.cache_clear()  # after such an error the database answers nothing more
+            _open.add(connection)
+            try:
+                connection.execute("SET TimeZone = 'UTC'")
+                yield connection
+            finally:
+                _open.discard(connection)
+    except Exception as error:
+        if isinstance(error, fatal) or isinstance(error.__cause__, fatal):
+            _shared.cache_clear()  # after such an error the database answers nothing more
         raise
+
+
+_open: set[DuckDBPyConnection] = set()
+
+
+def cancel() -> None:
+    """End what the sessions of this process compute, from another thread: they raise InterruptException."""
+    for connection in tuple(_open):
+        connection.interrupt()
+
+
+def clear_scratch() -> None:
+    """Remove the temporary files of this process's sessions, for a process that ends without unwinding."""
+    if _scratch.cache_info().currsize:
+        _scratch().cleanup()
 
 
 @lru_cache(maxsize=1)
 def _shared(directory: str) -> DuckDBPyConnection:
     """Return the connection of a directory; to make one takes longer than a small query."""
-    connection = connected(directory, _spill().name)
+    connection = connected(directory, _scratch().name)
     connection.execute(f"SET memory_limit = '{MEMORY}'")
     return connection
 
 
 @cache
-def _spill() -> TemporaryDirectory[str]:
-    """Return a directory that only this user can read, and that ends with the process."""
+def _scratch() -> TemporaryDirectory[str]:
+    """Return a directory that only this user can read, and that is removed with the process."""
     return TemporaryDirectory(prefix="afterlog-")
 
 

@@ -228,10 +228,10 @@ def test_a_rebuild_that_is_killed_is_ended_by_the_next_run_or_rebuild(
     module, name, is_before, when = POINTS[point]
     function = getattr(module, name)
 
-    def dying(*arguments: Any) -> Any:
+    def dying(*arguments: Any, **named: Any) -> Any:
         if is_before and when(*arguments):
             raise Killed
-        result = function(*arguments)
+        result = function(*arguments, **named)
         if when(*arguments):
             raise Killed
         return result
