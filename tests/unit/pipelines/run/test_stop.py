@@ -18,6 +18,15 @@ WAITS = {
     "for the stop": "stop.wait(60)",
     "by small steps": "while not stop.asked(): time.sleep(0.05)",
     "for a JVM that is cut off": "other.wait()",
+    "for DuckDB": """
+    import duckdb
+    from pipelines.warehouse import duck
+    with duck.session("/nowhere") as connection:
+        try:
+            connection.execute("SELECT count(*) FROM range(1000000000000) AS made(i) WHERE hash(i) = 3").fetchall()
+        except duckdb.InterruptException:
+            pass
+""",
     "for ever": "time.sleep(60)",
 }
 SCRIPT = """
@@ -46,6 +55,7 @@ WAITS_AND_ENDS = [
     ("for the stop", 0, ["ended True"]),
     ("by small steps", 0, ["ended True"]),
     ("for a JVM that is cut off", 0, ["ended True"]),
+    ("for DuckDB", 0, ["ended True"]),
     ("for ever", 7, ["left"]),
 ]
 

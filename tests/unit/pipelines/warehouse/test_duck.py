@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import threading
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 
 from pipelines.commands import query
@@ -397,3 +399,41 @@ def test_a_time_that_python_cannot_hold_is_left_to_spark(settings: Settings) -> 
 def test_now_is_utc_whatever_its_zone(settings: Settings) -> None:
     assert list(answered(settings, "SELECT :now AS t").texts()) == [["2026-11-21T03:00:00.000001Z"]]
     assert NOW.astimezone(UTC).hour == 3
+
+
+MANY = "SELECT i, repeat(md5(i::VARCHAR), 8) AS text FROM range(1500000) AS made(i)"
+
+
+def test_what_does_not_fit_into_memory_goes_to_files_that_only_this_user_can_reach_and_that_end_with_the_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duck, "MEMORY", "200MB")
+    duck._shared.cache_clear()
+    with duck.session(str(tmp_path)) as connection:
+        connection.execute(f"CREATE TEMP TABLE kept AS {MANY} ORDER BY text")
+        scratch = Path(duck._scratch().name)
+        assert sum(file.stat().st_size for file in scratch.rglob("*")) > 10_000_000
+        assert scratch.stat().st_mode & 0o077 == 0
+        assert connection.sql("SELECT count(*) FROM kept").fetchall() == [(1_500_000,)]
+    duck._shared.cache_clear()
+    assert not [file for file in scratch.rglob("*") if file.is_file()]
+
+
+def test_a_session_is_cancelled_from_another_thread(tmp_path: Path) -> None:
+    threading.Timer(1, duck.cancel).start()
+    with duck.session(str(tmp_path)) as connection, pytest.raises(duckdb.InterruptException):
+        connection.execute("SELECT count(*) FROM range(1000000000000) AS made(i) WHERE hash(i) = 3").fetchall()
+    with duck.session(str(tmp_path)) as connection:
+        assert connection.sql("SELECT 1").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("is_cause", [False, True])
+def test_a_lost_database_is_let_go_of(is_cause: bool, tmp_path: Path) -> None:
+    first = duck._shared(str(tmp_path))
+    error: Exception = duckdb.InternalException("the database is lost")
+    if is_cause:
+        error = RuntimeError("the database is lost")
+        error.__cause__ = duckdb.InternalException("the database is lost")
+    with pytest.raises(type(error), match="lost"), duck.session(str(tmp_path)):
+        raise error
+    assert duck._shared(str(tmp_path)) is not first
