@@ -27,6 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pipelines import scratch
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = Path(sys.executable).with_name("afterlog")
 NAME = "warm.sock"
@@ -215,9 +217,7 @@ def _end_with_starter() -> None:
 def _end() -> None:
     with contextlib.suppress(Exception):
         sys.modules["pipelines.jvm.session"].cut_off()
-    for name in ("pipelines.jvm.session", "pipelines.sources.landing", "pipelines.warehouse.duck"):
-        with contextlib.suppress(Exception):
-            sys.modules[name].clear_scratch()
+    scratch.clear()
     os.killpg(0, signal.SIGKILL)
 
 

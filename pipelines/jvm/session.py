@@ -8,32 +8,19 @@ import os
 import re
 import shlex
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipelines import scratch
 from pipelines.jvm import class_data_archive, jars, java, jvm_log, launch
 from pipelines.jvm.properties import defaults
 from pipelines.settings import ROOT, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@cache
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """Return a directory that is removed with the process: Spark must not put its warehouse in the user's directory."""
-    return tempfile.TemporaryDirectory(prefix="afterlog-")
-
-
-def clear_scratch() -> None:
-    """Remove the files of this process's sessions, for a process that ends without unwinding."""
-    if _scratch.cache_info().currsize:
-        _scratch().cleanup()
 
 
 # For short work: a JIT compiler that stops at its first tier, and no generated code for expressions that see few rows.
@@ -105,8 +92,8 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
-    scratch = Path(_scratch().name)
-    os.environ.setdefault("SPARK_LOCAL_DIRS", os.fspath(scratch / "local"))  # a killed JVM leaves files here
+    own = Path(scratch.directory("spark"))  # Spark must not put its warehouse in the user's directory
+    os.environ.setdefault("SPARK_LOCAL_DIRS", os.fspath(own / "local"))  # a killed JVM leaves files here
     os.environ.setdefault("PYSPARK_PYTHON", os.fspath(ROOT / ".venv" / "bin" / "python"))
     properties = {
         "spark.master": "local[*]",
@@ -114,8 +101,8 @@ def start(settings: Settings, short_lived: bool = False) -> SparkSession:
         "spark.driver.extraClassPath": class_path,
         "spark.executor.extraClassPath": class_path,
         "spark.executorEnv.PYTHONPATH": os.fspath(ROOT),  # Python workers decode segments with this project's code
-        "spark.sql.warehouse.dir": (scratch / "tables").as_uri(),
-        "spark.driver.extraJavaOptions": _java_options(scratch, short_lived),
+        "spark.sql.warehouse.dir": (own / "tables").as_uri(),
+        "spark.driver.extraJavaOptions": _java_options(own, short_lived),
     }
     builder = SparkSession.builder
     for name, value in {**properties, **defaults(), **(SHORT_LIVED if short_lived else {}), **settings.spark}.items():
@@ -208,11 +195,11 @@ def _is_not_py4js(record: logging.LogRecord) -> bool:
     return record.module != "java_gateway"
 
 
-def _java_options(scratch: Path, short_lived: bool) -> str:
+def _java_options(own: Path, short_lived: bool) -> str:
     return shlex.join(
         launch.options(
-            *jvm_log.options(scratch),
-            f"-Dderby.system.home={scratch.as_uri()}",
+            *jvm_log.options(own),
+            f"-Dderby.system.home={own.as_uri()}",
             *class_data_archive.options(),
             *(SHORT_LIVED_JAVA if short_lived else LONG_LIVED_JAVA),
             log="log4j2.properties",

@@ -1,7 +1,7 @@
 """Ctrl-C -> the process ends at once, with one sentence and exit code 130, whatever its main thread waits for.
 
 A run can be killed anywhere and loses nothing, so the stack need not be unwound; unwinding through Py4J, Spark and
-imports caused tracebacks. This module imports only the standard library, so that it works while packages load.
+imports caused tracebacks. This module needs only the standard library, so that it works while packages load.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+
+from pipelines import scratch
 
 EXIT_CODE = 130
 SENTENCE = "afterlog: stopped; nothing is lost, run the command again."
@@ -56,13 +58,6 @@ def wipe(descriptor: int = 2) -> None:
         os.write(descriptor, b"\r\x1b[2K")
 
 
-def clear_scratch() -> None:
-    """Remove the temporary files of Spark and DuckDB, for a process that ends without unwinding."""
-    for name in ("pipelines.jvm.session", "pipelines.warehouse.duck"):
-        with contextlib.suppress(Exception):  # the module is not imported, or only half imported
-            sys.modules[name].clear_scratch()
-
-
 def _watch(told: socket.socket) -> None:
     with told:
         while number := told.recv(1):
@@ -83,7 +78,7 @@ def _leave() -> None:
     for name in ("pipelines.jvm.session", "pipelines.jvm.small"):
         with contextlib.suppress(Exception):  # the module is not imported, or only half imported
             sys.modules[name].cut_off()
-    clear_scratch()
+    scratch.clear()
     os._exit(EXIT_CODE)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from pipelines import scratch
 from pipelines.jvm import session, small
 from pipelines.run import interrupt
 
@@ -90,7 +91,7 @@ class Stop:
                     code = self.last_words()
                     with contextlib.suppress(OSError):
                         interrupt.wipe()
-                    interrupt.clear_scratch()
+                    scratch.clear()
                     os._exit(code)
                 if spent > CUT_OFF_SECONDS:
                     session.cut_off()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import shutil
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from pipelines import scratch
 from pipelines.errors import EnvironmentLacking, UsageError
 
 if TYPE_CHECKING:
@@ -254,7 +253,7 @@ class _StandIns:
     @cached_property
     def scratch(self) -> str:
         self.used = True
-        return tempfile.mkdtemp(dir=_scratch())
+        return tempfile.mkdtemp(dir=_stand_ins_of_this_process())
 
     def link(self, source: str) -> str:
         """Return a link to a file that Spark can read as it is."""
@@ -288,22 +287,11 @@ class _StandIns:
         return stand_in
 
 
-@cache
-def _scratch() -> str:
-    """Return a directory that is deleted when the process ends."""
-    scratch = os.path.realpath(tempfile.mkdtemp(prefix="afterlog-landing-"))
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    if not _PLAIN_PATH.fullmatch(scratch):
-        raise EnvironmentLacking(
-            f"Spark cannot read below {_shown(scratch)}: set TMPDIR to a directory in plain ASCII."
-        )
-    return scratch
-
-
-def clear_scratch() -> None:
-    """Remove the files that stand in for others, for a process that ends without unwinding."""
-    if _scratch.cache_info().currsize:
-        shutil.rmtree(_scratch(), ignore_errors=True)
+def _stand_ins_of_this_process() -> str:
+    own = scratch.directory("landing")
+    if not _PLAIN_PATH.fullmatch(own):
+        raise EnvironmentLacking(f"Spark cannot read below {_shown(own)}: set TMPDIR to a directory in plain ASCII.")
+    return own
 
 
 def _unpack(path: str, target: BinaryIO | None = None) -> str | None:

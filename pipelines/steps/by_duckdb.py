@@ -144,15 +144,15 @@ class _Refreshing:
         changed = self._changed()
         touched: list[Any] | None = None  # every group
         if any(versions.start is not None for versions in self.batch.values()):
-            found = self._fetched(f"SELECT _group, count(*) FILTER (WHERE _is_first) FROM ({changed}) GROUP BY _group")
+            counts = f"SELECT _group, count(*) FILTER (WHERE _is_first) FROM ({changed}) GROUP BY _group"
+            found = self._fetched(f"{counts} LIMIT {MOST_GROUPS + 1}")
             if not found:
                 return None
-            read = sum(count for _, count in found)
             if len(found) <= MOST_GROUPS:
-                touched = [group for group, _ in found]
+                touched, read = [group for group, _ in found], sum(count for _, count in found)
                 for table, chain in self._chains().items():
                     touched = self._reached(table, touched, chain.following, chain.group, chain.times)
-        else:
+        if touched is None:
             ((read,),) = self._fetched(f"SELECT count(*) FROM ({changed}) WHERE _is_first")
             if not read and not self.opened.version():
                 return None  # no input rows, and no rows of the table to replace

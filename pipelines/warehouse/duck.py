@@ -15,11 +15,11 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import cache, lru_cache
-from tempfile import TemporaryDirectory
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract
+from pipelines import scratch
 from pipelines.warehouse import spark_functions
 from pipelines.warehouse.change_feed import NamedFiles
 from pipelines.warehouse.jvmless import aware
@@ -49,6 +49,7 @@ TYPES = {
 """DuckDB's types by the names that Delta logs and contracts have for them."""
 
 MEMORY = "512MB"
+_open: set[DuckDBPyConnection] = set()  # the sessions of this process
 _LIMITED = re.compile(r"decimal\(\d+,\d+\)")
 
 
@@ -156,7 +157,6 @@ def session(directory: str) -> Iterator[DuckDBPyConnection]:
     """Yield a connection that reads files below a directory; its temporary tables and views end with it."""
     import duckdb
 
-    fatal = (duckdb.FatalException, duckdb.InternalException)
     try:
         with _shared(os.path.abspath(directory)).cursor() as connection:
             _open.add(connection)
@@ -166,12 +166,10 @@ def session(directory: str) -> Iterator[DuckDBPyConnection]:
             finally:
                 _open.discard(connection)
     except Exception as error:
+        fatal = (duckdb.FatalException, duckdb.InternalException)
         if isinstance(error, fatal) or isinstance(error.__cause__, fatal):
             _shared.cache_clear()  # after such an error the database answers nothing more
         raise
-
-
-_open: set[DuckDBPyConnection] = set()
 
 
 def cancel() -> None:
@@ -180,24 +178,12 @@ def cancel() -> None:
         connection.interrupt()
 
 
-def clear_scratch() -> None:
-    """Remove the temporary files of this process's sessions, for a process that ends without unwinding."""
-    if _scratch.cache_info().currsize:
-        _scratch().cleanup()
-
-
 @lru_cache(maxsize=1)
 def _shared(directory: str) -> DuckDBPyConnection:
     """Return the connection of a directory; to make one takes longer than a small query."""
-    connection = connected(directory, _scratch().name)
+    connection = connected(directory, scratch.directory("duckdb"))
     connection.execute(f"SET memory_limit = '{MEMORY}'")
     return connection
-
-
-@cache
-def _scratch() -> TemporaryDirectory[str]:
-    """Return a directory that only this user can read, and that is removed with the process."""
-    return TemporaryDirectory(prefix="afterlog-")
 
 
 atexit.register(_shared.cache_clear)  # or Python's functions in the last connection would count as leaked

@@ -329,7 +329,9 @@ class Warehouse:
         if self.is_local:
             ordered = rows.sortWithinPartitions(contract.sorted_by) if contract.sorted_by else rows
             if are_few and (collected := self._collected(contract.table, ordered)) is not None:
-                return self._append(contract.table, *collected, mark)
+                opened, few = collected
+                self._append(contract.table, opened, few, mark)
+                return int(few.num_rows)
             writer = ordered.write.format("delta").mode("append").option("mergeSchema", "true")
             most = ROWS_OF_A_FILE if contract.sorted_by else 0  # 0: no limit
             return self._written(contract.table, writer.option("maxRecordsPerFile", most), mark)
@@ -444,16 +446,16 @@ class Warehouse:
         if not isinstance(rows, DataFrame):
             assert count is not None
             opened = self.local_table(table)
-            before = opened.version()
             if are_added:
-                few_rows.append(opened, rows)
+                self._append(table, opened, rows)
             else:
-                few_rows.replace(opened, rows, predicate)
-            self._compact_at_times(table, before)
+                self._replaced(table, opened, rows, predicate)
             return count
         are_few = count is not None and count <= few_rows.MOST_ROWS and (predicate is not None or not groups)
         if are_few and (collected := self._collected(table, rows)) is not None:
-            return self._replaced(table, *collected, predicate)
+            opened, few = collected
+            self._replaced(table, opened, few, predicate)
+            return int(few.num_rows)
         if groups is not None:
             from pyspark.errors import AnalysisException
 
@@ -482,12 +484,13 @@ class Warehouse:
         writer = _commented(rows, contract).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         return self._written(table, writer)
 
-    def _replaced(self, table: str, opened: LocalTable, few: ArrowTable, predicate: str | None) -> int:
-        """Replace the rows that meet a predicate (None: all) by a few others; return how many these are."""
+    def _replaced(
+        self, table: str, opened: LocalTable, rows: ArrowTable | RecordBatchReader, predicate: str | None
+    ) -> None:
+        """Replace the rows that meet a predicate (None: all) by others, without Delta's planning."""
         before = opened.version()
-        few_rows.replace(opened, few, predicate)
+        few_rows.replace(opened, rows, predicate)
         self._compact_at_times(table, before)
-        return int(few.num_rows)
 
     def _added(self, table: str, rows: DataFrame, groups: Groups, count: int) -> tuple[LocalTable, ArrowTable] | None:
         """Return a table and the few of ``count`` given rows that its groups lack.
@@ -528,12 +531,11 @@ class Warehouse:
         few = few_rows.collected(rows)
         return None if few is None else (opened, few)
 
-    def _append(self, table: str, opened: LocalTable, few: ArrowTable, mark: str = "") -> int:
-        """Append a few rows without Delta's planning; return how many. Without rows there is no commit."""
+    def _append(self, table: str, opened: LocalTable, rows: ArrowTable | RecordBatchReader, mark: str = "") -> None:
+        """Append rows without Delta's planning. Without rows there is no commit."""
         before = opened.version()
-        few_rows.append(opened, few, mark)
+        few_rows.append(opened, rows, mark)
         self._compact_at_times(table, before)
-        return int(few.num_rows)
 
     def _written(self, table: str, writer: DataFrameWriter, more: str = "") -> int:
         """Write, and return the number of rows written, from the metrics of the commit.

@@ -19,18 +19,15 @@ WAITS = {
     "by small steps": "while not stop.asked(): time.sleep(0.05)",
     "for a JVM that is cut off": "other.wait()",
     "for DuckDB": """
-    import duckdb
-    from pipelines.warehouse import duck
-    with duck.session("/nowhere") as connection:
-        try:
-            connection.execute("SELECT count(*) FROM range(1000000000000) AS made(i) WHERE hash(i) = 3").fetchall()
-        except duckdb.InterruptException:
-            pass
+    with duck.session("/nowhere") as connection, contextlib.suppress(duckdb.InterruptException):
+        connection.execute("SELECT count(*) FROM range(1000000000000) AS made(i) WHERE hash(i) = 3")
 """,
     "for ever": "time.sleep(60)",
 }
+BEFORE = {"for DuckDB": "import contextlib, duckdb; from pipelines.warehouse import duck; duck._shared('/nowhere')"}
 SCRIPT = """
 import subprocess, sys, time
+{before}
 from pipelines.jvm import session
 from pipelines.run import stop as stops
 stops.CUT_OFF_SECONDS, stops.LEAVE_SECONDS = 0.5, 1.5
@@ -70,7 +67,7 @@ WAITS_AND_ENDS = [
 )
 def test_a_signal_ends_it(number: signal.Signals, wait: str, code: int, said: list[str]) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.format(wait=WAITS[wait])],
+        [sys.executable, "-c", SCRIPT.format(before=BEFORE.get(wait, ""), wait=WAITS[wait])],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         text=True,

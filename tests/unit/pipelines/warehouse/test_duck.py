@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
+from pipelines import scratch
 from pipelines.commands import query
 from pipelines.commands import rows as printed
 from pipelines.errors import UsageError
@@ -411,12 +412,12 @@ def test_what_does_not_fit_into_memory_goes_to_files_that_only_this_user_can_rea
     duck._shared.cache_clear()
     with duck.session(str(tmp_path)) as connection:
         connection.execute(f"CREATE TEMP TABLE kept AS {MANY} ORDER BY text")
-        scratch = Path(duck._scratch().name)
-        assert sum(file.stat().st_size for file in scratch.rglob("*")) > 10_000_000
-        assert scratch.stat().st_mode & 0o077 == 0
+        spilled = Path(scratch.directory("duckdb"))
+        assert sum(file.stat().st_size for file in spilled.rglob("*")) > 10_000_000
+        assert spilled.parent.stat().st_mode & 0o077 == 0
         assert connection.sql("SELECT count(*) FROM kept").fetchall() == [(1_500_000,)]
     duck._shared.cache_clear()
-    assert not [file for file in scratch.rglob("*") if file.is_file()]
+    assert not [file for file in spilled.rglob("*") if file.is_file()]
 
 
 def test_a_session_is_cancelled_from_another_thread(tmp_path: Path) -> None:
