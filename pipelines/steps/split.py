@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 MOST_COMPARED = 20_000  # rows of a batch, and rows of its quarantine
 SMALL = 8 << 20  # bytes of a batch's input in files, which are compressed about tenfold
-MOST_KEPT = 512 << 20  # of a batch whose decoded rows are kept, in memory and on disk
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,12 @@ class Counts:
 class SplitBatch:
     """A batch of candidates for a table and its quarantine, without those of the ``held`` scopes.
 
-    ``transform`` makes candidates from ``rows``. ``judged`` has one row per candidate, cached and without payloads:
-    the columns that name it, its grain and scope, bitmasks of the rules that it breaks and of the rules that apply
-    to it, and the values that rules examine. It is computed once; later passes over the candidates evaluate no
-    rule. ``kept`` has the same rows with the columns that the table stores, cached too, unless these are very many.
-    In a small batch it ``is_complete``: it also has the columns of quarantine. ``are_few`` says that all candidates
-    surely fit into memory. ``explain`` adds to a broken gate's verdict what else the judged and the input rows
-    tell. ``home`` is the cluster whose scopes do not name it.
+    ``transform`` makes candidates from ``rows``. ``judged`` has one row per candidate, cached and without payloads: the
+    columns that name it, its grain and scope, bitmasks of the rules that it breaks and of the rules that apply to it,
+    and the values that rules examine. It is computed once; later passes over the candidates evaluate no rule.
+    ``transformed`` are the candidates of a small batch, cached too: to plan the transform again would take longer than
+    to run it. ``are_few`` says that all candidates surely fit into memory. ``explain`` adds to a broken gate's verdict
+    what else the judged and the input rows tell. ``home`` is the cluster whose scopes do not name it.
     """
 
     warehouse: Warehouse
@@ -61,9 +59,8 @@ class SplitBatch:
     transform: Callable[[DataFrame], DataFrame]
     judged: DataFrame
     census: Census
-    kept: DataFrame | None = None
-    is_complete: bool = False
     held: frozenset[str] = frozenset()
+    transformed: DataFrame | None = None
     are_few: bool = False
     explain: Callable[[DataFrame, DataFrame, Verdict], Verdict] = unexplained
     home: str | None = None
@@ -96,7 +93,8 @@ class SplitBatch:
             )
             return candidates if among is None else candidates.join(among, [*contract.row], how="left_semi")
 
-        with cls.between(warehouse, contract, rows, transform, size, home) as split:
+        is_small = size is not None and size <= SMALL
+        with cls.between(warehouse, contract, rows, transform, is_small, home) as split:
             are_few = size is not None and size <= few_rows.MOST_BYTES and split.census.rows <= few_rows.MOST_ROWS
             yield replace(split, explain=module.explain, are_few=are_few)
 
@@ -108,26 +106,29 @@ class SplitBatch:
         contract: Contract,
         rows: DataFrame,
         transform: Callable[[DataFrame], DataFrame],
-        size: int | None = None,
+        is_small: bool = False,
         home: str | None = None,
     ) -> Iterator[SplitBatch]:
         """Yield a batch of rows from which ``transform`` makes candidates; unpersist its cache when the block ends."""
         candidates = transform(rows)
-        is_small, is_kept = (size is not None and size <= most for most in (SMALL, MOST_KEPT))
-        names, judgement = _names(contract, candidates), judgement_by(contract, candidates, home)
-        stored = {*names, *(column.name for column in contract.stored if is_kept)}
-        columns = [name for name in candidates.columns if name in stored or (is_small and name != SKIPPED)]
-        with cached(candidates.select(*columns, *judgement.values())) as computed:
-            judged = computed.select(*names, *(f"`{name}`" for name in judgement))
-            kept = computed.select(*columns, SKIPPED) if is_kept else None
-            yield cls(warehouse, contract, rows, transform, judged, census(judged, contract), kept, is_small, home=home)
+        if is_small:
+            judgement = judgement_by(contract, candidates, home)
+            names = [name for name in candidates.columns if name != SKIPPED]
+            with cached(candidates.select(*names, *judgement.values())) as kept:
+                judged = kept.select(*_names(contract, candidates), *(f"`{name}`" for name in judgement))
+                counted = census(judged, contract)
+                transformed = kept.select(*names, SKIPPED)
+                yield cls(warehouse, contract, rows, transform, judged, counted, transformed=transformed, home=home)
+        else:
+            with cached(judged_by(contract, candidates, home)) as judged:
+                yield cls(warehouse, contract, rows, transform, judged, census(judged, contract), home=home)
 
     @property
     def candidates(self) -> DataFrame:
-        """The candidates that are not held, with payloads; if none are kept, each use computes them again."""
+        """The candidates that are not held, with payloads; in a large batch each use computes them again."""
         from pyspark.sql import functions as F
 
-        candidates = self.transform(self.rows) if self.kept is None else self.kept
+        candidates = self.transform(self.rows) if self.transformed is None else self.transformed
         if SKIPPED in candidates.columns:
             candidates = candidates.where(~F.col(SKIPPED)).drop(SKIPPED)
         if self.held:
@@ -216,8 +217,8 @@ class SplitBatch:
 
     def among(self, chosen: DataFrame) -> DataFrame:
         """Return the candidates that ``chosen`` names, with its columns; transform only the rows behind them."""
-        if self.kept is not None and self.is_complete:
-            return self.kept.join(chosen, [*self.contract.row])
+        if self.transformed is not None:
+            return self.transformed.join(chosen, [*self.contract.row])
         rows = self.rows.join(chosen.select(*ORIGIN).distinct(), [*ORIGIN], how="left_semi")
         return self.transform(rows).join(chosen, [*self.contract.row])
 
@@ -244,7 +245,7 @@ class SplitBatch:
         """
         quarantine = quarantine_contract(self.contract)
         quarantined = self.warehouse.existing_rows(quarantine.table)
-        if quarantined is None or is_contested or self.census.repeats or not self.is_complete:
+        if quarantined is None or is_contested or self.census.repeats or self.transformed is None:
             return quarantined
         known = jvmless.values(self.warehouse, quarantine.table, "_bronze_id", MOST_COMPARED)
         if known is None or self.census.rows > MOST_COMPARED:
@@ -264,7 +265,12 @@ class SplitBatch:
         return tally
 
 
-def judgement_by(contract: Contract, candidates: DataFrame, home: str | None = None) -> dict[str, Column]:
+def judged_by(contract: Contract, candidates: DataFrame, home: str | None = None) -> DataFrame:
+    """Return the judged row of each candidate; ``SplitBatch`` says which columns it has."""
+    return candidates.select(*_names(contract, candidates), *judgement_by(contract, candidates, home).values())
+
+
+def judgement_by(contract: Contract, candidates: DataFrame, home: str | None) -> dict[str, Column]:
     """Return the columns, by name, that judge a candidate; ``SplitBatch`` says which they are."""
     from pyspark.sql import functions as F
 

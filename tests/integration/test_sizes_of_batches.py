@@ -1,4 +1,4 @@
-"""Small, large and very large batches take different ways through a stage and give the same tables."""
+"""Small and large batches take different ways through a stage and give the same tables."""
 
 from __future__ import annotations
 
@@ -21,20 +21,18 @@ def landings() -> list[dict[str, list[str]]]:
     return [{"a.jsonl": first}, {"b.jsonl": second}]
 
 
-def test_batches_of_each_size_give_the_same_tables(
+def test_small_and_large_batches_give_the_same_tables(
     spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, counts = [], []
-    sizes = {"small": (split.SMALL, split.MOST_KEPT), "large": (-1, split.MOST_KEPT), "very large": (-1, -1)}
-    for name, (small, kept) in sizes.items():
-        monkeypatch.setattr(split, "SMALL", small)
-        monkeypatch.setattr(split, "MOST_KEPT", kept)
+    for name, size in (("small", split.SMALL), ("large", -1)):
+        monkeypatch.setattr(split, "SMALL", size)
         settings = warehouse_of(empty_warehouse, tmp_path / name)
         for files in landings():
             land(settings, files)
             one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
             counts.append((name, one.read, one.accepted, one.quarantined, one.duplicates, one.held))
         found.append(tables(settings))
-    assert [one[1:] for one in counts[:2]] == [one[1:] for one in counts[2:4]] == [one[1:] for one in counts[4:]]
-    assert found[0] == found[1] == found[2]
+    assert [one[1:] for one in counts[:2]] == [one[1:] for one in counts[2:]]
+    assert found[0] == found[1]
     assert all(found[0][table] for table in (SILVER, "quarantine.dlq_records", "held.dlq_records"))

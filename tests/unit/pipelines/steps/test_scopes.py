@@ -13,10 +13,10 @@ from expectations.contract import Column, Contract
 from expectations.suite import gate
 from expectations.verdict import Tally
 from pipelines.steps.scopes import MOST_SCOPES, History, count, is_misplaced, is_of, scope_of, within
-from pipelines.steps.split import judgement_by
+from pipelines.steps.split import judged_by
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 OF_TOPICS = Contract(
     table="silver.samples",
@@ -118,15 +118,11 @@ def test_each_scope_is_of_one_cluster_whatever_the_names(spark: SparkSession) ->
     assert all(each == names["home"] for each in names.values())
 
 
-def judged_by(rows: DataFrame) -> DataFrame:
-    return rows.select(*rows.columns, *judgement_by(OF_TOPICS, rows).values())
-
-
 def test_counts_by_scope_are_those_of_the_expectations_and_shares_of_the_rows_in_question(spark: SparkSession) -> None:
     found = [("f", "1", "a", -1), ("f", "2", "a", None), ("f", "3", "b", -1), ("g", "4", "b", None)]
     found += [("g", "5", "c", None), ("h", "6", None, None), ("h", "7", None, 1), ("h", "8", "b", 1)]
     rows = spark.createDataFrame(found, ROW).coalesce(1)
-    judged = judged_by(rows).cache()
+    judged = judged_by(OF_TOPICS, rows).cache()
 
     counted = count(judged, OF_TOPICS)
 
@@ -154,6 +150,6 @@ def test_counts_by_scope_are_those_of_the_expectations_and_shares_of_the_rows_in
 def test_recent_batches_are_in_the_counts(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("f", "1", "a", -1)], ROW)
     history = History().after({"a": {0: (4, 9), 1: (9, 9)}}, ())
-    counted = count(judged_by(rows), OF_TOPICS, history)
+    counted = count(judged_by(OF_TOPICS, rows), OF_TOPICS, history)
     assert counted.scopes["a"].tallies["number.at_least_0"] == Tally(1, 1, 10, 10)
     assert counted.scopes["a"].tallies["number.not_null"] == Tally(0, 1, 4, 10)
