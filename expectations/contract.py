@@ -156,6 +156,10 @@ class Contract:
 
         return F.filter(F.array(*[F.lit(rule.code) for rule in self.rules]).cast("array<string>"), broken)
 
+    def codes_of(self, mask: int) -> list[str]:
+        """Return the codes of the bits set in a mask, in the order of the rules."""
+        return [rule.code for bit, rule in enumerate(self.rules) if mask >> bit & 1]
+
     def with_gate(self, tolerance: float | None, min_failures: int | None) -> Contract:
         """Return the contract with other thresholds; None keeps the contract's own."""
         return replace(

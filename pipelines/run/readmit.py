@@ -10,6 +10,7 @@ from pipelines.catalog import stages_of_type
 from pipelines.errors import UsageError
 from pipelines.run.runner import contracts, new_run_id
 from pipelines.stage import Split
+from pipelines.steps.few_split import split_of
 from pipelines.steps.split import SplitBatch, wanted
 from pipelines.text import hint
 from pipelines.warehouse import quality
@@ -56,13 +57,13 @@ def readmit(warehouse: Warehouse, stage: Split) -> Readmitted:
     rows = warehouse.read(stage.inputs[0]).join(quarantined.select(*ORIGIN), [*ORIGIN], how="left_semi")
     row = contract_of(stage.table).row
     among, size = quarantined.select(*row), warehouse.size(stage.quarantine)
-    with SplitBatch.of(warehouse, stage, rows, run_id, started_at, among, size) as split:
+    with split_of(warehouse, stage, rows, run_id, started_at, among, size) as split:
         if not split.census.rows:
             return Readmitted(0, 0, None)
         with split.decisions() as decisions:
-            readmitted = decisions.where("leaves_quarantine").count()
+            ((readmitted,),) = decisions.fetched("SELECT count_if(leaves_quarantine) FROM {rows}")
             counts = split.write_decided(decisions)
-            _refresh(warehouse, stage, split, decisions.where("conflicts").select(*row))
+            _refresh(warehouse, stage, split, decisions.frame.where("conflicts").select(*row))
     stage_run = StageRun(
         run_id,
         stage.table,
@@ -87,7 +88,7 @@ def _refresh(warehouse: Warehouse, stage: Split, split: SplitBatch, conflicts: D
     row = split.contract.row
     in_conflict = F.coalesce("_conflicts", F.lit(False))
     why = (
-        wanted(split.judged)
+        wanted(split.judged.frame)
         .join(conflicts.withColumn("_conflicts", F.lit(True)), [*row], how="left")
         .where(split.contract.refused(F.col("_broken_rules")) | in_conflict)
         .select(*row, split.why(in_conflict).alias("violations"))

@@ -20,11 +20,11 @@ from pipelines.errors import AfterlogError
 from pipelines.settings import Settings
 from pipelines.stage import Ask, Land, Split, Stage, Summarise
 from pipelines.steps import held, scopes
+from pipelines.steps.few_split import split_of
 from pipelines.steps.held import NOTHING_ACCEPTED, Acceptance
 from pipelines.steps.land import land, unread, waiting
 from pipelines.steps.modules import ask_module
 from pipelines.steps.scopes import History
-from pipelines.steps.split import SplitBatch
 from pipelines.steps.summarise import summary as summary_of
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.warehouse import actions, change_feed, progress, quality
@@ -423,9 +423,9 @@ def _split(
     if rows is None:
         return _passed(warehouse, stage, others), None
     size = held.size_of(warehouse, stage, versions, again)
-    with SplitBatch.of(warehouse, stage, rows, run_id, started_at, size=size, home=known.home) as split:
+    with split_of(warehouse, stage, rows, run_id, started_at, size=size, home=known.home) as split:
         if feed:
-            feed.check(split.judged)
+            feed.check(split.read)
         if not split.census.rows:  # all rows belong to other tables
             held.release(warehouse, stage, again)
             return _passed(warehouse, stage, others), None
@@ -433,7 +433,7 @@ def _split(
         if known.decided is None:
             history = History.of_json(known.history) if known.contract == _mark(stage) else History()
             lines = {name: one.others for name, one in known.held.items() if one.others}
-            counted = scopes.count(split.judged, split.contract, history, lines, known.home)
+            counted = split.counted(history, lines)
             if unforeseen := (known.held.keys() & counted.scopes.keys()) - set(again):
                 return replace(known, again=tuple(sorted({*again, *unforeseen}))), None
             verdict = split.gate(run_id, counted)

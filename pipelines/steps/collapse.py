@@ -1,23 +1,17 @@
 """Collapse on the grain: which candidates are new, which are duplicates, which conflict with existing rows.
 
-All functions work on a few narrow columns; payloads are neither shuffled nor cached. If the census proves that no
-grain repeats in the batch or exists in the table, there is nothing to decide.
+All statements work on a few narrow columns; payloads are neither shuffled nor cached. If the census proves that no
+grain repeats in the batch or exists in the table, there is nothing to decide. Spark and DuckDB read the same texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
-from typing import TYPE_CHECKING
 
 from expectations.contract import Contract
+from pipelines.steps.queried import ArrowRows, SparkRows
 from pipelines.warehouse.ranges import Range
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.window import WindowSpec
 
 CONFLICT = "grain.conflict"
 MOST_RANGES = 100
@@ -38,63 +32,60 @@ class Census:
     skipped: int = 0
 
 
-def census(judged: DataFrame, contract: Contract) -> Census:
-    """Count a batch by grain, in one job; rows that differ only in the ``learned`` column count as one grain.
+def census(judged: SparkRows | ArrowRows, contract: Contract) -> Census:
+    """Count a batch by grain, in one query; rows that differ only in the ``learned`` column count as one grain.
 
     The ranges hold every row of the table that has a grain of the batch: a range of the grain's last column for each
     value of ``ranges_per``, or one range for all if there are more than ``MOST_RANGES``. Rows whose last grain column
     is null break the contract: they repeat only if they come from the same row of bronze, and the ranges ignore them.
     """
-    from pyspark.sql import functions as F
-
     *others, last = contract.place
     others = list(contract.ranges_per) if contract.ranges_per is not None else others
-    skipped = F.col(SKIPPED)
-    nameless = [F.when(F.col(last).isNull() & ~skipped, F.col(name)).alias(f"_of{name}") for name in contract.identity]
-    grain = [F.when(~skipped, F.col(name)).alias(name) for name in contract.place]
-    per_grain = judged.groupBy(*grain, *nameless, skipped.alias(SKIPPED)).agg(F.count("*").alias("_rows"))
-    counted = (
-        per_grain.groupBy(*others, SKIPPED)
-        .agg(
-            F.sum("_rows").alias("_rows"),
-            F.max("_rows").alias("_most"),
-            F.min(last).alias("_least"),
-            F.max(last).alias("_greatest"),
-        )
-        .collect()
-    )
-    wanted = [found for found in counted if not found[SKIPPED]]
-    known_ranges = [found for found in wanted if found["_least"] is not None]
+    counted = judged.fetched(_census_text(contract, others, last))
+    wanted = [found for found in counted if not found[0]]
+    known_ranges = [found for found in wanted if found[3] is not None]
     if len(known_ranges) > MOST_RANGES:
-        least = min(found["_least"] for found in known_ranges)
-        together: list[Range] = [{last: (least, max(found["_greatest"] for found in known_ranges))}]
+        least = min(found[3] for found in known_ranges)
+        together: list[Range] = [{last: (least, max(found[4] for found in known_ranges))}]
     else:
         together = [
             {
-                **{name: None if found[name] is None else (found[name], found[name]) for name in others},
-                last: (found["_least"], found["_greatest"]),
+                **{name: None if of is None else (of, of) for name, of in zip(others, per, strict=True)},
+                last: (least, greatest),
             }
-            for found in known_ranges
+            for _, _, _, least, greatest, *per in known_ranges
         ]
     return Census(
-        rows=sum(found["_rows"] for found in wanted),
-        repeats=any(found["_most"] > 1 for found in wanted),
+        rows=sum(found[1] for found in wanted),
+        repeats=any(found[2] > 1 for found in wanted),
         ranges=tuple(together),
-        skipped=sum(found["_rows"] for found in counted if found[SKIPPED]),
+        skipped=sum(found[1] for found in counted if found[0]),
+    )
+
+
+def _census_text(contract: Contract, others: Sequence[str], last: str) -> str:
+    """Return for each value of ``others``: skipped or not, rows, rows of a grain at most, least and greatest last."""
+    nameless = [f"IF(`{last}` IS NULL AND NOT {SKIPPED}, `{name}`, NULL) AS `_of{name}`" for name in contract.identity]
+    grain = [f"IF(NOT {SKIPPED}, `{name}`, NULL) AS `_in{name}`" for name in contract.place]
+    per_grain = f"SELECT {', '.join([*grain, *nameless])}, {SKIPPED}, count(*) AS _rows FROM {{rows}} GROUP BY ALL"
+    per = "".join(f", `_in{name}`" for name in others)
+    return (
+        f"SELECT {SKIPPED}, sum(_rows), max(_rows), min(`_in{last}`), max(`_in{last}`){per} FROM ({per_grain}) "
+        f"GROUP BY {SKIPPED}{per}"
     )
 
 
 def decided(
-    judged: DataFrame,
     contract: Contract,
     repeats: bool,
-    existing_rows: DataFrame | None,
-    quarantined: DataFrame | None,
-) -> DataFrame:
-    """Return an outcome for each candidate (by the contract's ``row``) that is not simply inserted.
+    existing_columns: Collection[str] | None = None,
+    has_quarantine: bool = False,
+) -> str:
+    """Return the statement for the outcomes of candidates, by the contract's ``row``, that are not simply inserted.
 
-    ``repeats`` tells whether a grain can repeat in the batch. ``existing_rows`` are the table's rows within the
-    census's ranges, ``quarantined`` the quarantine's rows; None if there are none. ``outcome`` is
+    It reads judged ``{rows}``. ``repeats`` tells whether a grain can repeat among them. ``{existing_rows}`` are the
+    table's rows within the census's ranges; they have the ``existing_columns`` (None: there are none).
+    ``{quarantined}`` are the quarantine's rows, if it ``has_quarantine``. ``outcome`` is
 
     - ``refused``: the row breaks rules that keep it out of the table;
     - ``duplicate``: the table has a row from the same row of bronze; or the table or the batch has the grain with the
@@ -113,188 +104,191 @@ def decided(
     in the batch, has the same row. For a row that supersedes or identifies another one, ``_replaces`` is the
     ``learned`` column of the row to replace.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    identity = contract.identity
-    refused = contract.refused(F.col("_broken_rules"))
-    if not repeats and existing_rows is None and quarantined is None:
-        plain = judged.where(refused).select(*contract.row, "_broken_rules")
-        return plain.withColumns(
-            {"outcome": F.lit("refused"), "leaves_quarantine": F.lit(False), "conflicts": F.lit(False)}
+    refused = _refused(contract)
+    row = ", ".join(_quoted(contract.row))
+    if not repeats and existing_columns is None and not has_quarantine:
+        return (
+            f"SELECT {row}, _broken_rules, 'refused' AS outcome, false AS leaves_quarantine, false AS conflicts, "
+            f"CAST(NULL AS STRING) AS _replaces FROM {{rows}} WHERE {refused}"
         )
-    rows = judged.select(
-        *contract.row,
-        *(name for name in contract.grain if name not in contract.row),
-        "_broken_rules",
-        (~refused).alias("_valid"),
-        (F.col(contract.content) if contract.content else F.lit(0)).alias("_content"),
-        (F.coalesce(F.col(contract.lossy), F.lit(False)) if contract.lossy else F.lit(False)).alias("_lossy"),
+    named = ", ".join(dict.fromkeys(_quoted((*contract.row, *contract.grain))))
+    rivals, in_order = _rivals(contract, contract.grain), _in_order(contract)
+    quarantined = (
+        f"SELECT met.*, coalesce(of_quarantine._is_there, false) AS _in_quarantine FROM met "
+        f"LEFT JOIN (SELECT {', '.join(_quoted(contract.identity))}, true AS _is_there FROM {{quarantined}}) "
+        f"AS of_quarantine ON {_equal('met', 'of_quarantine', contract.identity)}"
+        if has_quarantine
+        else "SELECT met.*, false AS _in_quarantine FROM met"
     )
-    rows = _met(rows, existing_rows, contract)
-    if contract.learned and (repeats or existing_rows is not None):
-        rows = _identified(rows, existing_rows, contract)
-    else:
-        rows = rows.withColumns({"_told": F.lit(False), "_takes": F.lit(False)})
-    rivals = _rivals(contract, contract.grain, F.col("_told"))
-    rows = rows.select(
-        "*",
-        F.row_number().over(rivals).alias("_place"),
-        F.first("_content").over(rivals).alias("_first_content"),
-    )
-    if quarantined is None:
-        rows = rows.withColumn("_in_quarantine", F.lit(False))
-    else:
-        ids = quarantined.select(*identity, F.lit(True).alias("_in_quarantine"))
-        rows = rows.join(ids, [*identity], how="left")
-    in_quarantine = F.coalesce(F.col("_in_quarantine"), F.lit(False))
-    first = F.col("_place") == 1
-    stands = F.col("_stands")
-    same_as_existing = F.col("_content").eqNullSafe(F.col("_existing_content"))
-    same_as_first = F.col("_content").eqNullSafe(F.col("_first_content"))
-    supersedes = F.coalesce(F.col("_existing_lossy"), F.lit(False)) & ~F.col("_lossy")
-    outcome = (
-        F.when(F.col("_known"), "duplicate")
-        .when(~F.col("_valid") & (~first | in_quarantine), "duplicate")
-        .when(~F.col("_valid"), "refused")
-        .when(F.col("_told"), "duplicate")
-        .when(F.col("_takes"), F.when(supersedes, "supersede").otherwise("identify"))
-        .when(stands & supersedes & first, "supersede")
-        .when(stands & (same_as_existing | F.col("_lossy")), "duplicate")
-        .when(stands & ~supersedes, "conflict")
-        .when(first, None)
-        .when(F.col("_lossy") | same_as_first, "duplicate")
-        .otherwise("conflict")
-    )
-    rows = rows.withColumn("outcome", outcome)
-    conflicts = F.coalesce(F.col("outcome") == "conflict", F.lit(False))
-    leaves_quarantine = in_quarantine & (F.col("_known") | (F.col("_valid") & ~conflicts))
-    again = Window.partitionBy(*identity, "conflicts").orderBy("_source")
-    held = F.col("conflicts") & (F.col("_held") | (F.row_number().over(again) > 1))
-    replaces = F.col(contract.learned) if contract.learned else F.lit(None).cast("string")
-    return (
-        rows.select(
-            *contract.row,
-            "_broken_rules",
-            "outcome",
-            leaves_quarantine.alias("leaves_quarantine"),
-            conflicts.alias("conflicts"),
-            F.when(~F.col("_takes"), replaces).alias("_replaces"),
-            in_quarantine.alias("_held"),
+    learned = f"`{contract.learned}`" if contract.learned else "CAST(NULL AS STRING)"
+    return f"""
+        WITH judged AS (
+            SELECT {named}, _broken_rules, NOT {refused} AS _valid, {_content(contract)} AS _content,
+                {_lossy(contract)} AS _lossy
+            FROM {{rows}}
+        ), beside AS ({_beside(contract, existing_columns)}
+        ), met AS ({_identified(contract, repeats, existing_columns)}
+        ), placed AS (
+            SELECT *, row_number() OVER (PARTITION BY {rivals}, _told ORDER BY {in_order}) AS _place,
+                first_value(_content) OVER (PARTITION BY {rivals}, _told ORDER BY {in_order}) AS _first_content
+            FROM ({quarantined})
+        ), compared AS (
+            SELECT *, _place = 1 AS _is_first, coalesce(_existing_lossy, false) AND NOT _lossy AS _supersedes,
+                _content <=> _existing_content AS _as_existing, _content <=> _first_content AS _as_first
+            FROM placed
+        ), found AS (
+            SELECT *, CASE
+                WHEN _known THEN 'duplicate'
+                WHEN NOT _valid AND (NOT _is_first OR _in_quarantine) THEN 'duplicate'
+                WHEN NOT _valid THEN 'refused'
+                WHEN _told THEN 'duplicate'
+                WHEN _takes THEN IF(_supersedes, 'supersede', 'identify')
+                WHEN _stands AND _supersedes AND _is_first THEN 'supersede'
+                WHEN _stands AND (_as_existing OR _lossy) THEN 'duplicate'
+                WHEN _stands AND NOT _supersedes THEN 'conflict'
+                WHEN _is_first THEN NULL
+                WHEN _lossy OR _as_first THEN 'duplicate'
+                ELSE 'conflict' END AS _outcome
+            FROM compared
+        ), leaving AS (
+            SELECT *, coalesce(_outcome = 'conflict', false) AS conflicts,
+                _in_quarantine AND (_known OR _valid AND NOT coalesce(_outcome = 'conflict', false))
+                    AS leaves_quarantine
+            FROM found
+        ), again AS (
+            SELECT *, row_number() OVER (
+                PARTITION BY {", ".join(_quoted(contract.identity))}, conflicts ORDER BY `_source`) AS _copy
+            FROM leaving WHERE _outcome IS NOT NULL OR leaves_quarantine
         )
-        .where(F.col("outcome").isNotNull() | F.col("leaves_quarantine"))
-        .withColumn("outcome", F.when(held, "duplicate").otherwise(F.col("outcome")))
-        .drop("_held")
-    )
+        SELECT {row}, _broken_rules,
+            IF(conflicts AND (_in_quarantine OR _copy > 1), 'duplicate', _outcome) AS outcome,
+            leaves_quarantine, conflicts, IF(_takes, NULL, {learned}) AS _replaces
+        FROM again"""
 
 
-def _rivals(contract: Contract, grain: Sequence[str], *more: Column) -> WindowSpec:
-    """Return the window over a grain's rows, by precedence; rows that break a rule compete only with their copies."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    return Window.partitionBy(
-        F.col("_valid"),
-        *[F.when(F.col("_valid"), F.col(name)) for name in grain],
-        *[F.when(~F.col("_valid"), F.col(name)) for name in contract.identity],
-        *more,
-    ).orderBy("_lossy", *contract.identity, "_source")
+def _refused(contract: Contract) -> str:
+    """Return the condition that the mask has the bit of a rule that keeps a row out of the table."""
+    if all(rule.refuses for rule in contract.rules):
+        return "(_broken_rules <> 0)"
+    refusing = sum(1 << bit for bit, rule in enumerate(contract.rules) if rule.refuses)
+    return f"((_broken_rules & {refusing}) <> 0)"
 
 
-def _met(rows: DataFrame, existing_rows: DataFrame | None, contract: Contract) -> DataFrame:
+def _content(contract: Contract) -> str:
+    return f"`{contract.content}`" if contract.content else "0"
+
+
+def _existing_content(contract: Contract, existing_columns: Collection[str]) -> str:
+    is_there = not contract.content or contract.content in existing_columns
+    return _content(contract) if is_there else "CAST(NULL AS BIGINT)"  # written before the contract had it
+
+
+def _lossy(contract: Contract) -> str:
+    return f"coalesce(`{contract.lossy}`, false)" if contract.lossy else "false"
+
+
+def _rivals(contract: Contract, grain: Sequence[str]) -> str:
+    """Return what partitions rows by a grain; rows that break a rule compete only with their copies."""
+    valid = [f"IF(_valid, {name}, NULL)" for name in _quoted(grain)]
+    others = [f"IF(_valid, NULL, {name})" for name in _quoted(contract.identity)]
+    return ", ".join(["_valid", *valid, *others])
+
+
+def _in_order(contract: Contract) -> str:
+    """Return the order of precedence."""
+    return ", ".join(["_lossy", *_quoted(contract.identity), "`_source`"])
+
+
+def _beside(contract: Contract, existing_columns: Collection[str] | None) -> str:
     """Add the existing row of each row's grain, and whether the table has a row from the same row of bronze."""
-    from pyspark.sql import functions as F
-
-    if existing_rows is None:
-        return rows.select(
-            "*",
-            F.lit(False).alias("_stands"),
-            F.lit(None).cast("bigint").alias("_existing_content"),
-            F.lit(False).alias("_existing_lossy"),
-            F.lit(False).alias("_known"),
-        )
-    content = F.col(contract.content) if contract.content else F.lit(0)
-    if contract.content and contract.content not in existing_rows.columns:  # written before the contract had it
-        content = F.lit(None).cast("bigint")
-    there = existing_rows.select(
-        *contract.grain,
-        F.lit(True).alias("_stands"),
-        content.alias("_existing_content"),
-        (F.col(contract.lossy) if contract.lossy else F.lit(False)).alias("_existing_lossy"),
-    )
-    ids = existing_rows.select(*contract.identity, F.lit(True).alias("_known")).dropDuplicates([*contract.identity])
-    return (
-        _beside(rows, there, contract.grain)
-        .join(ids, [*contract.identity], how="left")
-        .withColumn("_stands", F.coalesce("_stands", F.lit(False)))
-        .withColumn("_known", F.coalesce("_known", F.lit(False)))
-    )
+    if existing_columns is None:
+        return """
+            SELECT *, false AS _stands, CAST(NULL AS BIGINT) AS _existing_content, false AS _existing_lossy,
+                false AS _known
+            FROM judged"""
+    content = _existing_content(contract, existing_columns)
+    identity = ", ".join(_quoted(contract.identity))
+    return f"""
+            SELECT judged.*, coalesce(there._stands, false) AS _stands, there._existing_content,
+                there._existing_lossy, coalesce(ids._known, false) AS _known
+            FROM judged LEFT JOIN (
+                SELECT {", ".join(_quoted(contract.grain))}, true AS _stands, {content} AS _existing_content,
+                    {f"`{contract.lossy}`" if contract.lossy else "false"} AS _existing_lossy
+                FROM {{existing_rows}}
+            ) AS there ON {_same("judged", "there", contract.grain)}
+            LEFT JOIN (SELECT DISTINCT {identity}, true AS _known FROM {{existing_rows}}) AS ids
+                ON {_equal("judged", "ids", contract.identity)}"""
 
 
-def _identified(rows: DataFrame, existing_rows: DataFrame | None, contract: Contract) -> DataFrame:
+def _identified(contract: Contract, repeats: bool, existing_columns: Collection[str] | None) -> str:
     """Match rows that have the contract's ``learned`` column with rows that lack it.
 
     ``_told``: the row lacks the column and is a copy of a row that has it, in the table or in the batch. ``_takes``:
     the row has the column and replaces an existing row without it, because it has the same content or is the lossless
     record of that lossy copy. ``_stands`` becomes false for other rows without the column, as that existing row goes.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    assert contract.learned is not None
+    if not contract.learned or (not repeats and existing_columns is None):
+        return "SELECT *, false AS _told, false AS _takes FROM beside"
     assert contract.content is not None
     assert contract.lossy is not None
-    if existing_rows is None:
-        rows = rows.withColumns(
-            {
-                "_nameless": F.lit(None).cast("struct<content: bigint, lossy: boolean>"),
-                "_named": F.array().cast("array<bigint>"),
-            }
-        )
+    named = f"(`{contract.learned}` IS NOT NULL)"
+    if existing_columns is None:
+        nameless = """
+            SELECT *, false AS _has_nameless, CAST(NULL AS BIGINT) AS _nameless_content,
+                CAST(NULL AS BOOLEAN) AS _nameless_lossy, CAST(array() AS ARRAY<BIGINT>) AS _named
+            FROM beside"""
     else:
-        content, named = F.col(contract.content), F.col(contract.learned).isNotNull()
-        lossy = F.coalesce(F.col(contract.lossy), F.lit(False))
-        there = existing_rows.groupBy(*contract.place).agg(
-            F.max(F.when(~named, F.struct(content.alias("content"), lossy.alias("lossy")))).alias("_nameless"),
-            F.collect_set(F.when(named, content)).alias("_named"),
-        )
-        rows = _beside(rows, there, contract.place)
-    valid, named = F.col("_valid"), F.col(contract.learned).isNotNull()
-    content, nameless = F.col("_content"), F.col("_nameless")
-    rows = rows.withColumn("_place", F.row_number().over(_rivals(contract, contract.grain)))
-    arrives = valid & named & (F.col("_place") == 1) & ~F.col("_stands")
-    is_it = content.eqNullSafe(nameless["content"]) | (nameless["lossy"] & ~F.col("_lossy"))
-    could_take = arrives & nameless.isNotNull() & is_it
-    # The window's order must not narrow its frame.
-    together = _rivals(contract, contract.place).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    name = F.struct(*contract.row)
-    rows = rows.withColumns(
-        {
-            "_taker": F.first(F.when(could_take, name), ignorenulls=True).over(together),
-            "_arriving": F.collect_set(F.when(arrives, content)).over(together),
-        }
-    )
-    takes = could_take & (name == F.col("_taker"))
-    told_by = F.concat(F.coalesce("_named", F.array().cast("array<bigint>")), "_arriving")
-    told = valid & ~named & (F.array_contains(told_by, content) | (F.col("_lossy") & (F.size(told_by) > 0)))
-    gone = ~named & F.col("_taker").isNotNull()
-    return (
-        rows.withColumn("_takes", F.coalesce(takes, F.lit(False)))
-        .withColumns(
-            {
-                "_told": F.coalesce(told, F.lit(False)),
-                "_stands": F.col("_stands") & ~gone,
-                "_existing_lossy": F.when(F.col("_takes"), nameless["lossy"]).otherwise(F.col("_existing_lossy")),
-            }
-        )
-        .drop("_place", "_nameless", "_named", "_taker", "_arriving")
-    )
+        place = ", ".join(_quoted(contract.place))
+        content, lossy = _existing_content(contract, existing_columns), _lossy(contract)
+        nameless = f"""
+            SELECT beside.*, coalesce(of_place._has_nameless, false) AS _has_nameless,
+                of_place._nameless_content, of_place._nameless_lossy,
+                coalesce(of_place._named, CAST(array() AS ARRAY<BIGINT>)) AS _named
+            FROM beside LEFT JOIN (
+                SELECT {place}, count_if(NOT {named}) > 0 AS _has_nameless,
+                    max(IF({named}, NULL, {content})) AS _nameless_content,
+                    max(IF({named}, NULL, {lossy})) AS _nameless_lossy,
+                    collect_set(IF({named}, {content}, NULL)) AS _named
+                FROM {{existing_rows}} GROUP BY {place}
+            ) AS of_place ON {_same("beside", "of_place", contract.place)}"""
+    rivals = _rivals(contract, contract.place)
+    kept = ", ".join(dict.fromkeys(_quoted((*contract.row, *contract.grain))))
+    return f"""
+            SELECT {kept}, _broken_rules, _valid, _content, _lossy, _known, _existing_content,
+                IF(_takes, _nameless_lossy, _existing_lossy) AS _existing_lossy, _takes,
+                _stands AND NOT (NOT {named} AND _is_taken) AS _stands,
+                coalesce(_valid AND NOT {named} AND (array_contains(_told_by, _content)
+                    OR _lossy AND size(_told_by) > 0), false) AS _told
+            FROM (
+                SELECT *, _could_take AND _turn = 1 AS _takes,
+                    max(_could_take) OVER (PARTITION BY {rivals}) AS _is_taken,
+                    concat(_named, collect_list(IF(_arrives, _content, NULL)) OVER (PARTITION BY {rivals})) AS _told_by
+                FROM (
+                    SELECT *, row_number() OVER (PARTITION BY {rivals}, _could_take ORDER BY {_in_order(contract)})
+                        AS _turn
+                    FROM (
+                        SELECT *, _arrives AND _has_nameless AND coalesce(
+                            _content <=> _nameless_content OR _nameless_lossy AND NOT _lossy, false) AS _could_take
+                        FROM (
+                            SELECT *, _valid AND {named} AND NOT _stands AND row_number() OVER (
+                                PARTITION BY {_rivals(contract, contract.grain)} ORDER BY {_in_order(contract)}
+                            ) = 1 AS _arrives
+                            FROM ({nameless})
+                        )
+                    )
+                )
+            )"""
 
 
-def _beside(rows: DataFrame, there: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Left-join rows with ``there`` on the keys, compared null-safe."""
-    from pyspark.sql import functions as F
+def _quoted(names: Iterable[str]) -> list[str]:
+    return [f"`{name}`" for name in names]
 
-    there = there.withColumnsRenamed({name: f"_at_{place}" for place, name in enumerate(keys)})
-    same = reduce(and_, (F.col(name).eqNullSafe(F.col(f"_at_{place}")) for place, name in enumerate(keys)))
-    return rows.join(there, same, how="left").drop(*(f"_at_{place}" for place in range(len(keys))))
+
+def _equal(one: str, other: str, keys: Sequence[str]) -> str:
+    """Return the condition that two rows have the same keys; a null is no key."""
+    return " AND ".join(f"{one}.{name} = {other}.{name}" for name in _quoted(keys))
+
+
+def _same(one: str, other: str, keys: Sequence[str]) -> str:
+    """Return the condition that two rows have the same keys, compared null-safe."""
+    return " AND ".join(f"{one}.{name} <=> {other}.{name}" for name in _quoted(keys))

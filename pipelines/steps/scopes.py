@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from expectations.contract import Contract
 from expectations.verdict import OF_THE_ROW, SCOPE, WHOLE, Scope, Tally
 from pipelines.steps.collapse import SKIPPED
+from pipelines.steps.queried import ArrowRows, SparkRows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -207,22 +208,22 @@ def _short(name: Column) -> Column:
 
 
 def count(
-    judged: DataFrame,
+    judged: SparkRows | ArrowRows,
     contract: Contract,
     history: History | None = None,
     others: Mapping[str, int] | None = None,
     home: str | None = None,
 ) -> Counted:
-    """Count, in one aggregation, what each rule finds in each scope.
+    """Count, in one aggregation of judged rows, what each rule finds in each scope.
 
     A second aggregation counts the lines of files that have lines without a topic. ``others`` are lines of such files
     that earlier batches counted while the file's lines without a topic were held.
     """
-    from pyspark.sql import functions as F
-
     history, others = history or History(), others or {}
-    wanted = judged.where(~F.col(SKIPPED))
-    groups = wanted.groupBy(SCOPE, "_broken_rules", APPLYING).agg(F.count("*")).collect()
+    groups = judged.fetched(
+        f"SELECT {SCOPE}, _broken_rules, {APPLYING}, count(*) FROM {{rows}} WHERE NOT {SKIPPED} "
+        f"GROUP BY {SCOPE}, _broken_rules, {APPLYING}"
+    )
     rows: dict[str, int] = defaultdict(int)
     failing: dict[tuple[str, int], int] = defaultdict(int)
     examined: dict[tuple[str, int], int] = defaultdict(int)
@@ -241,7 +242,7 @@ def count(
     for (_, bit), number in examined.items():
         totals[bit] += number
     files = {name for name in (*rows, *history.scopes, *others) if _can_be_of_a_file(name)}
-    lines = _lines(wanted, files, home) if files and contract.scope else {}
+    lines = _lines(judged.frame, files, home) if files and contract.scope else {}
     shares = {name: lines[name] + others.get(name, 0) for name in files if name in rows and name in lines}
     before = sum(others.get(name, 0) for name in shares)
     named = codes(contract)
@@ -262,10 +263,11 @@ def _can_be_of_a_file(scope: str) -> bool:
     return scope.startswith(FILE) or (scope.startswith(OTHER_CLUSTER) and f"/{FILE}" in scope)
 
 
-def _lines(wanted: DataFrame, files: set[str], home: str | None) -> dict[str, int]:
+def _lines(judged: DataFrame, files: set[str], home: str | None) -> dict[str, int]:
     from pyspark.sql import functions as F
 
-    of_files = wanted.select(file_scope(home).alias("file")).where(F.col("file").isin(sorted(files)))
+    named = judged.where(~F.col(SKIPPED)).select(file_scope(home).alias("file"))
+    of_files = named.where(F.col("file").isin(sorted(files)))
     return {row["file"]: row["count"] for row in of_files.groupBy("file").count().collect()}
 
 

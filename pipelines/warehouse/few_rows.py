@@ -107,6 +107,15 @@ def collected(rows: DataFrame) -> Table | None:
     return few.take(list(range(few.num_rows))) if few.num_rows else few.schema.empty_table()
 
 
+def in_order(rows: Table, column: str | None) -> Table:
+    """Return rows in the order of a column, nulls first, as Spark sorts (None: as they are)."""
+    import pyarrow.compute as compute  # type: ignore[import-untyped]
+
+    if column is None:
+        return rows
+    return rows.take(compute.sort_indices(rows, [(column, "ascending", "at_start")]))
+
+
 def append(opened: DeltaTable, rows: Table | RecordBatchReader, mark: str = "") -> None:
     """Add rows in one commit; its user metadata is the mark. Without rows there is no commit."""
     import pyarrow as arrow

@@ -311,7 +311,7 @@ class Warehouse:
 
     def insert(
         self,
-        rows: DataFrame,
+        rows: DataFrame | ArrowTable,
         contract: Contract,
         among: Sequence[Range] | None = None,
         mark: str = "",
@@ -325,7 +325,16 @@ class Warehouse:
         ranges must include every row of the table that has the grain of a new row. The user metadata of the commit
         contains the mark. ``are_few`` says that the rows surely fit into memory.
         """
+        from pyspark.sql import DataFrame
+
         rows = rows.select([column.name for column in contract.stored])
+        if not isinstance(rows, DataFrame):
+            rows = few_rows.in_order(rows, contract.sorted_by)
+            opened = self._plain(contract.table)
+            if opened is not None and few_rows.has_columns_of(opened, contract):
+                self._append(contract.table, opened, rows, mark)
+                return int(rows.num_rows)
+            rows = self.spark.createDataFrame(rows)
         if self.is_local:
             ordered = rows.sortWithinPartitions(contract.sorted_by) if contract.sorted_by else rows
             if are_few and (collected := self._collected(contract.table, ordered)) is not None:

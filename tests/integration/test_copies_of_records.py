@@ -15,6 +15,7 @@ from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.settings import Settings
 from pipelines.warehouse import jvmless, lock
 from pipelines.warehouse.tables import Warehouse
+from tests.testing import ways
 from tests.testing.builders import kip_1191, rows, run
 
 if TYPE_CHECKING:
@@ -154,8 +155,12 @@ def hold_equal(spark: SparkSession, settings: Settings, seed: int, places: int, 
     assert any(len(here) > 2 for here in model.values())
 
 
-def test_random_copies_stand_as_the_rules_say(spark: SparkSession, settings: Settings) -> None:
-    hold_equal(spark, settings, seed=7, places=120, batches=2)
+@pytest.mark.parametrize("way", [ways.FEW, ways.MANY, pytest.param(ways.LEFT_TO_SPARK, marks=pytest.mark.thorough)])
+def test_random_copies_stand_as_the_rules_say(
+    way: str, spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways.take(way, monkeypatch)
+    hold_equal(spark, settings, seed=7, places=120 if way == ways.FEW else 40, batches=2)
 
 
 @pytest.mark.thorough

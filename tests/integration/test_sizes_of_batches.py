@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.steps import split
+from tests.testing import ways
 from tests.testing.builders import land, line, run, tables, warehouse_of
 
 SILVER = "silver.dlq_records"
@@ -22,17 +22,18 @@ def landings() -> list[dict[str, list[str]]]:
 
 
 def test_small_and_large_batches_give_the_same_tables(
-    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
 ) -> None:
     found, counts = [], []
-    for name, size in (("small", split.SMALL), ("large", -1)):
-        monkeypatch.setattr(split, "SMALL", size)
-        settings = warehouse_of(empty_warehouse, tmp_path / name)
-        for files in landings():
-            land(settings, files)
-            one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
-            counts.append((name, one.read, one.accepted, one.quarantined, one.duplicates, one.held))
+    for way in ways.WAYS:
+        settings = warehouse_of(empty_warehouse, tmp_path / way)
+        with pytest.MonkeyPatch.context() as patched:
+            ways.take(way, patched)
+            for files in landings():
+                land(settings, files)
+                one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
+                counts.append((one.read, one.accepted, one.quarantined, one.duplicates, one.held))
         found.append(tables(settings))
-    assert [one[1:] for one in counts[:2]] == [one[1:] for one in counts[2:]]
-    assert found[0] == found[1]
+    assert counts[:2] == counts[2:4] == counts[4:]
+    assert found[0] == found[1] == found[2]
     assert all(found[0][table] for table in (SILVER, "quarantine.dlq_records", "held.dlq_records"))

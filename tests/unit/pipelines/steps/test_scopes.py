@@ -12,6 +12,7 @@ from expectations import rules
 from expectations.contract import Column, Contract
 from expectations.suite import gate
 from expectations.verdict import Tally
+from pipelines.steps.queried import SparkRows
 from pipelines.steps.scopes import MOST_SCOPES, History, count, is_misplaced, is_of, scope_of, within
 from pipelines.steps.split import judged_by
 
@@ -124,7 +125,7 @@ def test_counts_by_scope_are_those_of_the_expectations_and_shares_of_the_rows_in
     rows = spark.createDataFrame(found, ROW).coalesce(1)
     judged = judged_by(OF_TOPICS, rows).cache()
 
-    counted = count(judged, OF_TOPICS)
+    counted = count(SparkRows(judged), OF_TOPICS)
 
     known = {
         name: {code: (one.failing, one.examined) for code, one in scope.tallies.items()}
@@ -150,6 +151,6 @@ def test_counts_by_scope_are_those_of_the_expectations_and_shares_of_the_rows_in
 def test_recent_batches_are_in_the_counts(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("f", "1", "a", -1)], ROW)
     history = History().after({"a": {0: (4, 9), 1: (9, 9)}}, ())
-    counted = count(judged_by(OF_TOPICS, rows), OF_TOPICS, history)
+    counted = count(SparkRows(judged_by(OF_TOPICS, rows)), OF_TOPICS, history)
     assert counted.scopes["a"].tallies["number.at_least_0"] == Tally(1, 1, 10, 10)
     assert counted.scopes["a"].tallies["number.not_null"] == Tally(0, 1, 4, 10)

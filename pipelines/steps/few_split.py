@@ -1,0 +1,251 @@
+"""A small batch of bronze -> silver: Spark makes and judges the candidates in one query, DuckDB decides on them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from expectations.contract import Contract
+from expectations.verdict import SCOPE
+from pipelines import scratch
+from pipelines.stage import Split
+from pipelines.steps.collapse import CONFLICT, SKIPPED, census, decided
+from pipelines.steps.modules import split_module
+from pipelines.steps.queried import ArrowRows, SparkRows, without_zones
+from pipelines.steps.scopes import APPLYING
+from pipelines.steps.split import SplitBatch, contract_under, judgement_by, names_of
+from pipelines.warehouse import duck, few_rows
+from pipelines.warehouse.local_files import LocalFiles
+from pipelines.warehouse.ranges import Range
+from pipelines.warehouse.spark_sql import Untranslatable, translated
+from pipelines.warehouse.tables import Warehouse, quarantine_contract
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from duckdb import DuckDBPyConnection
+    from pyarrow import Schema, Table  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame
+
+SMALL = 8 << 20  # bytes of a batch's input in files, which are compressed about tenfold
+JUDGED, FLOWING, EXISTING, QUARANTINED, DECISIONS = "_judged", "_flowing", "_existing", "_quarantined", "_decisions"
+RANGES, WITHIN = "_ranges", "_within"
+AT = "_at"  # the place of a candidate in the batch
+
+
+@contextlib.contextmanager
+def split_of(
+    warehouse: Warehouse,
+    stage: Split,
+    rows: DataFrame,
+    run_id: str,
+    started_at: datetime,
+    among: DataFrame | None = None,
+    size: int | None = None,
+    home: str | None = None,
+) -> Iterator[SplitBatch]:
+    """Yield the batch for input rows, counted by grain; ``among`` names the candidates to take (None: all).
+
+    ``size`` is that of the input rows in files, in bytes; None means that they may be many.
+    """
+    from pyspark.sql import functions as F
+
+    contract = contract_under(warehouse.settings, stage)
+    module = split_module(stage)
+
+    def transform(rows: DataFrame) -> DataFrame:
+        candidates = module.transform(rows, warehouse.settings).withColumns(
+            {"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)}
+        )
+        return candidates if among is None else candidates.join(among, [*contract.row], how="left_semi")
+
+    with contextlib.ExitStack() as stack:
+        split: SplitBatch | None = None
+        if size is not None and size <= SMALL:
+            directory = warehouse.root if warehouse.is_local else scratch.directory("duckdb")
+            connection = stack.enter_context(duck.session(directory))
+            split = FewSplit.collected(warehouse, contract, rows, transform(rows), connection, home)
+        if split is None:
+            split = stack.enter_context(SplitBatch.between(warehouse, contract, rows, transform, home))
+        yield replace(split, explain=module.explain)
+
+
+@dataclass(frozen=True)
+class FewSplit(SplitBatch):
+    """A batch whose candidates, with their judgement, are in memory.
+
+    What DuckDB or the writer of few rows refuses is left to Spark, which gets the candidates back.
+    """
+
+    judged: ArrowRows
+    table: Table = None
+    connection: DuckDBPyConnection = None  # type: ignore[assignment]
+
+    @classmethod
+    def collected(
+        cls,
+        warehouse: Warehouse,
+        contract: Contract,
+        rows: DataFrame,
+        candidates: DataFrame,
+        connection: DuckDBPyConnection,
+        home: str | None = None,
+    ) -> FewSplit | None:
+        """Return the batch; None if Spark does not give its candidates to this process, as they are too large."""
+        import pyarrow as arrow
+
+        judgement = judgement_by(contract, candidates, home)
+        names = [name for name in candidates.columns if name != SKIPPED]
+        read = candidates.select(*names, *judgement.values())
+        table = few_rows.collected(read)
+        if table is None:
+            return None
+        narrow = [*names_of(contract, candidates), SKIPPED, SCOPE, APPLYING, "_broken_rules"]
+        known = table.select(narrow).append_column(AT, arrow.array(range(table.num_rows), arrow.int64()))
+        connection.register(JUDGED, without_zones(known))
+        judged = ArrowRows(table.select([*narrow, *judgement.keys() - {*narrow}]), warehouse.spark, connection, JUDGED)
+        return cls(
+            warehouse,
+            contract,
+            rows,
+            lambda rows: rows,
+            read,
+            judged,
+            census(judged, contract),
+            home=home,
+            table=table.select([*names, SKIPPED]),
+            connection=connection,
+        )
+
+    @cached_property
+    def _in_spark(self) -> DataFrame:
+        return self.warehouse.spark.createDataFrame(self.table)
+
+    def made(self, rows: DataFrame) -> DataFrame:
+        """Return all candidates."""
+        return self._in_spark
+
+    def among(self, chosen: DataFrame) -> DataFrame:
+        """Return the candidates that ``chosen`` names, with its columns."""
+        return self._in_spark.join(chosen, [*self.contract.row])
+
+    def flowing(self) -> ArrowRows:
+        """Return the judged rows that belong to the table and are not held."""
+        import pyarrow as arrow
+        import pyarrow.compute as compute  # type: ignore[import-untyped]
+
+        judged = self.judged.table
+        flows = compute.invert(judged[SKIPPED])
+        if self.held:
+            held = compute.is_in(judged[SCOPE], value_set=arrow.array(sorted(self.held), judged[SCOPE].type))
+            flows = compute.and_(flows, compute.invert(held))
+        at = arrow.array(range(judged.num_rows), arrow.int64()).filter(flows)
+        self.connection.register("_at_flowing", arrow.table({AT: at}))
+        self.connection.execute(
+            f"CREATE OR REPLACE TEMP VIEW {FLOWING} AS FROM {JUDGED} SEMI JOIN _at_flowing USING ({AT})"
+        )
+        return ArrowRows(judged.filter(flows), self.warehouse.spark, self.connection, FLOWING)
+
+    @contextlib.contextmanager
+    def decisions(self) -> Iterator[SparkRows | ArrowRows]:
+        """Yield the outcomes of candidates that are not simply inserted, by DuckDB if it can tell them."""
+        import duckdb
+        from pyarrow import ArrowException
+
+        try:
+            made = self._decided()
+        except duckdb.InterruptException:  # the run is to stop
+            raise
+        except (Untranslatable, ArrowException, OverflowError, duckdb.Error):
+            made = None
+        if made is not None:
+            yield made
+            return
+        with super().decisions() as decisions:
+            yield decisions
+
+    def _decided(self) -> ArrowRows | None:
+        """Return the outcomes; None if only Delta can read the tables."""
+        if not self.warehouse.is_local:
+            return None
+        contract, ranges = self.contract, self.census.ranges
+        quarantine = self.warehouse.local_files(quarantine_contract(contract).table)
+        there = self.warehouse.local_files(contract.table)
+        if quarantine is None or there is None:
+            return None
+        flowing = self.flowing()
+        files = there.paths(ranges) if ranges else []
+        columns = self._existing(there, files, ranges) if files else None
+        held_back = quarantine.paths()
+        if held_back:
+            self._view(QUARANTINED, duck.rows(self.connection, quarantine, held_back))
+        text = decided(contract, self.census.repeats, columns, bool(held_back))
+        text = text.format(rows=flowing.name, existing_rows=EXISTING, quarantined=QUARANTINED)
+        made = self.connection.sql(translated(text)).to_arrow_table()
+        return ArrowRows.of(made, self.warehouse.spark, self.connection, DECISIONS)
+
+    def _existing(self, there: LocalFiles, files: list[str], ranges: tuple[Range, ...]) -> list[str]:
+        """Make a view of the table's rows within the census's ranges; return its columns."""
+        import pyarrow as arrow
+
+        *_, last = self.contract.place
+        others = sorted({name for one in ranges for name in one} - {last})
+        ends = [one[last] or (None, None) for one in ranges]
+        kinds: Schema = without_zones(self.judged.table.select([*others, last]).slice(0, 0)).schema
+        fields = {
+            **{name: ([(one[name] or (None,))[0] for one in ranges], kinds.field(name).type) for name in others},
+            "_least": ([least for least, _ in ends], kinds.field(last).type),
+            "_greatest": ([greatest for _, greatest in ends], kinds.field(last).type),
+        }
+        self.connection.register(RANGES, arrow.table({name: arrow.array(*one) for name, one in fields.items()}))
+        stored = self._view(WITHIN, duck.rows(self.connection, there, files))
+        same = [f"stored.{duck.name(name)} IS NOT DISTINCT FROM one.{duck.name(name)}" for name in others]
+        inside = f"stored.{duck.name(last)} BETWEEN one._least AND one._greatest"
+        condition = " AND ".join([*same, inside])
+        self._view(EXISTING, f"SELECT * FROM {WITHIN} AS stored WHERE EXISTS (FROM {RANGES} AS one WHERE {condition})")
+        return stored
+
+    def _view(self, called: str, query: str) -> list[str]:
+        """Make a view; return its columns."""
+        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {called} AS {query}")
+        return list(self.connection.sql(f"FROM {called}").columns)
+
+    def quarantine(self, decisions: SparkRows | ArrowRows) -> int:
+        """Insert refused and conflicting candidates into quarantine; return how many."""
+        import pyarrow as arrow
+
+        if isinstance(decisions, SparkRows):
+            return super().quarantine(decisions)
+        why = self._places(
+            f"SELECT {AT}, one._broken_rules, decided.outcome FROM {FLOWING} AS one "
+            f"JOIN {DECISIONS} AS decided USING ({self._row}) WHERE decided.outcome IN ('refused', 'conflict')"
+        )
+        codes = [[CONFLICT] if outcome == "conflict" else self.contract.codes_of(mask) for _, mask, outcome in why]
+        violations = arrow.array(codes, arrow.list_(arrow.field("element", arrow.string())))
+        rows = self._taken(at for at, *_ in why).append_column("violations", violations)
+        return self.warehouse.insert(rows, quarantine_contract(self.contract))
+
+    def insert(self, decisions: SparkRows | ArrowRows, all_: bool) -> int:
+        """Insert the candidates without an outcome, which may be ``all_``, into the table; return how many."""
+        if isinstance(decisions, SparkRows):
+            return super().insert(decisions, all_)
+        decided_on = f"ANTI JOIN (SELECT * FROM {DECISIONS} WHERE outcome IS NOT NULL) USING ({self._row})"
+        new = self._places(f"SELECT {AT} FROM {FLOWING} {'' if all_ else decided_on}")
+        rows = self._taken(at for (at,) in new)
+        return self.warehouse.insert(rows, self.contract, self.census.ranges or None)
+
+    def _taken(self, places: Iterable[int]) -> Table:
+        import pyarrow as arrow
+
+        return self.table.take(arrow.array(places, arrow.int64()))
+
+    @property
+    def _row(self) -> str:
+        return ", ".join(map(duck.name, self.contract.row))
+
+    def _places(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query in the order of the batch."""
+        return self.connection.sql(f"{query} ORDER BY {AT}").fetchall()

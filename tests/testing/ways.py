@@ -1,0 +1,24 @@
+"""The ways that a batch can take from bronze to silver: all of them give the same tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.steps import few_split, queried
+from pipelines.warehouse.spark_sql import Untranslatable
+
+FEW, LEFT_TO_SPARK, MANY = "few", "left to Spark", "many"
+WAYS = (FEW, LEFT_TO_SPARK, MANY)
+
+
+def take(way: str, patched: pytest.MonkeyPatch) -> None:
+    """Let batches take a way: small ones usually are few rows, of which DuckDB tells what becomes of them."""
+    if way == MANY:
+        patched.setattr(few_split, "SMALL", -1)
+    if way == LEFT_TO_SPARK:
+        for module in (few_split, queried):
+            patched.setattr(module, "translated", _refused)
+
+
+def _refused(text: str) -> str:
+    raise Untranslatable(text)
