@@ -7,7 +7,7 @@ the line is kcat's JSON, or which error it has.
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import cache, reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
@@ -48,24 +48,29 @@ def records(lines: DataFrame) -> DataFrame:
     the record are null. The steps are separate projections; Spark keeps them apart as long as later ones use a parsed
     line twice.
     """
-    parsed = lines.withColumn("_text", json_lines.text(F.col("line"))).withColumn(
-        "_read", json_lines.parsed(F.col("_text"), _CAPTURE)
-    )
-    judged = parsed.withColumn("_plain", F.coalesce(_is_plain_capture(), F.lit(False)))
-    again = judged.withColumn(
-        "_again", F.when(~F.col("_plain") & F.col("line").isNotNull(), json_lines.parsed(F.col("_text"), _ANY))
-    )
-    explained = again.withColumn("error", F.when(~F.col("_plain"), _error())).withColumn(
-        "lossy_encoding", ~F.col("_plain") & F.col("error").isNull() & F.coalesce(_is_kcat(), F.lit(False))
-    )
+    steps, columns = _projections()
+    names = lines.columns
+    for name, column in steps.items():
+        lines = lines.withColumn(name, column)
+    return lines.select(*names, *columns, "lossy_encoding", "error")
+
+
+@cache
+def _projections() -> tuple[dict[str, Column], list[Column]]:
+    """Return the columns that each step adds, and a record's; cached, because building them takes many JVM calls."""
+    plain, readable = F.col("_plain"), F.col("error").isNull()
+    steps = {
+        "_text": json_lines.text(F.col("line")),
+        "_read": json_lines.parsed(F.col("_text"), _CAPTURE),
+        "_plain": F.coalesce(_is_plain_capture(), F.lit(False)),
+        "_again": F.when(~plain & F.col("line").isNotNull(), json_lines.parsed(F.col("_text"), _ANY)),
+        "error": F.when(~plain, _error()),
+        "lossy_encoding": ~plain & readable & F.coalesce(_is_kcat(), F.lit(False)),
+    }
     captured, kcat = _captured(), _written_by_kcat()
-    readable = F.col("error").isNull()
-    return explained.select(
-        *lines.columns,
-        *(F.when(F.col("lossy_encoding"), kcat[name]).when(readable, captured[name]).alias(name) for name in captured),
-        "lossy_encoding",
-        "error",
-    )
+    of_kcat = F.col("lossy_encoding")
+    columns = [F.when(of_kcat, kcat[name]).when(readable, captured[name]).alias(name) for name in captured]
+    return steps, columns
 
 
 def _captured() -> dict[str, Column]:

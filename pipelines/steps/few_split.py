@@ -97,7 +97,7 @@ class FewSplit(SplitBatch):
         """Return the batch; None if Spark does not give its candidates to this process, as they are too large."""
         import pyarrow as arrow
 
-        judgement = judgement_by(contract, candidates, home)
+        judgement = judgement_by(contract, SKIPPED in candidates.columns, home)
         names = [name for name in candidates.columns if name != SKIPPED]
         read = candidates.select(*names, *judgement.values())
         table = few_rows.collected(read)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import ORIGIN, Contract, contract_of
@@ -223,15 +224,20 @@ def _tally(decisions: SparkRows | ArrowRows) -> dict[str, int]:
 
 def judged_by(contract: Contract, candidates: DataFrame, home: str | None = None) -> DataFrame:
     """Return the judged row of each candidate; ``SplitBatch`` says which columns it has."""
-    return candidates.select(*names_of(contract, candidates), *judgement_by(contract, candidates, home).values())
+    judgement = judgement_by(contract, SKIPPED in candidates.columns, home)
+    return candidates.select(*names_of(contract, candidates), *judgement.values())
 
 
-def judgement_by(contract: Contract, candidates: DataFrame, home: str | None) -> dict[str, Column]:
-    """Return the columns, by name, that judge a candidate; ``SplitBatch`` says which they are."""
+@lru_cache(maxsize=64)
+def judgement_by(contract: Contract, has_skipped: bool, home: str | None) -> Mapping[str, Column]:
+    """Return the columns, by name, that judge a candidate; ``SplitBatch`` says which they are.
+
+    They are kept, because building them takes hundreds of JVM calls.
+    """
     from pyspark.sql import functions as F
 
     columns = {
-        SKIPPED: F.col(SKIPPED) if SKIPPED in candidates.columns else F.lit(False),
+        SKIPPED: F.col(SKIPPED) if has_skipped else F.lit(False),
         SCOPE: computed_once(scope_of(contract, home)),
         APPLYING: computed_once(contract.applying_rules()),
         "_broken_rules": computed_once(contract.broken_rules()),
