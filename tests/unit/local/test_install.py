@@ -62,7 +62,7 @@ def test_other_python_is_one_sentence(monkeypatch: pytest.MonkeyPatch, project: 
 def test_too_little_space_is_said_before_anything_is_written(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
     monkeypatch.setattr(install, "NEEDED_BYTES", 10**18)
     with pytest.raises(
-        EnvironmentLacking, match=r"^Set-up takes about 1\.5 GB and .*the project has \d+ MB; free some"
+        EnvironmentLacking, match=r"^Set-up takes about 1\.9 GB and .*the project has \d+ MB; free some"
     ):
         install.install(project)
     assert not (project / ".venv").exists()
@@ -73,6 +73,27 @@ def test_complete_setup_starts_nothing(monkeypatch: pytest.MonkeyPatch, project:
     monkeypatch.setattr(jars, "fault", lambda *_: None)
     monkeypatch.setattr(install.subprocess, "run", lambda *_, **__: pytest.fail("a process was started"))
     install.install(project)
+
+
+def test_all_modules_are_compiled_even_where_python_must_not_write_bytecode(
+    monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    def installed(root: Path, environment: Path) -> None:
+        set_up(root)
+        package = environment / "lib" / "python3.11" / "site-packages" / "package"
+        package.mkdir(parents=True)
+        (package / "good.py").write_text("")
+        (package / "bad.py").write_text("for another Python")
+        (root / "pipelines").mkdir()
+        (root / "pipelines" / "own.py").write_text("")
+
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(install, "_install_packages", installed)
+    monkeypatch.setattr(jars, "fault", lambda *_: None)
+    monkeypatch.setattr(install, "DUE", install.ROOT / "due")
+    install.install(project, for_demo=True)
+    compiled = {path.name.partition(".")[0] for path in project.rglob("*.pyc")}
+    assert compiled == {"good", "own"}
 
 
 def test_the_archive_of_classes_is_left_to_the_demo_and_made_by_the_next_setup_if_it_is_due(
