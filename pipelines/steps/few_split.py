@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SMALL = 8 << 20  # bytes of a batch's input in files, which are compressed about tenfold
+MOST_KEPT = 256 << 20  # bytes of candidates in memory
 JUDGED, FLOWING, EXISTING, QUARANTINED, DECISIONS = "_judged", "_flowing", "_existing", "_quarantined", "_decisions"
 RANGES, WITHIN = "_ranges", "_within"
 AT = "_at"  # the place of a candidate in the batch
@@ -94,14 +95,14 @@ class FewSplit(SplitBatch):
         connection: DuckDBPyConnection,
         home: str | None = None,
     ) -> FewSplit | None:
-        """Return the batch; None if Spark does not give its candidates to this process, as they are too large."""
+        """Return the batch; None if its candidates are too large."""
         import pyarrow as arrow
 
         judgement = judgement_by(contract, SKIPPED in candidates.columns, home)
         names = [name for name in candidates.columns if name != SKIPPED]
         read = candidates.select(*names, *judgement.values())
         table = few_rows.collected(read)
-        if table is None:
+        if table is None or table.nbytes > MOST_KEPT:
             return None
         narrow = [*names_of(contract, candidates), SKIPPED, SCOPE, APPLYING, "_broken_rules"]
         known = table.select(narrow).append_column(AT, arrow.array(range(table.num_rows), arrow.int64()))
@@ -159,7 +160,7 @@ class FewSplit(SplitBatch):
             made = self._decided()
         except duckdb.InterruptException:  # the run is to stop
             raise
-        except (Untranslatable, ArrowException, OverflowError, duckdb.Error):
+        except (Untranslatable, ArrowException, OverflowError, UnicodeError, duckdb.Error):
             made = None
         if made is not None:
             yield made

@@ -57,7 +57,7 @@ class ArrowRows:
             return self.connection.sql(translated(text.format(rows=self.name))).fetchall()
         except duckdb.InterruptException:  # the run is to stop
             raise
-        except (duckdb.Error, Untranslatable, OverflowError):
+        except (duckdb.Error, Untranslatable, OverflowError, UnicodeError):
             return SparkRows(self.frame).fetched(text)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipelines.steps import few_split
 from tests.testing import ways
 from tests.testing.builders import land, line, run, tables, warehouse_of
 
@@ -19,6 +20,18 @@ def landings() -> list[dict[str, list[str]]]:
     first = [*(line(offset) for offset in range(60)), refused, line(3), line(4, value=b"other"), "no JSON", *bad]
     second = [*(line(offset) for offset in range(50, 90)), refused, line(7, value=b"other"), bad[0]]
     return [{"a.jsonl": first}, {"b.jsonl": second}]
+
+
+def test_few_bytes_that_unpack_to_many_take_the_way_of_large_batches(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(few_split, "MOST_KEPT", 1 << 20)
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    land(settings, {"a.jsonl": [line(offset, value=bytes(100_000)) for offset in range(20)]})
+    with monkeypatch.context() as patched:
+        patched.setattr(few_split.FewSplit, "insert", None)  # would be called for a small batch
+        one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
+    assert (one.read, one.accepted) == (20, 20)
 
 
 def test_small_and_large_batches_give_the_same_tables(
