@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from pipelines.steps import few_split
+from pipelines.warehouse.tables import Warehouse
 from tests.testing import ways
 from tests.testing.builders import land, line, run, tables, warehouse_of
 
@@ -32,6 +34,35 @@ def test_few_bytes_that_unpack_to_many_take_the_way_of_large_batches(
         patched.setattr(few_split.FewSplit, "insert", None)  # would be called for a small batch
         one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
     assert (one.read, one.accepted) == (20, 20)
+
+
+@pytest.mark.parametrize("gone", [["_content_hash"], ["control_marker_suspected", "payload_copied"]])
+def test_tables_without_columns_of_the_contract_take_them(
+    gone: list[str], spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    refused = line(900, headers=[])
+    more = [refused, line(901, headers=[]), line(7, value=b"other")]
+    landed = (
+        {"a.jsonl": [*(line(offset) for offset in range(40)), refused]},
+        {"b.jsonl": [*(line(offset) for offset in range(30, 80)), *more]},
+    )
+    found, counts = [], []
+    for way in (ways.FEW, ways.MANY):
+        settings = warehouse_of(empty_warehouse, tmp_path / way)
+        with pytest.MonkeyPatch.context() as patched:
+            ways.take(way, patched)
+            for files in landed:
+                land(settings, files)
+                one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
+                for table in (SILVER, "quarantine.dlq_records") if files is landed[0] else ():  # as a version before
+                    location = Warehouse(settings).location(table)
+                    kept = DeltaTable(location).to_pyarrow_table().drop_columns(gone)
+                    write_deltalake(location, kept, mode="overwrite", schema_mode="overwrite")
+        counts.append((one.read, one.accepted, one.quarantined, one.duplicates))
+        found.append(tables(settings))
+        assert {field.name for field in DeltaTable(Warehouse(settings).location(SILVER)).schema().fields} >= {*gone}
+    assert counts[0] == counts[1] == (53, 40, 2, 11)
+    assert found[0] == found[1]
 
 
 def test_small_and_large_batches_give_the_same_tables(
