@@ -13,7 +13,7 @@ from pipelines.stage import Split
 from pipelines.steps.few_split import split_of
 from pipelines.steps.split import SplitBatch, wanted
 from pipelines.text import hint
-from pipelines.warehouse import quality
+from pipelines.warehouse import change_feed, quality
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 
@@ -56,8 +56,8 @@ def readmit(warehouse: Warehouse, stage: Split) -> Readmitted:
         return Readmitted(0, 0, None)
     rows = warehouse.read(stage.inputs[0]).join(quarantined.select(*ORIGIN), [*ORIGIN], how="left_semi")
     row = contract_of(stage.table).row
-    among, size = quarantined.select(*row), warehouse.size(stage.quarantine)
-    with split_of(warehouse, stage, rows, run_id, started_at, among, size) as split:
+    among, files = quarantined.select(*row), change_feed.all_rows(warehouse, stage.quarantine)
+    with split_of(warehouse, stage, rows, run_id, started_at, among, None if files is None else [files]) as split:
         if not split.census.rows:
             return Readmitted(0, 0, None)
         with split.decisions() as decisions:

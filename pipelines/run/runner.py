@@ -422,8 +422,8 @@ def _split(
     others = replace(known, held={name: one for name, one in known.held.items() if name not in again})
     if rows is None:
         return _passed(warehouse, stage, others), None
-    size = held.size_of(warehouse, stage, versions, again)
-    with split_of(warehouse, stage, rows, run_id, started_at, size=size, home=known.home) as split:
+    files = held.files_of(warehouse, stage, versions, again)
+    with split_of(warehouse, stage, rows, run_id, started_at, files=files, home=known.home) as split:
         if feed:
             feed.check(split.read)
         if not split.census.rows:  # all rows belong to other tables

@@ -52,6 +52,7 @@ __all__ = [
     "located",
 ]
 
+ZONE = "spark.sql.session.timeZone"
 ROOT = Path(__file__).resolve().parents[2]
 AIRFLOW_HOME = ROOT / ".airflow"  # of the project's own Airflow, which `make up` starts
 
@@ -95,6 +96,13 @@ class Settings(Section):
         if "://" in landing:
             raise ValueError("files land in a directory: write its path, not a URI")
         return landing
+
+    @field_validator("spark")
+    @classmethod
+    def _check_zone(cls, spark: dict[str, str]) -> dict[str, str]:
+        if spark.get(ZONE, "UTC") != "UTC":
+            raise ValueError(f"sessions run in UTC: leave out {ZONE}")
+        return spark
 
     def landing_of(self, directory: str) -> Path:
         """Return the path of a landing directory."""

@@ -23,6 +23,7 @@ RESPONSE = (
     "throttleTimeMs: int, errorCode: int, errorMessage: string, topologyDescriptionRequired: boolean,"
     " status: array<struct<statusCode: int, statusDetail: string>>"
 )
+LOOKS_AT_OTHERS = True
 STATUS_NAMES = {
     0: "STALE_TOPOLOGY",
     1: "MISSING_SOURCE_TOPICS",

@@ -90,9 +90,6 @@ class DuckSummary:
         Raises LeftToSpark: Spark must do it. No defect of the rows is told: Spark finds it again, and says what is
         wrong.
         """
-        import duckdb
-        from pyarrow import ArrowException
-
         if not (warehouse.is_local and suits_duckdb(stage.table)):
             raise LeftToSpark
         with contextlib.ExitStack() as stack:
@@ -100,11 +97,10 @@ class DuckSummary:
                 opened = warehouse.local_table(stage.table)
                 if not few_rows.is_plain(opened):
                     raise LeftToSpark
-                connection = stack.enter_context(duck.session(warehouse.root))
-                made = _Refreshing(warehouse, stage, refresh_of(stage), batch, connection, opened).made()
-            except duckdb.InterruptException:  # the run is to stop
-                raise
-            except (duckdb.Error, Untranslatable, ArrowException, OverflowError, UnicodeError) as error:
+                with duck.refusals():
+                    connection = stack.enter_context(duck.session(warehouse.root))
+                    made = _Refreshing(warehouse, stage, refresh_of(stage), batch, connection, opened).made()
+            except Untranslatable as error:
                 raise LeftToSpark from error
             if made is not None and any(made.facts.values()):
                 raise LeftToSpark

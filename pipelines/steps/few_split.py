@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from expectations.contract import Contract
 from expectations.verdict import SCOPE
-from pipelines import scratch
 from pipelines.stage import Split
 from pipelines.steps.collapse import CONFLICT, SKIPPED, census, decided
 from pipelines.steps.modules import split_module
@@ -18,6 +17,7 @@ from pipelines.steps.queried import ArrowRows, SparkRows, without_zones
 from pipelines.steps.scopes import APPLYING
 from pipelines.steps.split import SplitBatch, contract_under, judgement_by, names_of
 from pipelines.warehouse import duck, few_rows
+from pipelines.warehouse.change_feed import NamedFiles
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.ranges import Range
 from pipelines.warehouse.spark_sql import Untranslatable, translated
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duckdb import DuckDBPyConnection
-    from pyarrow import Schema, Table  # type: ignore[import-untyped]
+    from pyarrow import BooleanArray, Schema, Table  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame
 
 SMALL = 8 << 20  # bytes of a batch's input in files, which are compressed about tenfold
+MOST_UNPACKED = 128 << 20  # bytes of it without compression: Java's heap holds the candidates, too
 MOST_KEPT = 256 << 20  # bytes of candidates in memory
 JUDGED, FLOWING, EXISTING, QUARANTINED, DECISIONS = "_judged", "_flowing", "_existing", "_quarantined", "_decisions"
 RANGES, WITHIN = "_ranges", "_within"
@@ -45,12 +46,12 @@ def split_of(
     run_id: str,
     started_at: datetime,
     among: DataFrame | None = None,
-    size: int | None = None,
+    files: Sequence[NamedFiles] | None = None,
     home: str | None = None,
 ) -> Iterator[SplitBatch]:
     """Yield the batch for input rows, counted by grain; ``among`` names the candidates to take (None: all).
 
-    ``size`` is that of the input rows in files, in bytes; None means that they may be many.
+    ``files`` hold the input rows, or as large ones; None means that the rows may be many.
     """
     from pyspark.sql import functions as F
 
@@ -58,25 +59,37 @@ def split_of(
     module = split_module(stage)
 
     def transform(rows: DataFrame) -> DataFrame:
-        candidates = module.transform(rows, warehouse.settings).withColumns(
-            {"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)}
-        )
+        made = {"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)}
+        candidates = module.transform(rows, warehouse.settings).withColumns(made)
         return candidates if among is None else candidates.join(among, [*contract.row], how="left_semi")
 
     with contextlib.ExitStack() as stack:
         split: SplitBatch | None = None
-        if size is not None and size <= SMALL:
-            directory = warehouse.root if warehouse.is_local else scratch.directory("duckdb")
-            connection = stack.enter_context(duck.session(directory))
-            split = FewSplit.collected(warehouse, contract, rows, transform(rows), connection, home)
+        if files is not None and sum(one.size() for one in files) <= SMALL:
+            with contextlib.suppress(Untranslatable), duck.refusals():
+                connection = stack.enter_context(duck.session(warehouse.root))
+                if sum(duck.unpacked(connection, one) for one in files) <= MOST_UNPACKED:
+                    split = FewSplit.collected(warehouse, contract, rows, transform(rows), connection, home)
         if split is None:
             split = stack.enter_context(SplitBatch.between(warehouse, contract, rows, transform, home))
-        yield replace(split, explain=module.explain)
+        yield replace(split, explain=module.explain, looks_at_others=module.LOOKS_AT_OTHERS)
+
+
+@dataclass(frozen=True)
+class Decided(ArrowRows):
+    """Outcomes, and the places in the batch of what enters the tables.
+
+    ``why`` has for each candidate that enters quarantine its place, the mask of rules that it breaks, and its outcome.
+    ``new`` are the places of those without an outcome.
+    """
+
+    why: Sequence[tuple[int, int, str]]
+    new: Sequence[int]
 
 
 @dataclass(frozen=True)
 class FewSplit(SplitBatch):
-    """A batch whose candidates, with their judgement, are in memory.
+    """A batch of a local warehouse whose candidates, with their judgement, are in memory.
 
     What DuckDB or the writer of few rows refuses is left to Spark, which gets the candidates back.
     """
@@ -101,8 +114,8 @@ class FewSplit(SplitBatch):
         judgement = judgement_by(contract, SKIPPED in candidates.columns, home)
         names = [name for name in candidates.columns if name != SKIPPED]
         read = candidates.select(*names, *judgement.values())
-        table = few_rows.collected(read)
-        if table is None or table.nbytes > MOST_KEPT:
+        table = few_rows.collected(read, MOST_KEPT)
+        if table is None:
             return None
         narrow = [*names_of(contract, candidates), SKIPPED, SCOPE, APPLYING, "_broken_rules"]
         known = table.select(narrow).append_column(AT, arrow.array(range(table.num_rows), arrow.int64()))
@@ -133,8 +146,8 @@ class FewSplit(SplitBatch):
         """Return the candidates that ``chosen`` names, with its columns."""
         return self._in_spark.join(chosen, [*self.contract.row])
 
-    def flowing(self) -> ArrowRows:
-        """Return the judged rows that belong to the table and are not held."""
+    def _flows(self) -> BooleanArray:
+        """Tell of each judged row whether it belongs to the table and is not held."""
         import pyarrow as arrow
         import pyarrow.compute as compute  # type: ignore[import-untyped]
 
@@ -143,50 +156,56 @@ class FewSplit(SplitBatch):
         if self.held:
             held = compute.is_in(judged[SCOPE], value_set=arrow.array(sorted(self.held), judged[SCOPE].type))
             flows = compute.and_(flows, compute.invert(held))
-        at = arrow.array(range(judged.num_rows), arrow.int64()).filter(flows)
-        self.connection.register("_at_flowing", arrow.table({AT: at}))
-        self.connection.execute(
-            f"CREATE OR REPLACE TEMP VIEW {FLOWING} AS FROM {JUDGED} SEMI JOIN _at_flowing USING ({AT})"
-        )
-        return ArrowRows(judged.filter(flows), self.warehouse.spark, self.connection, FLOWING)
+        return flows
+
+    def flowing(self) -> SparkRows:
+        """Return the judged rows that belong to the table and are not held."""
+        return SparkRows(self.warehouse.spark.createDataFrame(self.judged.table.filter(self._flows())))
 
     @contextlib.contextmanager
     def decisions(self) -> Iterator[SparkRows | ArrowRows]:
         """Yield the outcomes of candidates that are not simply inserted, by DuckDB if it can tell them."""
-        import duckdb
-        from pyarrow import ArrowException
-
-        try:
+        made: Decided | None = None
+        with contextlib.suppress(Untranslatable), duck.refusals():
             made = self._decided()
-        except duckdb.InterruptException:  # the run is to stop
-            raise
-        except (Untranslatable, ArrowException, OverflowError, UnicodeError, duckdb.Error):
-            made = None
         if made is not None:
             yield made
             return
         with super().decisions() as decisions:
             yield decisions
 
-    def _decided(self) -> ArrowRows | None:
+    def _decided(self) -> Decided | None:
         """Return the outcomes; None if only Delta can read the tables."""
-        if not self.warehouse.is_local:
-            return None
+        import pyarrow as arrow
+
         contract, ranges = self.contract, self.census.ranges
         quarantine = self.warehouse.local_files(quarantine_contract(contract).table)
         there = self.warehouse.local_files(contract.table)
         if quarantine is None or there is None:
             return None
-        flowing = self.flowing()
+        at = arrow.array(range(self.judged.table.num_rows), arrow.int64()).filter(self._flows())
+        self.connection.register("_at_flowing", arrow.table({AT: at}))
+        self._view(FLOWING, f"FROM {JUDGED} SEMI JOIN _at_flowing USING ({AT})")
         files = there.paths(ranges) if ranges else []
         columns = self._existing(there, files, ranges) if files else None
         held_back = quarantine.paths()
         if held_back:
             self._view(QUARANTINED, duck.rows(self.connection, quarantine, held_back))
         text = decided(contract, self.census.repeats, columns, bool(held_back))
-        text = text.format(rows=flowing.name, existing_rows=EXISTING, quarantined=QUARANTINED)
+        text = text.format(rows=FLOWING, existing_rows=EXISTING, quarantined=QUARANTINED)
         made = self.connection.sql(translated(text)).to_arrow_table()
-        return ArrowRows.of(made, self.warehouse.spark, self.connection, DECISIONS)
+        self.connection.register(DECISIONS, without_zones(made))
+        row = ", ".join(map(duck.name, contract.row))
+        why = self.connection.sql(
+            f"SELECT {AT}, one._broken_rules, decided.outcome FROM {FLOWING} AS one "
+            f"JOIN {DECISIONS} AS decided USING ({row}) WHERE decided.outcome IN ('refused', 'conflict') ORDER BY {AT}"
+        )
+        new = self.connection.sql(
+            f"SELECT {AT} FROM {FLOWING} "
+            f"ANTI JOIN (SELECT * FROM {DECISIONS} WHERE outcome IS NOT NULL) USING ({row}) ORDER BY {AT}"
+        )
+        spark = self.warehouse.spark
+        return Decided(made, spark, self.connection, DECISIONS, why.fetchall(), [at for (at,) in new.fetchall()])
 
     def _existing(self, there: LocalFiles, files: list[str], ranges: tuple[Range, ...]) -> list[str]:
         """Make a view of the table's rows within the census's ranges; return its columns."""
@@ -218,35 +237,22 @@ class FewSplit(SplitBatch):
         """Insert refused and conflicting candidates into quarantine; return how many."""
         import pyarrow as arrow
 
-        if isinstance(decisions, SparkRows):
+        if not isinstance(decisions, Decided):
             return super().quarantine(decisions)
-        why = self._places(
-            f"SELECT {AT}, one._broken_rules, decided.outcome FROM {FLOWING} AS one "
-            f"JOIN {DECISIONS} AS decided USING ({self._row}) WHERE decided.outcome IN ('refused', 'conflict')"
-        )
-        codes = [[CONFLICT] if outcome == "conflict" else self.contract.codes_of(mask) for _, mask, outcome in why]
+        codes = [
+            [CONFLICT] if outcome == "conflict" else self.contract.codes_of(mask) for _, mask, outcome in decisions.why
+        ]
         violations = arrow.array(codes, arrow.list_(arrow.field("element", arrow.string())))
-        rows = self._taken(at for at, *_ in why).append_column("violations", violations)
+        rows = self._taken(at for at, *_ in decisions.why).append_column("violations", violations)
         return self.warehouse.insert(rows, quarantine_contract(self.contract))
 
     def insert(self, decisions: SparkRows | ArrowRows, all_: bool) -> int:
         """Insert the candidates without an outcome, which may be ``all_``, into the table; return how many."""
-        if isinstance(decisions, SparkRows):
+        if not isinstance(decisions, Decided):
             return super().insert(decisions, all_)
-        decided_on = f"ANTI JOIN (SELECT * FROM {DECISIONS} WHERE outcome IS NOT NULL) USING ({self._row})"
-        new = self._places(f"SELECT {AT} FROM {FLOWING} {'' if all_ else decided_on}")
-        rows = self._taken(at for (at,) in new)
-        return self.warehouse.insert(rows, self.contract, self.census.ranges or None)
+        return self.warehouse.insert(self._taken(decisions.new), self.contract, self.census.ranges or None)
 
     def _taken(self, places: Iterable[int]) -> Table:
         import pyarrow as arrow
 
         return self.table.take(arrow.array(places, arrow.int64()))
-
-    @property
-    def _row(self) -> str:
-        return ", ".join(map(duck.name, self.contract.row))
-
-    def _places(self, query: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a query in the order of the batch."""
-        return self.connection.sql(f"{query} ORDER BY {AT}").fetchall()

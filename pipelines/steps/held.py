@@ -222,13 +222,18 @@ def rows_of(warehouse: Warehouse, stage: Split, feed: Changes | None, scopes: Se
     return new.join(kept.select(*ORIGIN), [*ORIGIN], how="left_anti").unionByName(kept, allowMissingColumns=True)
 
 
-def size_of(warehouse: Warehouse, stage: Split, versions: Batch, scopes: Sequence[str]) -> int | None:
-    """Return the size in bytes of the files that ``rows_of`` reads at most; None if they are too many to look up."""
+def files_of(
+    warehouse: Warehouse, stage: Split, versions: Batch, scopes: Sequence[str]
+) -> tuple[change_feed.NamedFiles, ...] | None:
+    """Return the files that ``rows_of`` reads at most; None if only Delta can read them or they are many to look up."""
     (table,) = stage.inputs
-    new = change_feed.size(warehouse, table, versions)
     held = contract_of_held(stage)
-    kept = warehouse.size(held.table) if held is not None and scopes else 0
-    return None if new is None else new + kept
+    if not warehouse.is_local or versions.end - (versions.start or versions.end) > change_feed.MOST_COMMITS:
+        return None
+    files = [change_feed.local_changes(warehouse, table, versions)] if (versions.start or 0) < versions.end else []
+    if held is not None and scopes:
+        files.append(change_feed.all_rows(warehouse, held.table))
+    return None if None in files else tuple(filter(None, files))
 
 
 def hold(split: SplitBatch, stage: Split, otherwise: Sequence[str] = ()) -> int:

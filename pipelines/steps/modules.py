@@ -65,7 +65,12 @@ class ReaderModule(Protocol):
 
 
 class SplitModule(Protocol):
-    """The module of a ``Split`` table. It must have ``transform``, and may have ``explain``."""
+    """The module of a ``Split`` table. It must have ``transform``, and may have the others.
+
+    ``LOOKS_AT_OTHERS`` tells that a candidate depends on other rows of the batch. Default: false.
+    """
+
+    LOOKS_AT_OTHERS: bool
 
     def transform(self, bronze: DataFrame, settings: Settings) -> DataFrame:
         """Return at least one candidate for each input row.
@@ -127,7 +132,7 @@ def reader_module(stage: Land) -> ReaderModule:
 
 def split_module(stage: Split) -> SplitModule:
     """Return the module of a ``Split`` table."""
-    return cast(SplitModule, _module(stage.table, {"explain": unexplained}))
+    return cast(SplitModule, _module(stage.table, {"explain": unexplained, "LOOKS_AT_OTHERS": False}))
 
 
 def ask_module(stage: Ask) -> AskModule:

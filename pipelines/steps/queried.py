@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pipelines.warehouse import duck
 from pipelines.warehouse.spark_sql import Untranslatable, translated
 
 if TYPE_CHECKING:
@@ -51,13 +52,10 @@ class ArrowRows:
 
     def fetched(self, text: str) -> list[tuple[Any, ...]]:
         """Return the rows of an answer, as ``SparkRows`` does; what DuckDB cannot answer is left to Spark."""
-        import duckdb
-
         try:
-            return self.connection.sql(translated(text.format(rows=self.name))).fetchall()
-        except duckdb.InterruptException:  # the run is to stop
-            raise
-        except (duckdb.Error, Untranslatable, OverflowError, UnicodeError):
+            with duck.refusals():
+                return self.connection.sql(translated(text.format(rows=self.name))).fetchall()
+        except Untranslatable:
             return SparkRows(self.frame).fetched(text)
 
 

@@ -47,7 +47,7 @@ class SplitBatch:
     that name it, its grain and scope, bitmasks of the rules that it breaks and of the rules that apply to it, and the
     values that rules examine. It is computed once, by ``read``; later passes over the candidates evaluate no rule.
     ``explain`` adds to a broken gate's verdict what else the judged and the input rows tell. ``home`` is the cluster
-    whose scopes do not name it.
+    whose scopes do not name it. ``looks_at_others`` tells that ``transform`` needs all rows to make some candidates.
     """
 
     warehouse: Warehouse
@@ -60,6 +60,7 @@ class SplitBatch:
     held: frozenset[str] = frozenset()
     explain: Callable[[DataFrame, DataFrame, Verdict], Verdict] = unexplained
     home: str | None = None
+    looks_at_others: bool = False
 
     @classmethod
     @contextmanager
@@ -186,9 +187,9 @@ class SplitBatch:
         return self.warehouse.insert(new, self.contract, self.census.ranges or None)
 
     def among(self, chosen: DataFrame) -> DataFrame:
-        """Return the candidates that ``chosen`` names, with its columns; transform only the rows behind them."""
-        rows = self.rows.join(chosen.select(*ORIGIN).distinct(), [*ORIGIN], how="left_semi")
-        return self.made(rows).join(chosen, [*self.contract.row])
+        """Return the candidates that ``chosen`` names, with its columns; transform no other rows if it can."""
+        behind = self.rows.join(chosen.select(*ORIGIN).distinct(), [*ORIGIN], how="left_semi")
+        return self.made(self.rows if self.looks_at_others else behind).join(chosen, [*self.contract.row])
 
     def why(self, conflict: Column) -> Column:
         """Return the violations of a candidate that enters or stays in quarantine, as array<string>."""

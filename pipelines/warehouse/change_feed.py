@@ -19,7 +19,7 @@ from pipelines.warehouse.tables import Warehouse
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MOST_COMMITS = 16  # whose files are looked up, one after the other
+MOST_COMMITS = 16  # whose files are looked up, one after the other, to tell their size
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,12 @@ def local_changes(warehouse: Warehouse, table: str, batch: Batch) -> NamedFiles 
     """Return the files that tell the rows of a batch; None if only Delta can read them."""
     if batch.start is not None:
         return _named_files(warehouse, table, batch)
-    files = warehouse.local_files(table, batch.end)
+    return all_rows(warehouse, table, batch.end)
+
+
+def all_rows(warehouse: Warehouse, table: str, version: int | None = None) -> NamedFiles | None:
+    """Return the files of all rows of a version (None: the last one); None if only Delta can read them."""
+    files = warehouse.local_files(table, version) if warehouse.is_local else None
     return None if files is None else NamedFiles(files, {"insert": [*map(quote, files.paths())]})
 
 
@@ -155,20 +160,6 @@ def can_read(warehouse: Warehouse, table: str, batch: Batch) -> bool:
     except (PySparkException, DeltaError):
         return False
     return True
-
-
-def size(warehouse: Warehouse, table: str, batch: Batch) -> int | None:
-    """Return the size in bytes of the files that a batch reads at most; None if it has more than ``MOST_COMMITS``."""
-    if batch.start is None:
-        return warehouse.size(table)
-    if batch.end - batch.start > MOST_COMMITS:
-        return None
-    actions = (
-        action for version in range(batch.start + 1, batch.end + 1) for action in _actions(warehouse, table, version)
-    )
-    return sum(
-        int(file.get("size") or 0) for action in actions for file in (action.get("add"), action.get("cdc")) if file
-    )
 
 
 def _named_files(warehouse: Warehouse, table: str, batch: Batch) -> NamedFiles | None:

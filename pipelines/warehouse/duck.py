@@ -172,6 +172,42 @@ def session(directory: str) -> Iterator[DuckDBPyConnection]:
         raise
 
 
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Raise Untranslatable for whatever DuckDB or Arrow cannot do, so that Spark does it; an interruption stays one.
+
+    Their messages can quote values, so they are not told.
+    """
+    import duckdb
+    from pyarrow import ArrowException  # type: ignore[import-untyped]
+
+    try:
+        yield
+    except duckdb.InterruptException:  # the run is to stop
+        raise
+    except (duckdb.Error, ArrowException, OverflowError, UnicodeError) as error:
+        if isinstance(error, (duckdb.FatalException, duckdb.InternalException, duckdb.ConnectionException)):
+            _shared.cache_clear()  # after such an error the database answers nothing more
+        raise Untranslatable(type(error).__name__) from None
+
+
+def unpacked(connection: DuckDBPyConnection, feed: NamedFiles) -> int:
+    """Return how many bytes of text, of bytes and of nested values the rows of files have, roughly.
+
+    A file of Parquet has a value that repeats once, so that the size of the file does not tell.
+    """
+    widths = {"VARCHAR": "strlen({})", "BLOB": "octet_length({})"}
+    columns = [(name(column), kind) for column, kind in types(feed.files.schema)]
+    lengths = [
+        f"sum({widths.get(kind, 'strlen(CAST({} AS VARCHAR))').format(column)})"
+        for column, kind in columns
+        if kind in widths or not kind.isalpha()
+    ]
+    total = " + ".join(f"coalesce({one}, 0)" for one in lengths) or "0"
+    ((found,),) = connection.sql(f"SELECT {total} FROM ({changes(connection, feed)})").fetchall()
+    return int(found)
+
+
 def cancel() -> None:
     """End what the sessions of this process compute, from another thread: they raise InterruptException."""
     for connection in tuple(_open):

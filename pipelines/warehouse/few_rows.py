@@ -92,8 +92,8 @@ def schema_of(schema: Schema) -> ArrowSchema:
     return arrow.schema(schema.to_arrow())
 
 
-def collected(rows: DataFrame) -> Table | None:
-    """Return rows as an Arrow table; None if they are larger than Spark gives to this process."""
+def collected(rows: DataFrame, most: int | None = None) -> Table | None:
+    """Return rows as an Arrow table; None if they have more than ``most`` bytes, or more than Spark hands over."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -103,6 +103,8 @@ def collected(rows: DataFrame) -> Table | None:
         if TOO_LARGE in str(error):
             return None
         raise
+    if most is not None and few.nbytes > most:
+        return None
     # Spark's empty arrays of text lack a buffer, which the format allows and ``deltalake`` does not expect.
     return few.take(list(range(few.num_rows))) if few.num_rows else few.schema.empty_table()
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyarrow import ArrowInvalid  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from pipelines.steps import few_split
+from pipelines.warehouse import duck
 from pipelines.warehouse.tables import Warehouse
-from tests.testing import ways
+from tests.testing import requests, ways
 from tests.testing.builders import land, line, run, tables, warehouse_of
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyarrow import Table
+
+    from pipelines.steps.few_split import FewSplit
 
 SILVER = "silver.dlq_records"
 
@@ -24,16 +36,96 @@ def landings() -> list[dict[str, list[str]]]:
     return [{"a.jsonl": first}, {"b.jsonl": second}]
 
 
+@pytest.mark.parametrize(("bound", "uncalled"), [("MOST_UNPACKED", "collected"), ("MOST_KEPT", "insert")])
 def test_few_bytes_that_unpack_to_many_take_the_way_of_large_batches(
-    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bound: str,
+    uncalled: str,
+    spark: SparkSession,
+    empty_warehouse: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(few_split, "MOST_KEPT", 1 << 20)
     settings = warehouse_of(empty_warehouse, tmp_path)
     land(settings, {"a.jsonl": [line(offset, value=bytes(100_000)) for offset in range(20)]})
     with monkeypatch.context() as patched:
-        patched.setattr(few_split.FewSplit, "insert", None)  # would be called for a small batch
+        patched.setattr(few_split, bound, 1 << 20)
+        patched.setattr(few_split.FewSplit, uncalled, None)  # would be called for a small batch
         one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
     assert (one.read, one.accepted) == (20, 20)
+
+
+def _no_session(patched: pytest.MonkeyPatch) -> None:
+    def opened(directory: str) -> DuckDBPyConnection:
+        raise duckdb.IOException("no session")
+
+    patched.setattr(duck, "session", opened)
+
+
+def _not_taken(patched: pytest.MonkeyPatch) -> None:
+    def taken(table: Table) -> Table:
+        raise ArrowInvalid("a value")
+
+    patched.setattr(few_split, "without_zones", taken)
+
+
+def _dead_before(name: str) -> Callable[[pytest.MonkeyPatch], None]:
+    """Let the database end with a fatal error when a batch comes to a method."""
+
+    def end(patched: pytest.MonkeyPatch) -> None:
+        went_on = getattr(few_split.FewSplit, name)
+
+        def ended(split: FewSplit, *given: Any) -> Any:
+            split.connection.close()
+            return went_on(split, *given)
+
+        patched.setattr(few_split.FewSplit, name, ended)
+
+    return end
+
+
+FAULTS = {
+    "no session": _no_session,
+    "the rows are not taken": _not_taken,
+    "a fatal error after the census": _dead_before("counted"),
+    "a fatal error before the decisions": _dead_before("_decided"),
+    "a fatal error before rows are written": _dead_before("quarantine"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_spark_does_what_duckdb_cannot(
+    fault: str, spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = [line(offset, headers=[]) for offset in range(100, 103)]
+    landed = [*(line(offset) for offset in range(200)), *bad, line(3, value=b"other"), line(4)]
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    land(settings, {"a.jsonl": landed})
+    with monkeypatch.context() as patched:
+        FAULTS[fault](patched)
+        one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
+    assert (one.read, one.accepted, one.quarantined, one.duplicates, one.held) == (204, 200, 4, 0, 0)
+    land(settings, {"b.jsonl": [line(300), line(5)]})
+    one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
+    assert (one.read, one.accepted, one.duplicates) == (2, 1, 1)
+
+
+def test_what_a_candidate_says_of_others_is_the_same_in_quarantine(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    steady = [requests.steady(second, member=member) for member in ("m1", "m2") for second in (1, 11)]
+    for last in (1, 3):  # two last heartbeats of a sequence, with the same grain
+        steady[last] = re.sub(r'"correlationId":\d+', '"correlationId":777', steady[last])
+    found = []
+    for way in ways.WAYS:
+        settings = warehouse_of(empty_warehouse, tmp_path / way, tolerance=1.0)
+        land(settings, {"a.log": steady}, feed="streams-requests")
+        with pytest.MonkeyPatch.context() as patched:
+            ways.take(way, patched)
+            run(spark, settings, "bronze.streams_requests", "silver.group_heartbeats", feed="topology")
+        found.append(tables(settings))
+    (conflict,) = found[0]["quarantine.group_heartbeats"]
+    assert conflict["steady_since"] < conflict["heartbeat_at"]
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("gone", [["_content_hash"], ["control_marker_suspected", "payload_copied"]])

@@ -201,6 +201,10 @@ def test_topics_of_a_feed() -> None:
                 ({"tolerance": 5}, "it must be less than or equal to 1"),
                 ({"privacy": [{"key": False, "do": "drop"}]}, "it must be true"),
                 ({"kafka_connection": "a b"}, "it must match '^[A-Za-z0-9_.-]{0,200}$'"),
+                (
+                    {"spark": {"spark.sql.session.timeZone": "Asia/Tokyo"}},
+                    "sessions run in UTC: leave out spark.sql.session.timeZone",
+                ),
                 ({"metrics": {"file": "afterlog.txt"}}, "the name of the file must end with .prom"),
             )
         ),
