@@ -19,6 +19,7 @@ from tests.testing.shared import once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.scheduler import LoadFileScheduling
 
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine must not fail a test
@@ -27,6 +28,21 @@ hypothesis.settings.load_profile("untimed")
 
 def pytest_configure(config: pytest.Config) -> None:
     examples.configure(is_thorough=config.option.markexpr != "not thorough")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """Give all files of tests/e2e to one worker: they wait for processes, and Spark of another worker can work then.
+
+    They also share one broker and one process for commands then.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneWorkerForE2E(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "tests/e2e" if nodeid.startswith("tests/e2e/") else super()._split_scope(nodeid)
+
+    return OneWorkerForE2E(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
