@@ -228,7 +228,8 @@ def files_of(
     """Return the files that ``rows_of`` reads at most; None if only Delta can read them or they are many to look up."""
     (table,) = stage.inputs
     held = contract_of_held(stage)
-    if not warehouse.is_local or versions.end - (versions.start or versions.end) > change_feed.MOST_COMMITS:
+    are_many = versions.start is not None and versions.end - versions.start > change_feed.MOST_COMMITS
+    if are_many or not warehouse.is_local:
         return None
     files = [change_feed.local_changes(warehouse, table, versions)] if (versions.start or 0) < versions.end else []
     if held is not None and scopes:

@@ -13,8 +13,11 @@ from deltalake import DeltaTable, write_deltalake
 from pyarrow import ArrowInvalid  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from pipelines.steps import few_split
-from pipelines.warehouse import duck
+from pipelines.catalog import stages_of_type
+from pipelines.stage import Split
+from pipelines.steps import few_split, held
+from pipelines.warehouse import change_feed, duck
+from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import requests, ways
 from tests.testing.builders import land, line, run, tables, warehouse_of
@@ -52,6 +55,22 @@ def test_few_bytes_that_unpack_to_many_take_the_way_of_large_batches(
         patched.setattr(few_split.FewSplit, uncalled, None)  # would be called for a small batch
         one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
     assert (one.read, one.accepted) == (20, 20)
+
+
+def test_a_batch_of_many_commits_takes_the_way_of_large_batches(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    land(settings, {"a.jsonl": [line(1)]})
+    run(spark, settings, "bronze.dlq_records")
+    stage = next(stage for stage in stages_of_type(Split) if stage.table == SILVER)
+    warehouse = Warehouse(settings)
+    last = warehouse.state("bronze.dlq_records")[1]
+    for start, batch in ((None, last), (0, last), (last - 1, 1)):
+        for most in (batch, batch - 1):
+            monkeypatch.setattr(change_feed, "MOST_COMMITS", most)
+            files = held.files_of(warehouse, stage, Batch(start, last), ())
+            assert (files is None) == (start is not None and most < batch)
 
 
 def _no_session(patched: pytest.MonkeyPatch) -> None:
