@@ -32,9 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
-    """Give all files of tests/e2e to one worker: they wait for processes, and Spark of another worker can work then.
+    """Give all files of tests/e2e to one worker.
 
-    They also share one broker and one process for commands then.
+    They share one broker and one process for commands. While they wait for these, Spark of the other worker works.
     """
     from xdist.scheduler import LoadFileScheduling
 

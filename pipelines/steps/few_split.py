@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duckdb import DuckDBPyConnection
-    from pyarrow import BooleanArray, Schema, Table  # type: ignore[import-untyped]
+    from pyarrow import Schema, Table  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame
 
 SMALL = 8 << 20  # bytes of a batch's input in files, which are compressed about tenfold
@@ -59,8 +59,9 @@ def split_of(
     module = split_module(stage)
 
     def transform(rows: DataFrame) -> DataFrame:
-        made = {"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)}
-        candidates = module.transform(rows, warehouse.settings).withColumns(made)
+        candidates = module.transform(rows, warehouse.settings).withColumns(
+            {"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)}
+        )
         return candidates if among is None else candidates.join(among, [*contract.row], how="left_semi")
 
     with contextlib.ExitStack() as stack:
@@ -146,8 +147,8 @@ class FewSplit(SplitBatch):
         """Return the candidates that ``chosen`` names, with its columns."""
         return self._in_spark.join(chosen, [*self.contract.row])
 
-    def _flows(self) -> BooleanArray:
-        """Tell of each judged row whether it belongs to the table and is not held."""
+    def _flowing(self) -> Table:
+        """Return the places of the judged rows that belong to the table and are not held."""
         import pyarrow as arrow
         import pyarrow.compute as compute  # type: ignore[import-untyped]
 
@@ -156,11 +157,7 @@ class FewSplit(SplitBatch):
         if self.held:
             held = compute.is_in(judged[SCOPE], value_set=arrow.array(sorted(self.held), judged[SCOPE].type))
             flows = compute.and_(flows, compute.invert(held))
-        return flows
-
-    def flowing(self) -> SparkRows:
-        """Return the judged rows that belong to the table and are not held."""
-        return SparkRows(self.warehouse.spark.createDataFrame(self.judged.table.filter(self._flows())))
+        return arrow.table({AT: arrow.array(range(judged.num_rows), arrow.int64()).filter(flows)})
 
     @contextlib.contextmanager
     def decisions(self) -> Iterator[SparkRows | ArrowRows]:
@@ -176,15 +173,12 @@ class FewSplit(SplitBatch):
 
     def _decided(self) -> Decided | None:
         """Return the outcomes; None if only Delta can read the tables."""
-        import pyarrow as arrow
-
         contract, ranges = self.contract, self.census.ranges
         quarantine = self.warehouse.local_files(quarantine_contract(contract).table)
         there = self.warehouse.local_files(contract.table)
         if quarantine is None or there is None:
             return None
-        at = arrow.array(range(self.judged.table.num_rows), arrow.int64()).filter(self._flows())
-        self.connection.register("_at_flowing", arrow.table({AT: at}))
+        self.connection.register("_at_flowing", self._flowing())
         self._view(FLOWING, f"FROM {JUDGED} SEMI JOIN _at_flowing USING ({AT})")
         files = there.paths(ranges) if ranges else []
         columns = self._existing(there, files, ranges) if files else None

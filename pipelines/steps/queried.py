@@ -39,12 +39,6 @@ class ArrowRows:
     connection: DuckDBPyConnection
     name: str
 
-    @classmethod
-    def of(cls, table: Table, spark: SparkSession, connection: DuckDBPyConnection, name: str) -> ArrowRows:
-        """Give rows to a connection under a name."""
-        connection.register(name, without_zones(table))
-        return cls(table, spark, connection, name)
-
     @cached_property
     def frame(self) -> DataFrame:
         """The rows in Spark."""

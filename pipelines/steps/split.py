@@ -94,7 +94,7 @@ class SplitBatch:
         """Return at least the candidates of some of the batch's rows."""
         return self.transform(rows)
 
-    def flowing(self) -> SparkRows | ArrowRows:
+    def flowing(self) -> SparkRows:
         """Return the judged rows that belong to the table and are not held."""
         from pyspark.sql import functions as F
 
@@ -188,8 +188,10 @@ class SplitBatch:
 
     def among(self, chosen: DataFrame) -> DataFrame:
         """Return the candidates that ``chosen`` names, with its columns; transform no other rows if it can."""
-        behind = self.rows.join(chosen.select(*ORIGIN).distinct(), [*ORIGIN], how="left_semi")
-        return self.made(self.rows if self.looks_at_others else behind).join(chosen, [*self.contract.row])
+        rows = self.rows
+        if not self.looks_at_others:
+            rows = rows.join(chosen.select(*ORIGIN).distinct(), [*ORIGIN], how="left_semi")
+        return self.made(rows).join(chosen, [*self.contract.row])
 
     def why(self, conflict: Column) -> Column:
         """Return the violations of a candidate that enters or stays in quarantine, as array<string>."""

@@ -155,8 +155,6 @@ def connected(directory: str, spill: str = "") -> DuckDBPyConnection:
 @contextlib.contextmanager
 def session(directory: str) -> Iterator[DuckDBPyConnection]:
     """Yield a connection that reads files below a directory; its temporary tables and views end with it."""
-    import duckdb
-
     try:
         with _shared(os.path.abspath(directory)).cursor() as connection:
             _open.add(connection)
@@ -166,9 +164,7 @@ def session(directory: str) -> Iterator[DuckDBPyConnection]:
             finally:
                 _open.discard(connection)
     except Exception as error:
-        fatal = (duckdb.FatalException, duckdb.InternalException)
-        if isinstance(error, fatal) or isinstance(error.__cause__, fatal):
-            _shared.cache_clear()  # after such an error the database answers nothing more
+        _forget_if_lost(error)
         raise
 
 
@@ -186,15 +182,23 @@ def refusals() -> Iterator[None]:
     except duckdb.InterruptException:  # the run is to stop
         raise
     except (duckdb.Error, ArrowException, OverflowError, UnicodeError) as error:
-        if isinstance(error, (duckdb.FatalException, duckdb.InternalException, duckdb.ConnectionException)):
-            _shared.cache_clear()  # after such an error the database answers nothing more
+        _forget_if_lost(error)
         raise Untranslatable(type(error).__name__) from None
+
+
+def _forget_if_lost(error: Exception) -> None:
+    """Forget the shared connection after an error with which, or with whose cause, the database ends."""
+    import duckdb
+
+    fatal = (duckdb.FatalException, duckdb.InternalException)
+    if isinstance(error, fatal) or isinstance(error.__cause__, fatal):
+        _shared.cache_clear()
 
 
 def unpacked(connection: DuckDBPyConnection, feed: NamedFiles) -> int:
     """Return how many bytes of text, of bytes and of nested values the rows of files have, roughly.
 
-    A file of Parquet has a value that repeats once, so that the size of the file does not tell.
+    The size of the files does not tell it: Parquet stores a repeated value once.
     """
     widths = {"VARCHAR": "strlen({})", "BLOB": "octet_length({})"}
     columns = [(name(column), kind) for column, kind in types(feed.files.schema)]
