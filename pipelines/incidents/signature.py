@@ -13,16 +13,19 @@ KEPT = ("Offset rejected by client.", "Offset delivery count exceeded the thresh
 MOST_OF_MESSAGE = 500
 MOST_OF_TRACE = 16_000
 
-VARYING = (
-    r"\w+://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\"[^\"]*\"|(?<!\w)\x27[^\x27]*\x27(?!\w)|`[^`]*`"
+FIRST_LOOK = r"(?=[\w\x22\x27`.+-])(?![A-Za-z_]++(?![\w.+@:-]))"
+"""Where nothing that varies can begin: other characters, and words of letters. Without it a search takes four times as
+long."""
+VARYING = FIRST_LOOK + (
+    r"(?:\w+://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\"[^\"]*\"|(?<!\w)\x27[^\x27]*\x27(?!\w)|`[^`]*`"
     r"|(?:(?<!\w)(?=\w)|(?<=\w)(?=-))(?:[a-z0-9-]+\.)+[a-z0-9-]+:\d+"
     r"|(?:(?<!\w)(?=\w)|(?<=\w)(?=-))(?:[a-z0-9-]+\.)+"
     r"(?:com|net|org|io|dev|cloud|local|internal|svc|lan|corp|eu|de|uk|fr|us|cn|in)(?!\w|\.\w)"
-    r"|(?<!\w)[0-9a-fA-F]+(?:-[0-9a-fA-F]+)+(?!\w)|(?<!\w)\w*\d\w*(?:[-.:/+]\w+)*"
+    r"|(?<!\w)[0-9a-fA-F]+(?:-[0-9a-fA-F]+)+(?!\w)|(?<!\w)\w*\d\w*(?:[-.:/+]\w+)*)"
 ).replace('\\"', '"')
-JOINED = r"<\*>(?:[^\w<]+<\*>)+"
+JOINED = r"<\*>(?:[^A-Za-z0-9_<]+<\*>)+"
 FRAME = (
-    r"(?:^|\n)[^\S\n]*+at (?:[^/\s(]*+/)*+(?!java\.|javax\.|jakarta\.|jdk\.|sun\.|com\.sun\.|kotlin\.|kotlinx\.|scala\."
+    r"\n[^\S\n]*+at (?:[^/\s(]*+/)*+(?!java\.|javax\.|jakarta\.|jdk\.|sun\.|com\.sun\.|kotlin\.|kotlinx\.|scala\."
     r"|groovy\.|akka\.|org\.apache\.|org\.springframework\.|org\.hibernate\.|org\.slf4j\.|io\.confluent\.|io\.netty\."
     r"|io\.micrometer\.|io\.opentelemetry\.|com\.fasterxml\.|com\.google\.|reactor\.)([^\s(/]+)\("
 )
@@ -44,5 +47,5 @@ def pattern_of(message: str | None) -> str | None:
 
 def frame_of(stacktrace: str | None) -> str | None:
     """Return the top frame of a stack trace that is not of a framework, without its line and its numbers."""
-    found = _FRAME.search((stacktrace or "")[:MOST_OF_TRACE])
+    found = _FRAME.search("\n" + (stacktrace or "")[:MOST_OF_TRACE])
     return _NUMBER.sub("*", found[1]) if found else None

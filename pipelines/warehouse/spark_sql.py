@@ -102,8 +102,8 @@ MACROS = (
 
 _ALIKE = re.compile(
     r"""(?x)(?:
-        [^\\\[\](){}*+?|.^$] | \\[AzdD] | \\[!-/:-@\[-`{-~]  # characters, ends of the text, digits
-        | \[\^?(?:[^\\\[\]&] | \\[dD] | \\[!-/:-@\[-`{-~])+\]  # classes
+        [^\\\[\](){}*+?|.^$] | \\[AzdDnrt] | \\[!-/:-@\[-`{-~]  # characters, ends of the text, digits
+        | \[\^?(?:[^\\\[\]&] | \\[dDnrt] | \\[!-/:-@\[-`{-~])+\]  # classes
         | \((?:\?:|(?!\?)) | \) | \| | \^  # groups
         | (?:[*+?] | \{[0-9]+(?:,[0-9]*)?\})\??(?![*+?{])  # quantifiers, but no possessive ones
     )*"""

@@ -31,17 +31,17 @@ WITH records AS (
       regexp_replace(
         regexp_replace(
           regexp_extract(left(ltrim(error_message), 500), r'^([^\r\n]*)', 1),
-          r'\w+://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|"[^"]*"|(?<!\w)\x27[^\x27]*\x27(?!\w)|`[^`]*`|(?:(?<!\w)(?=\w)|(?<=\w)(?=-))(?:[a-z0-9-]+\.)+[a-z0-9-]+:\d+|(?:(?<!\w)(?=\w)|(?<=\w)(?=-))(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|cloud|local|internal|svc|lan|corp|eu|de|uk|fr|us|cn|in)(?!\w|\.\w)|(?<!\w)[0-9a-fA-F]+(?:-[0-9a-fA-F]+)+(?!\w)|(?<!\w)\w*\d\w*(?:[-.:/+]\w+)*',
+          r'(?=[\w\x22\x27`.+-])(?![A-Za-z_]++(?![\w.+@:-]))(?:\w+://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|"[^"]*"|(?<!\w)\x27[^\x27]*\x27(?!\w)|`[^`]*`|(?:(?<!\w)(?=\w)|(?<=\w)(?=-))(?:[a-z0-9-]+\.)+[a-z0-9-]+:\d+|(?:(?<!\w)(?=\w)|(?<=\w)(?=-))(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|cloud|local|internal|svc|lan|corp|eu|de|uk|fr|us|cn|in)(?!\w|\.\w)|(?<!\w)[0-9a-fA-F]+(?:-[0-9a-fA-F]+)+(?!\w)|(?<!\w)\w*\d\w*(?:[-.:/+]\w+)*)',
           '<*>'
         ),
-        r'<\*>(?:[^\w<]+<\*>)+',
+        r'<\*>(?:[^A-Za-z0-9_<]+<\*>)+',
         '<*>'
       )
     ) AS error_pattern,
     regexp_replace(
       nullif(regexp_extract(
-        left(exception_stacktrace, 16000),
-        r'(?:^|\n)[^\S\n]*+at (?:[^/\s(]*+/)*+(?!java\.|javax\.|jakarta\.|jdk\.|sun\.|com\.sun\.|kotlin\.|kotlinx\.|scala\.|groovy\.|akka\.|org\.apache\.|org\.springframework\.|org\.hibernate\.|org\.slf4j\.|io\.confluent\.|io\.netty\.|io\.micrometer\.|io\.opentelemetry\.|com\.fasterxml\.|com\.google\.|reactor\.)([^\s(/]+)\(',
+        concat('\n', left(exception_stacktrace, 16000)),
+        r'\n[^\S\n]*+at (?:[^/\s(]*+/)*+(?!java\.|javax\.|jakarta\.|jdk\.|sun\.|com\.sun\.|kotlin\.|kotlinx\.|scala\.|groovy\.|akka\.|org\.apache\.|org\.springframework\.|org\.hibernate\.|org\.slf4j\.|io\.confluent\.|io\.netty\.|io\.micrometer\.|io\.opentelemetry\.|com\.fasterxml\.|com\.google\.|reactor\.)([^\s(/]+)\(',
         1
       ), ''),
       r'\d+',

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from pipelines.incidents import signature
 from pipelines.settings import ROOT
@@ -31,6 +35,49 @@ def test_the_limits_are_those_of_the_table(text: str) -> None:
 )
 def test_what_varies_in_a_message_is_left_out(message: str | None, pattern: str | None) -> None:
     assert signature.pattern_of(message) == pattern
+
+
+PIECES = (
+    *("a", "Ab", "x_y", "0", "9f", "deadbeef", "com", "net", ".com", "host", "a.b", "svc", "-c", "é", "ß", "注文"),
+    *(
+        "😀",
+        "-",
+        ".",
+        ":",
+        "/",
+        "//",
+        "://",
+        "@",
+        "+",
+        "_",
+        " ",
+        "\t",
+        "\x0b",
+        "\n",
+        "'",
+        '"',
+        "`",
+        "(",
+        ")",
+        "<*>",
+        "<",
+    ),
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+@example("a.b:80abc://x")
+@example("to ann@b.c")
+@example("x+a@b.c")
+def test_the_first_look_at_a_place_rules_out_no_match(text: str) -> None:
+    assert signature.VARYING.startswith(signature.FIRST_LOOK)
+    whole = re.compile(signature.VARYING.removeprefix(signature.FIRST_LOOK), re.ASCII)
+    assert re.sub(signature.VARYING, "<*>", text, flags=re.ASCII) == whole.sub("<*>", text)
+
+
+@pytest.mark.parametrize("begins", ["\tat ", "at ", "  at ", "\nat ", "x\n\x0bat "])
+def test_a_frame_can_be_the_first_line(begins: str) -> None:
+    assert signature.frame_of(f"{begins}com.acme.A.b(A.java:1)") == "com.acme.A.b"
 
 
 def test_the_frame_is_the_first_that_is_not_of_a_framework() -> None:
