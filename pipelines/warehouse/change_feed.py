@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -11,6 +10,7 @@ from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from pipelines.errors import FeedIncomplete
+from pipelines.warehouse.delta_log import actions_of
 from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.storage import read_file
@@ -209,4 +209,4 @@ def _feed(warehouse: Warehouse, table: str, batch: Batch) -> DataFrame:
 def _actions(warehouse: Warehouse, table: str, version: int) -> list[dict[str, Any]]:
     """Return the actions of a commit; none if the commit is no longer in the log."""
     text = read_file(warehouse.root, f"{table.replace('.', '/')}/_delta_log/{version:020}.json")
-    return [json.loads(line) for line in (text or "").splitlines()]
+    return actions_of(text or "")

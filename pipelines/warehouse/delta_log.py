@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pipelines.errors import UsageError
 
@@ -51,6 +52,16 @@ def fingerprint(table: Path) -> Fingerprint:
         return ()
     facts = (commit.st_ino, commit.st_size, commit.st_mtime_ns)
     return (directory.st_ino, directory.st_mtime_ns, len(names), newest, *facts)
+
+
+def actions_of(text: str) -> list[dict[str, Any]]:
+    """Return the actions of a commit's file, one a line.
+
+    Only newlines end lines: statistics of texts can hold other line breaks, such as U+2028, as they are.
+
+    Raises ValueError: a line is no JSON.
+    """
+    return [json.loads(line) for line in text.split("\n") if line]
 
 
 def coordinator(properties: Mapping[str, str | None], features: Iterable[str]) -> str | None:
@@ -160,8 +171,7 @@ def _damage_of_file(file: Path) -> str | None:
         return f"is empty ({file})"
     if file.suffix == ".json":
         try:
-            for line in content.decode("utf-8").splitlines():
-                json.loads(line)
+            actions_of(content.decode("utf-8"))
         except ValueError:
             return f"is no JSON ({file})"
     elif content[:4] != _MAGIC or content[-4:] != _MAGIC or _footer_length(content) > len(content) - 12:

@@ -140,8 +140,8 @@ class Warehouse:
         # the state of the empty log.
         log = Path(self.location(contract.table)) / "_delta_log"
         actions: dict[str, Any] = {}
-        for line in (log / f"{0:020}.json").read_text(encoding="utf-8").splitlines():
-            actions |= json.loads(line)
+        for action in delta_log.actions_of((log / f"{0:020}.json").read_text(encoding="utf-8")):
+            actions |= action
         known = {"metadata": actions["metaData"], "protocol": actions["protocol"], "allFiles": []}
         counts = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
         (log / f"{0:020}.crc").write_text(json.dumps({**counts, **known}), encoding="utf-8")
@@ -193,8 +193,8 @@ class Warehouse:
             if metadata:
                 return str(metadata["id"])
         if f"{0:020}.json" in names:
-            for line in (directory / f"{0:020}.json").read_text(encoding="utf-8").splitlines():
-                if metadata := json.loads(line).get("metaData"):
+            for action in delta_log.actions_of((directory / f"{0:020}.json").read_text(encoding="utf-8")):
+                if metadata := action.get("metaData"):
                     return str(metadata["id"])
         return None
 
@@ -559,8 +559,8 @@ class Warehouse:
         if self.is_local:
             log = Path(self.location(table)) / "_delta_log"
             commits = (log / f"{version:020}.json" for version in range(before + 1, after + 1))
-            actions = (line for commit in commits for line in commit.read_text(encoding="utf-8").splitlines())
-            infos = [json.loads(action).get("commitInfo", {}) for action in actions]
+            actions = (delta_log.actions_of(commit.read_text(encoding="utf-8")) for commit in commits)
+            infos = [action.get("commitInfo", {}) for of_one in actions for action in of_one]
         elif after > before:
             from delta.tables import DeltaTable
 

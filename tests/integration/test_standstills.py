@@ -32,6 +32,7 @@ HOSTILE = (
     "dlq.:0:\u202e",
     "dlq.`x` OR 1=1 --",
     "dlq. ",
+    "dlq.\u2028\x85\u2029",
     "dlq." + "x" * 240,
 )
 GREATEST_MILLIS = 253402300799999
@@ -215,6 +216,23 @@ def test_no_hour_of_any_calendar_and_no_place_stops_a_table(
     of_hours = Warehouse(settings, spark).read("gold.dlq_summary").where(f"dlq_topic = '{OF_HOURS}'")
     found = of_hours.selectExpr("string(hour) AS hour", "record_count").collect()
     assert {row["hour"][:13]: row["record_count"] for row in found} == {at[:13].replace("T", " "): 2 for at in ROUTED}
+
+
+def test_line_breaks_of_unicode_stop_nothing(spark: SparkSession, settings: Settings) -> None:
+    """They stand as they are in the statistics of a commit, if they are in the least or the greatest text."""
+    wanted = ("bronze.dlq_records", "silver.dlq_records", "gold.dlq_counts", "silver.dlq_errors")
+    chosen = [stage for stage in CATALOG if stage.table in wanted]
+    texts = ("plain", "no order:\x85 17", "\u2028", "\u2029", "plain")
+    for number, text in enumerate(texts):
+        headers = kip_1191(offset=number, group=f"group {text}", message=text)
+        land(settings, {f"{number}.jsonl": [line(number, topic=f"dlq.{text}", headers=headers)]})
+        with lock.writer(settings, "test"):
+            done = runner.run(Warehouse(settings, spark), chosen)
+        assert {one.status for one in done} == {"passed"}
+    assert len(rows(spark, settings, "silver.dlq_records")) == len(texts)
+    logs = Path(Warehouse(settings).location("silver.dlq_records")) / "_delta_log"
+    told = "".join(file.read_text(encoding="utf-8") for file in logs.glob("*.json"))
+    assert all(character in told for character in "\x85\u2028\u2029")
 
 
 def test_an_origin_whose_headers_name_no_source_stops_nothing(
