@@ -82,7 +82,10 @@ def readmit(warehouse: Warehouse, stage: Split) -> Readmitted:
 
 
 def _refresh(warehouse: Warehouse, stage: Split, split: SplitBatch, conflicts: DataFrame) -> None:
-    """Replace the rows that stay in quarantine by their present candidates, with their present violations."""
+    """Replace the rows that stay in quarantine by their present candidates, with their present violations.
+
+    Candidates that tell of other rows of their batch, which are not here, keep what they tell.
+    """
     from pyspark.sql import functions as F
 
     row = split.contract.row
@@ -93,5 +96,5 @@ def _refresh(warehouse: Warehouse, stage: Split, split: SplitBatch, conflicts: D
         .where(split.contract.refused(F.col("_broken_rules")) | in_conflict)
         .select(*row, split.why(in_conflict).alias("violations"))
     )
-    names = [column.name for column in split.contract.quarantine]
+    names = [*row, "violations"] if split.looks_at_others else [column.name for column in split.contract.quarantine]
     warehouse.replace_matching(stage.quarantine, split.among(why).select(names), row)

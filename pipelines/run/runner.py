@@ -89,8 +89,8 @@ def idle(warehouse: Warehouse, stages: Sequence[Stage], accepted: Acceptance = N
             return False
         elif isinstance(stage, Ask):
             asking.append(stage)
-        kept = held.contract_of_held(stage) if known else None
-        if known and kept and (known.held_version or 0) > (warehouse.local_version(kept.table) or 0):
+        beside = _beside(stage, known) if known else {}
+        if any((version or 0) > (warehouse.local_version(table) or 0) for table, (_, version) in beside.items()):
             return False
     # Ask Kafka last: it takes longer than everything else.
     return not any(waiting(warehouse.settings, landing, noting=warehouse).values()) and not any(
@@ -340,13 +340,15 @@ def _next_batch(warehouse: Warehouse, stage: Split, known: Progress, accepted: A
     if is_blocked and batch == known.pending and held.rests(known, warehouse.settings, stage, accepted):
         return None
     scopes_again = set(held.again(known, warehouse.settings, stage, accepted))
+    kept = held.contract_of_held(stage)
+    if kept and known.held_id and warehouse.state(kept.table)[1] != known.held_version:  # an earlier progress is back
+        scopes_again |= set(held.names_in(warehouse, kept))
     if not batch and not scopes_again:
         return None
     (table,) = stage.inputs
     if not batch:
         read = known.inputs[table].version
         batch = {table: Batch(read, read or 0)}
-    kept = held.contract_of_held(stage)
     if kept and batch[table].start is None:  # the input is read from its beginning: so are the held rows
         scopes_again |= set(held.names_in(warehouse, kept))
     elif kept and known.held:
@@ -371,7 +373,7 @@ def _known(warehouse: Warehouse, stage: Stage) -> Progress:
         or known.is_ahead_of(target_version)
         or {table: reading.table_id for table, reading in known.inputs.items()}
         != {table: reading.table_id for table, reading in inputs.items()}
-        or not _holds(warehouse, stage, known)
+        or not _keeps(warehouse, stage, known)
         or not all(_is_there(warehouse, known, table, latest) for table, (_, latest) in states.items())
     ):
         log.warning("The progress of %s speaks of a table or versions that are gone: reading all again.", stage.table)
@@ -379,13 +381,21 @@ def _known(warehouse: Warehouse, stage: Stage) -> Progress:
     return known
 
 
-def _holds(warehouse: Warehouse, stage: Stage, known: Progress) -> bool:
-    """Tell whether the table of held rows is the one in the progress, at the same version or a later one."""
-    kept = held.contract_of_held(stage)
-    if kept is None or known.held_id is None:
-        return True
-    table_id, version = warehouse.state(kept.table)
-    return table_id == known.held_id and version >= (known.held_version or 0)
+def _keeps(warehouse: Warehouse, stage: Stage, known: Progress) -> bool:
+    """Tell whether quarantine and held rows are the tables in the progress, at the same versions or later ones."""
+    for table, (known_id, known_version) in _beside(stage, known).items():
+        table_id, version = warehouse.state(table)
+        if known_id is not None and (table_id != known_id or version < (known_version or 0)):
+            return False
+    return True
+
+
+def _beside(stage: Stage, known: Progress) -> dict[str, tuple[str | None, int | None]]:
+    """Return the id and the version that the progress has of the tables beside a stage's own: quarantine, held rows."""
+    beside = {stage.quarantine: (known.quarantine_id, known.quarantine_version)} if isinstance(stage, Split) else {}
+    if kept := held.contract_of_held(stage):
+        beside[kept.table] = (known.held_id, known.held_version)
+    return beside
 
 
 def _is_there(warehouse: Warehouse, known: Progress, table: str, latest: int) -> bool:
@@ -648,6 +658,9 @@ def _passed(warehouse: Warehouse, stage: Stage, known: Progress) -> Progress:
     if kept := held.contract_of_held(stage):
         held_id, held_version = warehouse.state(kept.table)
         known = replace(known, held_id=held_id, held_version=held_version)
+    if isinstance(stage, Split):
+        quarantine_id, quarantine_version = warehouse.state(stage.quarantine)
+        known = replace(known, quarantine_id=quarantine_id, quarantine_version=quarantine_version)
     progress.save(warehouse, stage.table, known)
     return known
 

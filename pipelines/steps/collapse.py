@@ -144,7 +144,7 @@ def decided(
                 WHEN _told THEN 'duplicate'
                 WHEN _takes THEN IF(_supersedes, 'supersede', 'identify')
                 WHEN _stands AND _supersedes AND _is_first THEN 'supersede'
-                WHEN _stands AND (_as_existing OR _lossy) THEN 'duplicate'
+                WHEN _stands AND (_as_existing AND NOT _supersedes OR _lossy) THEN 'duplicate'
                 WHEN _stands AND NOT _supersedes THEN 'conflict'
                 WHEN _is_first THEN NULL
                 WHEN _lossy OR _as_first THEN 'duplicate'

@@ -64,8 +64,9 @@ class Progress:
     decision about the batch, fixed before anything is written. ``held`` already reflects that decision, which keeps
     what was held before it in ``held_before``. Its ``history`` and ``contract`` take effect when the batch is done.
     ``under`` says under which contract and settings a batch that is held as a whole was judged. ``contract`` is the
-    contract of ``history``. ``held_id`` and ``held_version`` belong to the table of held rows. ``home`` is the cluster
-    whose scopes do not name it, that of the first run.
+    contract of ``history``. ``held_id`` and ``held_version`` belong to the table of held rows, ``quarantine_id`` and
+    ``quarantine_version`` to the quarantine. ``home`` is the cluster whose scopes do not name it, that of the first
+    run.
     """
 
     target_id: str | None = None
@@ -86,6 +87,8 @@ class Progress:
     under: str | None = None
     held_id: str | None = None
     held_version: int | None = None
+    quarantine_id: str | None = None
+    quarantine_version: int | None = None
     home: str | None = None
 
     def files_in(self, directory: Path) -> dict[str, LandedFile]:

@@ -112,6 +112,27 @@ def test_a_topic_that_breaks_its_contract_is_held_while_others_flow_to_gold(
     ]
 
 
+def test_rows_that_an_earlier_progress_does_not_know_to_be_held_are_judged_again(
+    spark: SparkSession, settings: Settings
+) -> None:
+    state = Path(settings.warehouse) / "_progress" / f"{SILVER}.json"
+    land(settings, {"a.jsonl": good("dlq.a", 1)})
+    run(spark, settings)
+    before = state.read_text()
+    land(settings, {"b.jsonl": bad("dlq.b", *range(12))})
+    run(spark, settings)
+    assert len(places(spark, settings, HELD)) == 12
+    state.write_text(before)
+
+    land(settings, {"c.jsonl": good("dlq.b", *range(100, 400))})
+    done = run(spark, settings)
+    assert [counts(one) for one in done[SILVER]] == [("passed", 312, 300, 12, 0, 0)]
+    assert places(spark, settings, HELD) == []
+
+    land(settings, {"d.jsonl": bad("dlq.b", *range(500, 550))})
+    assert [counts(one) for one in run(spark, settings)[SILVER]] == [("broken", 50, 0, 0, 0, 50)]
+
+
 @pytest.mark.thorough
 def test_an_expectation_that_answers_no_about_scopes_holds_those_with_failing_rows(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch

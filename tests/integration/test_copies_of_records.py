@@ -163,6 +163,19 @@ def test_random_copies_stand_as_the_rules_say(
     hold_equal(spark, settings, seed=7, places=120 if way == ways.FEW else 40, batches=2)
 
 
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_copy_is_no_duplicate_of_the_lossy_one_that_another_replaces(
+    batches: int, spark: SparkSession, settings: Settings
+) -> None:
+    settings = settings.model_copy(update={"tolerance": 1.0})
+    copies = [of_file(0, "d", lossy=True), of_file(0, "c", "b"), of_file(0, "d", "b")]
+    for batch in [copies] if batches == 1 else [copies[:1], copies[1:]]:
+        land(spark, settings, batch)
+        run(spark, settings, SILVER)
+    assert standing(spark, settings) == {0: {None: ("c", False, copies[1].bronze_id)}}
+    assert [row["_bronze_id"] for row in rows(spark, settings, "quarantine.dlq_records")] == [copies[2].bronze_id]
+
+
 @pytest.mark.thorough
 def test_random_copies_stand_as_the_rules_say_on_a_uri(spark: SparkSession, settings: Settings) -> None:
     by_uri = settings.model_copy(update={"warehouse": Path(settings.warehouse).as_uri()})

@@ -423,11 +423,14 @@ def test_restored_progress_reads_again_without_a_change(spark: SparkSession, set
     assert tables(settings) == before
 
 
+@pytest.mark.parametrize("table", [SILVER, QUARANTINE])
 def test_recreated_table_is_filled_again(
-    spark: SparkSession, after_a_run: Settings, caplog: pytest.LogCaptureFixture
+    table: str, spark: SparkSession, after_a_run: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = tables(after_a_run)
-    shutil.rmtree(Warehouse(after_a_run).location(SILVER))
+    assert before[table]
+    shutil.rmtree(Warehouse(after_a_run).location(table))
+    assert not runner.idle(Warehouse(after_a_run), stages("dlq"))
 
     run_chain(spark, after_a_run)
 

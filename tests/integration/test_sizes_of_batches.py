@@ -14,9 +14,10 @@ from pyarrow import ArrowInvalid  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from pipelines.catalog import stages_of_type
+from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.stage import Split
 from pipelines.steps import few_split, held
-from pipelines.warehouse import change_feed, duck
+from pipelines.warehouse import change_feed, duck, lock
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import requests, ways
@@ -145,6 +146,10 @@ def test_what_a_candidate_says_of_others_is_the_same_in_quarantine(
     (conflict,) = found[0]["quarantine.group_heartbeats"]
     assert conflict["steady_since"] < conflict["heartbeat_at"]
     assert found[0] == found[1] == found[2]
+
+    with lock.writer(settings, "test"):
+        readmit(Warehouse(settings, spark), stage_with_quarantine("silver.group_heartbeats"))
+    assert tables(settings)["quarantine.group_heartbeats"] == [conflict]
 
 
 @pytest.mark.parametrize("gone", [["_content_hash"], ["control_marker_suspected", "payload_copied"]])
