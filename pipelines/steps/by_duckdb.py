@@ -57,6 +57,7 @@ MOST_OBJECTS = 20_000  # rows of the table that become Python's objects, of some
 ROWS_OF_A_BATCH = 2_000  # that become Python's objects at a time
 FRESH, ADDED, SORTED, TOUCHED, DERIVED, OWN = "_fresh", "_added", "_sorted", "_touched", "_derived", "_own"
 STEP, CHAIN = "_step", "_chain"
+NOTHING = "SELECT NULL AS _group, false AS _is_first WHERE false"  # of inputs that are all empty
 
 
 class LeftToSpark(Exception):  # no error: Spark does it
@@ -291,7 +292,7 @@ class _Refreshing:
                 if isinstance(group, OwnRows)
                 else self._groups(changes, _expression(group))
             )
-        return " UNION ALL ".join(texts)
+        return " UNION ALL ".join(texts) or NOTHING
 
     def _net(self, table: str, changes: str) -> str:
         """Return the name of a view of changes without rows that were written back unchanged."""

@@ -95,13 +95,10 @@ class Summary:
         refresh = refresh_of(stage)
         news = [table for table, versions in batch.items() if (versions.start or 0) < versions.end]
         changes = {table: change_feed.changes(warehouse, table, batch[table]) for table in news}
-        changed = reduce(
-            lambda some, more: some.union(more),
-            (_touched(stage, refresh, feed) for feed in changes.values()),
-        )
-        touched = None  # every group
-        if any(versions.start is not None for versions in batch.values()):
-            counts = changed.groupBy("_group").agg(F.count_if("_is_first").alias("_rows"))
+        changed = [_touched(stage, refresh, feed) for feed in changes.values()]  # none if all inputs are empty
+        touched, read = None, 0  # every group
+        if changed and any(versions.start is not None for versions in batch.values()):
+            counts = reduce(_followed_by, changed).groupBy("_group").agg(F.count_if("_is_first").alias("_rows"))
             asked = counts.limit(MOST_GROUPS + 1).select(_collectable(counts), "_rows")
             found = asked.collect()
             for feed in changes.values():
@@ -119,7 +116,7 @@ class Summary:
                 end = batch[table].end
                 touched = _reached(warehouse, table, end, touched, chain.following, chain.group, chain.times)
         if touched is None:
-            read = changed.where("_is_first").count()
+            read = reduce(_followed_by, changed).where("_is_first").count() if changed else 0
             if not read and not warehouse.state(stage.table)[1]:
                 return None  # no input rows, and no rows of the table to replace
         inputs = {}

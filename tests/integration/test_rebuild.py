@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,11 +16,12 @@ from pyspark.sql import SparkSession
 
 from expectations.contract import contract_of
 from pipelines import cli
-from pipelines.catalog import stages
+from pipelines.catalog import stages, stages_of_type
 from pipelines.commands import doctor
 from pipelines.errors import UsageError
 from pipelines.run import runner
 from pipelines.settings import Settings, load
+from pipelines.stage import Summarise
 from pipelines.steps import by_duckdb, summarise
 from pipelines.warehouse import lock, progress, quality
 from pipelines.warehouse.quality import StageRun
@@ -152,6 +154,39 @@ def test_facts_that_a_defect_broke_have_a_way_out(
     assert tables(settings) == tables(ran)
     assert [check for check in doctor.diagnose(settings) if check.state == "error"] == []
     assert {one.status for one in go(spark, settings).values()} == {"idle"}
+
+
+@pytest.fixture(params=["DuckDB", "Spark"])
+def engine(request: pytest.FixtureRequest) -> None:
+    """Let each engine make the refreshes."""
+    if request.param == "Spark":
+        request.getfixturevalue("by_spark_alone")
+
+
+def test_tables_of_empty_inputs_are_empty(
+    spark: SparkSession, empty_warehouse: Path, ran_once: Settings, tmp_path: Path
+) -> None:
+    """DuckDB makes all of them but silver.topology_nodes, which Spark makes."""
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    with lock.writer(settings, "test"):
+        made = [runner.rebuild(Warehouse(settings, spark), stage) for stage in stages_of_type(Summarise)]
+    assert {one.status for one in made} == {"idle"}
+    assert {one.status for one in go(spark, settings).values()} == {"idle"}
+    first(settings)
+    go(spark, settings)
+    assert tables(settings) == tables(ran_once)
+
+
+@pytest.mark.usefixtures("engine")
+def test_rows_go_with_the_inputs_that_they_were_made_from(spark: SparkSession, after_a_run: Settings) -> None:
+    (stage,) = stages(only="gold.dlq_counts")
+    assert isinstance(stage, Summarise)
+    warehouse = Warehouse(after_a_run, spark)
+    for table in stage.inputs:
+        shutil.rmtree(warehouse.location(table))
+    with lock.writer(after_a_run, "test"):
+        assert runner.rebuild(warehouse, stage).status == "passed"
+    assert warehouse.read(stage.table).count() == 0
 
 
 @pytest.mark.thorough
