@@ -61,7 +61,7 @@ def actions_of(text: str) -> list[dict[str, Any]]:
 
     Raises ValueError: a line is no JSON.
     """
-    return [json.loads(line) for line in text.split("\n") if line]
+    return [json.loads(line) for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def coordinator(properties: Mapping[str, str | None], features: Iterable[str]) -> str | None:
