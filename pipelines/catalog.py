@@ -8,6 +8,7 @@ from pipelines.stage import Ask, Derive, Land, Split, Stage, Summarise
 CATALOG: tuple[Stage, ...] = (
     Land("bronze.dlq_records", feed="dlq", directory="dlq"),
     Split("silver.dlq_records", feed="dlq", inputs=("bronze.dlq_records",)),
+    Summarise("silver.dlq_refusals", feed="dlq", inputs=("quarantine.dlq_records", "held.dlq_records")),
     Land("bronze.streams_requests", feed="topology", directory="streams-requests", lines_are_events=True),
     Split("silver.topology_pushes", feed="topology", inputs=("bronze.streams_requests",)),
     Split("silver.topology_statuses", feed="topology", inputs=("bronze.streams_requests",)),
@@ -77,12 +78,12 @@ CATALOG: tuple[Stage, ...] = (
     Summarise("gold.delivery_guarantees", feed="delivery", inputs=("silver.producers", "silver.log_batches")),
     Summarise("gold.incident_suspects", feed="dlq", also=("topology", "delivery"), inputs=(
         "gold.dlq_incidents", "gold.topology_revisions", "gold.topology_edges", "silver.producers",
-        "silver.dlq_write_failures", "silver.broker_starts", "quarantine.dlq_records", "held.dlq_records")),
+        "silver.dlq_write_failures", "silver.broker_starts", "silver.dlq_refusals")),
     Derive("gold.blast_radius", feed="dlq", also=("topology", "delivery"), inputs=(
         "gold.dlq_incidents", "gold.topology_revisions", "silver.topology_nodes", "gold.topology_current")),
     Summarise("gold.trust_findings", feed="dlq", also=("topology", "delivery"), inputs=(
         "gold.reconciliation", "gold.delivery_guarantees", "gold.topology_current", "gold.push_health",
-        "gold.dlq_incidents", "gold.dlq_summary", "quarantine.dlq_records")),
+        "gold.dlq_incidents", "gold.dlq_summary", "silver.dlq_refusals")),
 )
 # fmt: on
 

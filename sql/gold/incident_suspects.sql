@@ -1,8 +1,7 @@
 -- Purpose: what changed in the day before an incident's first record, and what its records share, ranked.
 -- Grain: cluster, incident_id, kind, name.
 -- Parameters: {dlq_incidents}, {topology_revisions}, {topology_edges}, {producers}, {dlq_write_failures},
--- {broker_starts}, {quarantined_dlq_records}, {held_dlq_records}, rows of these tables, complete for each cluster in
--- them.
+-- {broker_starts}, {dlq_refusals}, rows of these tables, complete for each cluster in them.
 -- Engine: duckdb
 -- Refresh: cluster
 -- The score of a change falls with its distance: it halves in an hour. A minute after the first record is allowed for
@@ -11,7 +10,7 @@
 -- a change of the last hour: most topics have headers that are always the same.
 -- Headers that name no group, as those of Kafka Streams, can be of any application that reads the topic.
 -- Mandatory headers went missing when a dead letter of a topic lacks one, and none did in the day before it. Such dead
--- letters are in quarantine, or held if they are many. A time after the landing counts as the landing's time.
+-- letters are in quarantine, or held if they are many.
 WITH incidents AS (
   SELECT * FROM {dlq_incidents} WHERE record_count > 0
 ),
@@ -144,22 +143,20 @@ of_starts AS (
   )
 ),
 refused AS (
-  SELECT cluster, dlq_topic, least(coalesce(routed_at, dlq_timestamp, _ingested_at), _ingested_at) AS at, violations
-  FROM {quarantined_dlq_records}
-  UNION ALL
-  SELECT cluster, dlq_topic, least(coalesce(routed_at, dlq_timestamp, _ingested_at), _ingested_at) AS at, violations
-  FROM {held_dlq_records}
+  SELECT cluster, dlq_topic, hour, min(rule.first_at) AS at, max(rule.last_at) AS last_at
+  FROM {dlq_refusals} LATERAL VIEW explode(broken_rules) AS rule
+  WHERE dlq_topic IS NOT NULL AND rule.code IN (
+    'header_profile.not_null', 'header_profile.required', 'header_profile.mandatory', 'disposition.not_null',
+    'original_topic.not_null', 'original_partition.not_null', 'original_offset.not_null', 'consumer_group.not_null',
+    'routed_at.not_null'
+  )
+  GROUP BY cluster, dlq_topic, hour
 ),
 went_missing AS (
   SELECT cluster, dlq_topic, at
   FROM (
-    SELECT cluster, dlq_topic, at, lag(at) OVER (PARTITION BY cluster, dlq_topic ORDER BY at) AS before
+    SELECT cluster, dlq_topic, at, lag(last_at) OVER (PARTITION BY cluster, dlq_topic ORDER BY hour) AS before
     FROM refused
-    WHERE dlq_topic IS NOT NULL AND arrays_overlap(violations, array(
-      'header_profile.not_null', 'header_profile.required', 'header_profile.mandatory', 'disposition.not_null',
-      'original_topic.not_null', 'original_partition.not_null', 'original_offset.not_null', 'consumer_group.not_null',
-      'routed_at.not_null'
-    ))
   )
   WHERE before IS NULL OR before < at - INTERVAL 24 HOURS
 ),

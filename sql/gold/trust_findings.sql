@@ -1,8 +1,8 @@
 -- Purpose: why the answers of other tables may not be the whole truth: one row per finding.
 -- Grain: cluster, kind, topic, name.
 -- Parameters: {reconciliation}, {delivery_guarantees}, {topology_current}, {push_health}, {dlq_incidents},
--- {dlq_summary}, {quarantined_dlq_records}, rows of these tables, complete for each topic in them; {topology_current}
--- and {push_health} are about no topic.
+-- {dlq_summary}, {dlq_refusals}, rows of these tables, complete for each topic in them; {topology_current} and
+-- {push_health} are about no topic.
 -- Engine: duckdb
 -- Refresh: topic
 --   gold.reconciliation: topic
@@ -11,11 +11,10 @@
 --   gold.push_health: CAST(NULL AS STRING)
 --   gold.dlq_incidents: original_topic
 --   gold.dlq_summary: dlq_topic
---   quarantine.dlq_records: dlq_topic
+--   silver.dlq_refusals: dlq_topic
 -- Held scopes and feeds that fell silent depend on the present: `afterlog top` and `afterlog doctor` add them.
 -- A rule's usual share is that of all landed dead letters before the last day on which some broke a rule. A share that
--- rose to three times of it is a finding, if at least 5 break the rule and at least 100 landed before. A time after the
--- landing counts as the landing's time: a wrong clock does not move that day.
+-- rose to three times of it is a finding, if at least 5 break the rule and at least 100 landed before.
 -- Dead letters are late if they were accepted more than an hour after their hour, in an hour that also has records that
 -- were accepted after records of a later hour. So history that lands in order is not late.
 WITH counted AS (
@@ -42,28 +41,22 @@ refused AS (
   SELECT
     cluster,
     dlq_topic AS topic,
-    min(coalesce(routed_at, dlq_timestamp)) AS since,
-    max(coalesce(routed_at, dlq_timestamp)) AS last_at,
-    count(*) AS amount,
-    array_sort(array_distinct(flatten(collect_list(violations)))) AS codes
-  FROM {quarantined_dlq_records}
+    min(first_stated_at) AS since,
+    max(last_stated_at) AS last_at,
+    sum(record_count) AS amount,
+    array_sort(array_distinct(flatten(collect_list(transform(broken_rules, rule -> rule.code))))) AS codes
+  FROM {dlq_refusals}
+  WHERE NOT is_held
   GROUP BY cluster, dlq_topic
 ),
 accepted AS (
   SELECT cluster, dlq_topic AS topic, sum(record_count) AS amount FROM {dlq_summary} GROUP BY cluster, dlq_topic
 ),
-broken AS (
-  SELECT
-    cluster,
-    dlq_topic AS topic,
-    array_distinct(violations) AS codes,
-    least(coalesce(routed_at, dlq_timestamp, _ingested_at), _ingested_at) AS at
-  FROM {quarantined_dlq_records}
-),
 days AS (
-  SELECT cluster, topic, date_trunc('hour', max(at)) - INTERVAL 23 HOURS AS begin
-  FROM broken
-  GROUP BY cluster, topic
+  SELECT cluster, dlq_topic AS topic, date_trunc('HOUR', max(last_at)) - INTERVAL 23 HOURS AS begin
+  FROM {dlq_refusals}
+  WHERE NOT is_held
+  GROUP BY cluster, dlq_topic
 ),
 accepted_by_day AS (
   SELECT
@@ -80,25 +73,30 @@ refused_by_day AS (
   SELECT
     days.cluster,
     days.topic,
-    count_if(at < begin) AS amount_before,
-    count_if(at >= begin) AS amount
+    sum(IF(hour < begin, record_count, 0)) AS amount_before,
+    sum(IF(hour >= begin, record_count, 0)) AS amount
   FROM days
-  JOIN broken ON broken.cluster = days.cluster AND broken.topic <=> days.topic
+  JOIN {dlq_refusals} AS refusals ON refusals.cluster = days.cluster AND refusals.dlq_topic <=> days.topic
+  WHERE NOT is_held
   GROUP BY days.cluster, days.topic
 ),
 by_rule AS (
   SELECT
     days.cluster,
     days.topic,
-    code,
-    min(at) FILTER (WHERE at >= begin) AS since,
-    max(at) AS last_at,
-    count_if(at < begin) AS amount_before,
-    count_if(at >= begin) AS amount
+    rule.code AS code,
+    min(rule.first_at) FILTER (WHERE hour >= begin) AS since,
+    max(rule.last_at) AS last_at,
+    sum(IF(hour < begin, rule.record_count, 0)) AS amount_before,
+    sum(IF(hour >= begin, rule.record_count, 0)) AS amount
   FROM days
-  JOIN (SELECT cluster, topic, at, explode(codes) AS code FROM broken) AS broken
-    ON broken.cluster = days.cluster AND broken.topic <=> days.topic
-  GROUP BY days.cluster, days.topic, code
+  JOIN (
+    SELECT cluster, dlq_topic, hour, rule
+    FROM {dlq_refusals} LATERAL VIEW explode(broken_rules) AS rule
+    WHERE NOT is_held
+  ) AS refusals
+    ON refusals.cluster = days.cluster AND refusals.dlq_topic <=> days.topic
+  GROUP BY days.cluster, days.topic, rule.code
 ),
 shares AS (
   SELECT

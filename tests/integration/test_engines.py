@@ -74,6 +74,7 @@ TOPOLOGY = {
 DAY = seconds(-90_000, -86_401, -86_400, -7200, -3601, -3600, -61, -60, 0, 0, 1, 59, 60, 61, 3600, 82_800, 90_000)
 HOURS = (datetime(2026, 11, 21, tzinfo=UTC) + timedelta(hours=hour) for hour in (-25, -24, -1, 0, 1, 2, 3, 23, 24, 25))
 COUNT = among(None, 0, 0, 1, 1, 1, 2, 2, 3, 5, 9, 19, 20, 100)
+CODES = ("header_profile.not_null", "routed_at.not_null", "key.a", "key.b", "key.c", "key.d", "é", "")
 INCIDENTS = {
     "cluster": among("a", "b", "c", "d"),
     "incident_id": among(*"abcdefghijkl"),
@@ -92,14 +93,13 @@ INCIDENTS = {
             "stated_at",
             "failed_at",
             "started_at",
-            "routed_at",
-            "dlq_timestamp",
-            "_ingested_at",
             "since",
             "first_routed_at",
             "last_routed_at",
             "first_accepted_at",
             "last_accepted_at",
+            "first_stated_at",
+            "last_stated_at",
             "last_at",
         ),
         DAY,
@@ -126,11 +126,10 @@ INCIDENTS = {
         ),
         COUNT,
     ),
-    "violations": lambda chance: [
-        chance.choice(("header_profile.not_null", "routed_at.not_null", "key.a", "key.b", "key.c", "key.d", "é", ""))
-        for _ in range(chance.choice((0, 1, 1, 1, 2, 5)))
+    "broken_rules": lambda chance: [
+        {"code": code, "record_count": chance.choice((1, 2, 7)), "first_at": DAY(chance), "last_at": DAY(chance)}
+        for code in chance.sample(CODES, chance.choice((0, 1, 1, 1, 2, 5)))
     ],
-    "routed_at": seconds(-90_000, -86_400, -3600, 0, 0, *(90_000,) * 9),
     "revision": among(1, 1, 2, 3),
     "direction": among("read", "written", None),
     "node_id": among(0, 1, 2),

@@ -42,7 +42,7 @@ from tests.testing.builders import (
 
 BRONZE, SILVER, COUNTS, GOLD = CHAIN
 QUARANTINE, HELD = "quarantine.dlq_records", "held.dlq_records"
-SUSPECTS = "gold.incident_suspects"
+SUSPECTS, REFUSALS = "gold.incident_suspects", "silver.dlq_refusals"
 
 FOREIGN = [("trace", b"1")]
 
@@ -239,7 +239,7 @@ def test_broken_gate_holds_its_topic_and_what_comes_after(
     assert (broken[SILVER].status, broken[SILVER].read, broken[SILVER].held) == ("broken", 31, 31)
     assert broken[GOLD].status == "idle"
     after = tables(settings)
-    assert {table for table in after if after[table] != before[table]} == {BRONZE, HELD, SUSPECTS}
+    assert {table for table in after if after[table] != before[table]} == {BRONZE, HELD, REFUSALS, SUSPECTS}
     suspects = rows(spark, settings, SUSPECTS)
     assert [(row["kind"], row["name"]) for row in suspects] == [("missing_headers", "dlq.orders")]
     assert "AFTERLOG_TOLERANCE" in (broken[SILVER].message or "")

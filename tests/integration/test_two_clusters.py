@@ -54,7 +54,7 @@ def test_what_one_cluster_has_is_not_told_of_the_other(
     settings = warehouse_of(empty_warehouse, tmp_path)
     fill(settings, "default", is_changed=False)
     fill(settings, "second", is_changed=True)
-    done = run(spark, settings, *TABLES)
+    done = run(spark, settings, "silver.dlq_refusals", *TABLES)
     assert {one.status for one in done.values()} == {"passed"}, [one.message for one in done.values()]
     found = {
         (table, cluster): jvmless.rows(Warehouse(settings), table, {"cluster": cluster})

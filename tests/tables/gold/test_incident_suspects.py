@@ -17,7 +17,7 @@ from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import run, warehouse_of
 from tests.testing.deliveries import store
 
-TABLE = "gold.incident_suspects"
+TABLE, REFUSALS = "gold.incident_suspects", "silver.dlq_refusals"
 FIRST = datetime(2026, 11, 21, 12, 40, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 OURS = {"cluster": "default"}
@@ -131,7 +131,7 @@ def test_mandatory_headers_that_went_missing_in_the_day_before_are_a_suspect(
         refused("dlq.long_ago", 25 * HOUR, "header_profile.mandatory"),
         refused("dlq.elsewhere", HOUR, "header_profile.mandatory"),
     )
-    assert run(spark, settings, TABLE)[TABLE].status == "passed"
+    assert run(spark, settings, REFUSALS, TABLE)[TABLE].status == "passed"
     (row,) = jvmless.rows(Warehouse(settings), TABLE, OURS)
     assert (row["incident_id"], row["kind"], row["name"], row["changed_at"], row["score"], row["sentence"]) == (
         *("dlq.new", "missing_headers", "dlq.new", FIRST - HOUR, 0.275),
