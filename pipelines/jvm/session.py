@@ -29,9 +29,15 @@ if TYPE_CHECKING:
 SHORT_WORK = 64 << 20  # a run with fewer unread bytes is short work
 # A young generation that holds what some queries' plans leave behind, so that few collections copy it.
 SHORT_LIVED_JAVA = (*launch.LIGHT, "-XX:ReservedCodeCacheSize=256m", "-XX:InitialRAMPercentage=6", "-XX:NewRatio=1")
-# For long work nobody waits for a pause: with G1, Java's default, many dead letters take a fifth longer.
-LONG_LIVED_JAVA = ("-XX:+UseParallelGC",)
-COLLECTOR = re.compile(r"-XX:\+Use\w+GC(?:\s+|$)")
+# For long work nobody waits for a pause: with G1, Java's default, many dead letters take a fifth longer. The other
+# options let Java give memory back when `give_back` asks it to.
+LONG_LIVED_JAVA = (
+    "-XX:+UseParallelGC",
+    "-XX:+UseAdaptiveSizePolicyWithSystemGC",
+    "-XX:MinHeapFreeRatio=10",
+    "-XX:MaxHeapFreeRatio=40",
+)
+COLLECTOR = re.compile(r"-XX:\+Use(?:Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC(?:\s+|$)")
 # Spark applies each of these rules to each plan eight times or so. They make plans that see many rows faster, and take
 # two thirds of the optimizer's time for plans with many expressions. No plan needs them.
 SPARED = (
@@ -145,6 +151,12 @@ def tune_for(spark: SparkSession, settings: Settings, short_work: bool) -> None:
             spark.conf.set(name, value)
         else:
             spark.conf.unset(name)
+
+
+def give_back(spark: SparkSession) -> None:
+    """Let Java collect garbage and give the memory back, as DuckDB or nobody may need memory next; half a second."""
+    jvm: Any = spark.sparkContext._jvm
+    jvm.java.lang.System.gc()
 
 
 def cancel_jobs() -> None:

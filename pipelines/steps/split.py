@@ -12,6 +12,7 @@ from expectations.contract import ORIGIN, Contract, contract_of
 from expectations.verdict import SCOPE, Verdict
 from pipelines.columns.cached import cached
 from pipelines.columns.once import computed_once
+from pipelines.jvm import session
 from pipelines.settings import Settings
 from pipelines.stage import Stage
 from pipelines.steps import places
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 LEAVES = "leaves_quarantine"
+MANY_ROWS = 200_000  # whose judgement and reading fill Java's heap
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,16 @@ class SplitBatch:
         transform: Callable[[DataFrame], DataFrame],
         home: str | None = None,
     ) -> Iterator[SplitBatch]:
-        """Yield a batch of rows from which ``transform`` makes candidates; unpersist its cache when the block ends."""
+        """Yield a batch of rows from which ``transform`` makes candidates; unpersist its cache when the block ends.
+
+        After a batch of many rows Java gives the memory back.
+        """
         with cached(judged_by(contract, transform(rows), home)) as kept:
             judged = SparkRows(kept)
             counted = census(judged, contract)
             yield SplitBatch(warehouse, contract, rows, transform, kept, judged, counted, home=home)
+        if counted.rows + counted.skipped >= MANY_ROWS:
+            session.give_back(warehouse.spark)
 
     @property
     def candidates(self) -> DataFrame:

@@ -14,9 +14,10 @@ from pyarrow import ArrowInvalid  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from pipelines.catalog import stages_of_type
+from pipelines.jvm import session
 from pipelines.run.readmit import readmit, stage_with_quarantine
 from pipelines.stage import Split
-from pipelines.steps import few_split, held
+from pipelines.steps import few_split, held, split
 from pipelines.warehouse import change_feed, duck, lock
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.tables import Warehouse
@@ -56,6 +57,20 @@ def test_few_bytes_that_unpack_to_many_take_the_way_of_large_batches(
         patched.setattr(few_split.FewSplit, uncalled, None)  # would be called for a small batch
         one = run(spark, settings, "bronze.dlq_records", SILVER)[SILVER]
     assert (one.read, one.accepted) == (20, 20)
+
+
+@pytest.mark.parametrize(("many", "times"), [(20, 1), (21, 0)])
+def test_java_gives_memory_back_after_a_batch_of_many_rows(
+    many: int, times: int, spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    land(settings, {"a.jsonl": [line(offset) for offset in range(20)]})
+    given: list[SparkSession] = []
+    monkeypatch.setattr(few_split, "SMALL", -1)
+    monkeypatch.setattr(split, "MANY_ROWS", many)
+    monkeypatch.setattr(session, "give_back", given.append)
+    assert run(spark, settings, "bronze.dlq_records", SILVER)[SILVER].accepted == 20
+    assert given == [spark] * times
 
 
 def test_a_batch_of_many_commits_takes_the_way_of_large_batches(

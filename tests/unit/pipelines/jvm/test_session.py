@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]
 
 from pipelines.jvm import launch
-from pipelines.jvm.session import LONG_LIVED_JAVA, SHORT_LIVED_JAVA, SPARED, with_options_of_user
+from pipelines.jvm.session import LONG_LIVED_JAVA, SHORT_LIVED_JAVA, SPARED, give_back, with_options_of_user
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,9 +31,31 @@ def test_java_starts_with_options_of_a_user_and_with_one_collector(own: tuple[st
 
     assert java.returncode == 0, java.stderr
     assert "two  words" in options
-    chosen = [line.split()[1] for line in java.stdout.splitlines() if "command line" in line and "GC " in line]
+    flags = [line.split()[1] for line in java.stdout.splitlines() if "command line" in line and "GC " in line]
     counting = users.split() if "GC" in users else own
-    assert chosen == [option.removeprefix("-XX:+") for option in counting if "GC" in option]
+    chosen = [
+        option.removeprefix("-XX:+") for option in counting if option.endswith(("SerialGC", "ParallelGC", "G1GC"))
+    ]
+    assert [flag for flag in flags if flag != "UseAdaptiveSizePolicyWithSystemGC"] == chosen
+
+
+def test_a_jvm_for_long_work_gives_memory_back() -> None:
+    port, token, process = launch.gateway("", [*LONG_LIVED_JAVA, "-Xmx1g"])
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+    try:
+        for _ in range(9):
+            gateway.detach(gateway.new_array(gateway.jvm.long, 10_000_000))
+        runtime = gateway.jvm.java.lang.Runtime.getRuntime()
+        before = runtime.totalMemory()
+        give_back(SimpleNamespace(sparkContext=SimpleNamespace(_jvm=gateway.jvm)))  # type: ignore[arg-type]
+        assert runtime.totalMemory() < before - 200_000_000
+    finally:
+        launch.end(gateway, process)
+
+
+@pytest.mark.parametrize("option", ["-XX:+UseAdaptiveSizePolicyWithSystemGC", "-XX:+UseGCOverheadLimit"])
+def test_an_option_about_garbage_collection_chooses_no_collector(option: str) -> None:
+    assert with_options_of_user(" ".join(LONG_LIVED_JAVA), option).startswith("-XX:+UseParallelGC ")
 
 
 def test_a_jvm_that_writes_an_archive_maps_none() -> None:
