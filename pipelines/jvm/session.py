@@ -29,14 +29,12 @@ if TYPE_CHECKING:
 SHORT_WORK = 64 << 20  # a run with fewer unread bytes is short work
 # A young generation that holds what some queries' plans leave behind, so that few collections copy it.
 SHORT_LIVED_JAVA = (*launch.LIGHT, "-XX:ReservedCodeCacheSize=256m", "-XX:InitialRAMPercentage=6", "-XX:NewRatio=1")
-# For long work nobody waits for a pause: with G1, Java's default, many dead letters take a fifth longer. The other
-# options let Java give memory back when `give_back` asks it to.
-LONG_LIVED_JAVA = (
-    "-XX:+UseParallelGC",
-    "-XX:+UseAdaptiveSizePolicyWithSystemGC",
-    "-XX:MinHeapFreeRatio=10",
-    "-XX:MaxHeapFreeRatio=40",
-)
+# For long work nobody waits for a pause: with G1, Java's default, many dead letters take a fifth longer. With the other
+# option the heap can shrink when `give_back` asks for it.
+LONG_LIVED_JAVA = ("-XX:+UseParallelGC", "-XX:+UseAdaptiveSizePolicyWithSystemGC")
+# Percent of the heap that stay free when it shrinks. Only `give_back` sets them: if they always held, Java would shrink
+# the heap in the middle of a batch, and collect garbage all the time.
+SHRUNK = {"MinHeapFreeRatio": "10", "MaxHeapFreeRatio": "40"}
 COLLECTOR = re.compile(r"-XX:\+Use(?:Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC(?:\s+|$)")
 # Spark applies each of these rules to each plan eight times or so. They make plans that see many rows faster, and take
 # two thirds of the optimizer's time for plans with many expressions. No plan needs them.
@@ -154,9 +152,16 @@ def tune_for(spark: SparkSession, settings: Settings, short_work: bool) -> None:
 
 
 def give_back(spark: SparkSession) -> None:
-    """Let Java collect garbage and give the memory back, as DuckDB or nobody may need memory next; half a second."""
+    """Let Java collect garbage and give the memory back, which takes up to half a second: DuckDB may need it next."""
     jvm: Any = spark.sparkContext._jvm
+    bean = jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
+    options = jvm.java.lang.management.ManagementFactory.getPlatformMXBean(bean)
+    usual = {name: options.getVMOption(name).getValue() for name in SHRUNK}
+    for name, value in SHRUNK.items():
+        options.setVMOption(name, value)
     jvm.java.lang.System.gc()
+    for name, value in reversed(usual.items()):  # the least is never above the most
+        options.setVMOption(name, value)
 
 
 def cancel_jobs() -> None:

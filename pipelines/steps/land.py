@@ -469,11 +469,10 @@ class _Landing:
         """Count all lines and skipped lines; tell from 64-bit hashes whether a file may hold a wanted line twice."""
         from pyspark.sql import functions as F
 
-        content = [name for name in lines.columns if name != "_source"]
-        hashed = F.when(~unwanted, F.xxhash64(*content)).alias("hash")
+        hashed = F.when(~unwanted, F.xxhash64(*lines.columns)).alias("hash")
         named = self.module.skipped_as(lines)
         counted = (
-            lines.groupBy("_source", hashed, F.when(unwanted, named).alias("name"))
+            lines.groupBy(hashed, F.when(unwanted, named).alias("name"))
             .agg(F.count("*").alias("times"))
             .groupBy("name")
             .agg(

@@ -11,7 +11,14 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]
 
 from pipelines.jvm import launch
-from pipelines.jvm.session import LONG_LIVED_JAVA, SHORT_LIVED_JAVA, SPARED, give_back, with_options_of_user
+from pipelines.jvm.session import (
+    LONG_LIVED_JAVA,
+    SHORT_LIVED_JAVA,
+    SHRUNK,
+    SPARED,
+    give_back,
+    with_options_of_user,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +56,9 @@ def test_a_jvm_for_long_work_gives_memory_back() -> None:
         before = runtime.totalMemory()
         give_back(SimpleNamespace(sparkContext=SimpleNamespace(_jvm=gateway.jvm)))  # type: ignore[arg-type]
         assert runtime.totalMemory() < before - 200_000_000
+        bean = gateway.jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
+        options = gateway.jvm.java.lang.management.ManagementFactory.getPlatformMXBean(bean)
+        assert [options.getVMOption(name).getValue() for name in SHRUNK] == ["0", "100"]
     finally:
         launch.end(gateway, process)
 
