@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -52,6 +53,7 @@ from expectations.text import visible
 from expectations.verdict import MOST_FINDINGS, OF_THE_ROW, Outcome, Scope, Verdict, breaks, most_failing
 
 if TYPE_CHECKING:
+    from great_expectations.core.batch_definition import BatchDefinition
     from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
     from great_expectations.datasource.fluent.interfaces import Batch
     from great_expectations.validator.validator import ValidationDependencies
@@ -176,7 +178,7 @@ def gate(
     result = _validated(batch, expectations, contract.table)
     outcomes = _outcomes(result)
     success = bool(result.success)
-    if judged := _judged_scopes(contract, scopes or {}, run_id):
+    if judged := _judged_scopes(contract, scopes or {}):
         of_scopes, broken = judged
         success = success and bool(of_scopes.success)
         result = _joined(result, of_scopes)
@@ -219,7 +221,7 @@ def _examined_rows(candidates: DataFrame, contract: Contract) -> dict[str, int]:
 
 
 def _judged_scopes(
-    contract: Contract, scopes: Mapping[str, Scope], run_id: str
+    contract: Contract, scopes: Mapping[str, Scope]
 ) -> tuple[ExpectationSuiteValidationResult, tuple[Outcome, ...]] | None:
     """Compare the failing rows of each scope with what it tolerates; return None if no row fails in any scope.
 
@@ -250,13 +252,7 @@ def _judged_scopes(
             "most": [most_failing(examined, tolerance, min_failures) for *_, examined in counted],
         }
     )
-    batch = (
-        _context()
-        .data_sources.add_pandas("scopes")
-        .add_dataframe_asset(contract.table)
-        .add_batch_definition_whole_dataframe(run_id)
-        .get_batch({"dataframe": table})
-    )
+    batch = _few_rows_of("scopes", contract.table).get_batch({"dataframe": table})
     each = ExpectColumnPairValuesAToBeGreaterThanB(
         column_A="most",
         column_B="failing",
@@ -310,13 +306,7 @@ def gate_facts(
     import pandas as pd
 
     table = contract_or_table if isinstance(contract_or_table, str) else contract_or_table.table
-    batch = (
-        _context()
-        .data_sources.add_pandas("facts")
-        .add_dataframe_asset(table)
-        .add_batch_definition_whole_dataframe(run_id)
-        .get_batch({"dataframe": pd.DataFrame([facts])})
-    )
+    batch = _few_rows_of("facts", table).get_batch({"dataframe": pd.DataFrame([facts])})
     expectations = [
         ExpectZero(column=fact, min_value=0, max_value=0, description=_said(f"{fact} must be 0."), meta={"code": fact})
         for fact in facts
@@ -325,6 +315,13 @@ def gate_facts(
     if store is not None:
         _keep(result, table, run_id, store)
     return Verdict(table, run_id, 0, _outcomes(result), bool(result.success))
+
+
+@cache
+def _few_rows_of(what: str, table: str) -> BatchDefinition[Any]:
+    """Return what makes batches of a few rows that tell about a table; to make it takes as long as to validate one."""
+    asset = _context().data_sources.add_pandas(what).add_dataframe_asset(table)
+    return asset.add_batch_definition_whole_dataframe(what)
 
 
 def build_docs(store: Path, site: Path, keep_runs: int) -> Path:
