@@ -8,7 +8,6 @@ from pipelines.stage import Ask, Derive, Land, Split, Stage, Summarise
 CATALOG: tuple[Stage, ...] = (
     Land("bronze.dlq_records", feed="dlq", directory="dlq"),
     Split("silver.dlq_records", feed="dlq", inputs=("bronze.dlq_records",)),
-    Summarise("silver.dlq_refusals", feed="dlq", inputs=("quarantine.dlq_records", "held.dlq_records")),
     Land("bronze.streams_requests", feed="topology", directory="streams-requests", lines_are_events=True),
     Split("silver.topology_pushes", feed="topology", inputs=("bronze.streams_requests",)),
     Split("silver.topology_statuses", feed="topology", inputs=("bronze.streams_requests",)),
@@ -55,6 +54,7 @@ CATALOG: tuple[Stage, ...] = (
     Summarise("silver.dlq_errors", feed="dlq", also=("delivery",), inputs=(
         "silver.dlq_records", "silver.dlq_control_markers")),
     Derive("silver.dlq_episodes", feed="dlq", also=("delivery",), inputs=("silver.dlq_errors",)),
+    Summarise("silver.dlq_refusals", feed="dlq", inputs=("quarantine.dlq_records", "held.dlq_records")),
     Summarise("silver.dead_letters", feed="delivery", inputs=(
         "silver.dlq_records", "quarantine.dlq_records", "held.dlq_records", "silver.transactions",
         "silver.dlq_control_markers")),
