@@ -700,7 +700,7 @@ def main() -> None:
     machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "scale": arguments.scale}
     shown: list[Finding] = []
     with tempfile.TemporaryDirectory(prefix="afterlog-bench-") as scratch:
-        settings = load(spark={"spark.master": "local[2]", "spark.driver.memory": "2g", **EVERY_EXECUTION})
+        settings = load(spark={"spark.master": "local[2]", **EVERY_EXECUTION})
         with spark_session(settings) as spark:
             bench = Bench(spark, Path(scratch), arguments.scale)
             bench.warm_up()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from great_expectations.data_context.data_context.ephemeral_data_context import EphemeralDataContext
     from great_expectations.datasource.fluent.interfaces import Batch
     from great_expectations.validator.validator import ValidationDependencies
+    from pandas import DataFrame as PandasDataFrame  # type: ignore[import-untyped]
     from pyspark.sql import DataFrame
 
 MASK = "_broken_rules"
@@ -64,6 +66,7 @@ NO_VIOLATIONS = Rule(
     "no_violations", "is_true", code=OF_THE_ROW, meaning="A row breaks no rule that keeps it out of the table."
 ).failing("cannot enter the table")
 OF_SCOPES = "scopes.within_tolerance"
+_one_at_a_time = threading.Lock()
 COUNTS_ONLY: dict[str, Any] = {
     "result_format": "BASIC",
     "partial_unexpected_count": 0,
@@ -229,7 +232,7 @@ def _judged_scopes(
     for each scope and rule that fails in it, or one if they are equal: the counts of the batch, and those of the batch
     together with the small batches before it.
     """
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
 
     rules = {rule.code: rule for rule in (*contract.rules, NO_VIOLATIONS)}
     counted = [
@@ -252,7 +255,6 @@ def _judged_scopes(
             "most": [most_failing(examined, tolerance, min_failures) for *_, examined in counted],
         }
     )
-    batch = _few_rows_of("scopes", contract.table).get_batch({"dataframe": table})
     each = ExpectColumnPairValuesAToBeGreaterThanB(
         column_A="most",
         column_B="failing",
@@ -260,7 +262,7 @@ def _judged_scopes(
         description=_said("In no scope, such as a topic, more rows fail a rule than it tolerates."),
         meta={"code": OF_SCOPES, "tolerance": tolerance, "min_failures": min_failures},
     )
-    result = _validated(batch, [each], contract.table, SCOPES_NAMED)
+    result = _validated_rows("scopes", table, [each], contract.table, SCOPES_NAMED)
     (judged,) = result.results
     places = {named["place"] for named in judged.result.get("unexpected_index_list") or ()}
     if not judged.success and not places:  # the result does not say which rows failed
@@ -306,20 +308,32 @@ def gate_facts(
     import pandas as pd
 
     table = contract_or_table if isinstance(contract_or_table, str) else contract_or_table.table
-    batch = _few_rows_of("facts", table).get_batch({"dataframe": pd.DataFrame([facts])})
     expectations = [
         ExpectZero(column=fact, min_value=0, max_value=0, description=_said(f"{fact} must be 0."), meta={"code": fact})
         for fact in facts
     ]
-    result = _validated(batch, expectations, table)
+    result = _validated_rows("facts", pd.DataFrame([facts]), expectations, table)
     if store is not None:
         _keep(result, table, run_id, store)
     return Verdict(table, run_id, 0, _outcomes(result), bool(result.success))
 
 
+def _validated_rows(
+    what: str,
+    rows: PandasDataFrame,
+    expectations: Iterable[Expectation],
+    table: str,
+    result_format: dict[str, Any] = COUNTS_ONLY,
+) -> ExpectationSuiteValidationResult:
+    """Return the result for a few rows that tell about a table; two threads would get each other's rows."""
+    with _one_at_a_time:
+        batch = _few_rows_of(what, table).get_batch({"dataframe": rows})
+        return _validated(batch, expectations, table, result_format)
+
+
 @cache
 def _few_rows_of(what: str, table: str) -> BatchDefinition[Any]:
-    """Return what makes batches of a few rows that tell about a table; to make it takes as long as to validate one."""
+    """Return what makes batches of these rows; to make it takes as long as to validate a batch."""
     asset = _context().data_sources.add_pandas(what).add_dataframe_asset(table)
     return asset.add_batch_definition_whole_dataframe(what)
 

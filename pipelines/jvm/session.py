@@ -32,9 +32,9 @@ SHORT_LIVED_JAVA = (*launch.LIGHT, "-XX:ReservedCodeCacheSize=256m", "-XX:Initia
 # For long work nobody waits for a pause: with G1, Java's default, many dead letters take a fifth longer. With the other
 # option the heap can shrink when `give_back` asks for it.
 LONG_LIVED_JAVA = ("-XX:+UseParallelGC", "-XX:+UseAdaptiveSizePolicyWithSystemGC")
-# Percent of the heap that stay free when it shrinks. Only `give_back` sets them: if they always held, Java would shrink
+# Percent of the heap that may stay free when it shrinks. Only `give_back` sets it: if it always held, Java would shrink
 # the heap in the middle of a batch, and collect garbage all the time.
-SHRUNK = {"MinHeapFreeRatio": "10", "MaxHeapFreeRatio": "40"}
+MOST_FREE = 40
 COLLECTOR = re.compile(r"-XX:\+Use(?:Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC(?:\s+|$)")
 # Spark applies each of these rules to each plan eight times or so. They make plans that see many rows faster, and take
 # two thirds of the optimizer's time for plans with many expressions. No plan needs them.
@@ -68,6 +68,8 @@ LONG_LIVED = {
     "spark.cleaner.periodicGC.interval": "5min",
 }
 
+
+log = logging.getLogger("afterlog")
 
 # Names that PySpark looks up in the JVM with each call. To look up a name takes a scan of all jars.
 LOOKED_UP = ("functions", "org.apache.spark.sql.functions", "PythonSQLUtils", "PythonUtils", "org", "java", "scala")
@@ -152,16 +154,24 @@ def tune_for(spark: SparkSession, settings: Settings, short_work: bool) -> None:
 
 
 def give_back(spark: SparkSession) -> None:
-    """Let Java collect garbage and give the memory back, which takes up to half a second: DuckDB may need it next."""
+    """Let Java collect garbage and give the memory back, which takes up to half a second: DuckDB may need it next.
+
+    A Java that cannot do this keeps its memory.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
     jvm: Any = spark.sparkContext._jvm
-    bean = jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
-    options = jvm.java.lang.management.ManagementFactory.getPlatformMXBean(bean)
-    usual = {name: options.getVMOption(name).getValue() for name in SHRUNK}
-    for name, value in SHRUNK.items():
-        options.setVMOption(name, value)
-    jvm.java.lang.System.gc()
-    for name, value in reversed(usual.items()):  # the least is never above the most
-        options.setVMOption(name, value)
+    try:
+        bean = jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
+        options = jvm.java.lang.management.ManagementFactory.getPlatformMXBean(bean)
+        least, most = (options.getVMOption(f"{end}HeapFreeRatio").getValue() for end in ("Min", "Max"))
+        options.setVMOption("MaxHeapFreeRatio", str(max(int(least), min(int(most), MOST_FREE))))
+        try:
+            jvm.java.lang.System.gc()
+        finally:
+            options.setVMOption("MaxHeapFreeRatio", most)
+    except Py4JError as error:
+        log.debug("Java keeps its memory (%s).", type(error).__name__)
 
 
 def cancel_jobs() -> None:

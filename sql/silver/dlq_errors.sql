@@ -7,11 +7,11 @@
 -- Refresh: source_slice
 --   silver.dlq_records: concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic)
 --   silver.dlq_control_markers: source_slice
--- The fingerprint is a hash of the version of the algorithm at the time when the record was accepted, cluster, group, source topic, disposition and signature of the
--- error: the classes of the exception and of its cause; the first line of the message, where web addresses, e-mail
--- addresses, quotes, hosts, ids, numbers and times are `<*>`; the top frame of the stack trace that is not of a
--- framework, without its line. Two records of one fingerprint that are less than half an hour apart are never in
--- different incidents, so a row is never in two.
+-- The fingerprint is a hash of the version of the algorithm at the time when the record was accepted, cluster, group,
+-- source topic, disposition and signature of the error: the classes of the exception and of its cause; the first line
+-- of the message, where web addresses, e-mail addresses, quotes, hosts, ids, numbers and times are `<*>`; the top frame
+-- of the stack trace that is not of a framework, without its line. Two records of one fingerprint that are less than
+-- half an hour apart are never in different incidents, so a row is never in two.
 -- Each record gives several facts, and a row counts all facts of its records: minutes, source offsets, hashes of keys,
 -- DLQ topics, and attributes (headers, schema ids of Confluent's wire format, prefixes of keys) as hashes of their
 -- values.

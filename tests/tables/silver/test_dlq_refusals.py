@@ -119,3 +119,14 @@ def test_a_run_counts_only_the_slices_with_news(spark: SparkSession, empty_wareh
         (1, "1 row refreshed"),
     ]
     assert [row["record_count"] for row in found(settings)] == [10] * 7 + [11] + [10] * 42
+
+
+def test_offsets_below_0_are_in_the_slices_that_they_are_counted_in(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    place = {"cluster": "default", "dlq_topic": "dlq.a", "dlq_partition": 0, "_ingested_at": AT, "violations": ["a"]}
+    for offset in (-5, 3, -1005, 7):
+        store(settings, QUARANTINE, {**place, "dlq_offset": offset})
+        run(spark, settings, TABLE)
+    assert sum(row["record_count"] for row in found(settings)) == 4

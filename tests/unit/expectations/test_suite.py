@@ -7,6 +7,7 @@ import json
 import logging
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -287,6 +288,19 @@ def test_a_rule_that_cannot_be_evaluated_is_an_error_without_a_value(
         [str(raised.value), repr(raised.value.__context__), caplog.text, *capfd.readouterr()]
     )
     assert not list(tmp_path.rglob("*"))
+
+
+def test_each_gate_sees_its_own_facts_also_in_several_threads() -> None:
+    counts = [number % 3 for number in range(90)]
+
+    def failing(count: int) -> list[int]:
+        facts = {"grain.duplicates": count, f"fact_{count}.difference": 0}
+        verdict = gate_facts(facts, "gold.dlq_summary", run_id="r", store=None)
+        assert verdict.passed is (count == 0)
+        return [outcome.failing for outcome in verdict.outcomes]
+
+    with ThreadPoolExecutor(3) as pool:
+        assert [*pool.map(failing, counts)] == [[count, 0] for count in counts]
 
 
 def test_facts_must_be_zero(tmp_path: Path) -> None:

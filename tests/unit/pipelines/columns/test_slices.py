@@ -38,5 +38,7 @@ def test_a_run_of_slices_is_a_range_of_offsets() -> None:
     last = slices.name("t", 0, 2**63 - 1)
     runs = [(slices.name("t", 1, 2_000), slices.name("a", 0, 3_999)), (last, last)]
     assert slices.offsets_of(group, runs) == ("dlq_offset", [(2_000, 3_999), (9223372036854775000, 2**63 - 1)])
+    least = slices.name("t", 0, 0)
+    assert slices.offsets_of(group, [(least, least)]) == ("dlq_offset", [(-999, 999)])  # -999 div 1000 is 0
     assert slices.offsets_of("slice", runs) is None
     assert slices.offsets_of(group, [("-:2026-03-01 12:", "-:aa:")]) is None

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from pipelines.jvm import launch
 from pipelines.jvm.session import (
     LONG_LIVED_JAVA,
     SHORT_LIVED_JAVA,
-    SHRUNK,
     SPARED,
     give_back,
     with_options_of_user,
@@ -46,21 +46,45 @@ def test_java_starts_with_options_of_a_user_and_with_one_collector(own: tuple[st
     assert [flag for flag in flags if flag != "UseAdaptiveSizePolicyWithSystemGC"] == chosen
 
 
-def test_a_jvm_for_long_work_gives_memory_back() -> None:
-    port, token, process = launch.gateway("", [*LONG_LIVED_JAVA, "-Xmx1g"])
+RATIOS = "-XX:MinHeapFreeRatio={} -XX:MaxHeapFreeRatio={}"
+
+
+@pytest.mark.parametrize(
+    ("users", "shrinks"),
+    [
+        ("", True),
+        ("-XX:+UseG1GC", True),
+        (RATIOS.format(0, 5), True),
+        (RATIOS.format(50, 60), True),
+        ("-XX:+DisableExplicitGC", False),
+    ],
+)
+def test_a_jvm_for_long_work_gives_memory_back(users: str, shrinks: bool) -> None:
+    own = with_options_of_user(shlex.join(LONG_LIVED_JAVA), users)
+    port, token, process = launch.gateway("", [*shlex.split(own), "-Xmx1g"])
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
     try:
         for _ in range(9):
             gateway.detach(gateway.new_array(gateway.jvm.long, 10_000_000))
+        bean = gateway.jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
+        options = gateway.jvm.java.lang.management.ManagementFactory.getPlatformMXBean(bean)
+        ratios = [options.getVMOption(f"{end}HeapFreeRatio").getValue() for end in ("Min", "Max")]
         runtime = gateway.jvm.java.lang.Runtime.getRuntime()
         before = runtime.totalMemory()
         give_back(SimpleNamespace(sparkContext=SimpleNamespace(_jvm=gateway.jvm)))  # type: ignore[arg-type]
-        assert runtime.totalMemory() < before - 200_000_000
-        bean = gateway.jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
-        options = gateway.jvm.java.lang.management.ManagementFactory.getPlatformMXBean(bean)
-        assert [options.getVMOption(name).getValue() for name in SHRUNK] == ["0", "100"]
+        assert (runtime.totalMemory() < before - 200_000_000) is shrinks
+        assert [options.getVMOption(f"{end}HeapFreeRatio").getValue() for end in ("Min", "Max")] == ratios
     finally:
         launch.end(gateway, process)
+
+
+def test_a_java_that_cannot_give_memory_back_keeps_it() -> None:
+    def lacking(_name: str) -> None:
+        raise Py4JError("such as OpenJ9")
+
+    lang = SimpleNamespace(Class=SimpleNamespace(forName=lacking))
+    jvm = SimpleNamespace(java=SimpleNamespace(lang=lang))
+    give_back(SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("option", ["-XX:+UseAdaptiveSizePolicyWithSystemGC", "-XX:+UseGCOverheadLimit"])
