@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from bench.records import acknowledgements, dead_letters, land_lines, pushed
+from bench.records import acknowledgements, dead_letters, land_lines, pushed, stated
 from pipelines.catalog import stages
 from pipelines.run import runner
 from pipelines.settings import Settings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WIDTH, HEIGHT, MARGIN = 720, 360, 48
-COLOURS = ("#1f6feb", "#bf3989", "#1a7f37", "#9a6700", "#8250df", "#cf222e", "#0a7ea4")
+COLOURS = ("#1f6feb", "#bf3989", "#1a7f37", "#9a6700", "#8250df", "#cf222e", "#0a7ea4", "#57606a", "#116329")
 MONTH = 500.0
 """Milliseconds between two of five million records of a month."""
 NODES = 50
@@ -63,6 +63,13 @@ def _pushes(_: SparkSession, directory: Path, count: int, first: int) -> None:
     (directory / "requests.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def _statements(_: SparkSession, directory: Path, count: int, first: int) -> None:
+    """Write statements on 500 topics in turn, each of which changes one setting."""
+    directory.mkdir(parents=True)
+    lines = (stated(number % 500, number // 500) for number in range(first, first + count))
+    (directory / "statements.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 _letters = partial(_records, dead_letters, step=7)
 _acknowledgements = partial(_records, acknowledgements)
 SCENARIOS = (
@@ -91,6 +98,7 @@ SCENARIOS = (
         histories=((0, 1), (500_000, 500)),
     ),
     Scenario("pushes", ("topology",), "streams-requests", _pushes, new=1, histories=((0, 1), (500, 1), (2_000, 1))),
+    Scenario("settings", ("collect",), "cluster-settings", _statements, histories=((0, 1), (20_000, 1), (200_000, 1))),
 )
 
 

@@ -1,4 +1,4 @@
-"""Records of benchmarks, made by Spark or line by line: acknowledgements, dead letters, pushes of topologies."""
+"""Records of benchmarks, by Spark or line by line: acknowledgements, dead letters, pushes of topologies, settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.testing import requests
+from tests.testing import requests, statements
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,6 +84,11 @@ def pushed(group: int, epoch: int, nodes: int) -> Iterator[str]:
     ]
     yield requests.heartbeat(at, name, topology_epoch=epoch, required=True)
     yield requests.push(at + 1, name, epoch=epoch, topology=requests.description(made))
+
+
+def stated(topic: int, times: int) -> str:
+    """Return a line on a topic's settings, of which one has changed so many times."""
+    return statements.topic(f"topic-{topic}", times + topic / 500, {"retention.ms": str(604_800_000 + times)})
 
 
 def land_lines(records: DataFrame, directory: Path) -> None:
