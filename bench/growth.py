@@ -28,11 +28,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WIDTH, HEIGHT, MARGIN = 720, 360, 48
-COLOURS = ("#1f6feb", "#bf3989", "#1a7f37", "#9a6700", "#8250df", "#cf222e", "#0a7ea4", "#57606a", "#116329")
+COLOURS = (
+    "#1f6feb",
+    "#bf3989",
+    "#1a7f37",
+    "#9a6700",
+    "#8250df",
+    "#cf222e",
+    "#0a7ea4",
+    "#57606a",
+    "#116329",
+    "#953800",
+    "#6639ba",
+)
 MONTH = 500.0
 """Milliseconds between two of five million records of a month."""
 NODES = 50
-ROWS = ((0, 1), (1_000_000, 1), (5_000_000, 1))
+ROWS = ((0, 1), (1_000_000, 1), (5_000_000, 1), (20_000_000, 1))
+BATCHES = ((0, 1), (500_000, 500))
 Land = Callable[["SparkSession", Path, int, int], None]
 """Writes so many records, from the given number on, into a landing directory."""
 
@@ -81,7 +94,6 @@ SCENARIOS = (
         ("delivery",),
         "acknowledgements",
         _acknowledgements(),
-        histories=(*ROWS, (20_000_000, 1)),
     ),
     Scenario(
         "acknowledgements of an hour, 256 partitions",
@@ -95,9 +107,11 @@ SCENARIOS = (
         ("delivery",),
         "acknowledgements",
         _acknowledgements(),
-        histories=((0, 1), (500_000, 500)),
+        histories=BATCHES,
     ),
+    Scenario("dead letters in 500 small batches", ("dlq",), "dlq", _letters(), histories=BATCHES),
     Scenario("pushes", ("topology",), "streams-requests", _pushes, new=1, histories=((0, 1), (500, 1), (2_000, 1))),
+    Scenario("pushes in 500 small batches", ("topology",), "streams-requests", _pushes, 1, ((0, 1), (500, 500))),
     Scenario("settings", ("collect",), "cluster-settings", _statements, histories=((0, 1), (20_000, 1), (200_000, 1))),
 )
 
