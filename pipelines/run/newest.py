@@ -169,13 +169,12 @@ def silence(warehouse: Warehouse, newest: Newest) -> Silence | None:
 def source_of(table: str) -> Land | None:
     """Return the landing stage at the start of a table's first inputs; None if the table belongs to no feed."""
     by_table = {stage.table: stage for stage in CATALOG}
-    layer, _, name = table.partition(".")
-    stage = by_table.get(f"silver.{name}" if layer in ("quarantine", "held") else table)
-    while stage:
-        if isinstance(stage, Land):
+    while True:
+        layer, _, name = table.partition(".")
+        stage = by_table.get(f"silver.{name}" if layer in ("quarantine", "held") else table)
+        if stage is None or isinstance(stage, Land):
             return stage
-        stage = by_table.get(stage.inputs[0])
-    return None
+        table = stage.inputs[0]
 
 
 def lasting(duration: timedelta) -> str:

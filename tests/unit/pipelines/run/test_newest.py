@@ -154,7 +154,7 @@ def test_each_table_is_of_a_feed() -> None:
     sources = {stage.table: newest.source_of(stage.table) for stage in CATALOG}
     assert all(sources.values())
     (bronze,) = stages(only=BRONZE)
-    assert newest.source_of("gold.dlq_summary") == bronze
+    assert newest.source_of("gold.dlq_summary") == newest.source_of("silver.dlq_refusals") == bronze
     assert newest.source_of("quarantine.dlq_records") == newest.source_of("held.dlq_records") == bronze
     assert newest.source_of("quality.stage_runs") is newest.source_of("gold.nothing") is None
 
