@@ -6,7 +6,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -71,16 +71,18 @@ def _records(make: Callable[..., DataFrame], **more: Any) -> Land:
 
 def _pushes(_: SparkSession, directory: Path, count: int, first: int) -> None:
     """Write pushes of 500 groups in turn."""
-    directory.mkdir(parents=True)
-    lines = (line for number in range(first, first + count) for line in pushed(number % 500, number // 500, NODES))
-    (directory / "requests.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    numbers = range(first, first + count)
+    _write(directory / "requests.log", (line for one in numbers for line in pushed(one % 500, one // 500, NODES)))
 
 
 def _statements(_: SparkSession, directory: Path, count: int, first: int) -> None:
     """Write statements on 500 topics in turn, each of which changes one setting."""
-    directory.mkdir(parents=True)
-    lines = (stated(number % 500, number // 500) for number in range(first, first + count))
-    (directory / "statements.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _write(directory / "statements.jsonl", (stated(one % 500, one // 500) for one in range(first, first + count)))
+
+
+def _write(file: Path, lines: Iterable[str]) -> None:
+    file.parent.mkdir(parents=True)
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 _letters = partial(_records, dead_letters, step=7)

@@ -38,9 +38,10 @@ def offsets_of(group: str, runs: Iterable[tuple[str, str]]) -> tuple[str, list[t
     if column is None or not all(place.isdecimal() for run in ends for place in run):
         return None
     last = 2**63 - 1
+    # The slice of offset 0 also has the offsets above -1000, as `div` rounds towards 0.
     return column[1], [
         (OFFSETS * int(least) or 1 - OFFSETS, min(OFFSETS * int(most) + OFFSETS - 1, last)) for least, most in ends
-    ]  # the slice of offset 0 also has offsets above -1000, as `div` rounds towards 0
+    ]
 
 
 def of_acknowledgement() -> Column:

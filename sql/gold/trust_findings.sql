@@ -37,6 +37,9 @@ WITH counted AS (
   WHERE finding.amount > 0
   GROUP BY cluster, topic, finding.kind
 ),
+refusals AS (
+  SELECT * FROM {dlq_refusals} WHERE NOT is_held
+),
 refused AS (
   SELECT
     cluster,
@@ -45,8 +48,7 @@ refused AS (
     max(last_stated_at) AS last_at,
     sum(record_count) AS amount,
     array_sort(array_distinct(flatten(collect_list(transform(broken_rules, rule -> rule.code))))) AS codes
-  FROM {dlq_refusals}
-  WHERE NOT is_held
+  FROM refusals
   GROUP BY cluster, dlq_topic
 ),
 accepted AS (
@@ -54,8 +56,7 @@ accepted AS (
 ),
 days AS (
   SELECT cluster, dlq_topic AS topic, date_trunc('HOUR', max(last_at)) - INTERVAL 23 HOURS AS begin
-  FROM {dlq_refusals}
-  WHERE NOT is_held
+  FROM refusals
   GROUP BY cluster, dlq_topic
 ),
 accepted_by_day AS (
@@ -76,8 +77,7 @@ refused_by_day AS (
     sum(IF(hour < begin, record_count, 0)) AS amount_before,
     sum(IF(hour >= begin, record_count, 0)) AS amount
   FROM days
-  JOIN {dlq_refusals} AS refusals ON refusals.cluster = days.cluster AND refusals.dlq_topic <=> days.topic
-  WHERE NOT is_held
+  JOIN refusals ON refusals.cluster = days.cluster AND refusals.dlq_topic <=> days.topic
   GROUP BY days.cluster, days.topic
 ),
 by_rule AS (
@@ -90,12 +90,8 @@ by_rule AS (
     sum(IF(hour < begin, rule.record_count, 0)) AS amount_before,
     sum(IF(hour >= begin, rule.record_count, 0)) AS amount
   FROM days
-  JOIN (
-    SELECT cluster, dlq_topic, hour, rule
-    FROM {dlq_refusals} LATERAL VIEW explode(broken_rules) AS rule
-    WHERE NOT is_held
-  ) AS refusals
-    ON refusals.cluster = days.cluster AND refusals.dlq_topic <=> days.topic
+  JOIN (SELECT cluster, dlq_topic, hour, rule FROM refusals LATERAL VIEW explode(broken_rules) AS rule) AS of_rules
+    ON of_rules.cluster = days.cluster AND of_rules.dlq_topic <=> days.topic
   GROUP BY days.cluster, days.topic, rule.code
 ),
 shares AS (

@@ -12,13 +12,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[imp
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from pipelines.jvm import launch
-from pipelines.jvm.session import (
-    LONG_LIVED_JAVA,
-    SHORT_LIVED_JAVA,
-    SPARED,
-    give_back,
-    with_options_of_user,
-)
+from pipelines.jvm.session import LONG_LIVED_JAVA, SHORT_LIVED_JAVA, SPARED, give_back, with_options_of_user
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
