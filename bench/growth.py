@@ -13,6 +13,7 @@ from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import psutil
 
@@ -20,7 +21,7 @@ from bench.records import acknowledgements, dead_letters, land_lines, pushed, st
 from pipelines.catalog import stages
 from pipelines.run import runner
 from pipelines.settings import Settings
-from pipelines.warehouse import lock
+from pipelines.warehouse import duck, lock
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 
@@ -122,8 +123,9 @@ SCENARIOS = (
 class Cost:
     """What one run of new rows took.
 
-    Seconds; bytes and files that it wrote, files that it removed and read; the size of the Delta logs after it; the
-    peak memory of its process and the JVM in bytes. ``slowest`` are the seconds of the slowest tables.
+    Seconds; files that Spark and DuckDB read; bytes and files that it wrote, files that it removed; the size of the
+    Delta logs after it; the peak memory of its process and the JVM in bytes. ``slowest`` are the seconds of the slowest
+    tables. A file counts each time that a query reads it. Of its columns and row groups a query may read few.
     """
 
     scenario: str
@@ -166,7 +168,7 @@ def cost_onto(spark: SparkSession, settings: Settings, scenario: Scenario, histo
         def report(done: StageRun, seconds: dict[str, float] = seconds) -> None:
             seconds[done.table] = round((done.finished_at - done.started_at).total_seconds(), 2)
 
-        with _peak() as peak, lock.writer(settings, "bench"):
+        with _peak() as peak, _files_of_duckdb() as named, lock.writer(settings, "bench"):
             began = time.perf_counter()
             runner.run(warehouse, of_feeds, report)
             took = time.perf_counter() - began
@@ -174,7 +176,7 @@ def cost_onto(spark: SparkSession, settings: Settings, scenario: Scenario, histo
     logs = log_bytes(warehouse, tables)
     slowest = dict(sorted(seconds.items(), key=lambda one: -one[1])[:5])
     shutil.rmtree(Path(settings.warehouse).parent)
-    read = _files_read(spark, executed)
+    read = _files_of_spark(spark, executed) + sum(named)
     return Cost(
         scenario.name, history, landed_in, scenario.new, took, read, size, added, removed, logs, peak[0], slowest
     )
@@ -202,6 +204,19 @@ def _peak() -> Iterator[list[int]]:
         watcher.join()
 
 
+@contextmanager
+def _files_of_duckdb() -> Iterator[list[int]]:
+    """Yield a list to which the block adds how many files of a table each query of DuckDB reads."""
+    rows, named = duck.rows, []
+
+    def counted(connection: Any, files: Any, paths: Any, more: str = "") -> str:
+        named.append(len(paths))
+        return rows(connection, files, paths, more)
+
+    with patch.object(duck, "rows", counted):
+        yield named
+
+
 def _executions(spark: SparkSession) -> list[Any]:
     store = spark._jsparkSession.sharedState().statusStore()
     executions = store.executionsList()
@@ -212,7 +227,7 @@ def _last_execution(spark: SparkSession) -> int:
     return max((one.executionId() for one in _executions(spark)), default=-1)
 
 
-def _files_read(spark: SparkSession, since: int) -> int:
+def _files_of_spark(spark: SparkSession, since: int) -> int:
     """Return how many files the scans of later queries read, by Spark's metrics."""
     store, files = spark._jsparkSession.sharedState().statusStore(), 0
     for execution in _executions(spark):
