@@ -296,6 +296,8 @@ def growth(bench: Bench) -> None:
     every: list[Cost] = []
     for scenario in SCENARIOS:
         costs = []
+        # The first runs of a feed compile its code. Without them those onto none would look too dear.
+        cost_onto(bench.spark, bench.settings(f"growth-before-{len(every)}"), scenario, 0, 1)
         for history, landed_in in scenario.histories:
             rows = landed_in * int(history * bench.scale) // landed_in
             settings = bench.settings(f"growth-{len(every) + len(costs)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import nsmallest
 from typing import Any
 
 from pipelines.incidents import ids
@@ -132,10 +133,10 @@ def _top(
     counted: Iterator[tuple[tuple[Any, ...], Row]] | Any, most: int = MOST_NAMED
 ) -> list[tuple[tuple[Any, ...], int]]:
     """Return the values with most records; equal counts are in the order of the values."""
-    counts: Counter[tuple[Any, ...]] = Counter()
+    counts: dict[tuple[Any, ...], int] = {}
     for value, one in counted:
-        counts[value] -= one["negative"]
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most]
+        counts[value] = counts.get(value, 0) - one["negative"]
+    return nsmallest(most, counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _top_records(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -157,10 +158,14 @@ def _number_of_keys(rows: Sequence[Row]) -> tuple[int, bool]:
     The least hashes of all keys tell it: if there are fewer than ``LEAST_KEYS``, these are all. Otherwise the greatest
     of the least hashes tells how dense the hashes are.
     """
-    hashes = sorted({value for row in rows for value in row["least_keys"] or ()})
-    if len(hashes) < LEAST_KEYS:
-        return len(hashes), True
-    span = hashes[LEAST_KEYS - 1] + HASHES // 2
+    least: list[int] = []
+    for row in rows:
+        hashes = row["least_keys"]  # in order
+        if hashes and (len(least) < LEAST_KEYS or hashes[0] < least[-1]):
+            least = sorted({*least, *hashes})[:LEAST_KEYS]
+    if len(least) < LEAST_KEYS:
+        return len(least), True
+    span = least[-1] + HASHES // 2
     return max(LEAST_KEYS, (LEAST_KEYS - 1) * HASHES // max(span, 1)), False
 
 

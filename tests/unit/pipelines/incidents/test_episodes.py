@@ -192,6 +192,21 @@ def test_source_records_of_an_episode_count_once(seed: int) -> None:
         assert (one["record_count"], one["source_record_count"]) == (len(own), len({letter[1:] for letter in own}))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_keys_of_many_rows_are_counted_by_the_least_hashes_of_all(seed: int) -> None:
+    chance = random.Random(seed)
+    number, most = chance.choice((0, 5, 63, 64, 65, 900)), chance.choice((1, 3, 40))
+    keys = [chance.randrange(-(2**63), 2**63) for _ in range(number)]
+    rows = rows_of([(at * SECOND, 0, at) for at in range(most)]) * most
+    lists = [sorted(chance.sample(keys, chance.randint(0, number)))[:64] or chance.choice((None, [])) for _ in rows]
+    told = [{**row, "least_keys": own, "keyed_count": number} for row, own in zip(rows, lists, strict=True)]
+    (one,) = derive(told, [])
+    known = sorted({key for own in lists for key in own or ()})
+    assert one["is_key_count_exact"] == (len(known) < 64)
+    estimate = len(known) if len(known) < 64 else max(64, 63 * 2**64 // (known[63] + 2**63))
+    assert one["key_count"] == min(estimate, one["keyed_count"])
+
+
 def test_a_late_record_that_bridges_two_merges_them_into_the_earlier() -> None:
     early = [(at * MINUTE, 0, at) for at in range(5)]
     late = [(at * MINUTE, 0, at) for at in range(60, 65)]
