@@ -347,6 +347,13 @@ class _Refreshing:
     def _within(self, group: str | EachOf | Along, rows: str, among: list[Any], called: str) -> str:
         """Make a view of rows in some groups; return its name."""
         self._keep(f"_groups{called}", among)
+        if isinstance(group, EachOf):  # to look for each takes a tenth of the time that lists of them take
+            parts = {f"_group_{place}": part for place, part in enumerate(group.groups)}
+            named = ", ".join(f"{part} AS {name}" for name, part in parts.items())
+            query = translated(f"SELECT *, {group.condition or 'true'} AS _meets, {named} FROM {rows}")
+            condition = " OR ".join(_is_touched(name, f"_groups{called}", has_null=False) for name in parts)
+            kept = f"SELECT * EXCLUDE (_meets, {', '.join(parts)})"
+            return self._view(called, f"{kept} FROM ({query}) WHERE _meets AND ({condition})")
         query = translated(f"SELECT *, {_expression(group)} AS _group FROM {rows}")
         met = _has_touched if self._is_list(f"SELECT _group FROM ({query})") else _is_touched
         condition = met("_group", f"_groups{called}", None in among)
