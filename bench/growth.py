@@ -126,7 +126,7 @@ class Cost:
 
     Seconds; files that Spark and DuckDB read; bytes and files that it wrote, files that it removed; the size of the
     Delta logs after it; the peak memory of its process and the JVM in bytes. ``slowest`` are the seconds of the slowest
-    tables. A file counts each time that a query reads it. Of its columns and row groups a query may read few.
+    tables. A file counts each time that Spark scans it or DuckDB gets it, however few of its columns are read.
     """
 
     scenario: str
@@ -207,7 +207,7 @@ def _peak() -> Iterator[list[int]]:
 
 @contextmanager
 def _files_of_duckdb() -> Iterator[list[int]]:
-    """Yield a list to which the block adds how many files of a table each query of DuckDB reads."""
+    """Yield a list to which the block adds how many files of a table DuckDB gets to read, each time it does."""
     rows, named = duck.rows, []
 
     def counted(connection: Any, files: Any, paths: Any, more: str = "") -> str:
@@ -270,7 +270,7 @@ def log_bytes(warehouse: Warehouse, tables: list[str]) -> int:
 def draw(costs: list[Cost], path: Path) -> None:
     """Write a picture, as SVG: the seconds of a run against the rows of history, a line for each scenario.
 
-    The scale of the rows is logarithmic, but for none.
+    The scale of the rows is logarithmic from 100 on.
     """
     names = list(dict.fromkeys(cost.scenario for cost in costs))
     histories = sorted({cost.history for cost in costs})
@@ -288,7 +288,7 @@ def draw(costs: list[Cost], path: Path) -> None:
         f'<rect width="{WIDTH + NAMES}" height="{HEIGHT}" fill="#fff"/>',
         f'<text x="{MARGIN}" y="{HEIGHT - 8}" fill="#444">rows of history</text>',
     ]
-    for seconds in range(slowest + 1):
+    for seconds in range(0, slowest + 1, max(1, slowest // 10)):
         y = up(seconds)
         parts.append(f'<path d="M{MARGIN} {y:.1f}H{WIDTH - MARGIN}" stroke="#ddd"/>')
         parts.append(f'<text x="{MARGIN - 6}" y="{y + 4:.1f}" text-anchor="end" fill="#444">{seconds} s</text>')

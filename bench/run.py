@@ -299,7 +299,7 @@ def growth(bench: Bench) -> None:
         # The first runs of a feed compile its code. Without them those onto none would look too dear.
         cost_onto(bench.spark, bench.settings(f"growth-before-{len(every)}"), scenario, 0, 1)
         for history, landed_in in scenario.histories:
-            rows = landed_in * int(history * bench.scale) // landed_in
+            rows = int(history * bench.scale) // landed_in * landed_in
             settings = bench.settings(f"growth-{len(every) + len(costs)}")
             costs.append(cost_onto(bench.spark, settings, scenario, rows, landed_in))
             print(f"  {costs[-1].line()}", file=sys.stderr, flush=True)
