@@ -345,19 +345,20 @@ class _Refreshing:
         self.connection.execute(f"CREATE TEMP {kind} {self._names[name_of(table)]} AS FROM {called}")
 
     def _within(self, group: str | EachOf | Along, rows: str, among: list[Any], called: str) -> str:
-        """Make a view of rows in some groups; return its name."""
+        """Make a view of rows in some groups; return its name.
+
+        Each of several groups is looked for by itself, which takes a tenth of the time that lists of them take.
+        """
         self._keep(f"_groups{called}", among)
-        if isinstance(group, EachOf):  # to look for each takes a tenth of the time that lists of them take
-            parts = {f"_group_{place}": part for place, part in enumerate(group.groups)}
-            named = ", ".join(f"{part} AS {name}" for name, part in parts.items())
-            query = translated(f"SELECT *, {group.condition or 'true'} AS _meets, {named} FROM {rows}")
-            condition = " OR ".join(_is_touched(name, f"_groups{called}", has_null=False) for name in parts)
-            kept = f"SELECT * EXCLUDE (_meets, {', '.join(parts)})"
-            return self._view(called, f"{kept} FROM ({query}) WHERE _meets AND ({condition})")
-        query = translated(f"SELECT *, {_expression(group)} AS _group FROM {rows}")
-        met = _has_touched if self._is_list(f"SELECT _group FROM ({query})") else _is_touched
-        condition = met("_group", f"_groups{called}", None in among)
-        return self._view(called, f"SELECT * EXCLUDE (_group) FROM ({query}) WHERE {condition}")
+        each = group if isinstance(group, EachOf) else EachOf((_expression(group),))
+        parts = {f"_group_{place}": part for place, part in enumerate(each.groups)}
+        named = ", ".join(f"{part} AS {name}" for name, part in parts.items())
+        query = translated(f"SELECT *, {each.condition or 'true'} AS _meets, {named} FROM {rows}")
+        met = _has_touched if self._is_list(f"SELECT _group_0 FROM ({query})") else _is_touched
+        has_null = None in among and not isinstance(group, EachOf)  # null is none of several groups
+        condition = " OR ".join(met(name, f"_groups{called}", has_null) for name in parts)
+        kept = f"SELECT * EXCLUDE (_meets, {', '.join(parts)})"
+        return self._view(called, f"{kept} FROM ({query}) WHERE _meets AND ({condition})")
 
     def _reached(self, table: str, groups: list[Any], place: str, leads_to: str, times: int) -> list[Any]:
         """Return groups and those that an input's rows lead to from them; see `summarise._reached`."""
