@@ -296,7 +296,7 @@ def growth(bench: Bench) -> None:
     every: list[Cost] = []
     for scenario in SCENARIOS:
         costs = []
-        # The first runs of a feed compile its code. Without them those onto none would look too dear.
+        # The first runs of a feed compile its code, so they do not count.
         cost_onto(bench.spark, bench.settings(f"growth-before-{len(every)}"), scenario, 0, 1)
         for history, landed_in in scenario.histories:
             rows = int(history * bench.scale) // landed_in * landed_in
