@@ -9,10 +9,12 @@ whatever is very large, is left to Spark.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import groupby
+from math import ceil
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,12 +53,13 @@ if TYPE_CHECKING:
 
 REPEATED = "grain.repeated"
 MOST_BYTES = 16 << 30  # of an input's files with changes, or with rows that may be of the touched groups
+ROWS_OF_A_PART = 750_000  # of an input; more do not fit into memory, and what DuckDB spills takes twice the time
 MOST_KEPT = 4 << 20  # of an input's files, whose rows are then kept in memory
 MOST_REWRITTEN = 500  # rows; more are compared with those that the groups have, so that a commit has the new ones only
 MOST_OBJECTS = 20_000  # rows of the table that become Python's objects, of some 6 kB each
 ROWS_OF_A_BATCH = 2_000  # that become Python's objects at a time
 FRESH, ADDED, SORTED, TOUCHED, DERIVED, OWN = "_fresh", "_added", "_sorted", "_touched", "_derived", "_own"
-STEP, CHAIN = "_step", "_chain"
+STEP, CHAIN, PART = "_step", "_chain", "_part"
 NOTHING = "SELECT NULL AS _group, false AS _is_first WHERE false"  # of inputs that are all empty
 
 
@@ -158,17 +161,20 @@ class _Refreshing:
             raise LeftToSpark
         if touched is not None:
             self._keep(TOUCHED, touched)
-        for table in self.batch:
-            self._take(table, touched)
-        count = self._fresh(touched)
+        rows = [self._take(table, touched) for table in self.batch]
+        count = self._fresh(touched, self._parts(max(rows, default=0) if touched is None else read))
         facts = self._facts(contract, touched)
         is_added = count > MOST_REWRITTEN and self._lacks_some(touched)
         rows = self._rows(f"SELECT * EXCLUDE (_times) FROM {ADDED}" if is_added else f"FROM {FRESH}")
         return DuckSummary(self.warehouse, self.stage, replaces, read, facts, count, rows, is_added)
 
-    def _fresh(self, touched: list[Any] | None) -> int:
-        """Make the table of fresh rows; return how many there are."""
-        text = select_of(self.stage.table).format(**self._names)
+    def _parts(self, rows: int) -> int:
+        """Return in how many parts fresh rows are made of so many input rows, so that each part fits into memory."""
+        return 1 if isinstance(self.stage, Derive) else max(1, ceil(rows / ROWS_OF_A_PART))
+
+    def _fresh(self, touched: list[Any] | None, parts: int = 1) -> int:
+        """Make the table of fresh rows, of a part of the groups at a time; return how many there are."""
+        text = select_of(self.stage.table).format(**self._in_part(parts) if parts > 1 else self._names)
         select = translated(text)
         if touched is not None:  # input rows of several groups also give rows of untouched groups: incomplete ones
             is_null = None in touched or shares(self.stage)
@@ -178,11 +184,13 @@ class _Refreshing:
         if isinstance(self.stage, Derive):
             self.connection.register(DERIVED, self._derived(self.stage, select, bound, touched))
             select, bound = f"FROM {DERIVED}", {}
-        schema = self.opened.schema()
-        columns = ", ".join(
-            f"CAST({duck.name(one)} AS {kind}) AS {duck.name(one)}" for one, kind in duck.types(schema.to_json())
-        )
-        self.connection.execute(f"CREATE TEMP TABLE {FRESH} AS SELECT {columns} FROM ({select})", bound)
+        columns = ", ".join(f"CAST({duck.name(one)} AS {kind}) AS {duck.name(one)}" for one, kind in self._types())
+        if parts > 1:
+            select = f"FROM ({select}) WHERE {self._is_in_part(parts, duck.name(self.refresh.column))}"
+        for part in range(parts):
+            self.connection.execute(f"SET VARIABLE {PART} = {part}")
+            into = f"INSERT INTO {FRESH}" if part else f"CREATE TEMP TABLE {FRESH} AS"
+            self.connection.execute(f"{into} SELECT {columns} FROM ({select})", bound)
         ((count,),) = self._fetched(f"SELECT count(*) FROM {FRESH}")
         return int(count)
 
@@ -324,40 +332,77 @@ class _Refreshing:
             f"SELECT {duck.name(self.refresh.column)} AS _group, true AS _is_first FROM ({met}) WHERE _met AND {shared}"
         )
 
-    def _take(self, table: str, touched: list[Any] | None) -> None:
+    def _take(self, table: str, touched: list[Any] | None) -> int:
         """Make a table of an input's rows in the touched groups (None: all), under its name in the SELECT.
 
-        Of a large input make a view: its columns are many, and each use reads only those that it needs.
+        Of a large input make a view: its columns are many, and each use reads only those that it needs. Return how many
+        rows its files have.
         """
         group, called = self.refresh.groups[table], f"_all_{name_of(table)}"
         opened = self.warehouse.local_table(table, self.batch[table].end)
         if touched is None or isinstance(group, OwnRows):
-            size = self._stored(called, table, opened)
+            size, rows = self._stored(called, table, opened)
         else:
             among = touched
             if isinstance(group, Along):
                 among = self._reached(table, touched, group.group, group.following, group.times)
             columns = [column.name for column in opened.schema().fields]
             ranges = ranges_among(columns, group, among, self.refresh.span)
-            size = self._stored(called, table, opened, ranges or None)
+            size, rows = self._stored(called, table, opened, ranges or None)
             called = self._within(group, called, among, f"_in_{name_of(table)}")
         kind = "TABLE" if size <= MOST_KEPT else "VIEW"
         self.connection.execute(f"CREATE TEMP {kind} {self._names[name_of(table)]} AS FROM {called}")
+        return rows
 
     def _within(self, group: str | EachOf | Along, rows: str, among: list[Any], called: str) -> str:
-        """Make a view of rows in some groups; return its name.
-
-        Each of several groups is looked for by itself, which takes a tenth of the time that lists of them take.
-        """
+        """Make a view of rows in some groups; return its name."""
         self._keep(f"_groups{called}", among)
-        each = group if isinstance(group, EachOf) else EachOf((_expression(group),))
-        parts = {f"_group_{place}": part for place, part in enumerate(each.groups)}
-        named = ", ".join(f"{part} AS {name}" for name, part in parts.items())
-        query = translated(f"SELECT *, {each.condition or 'true'} AS _meets, {named} FROM {rows}")
-        met = _has_touched if self._is_list(f"SELECT _group_0 FROM ({query})") else _is_touched
         has_null = None in among and not isinstance(group, EachOf)  # null is none of several groups
-        condition = " OR ".join(met(name, f"_groups{called}", has_null) for name in parts)
-        kept = f"SELECT * EXCLUDE (_meets, {', '.join(parts)})"
+
+        def is_met(name: str, is_list: bool) -> str:
+            return (_has_touched if is_list else _is_touched)(name, f"_groups{called}", has_null)
+
+        return self._met(group, rows, called, is_met)
+
+    def _in_part(self, parts: int) -> dict[str, str]:
+        """Make views of the inputs' rows in a part of the groups, which the variable PART names; return their names.
+
+        The rows of chains, and those whose groups the table itself tells, are in each part.
+        """
+        names = self._names
+        for table, group in self.refresh.groups.items():
+            if isinstance(group, str | EachOf):
+                rows = names[name_of(table)]
+                names[name_of(table)] = self._met(group, rows, f"_part{rows}", partial(self._is_in_part, parts))
+        return names
+
+    def _is_in_part(self, parts: int, group: str, is_list: bool = False) -> str:
+        """Return a condition: a group, or one of a list of them, is in the part that the variable PART names.
+
+        Equal groups are in one part, whatever type an input has for them.
+        """
+        if is_list:
+            return f"len(list_filter({group}, lambda one: {self._is_in_part(parts, 'one')})) > 0"
+        kind = dict(self._types())[self.refresh.column]
+        return f"hash(CAST({group} AS {kind})) % {parts} = getvariable('{PART}')"
+
+    def _types(self) -> list[tuple[str, str]]:
+        """Return the table's columns with DuckDB's types."""
+        return duck.types(self.opened.schema().to_json())
+
+    def _met(self, group: str | EachOf | Along, rows: str, called: str, is_met: Callable[[str, bool], str]) -> str:
+        """Make a view of the rows with a group that meets a condition; return its name.
+
+        ``is_met`` returns the condition for the name of a column that holds a group, or a list of groups. Each of
+        several groups is looked at by itself, which takes a tenth of the time that lists of them take.
+        """
+        each = group if isinstance(group, EachOf) else EachOf((_expression(group),))
+        groups = {f"_group_{place}": one for place, one in enumerate(each.groups)}
+        named = ", ".join(f"{one} AS {name}" for name, one in groups.items())
+        query = translated(f"SELECT *, {each.condition or 'true'} AS _meets, {named} FROM {rows}")
+        is_list = self._is_list(f"SELECT _group_0 FROM ({query})")
+        condition = " OR ".join(is_met(name, is_list) for name in groups)
+        kept = f"SELECT * EXCLUDE (_meets, {', '.join(groups)})"
         return self._view(called, f"{kept} FROM ({query}) WHERE _meets AND ({condition})")
 
     def _reached(self, table: str, groups: list[Any], place: str, leads_to: str, times: int) -> list[Any]:
@@ -379,8 +424,13 @@ class _Refreshing:
                 break
         return list(reached)
 
-    def _stored(self, called: str, table: str, opened: DeltaTable, among: Sequence[Range] | None = None) -> int:
-        """Make a view of a table's rows in the files that may hold rows in ranges (None: all); return their size."""
+    def _stored(
+        self, called: str, table: str, opened: DeltaTable, among: Sequence[Range] | None = None
+    ) -> tuple[int, int]:
+        """Make a view of a table's rows in the files that may hold rows in ranges (None: all).
+
+        Return the files' size in bytes, and how many rows they have.
+        """
         files = LocalFiles.of(opened, Path(self.warehouse.location(table)))
         if files is None:
             raise LeftToSpark
@@ -389,7 +439,7 @@ class _Refreshing:
         if size > MOST_BYTES:
             raise LeftToSpark
         self._view(called, duck.rows(self.connection, files, paths))
-        return size
+        return size, files.count(paths)
 
     def _view(self, called: str, query: str) -> str:
         """Make a view that ends with the connection; return its name."""

@@ -48,7 +48,7 @@ TYPES = {
 }
 """DuckDB's types by the names that Delta logs and contracts have for them."""
 
-MEMORY = "512MB"
+MEMORY = "768MB"
 _open: set[DuckDBPyConnection] = set()  # the sessions of this process
 _LIMITED = re.compile(r"decimal\(\d+,\d+\)")
 

@@ -80,9 +80,9 @@ MACROS = (
     "spark_get(list, place) AS CASE WHEN place >= 0 THEN list[place + 1] END",
     "spark_set(list) AS list_distinct(list) || CASE WHEN list_count(list) < len(list) THEN [NULL] ELSE [] END",
     # The list becomes an item of one more list, so that it is computed once.
-    "spark_array_distinct(list) AS list_transform([list], lambda it: list_transform(list_sort(list_transform("
-    "list_distinct(it), lambda one: list_position(it, one)) || list_filter([list_position(it, NULL)], "
-    "lambda one: one > 0)), lambda place: it[place]))[1]",
+    "spark_array_distinct(list) AS list_transform([list], lambda it: CASE WHEN len(it) < 2 THEN it ELSE "
+    "list_transform(list_sort(list_transform(list_distinct(it), lambda one: list_position(it, one)) || "
+    "list_filter([list_position(it, NULL)], lambda one: one > 0)), lambda place: it[place]) END)[1]",
     f"spark_arrays_overlap(one, other) AS CASE WHEN list_has_any(one, other) THEN true WHEN len(one) > 0 "
     f"AND len(other) > 0 AND ({_HAS_NULL.format('one')} OR {_HAS_NULL.format('other')}) THEN NULL "
     "WHEN one IS NOT NULL AND other IS NOT NULL THEN false END",

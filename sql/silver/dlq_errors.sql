@@ -84,7 +84,7 @@ signed AS (
     key IS NOT NULL AS has_key,
     IF(source_slice IS NULL, 'unplaced', 'offset') AS source_kind,
     IF(source_slice IS NULL, xxhash64(_bronze_id), original_offset) AS source,
-    array_distinct(concat(
+    concat(
       array(
         struct('minute' AS kind, '' AS name, at - pmod(at, 60000000) AS value),
         struct('dlq_topic' AS kind, dlq_topic AS name, CAST(0 AS BIGINT) AS value)
@@ -116,11 +116,11 @@ signed AS (
       IF(
         coalesce(size(user_headers), 0) = 0,
         array(),
-        transform(
+        array_distinct(transform(
           slice(user_headers, 1, 32), one -> struct('header' AS kind, one.key AS name, xxhash64(one.value) AS value)
-        )
+        ))
       )
-    )) AS facts
+    ) AS facts
   FROM records
 ),
 facts AS (

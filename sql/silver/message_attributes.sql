@@ -31,7 +31,7 @@ sent AS (
     consumer_group,
     disposition,
     half_hour,
-    array_distinct(concat(
+    concat(
       array(struct('message' AS kind, '' AS name, CAST(0 AS BIGINT) AS value)),
       IF(
         client_id IS NULL,
@@ -46,12 +46,12 @@ sent AS (
         array(),
         concat(
           array(struct('headed' AS kind, '' AS name, CAST(0 AS BIGINT) AS value)),
-          transform(
+          array_distinct(transform(
             slice(headers, 1, 32), one -> struct('header' AS kind, one.key AS name, xxhash64(one.value) AS value)
-          )
+          ))
         )
       )
-    )) AS facts
+    ) AS facts
   FROM {acknowledgements} AS sent
   LEFT JOIN letters
     ON letters.cluster = sent.cluster

@@ -21,6 +21,7 @@ WITH events AS (
       AS group_epoch,
     statuses IS NOT NULL AS is_sure, CAST(NULL AS INT) AS word, false AS is_end
   FROM {group_heartbeats}
+  WHERE steady_since IS NULL
   UNION ALL
   SELECT
     cluster, group_id, member_id, connection, correlation_id, pushed_at, 'pushed', error_code, false, NULL,

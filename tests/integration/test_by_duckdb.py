@@ -55,7 +55,7 @@ def run_all(spark: SparkSession, settings: Settings) -> None:
 
 @pytest.fixture(params=["few", "many"])
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Treat all rows as few, or as many: they are compared, sorted and written in batches, and few groups are many."""
+    """Treat all rows as few, or as many: made in parts, compared, sorted, written in batches; few groups are many."""
     if request.param == "many":
         monkeypatch.setattr(few_rows, "MOST_ROWS", 2)
         monkeypatch.setattr(few_rows, "ROWS_OF_A_BATCH", 3)
@@ -65,6 +65,7 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
         monkeypatch.setattr(by_duckdb, "MOST_GROUPS", 8)
         monkeypatch.setattr(summarise, "MOST_GROUPS", 8)
         monkeypatch.setattr(by_duckdb, "ROWS_OF_A_BATCH", 2)
+        monkeypatch.setattr(by_duckdb, "ROWS_OF_A_PART", 20)
     return str(request.param)
 
 

@@ -14,15 +14,27 @@ import pytest
 from pyspark.errors import ArithmeticException
 
 from pipelines.catalog import stages_of_type
-from pipelines.stage import Summarise
+from pipelines.stage import Derive, Summarise
 from pipelines.steps.refresh import suits_duckdb
 from pipelines.warehouse.spark_sql import Untranslatable
-from tests.testing.engines import MOMENT, Known, by_duckdb, by_spark, contract_of_input, drawn, fitted, in_order, kept
+from tests.testing.engines import (
+    MOMENT,
+    Known,
+    by_duckdb,
+    by_spark,
+    contract_of_input,
+    drawn,
+    fitted,
+    in_order,
+    in_parts,
+    kept,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BY_DUCKDB = [stage for stage in stages_of_type(Summarise) if suits_duckdb(stage.table)]
+IN_PARTS = [stage for stage in BY_DUCKDB if not isinstance(stage, Derive)]
 
 
 def among(*values: object) -> Callable[[random.Random], object]:
@@ -232,6 +244,15 @@ MOST = (200, 40, 5, 200, 0, 1, 40, 200)
 """By seed: the most rows of an input."""
 
 
+def inputs(stage: Summarise, chance: random.Random, most: int, hostile: float) -> dict[str, arrow.Table]:
+    """Return rows for each input of a table, at most so many."""
+    known = KNOWN.get(stage.table, {})
+    return {
+        table: drawn(contract_of_input(table), chance.randint(0, most), chance, known, hostile)
+        for table in stage.inputs
+    }
+
+
 @pytest.mark.parametrize("stage", BY_DUCKDB, ids=lambda stage: stage.table)
 @pytest.mark.parametrize(
     "seeds",
@@ -241,12 +262,7 @@ def test_both_engines_make_the_same_rows(spark: SparkSession, stage: Summarise, 
     answered = 0
     for seed in seeds:
         chance, most = random.Random(f"{stage.table} {seed}"), MOST[seed]
-        known = KNOWN.get(stage.table, {})
-        tables = {
-            table: drawn(contract_of_input(table), chance.randint(0, most), chance, known, seed / 20)
-            for table in stage.inputs
-        }
-        files = kept(tmp_path, tables)
+        files = kept(tmp_path, inputs(stage, chance, most, seed / 20))
         try:
             found = by_duckdb(stage, files)
         except (duckdb.Error, Untranslatable) as error:
@@ -261,3 +277,37 @@ def test_both_engines_make_the_same_rows(spark: SparkSession, stage: Summarise, 
         assert in_order(found, expected.schema) == in_order(expected, expected.schema), f"seed {seed}, {most} rows"
         answered += 1
     assert answered
+
+
+def agreed(tables: dict[str, arrow.Table]) -> dict[str, arrow.Table]:
+    """Let a marker that names a dead letter have the slice of the dead letter's source."""
+    records, markers = (tables.get(f"silver.{one}") for one in ("dlq_records", "dlq_control_markers"))
+    if records is None or markers is None:
+        return tables
+    slices = {}
+    for row in records.to_pylist():
+        place = [row[f"original_{part}"] for part in ("offset", "partition", "topic")]
+        known = None not in place
+        slices[row["cluster"], row["_bronze_id"]] = f"{place[0] // 1000:016}:{place[1]}:{place[2]}" if known else None
+    rows = [
+        {**row, "source_slice": slices.get((row["cluster"], row["_bronze_id"]), row["source_slice"])}
+        for row in markers.to_pylist()
+    ]
+    return tables | {"silver.dlq_control_markers": arrow.Table.from_pylist(rows, markers.schema)}
+
+
+@pytest.mark.usefixtures("spark")  # it reads types
+@pytest.mark.parametrize("stage", IN_PARTS, ids=lambda stage: stage.table)
+def test_parts_of_the_groups_make_the_rows_of_all_groups(stage: Summarise, tmp_path: Path) -> None:
+    made = 0
+    for seed in range(2):
+        chance = random.Random(f"{stage.table} {seed}")
+        files = kept(tmp_path, agreed(inputs(stage, chance, 200, seed / 20)))
+        try:
+            expected = in_parts(stage, files, 1)
+        except (duckdb.Error, Untranslatable):
+            continue  # Spark makes the rows
+        found = in_parts(stage, files, 3)
+        assert in_order(found, expected.schema) == in_order(expected, expected.schema), f"seed {seed}"
+        made += len(expected)
+    assert made

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as arrow  # type: ignore[import-untyped]
@@ -16,10 +17,11 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 
 from expectations.contract import Contract, contract_of
 from pipelines.catalog import stages_of_type
+from pipelines.settings import load
 from pipelines.stage import Split, Summarise
-from pipelines.steps.by_duckdb import DuckSummary
+from pipelines.steps.by_duckdb import FRESH, DuckSummary, _Refreshing
 from pipelines.steps.held import contract_of_held
-from pipelines.steps.refresh import name_of, select_of
+from pipelines.steps.refresh import name_of, refresh_of, select_of
 from pipelines.steps.summarise import Summary, _selected
 from pipelines.warehouse import duck
 from pipelines.warehouse.progress import Batch
@@ -28,6 +30,7 @@ from pipelines.warehouse.tables import Warehouse, quarantine_contract
 from tests.testing.shapes import UNIQUE, shaped
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
 PARAMETERS = {"silent_after_seconds": 300}
@@ -138,16 +141,33 @@ def by_spark(spark: SparkSession, stage: Summarise, inputs: Mapping[str, Path]) 
 
 def by_duckdb(stage: Summarise, inputs: Mapping[str, Path]) -> arrow.Table:
     """Return the same from DuckDB; raises what DuckDB raises."""
-    directory = next(iter(inputs.values())).parent
-    with duck.connected(str(directory)) as connection:
+    with _viewed(inputs) as connection:
+        text = translated(select_of(stage.table).format(**{name_of(table): name_of(table) for table in inputs}))
+        bound = {name: given for name, given in PARAMETERS.items() if f"${name}" in text}
+        return connection.sql(text, params=bound).to_arrow_table()
+
+
+def in_parts(stage: Summarise, inputs: Mapping[str, Path], parts: int) -> arrow.Table:
+    """Return what a refresh of all groups makes in so many parts; raises what DuckDB raises."""
+    schema = SimpleNamespace(to_json=type_of(contract_of(stage.table)).json)
+    opened: Any = SimpleNamespace(schema=lambda: schema)
+    warehouse: Any = SimpleNamespace(settings=load())
+    batch = dict.fromkeys(inputs, Batch(None, 0))
+    with _viewed(inputs, "_input_") as connection:
+        _Refreshing(warehouse, stage, refresh_of(stage), batch, connection, opened)._fresh(None, parts)
+        return connection.sql(f"FROM {FRESH}").to_arrow_table()
+
+
+@contextmanager
+def _viewed(inputs: Mapping[str, Path], prefix: str = "") -> Iterator[DuckDBPyConnection]:
+    """Yield a connection with a view of each file, which has the name of its table in SELECTs behind a prefix."""
+    with duck.connected(str(next(iter(inputs.values())).parent)) as connection:
         for table, file in inputs.items():
             fields = type_of(contract_of_input(table)).jsonValue()["fields"]
             columns = (f'CAST("{one["name"]}" AS {duck._type(one["type"])}) AS "{one["name"]}"' for one in fields)
             select = f"SELECT {', '.join(columns)} FROM read_parquet('{file}')"
-            connection.execute(f"CREATE VIEW {name_of(table)} AS {select}")
-        text = translated(select_of(stage.table).format(**{name_of(table): name_of(table) for table in inputs}))
-        bound = {name: given for name, given in PARAMETERS.items() if f"${name}" in text}
-        return connection.sql(text, params=bound).to_arrow_table()
+            connection.execute(f"CREATE VIEW {prefix}{name_of(table)} AS {select}")
+        yield connection
 
 
 def fitted(stage: Summarise, rows: arrow.Table) -> arrow.Table:

@@ -1,16 +1,18 @@
-"""Which rows of an input a refresh takes: those of which one of the groups is touched."""
+"""Which rows of an input a refresh takes: those of which one of the groups is touched, or in the part at hand."""
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as arrow  # type: ignore[import-untyped]
 import pytest
 
-from pipelines.steps.by_duckdb import _Refreshing
-from pipelines.steps.refresh import Along, EachOf
+from pipelines.steps.by_duckdb import PART, _Refreshing
+from pipelines.steps.refresh import Along, EachOf, Refresh
 from pipelines.warehouse import duck
 
 Row = dict[str, Any]
@@ -62,3 +64,27 @@ def test_rows_of_touched_groups_are_taken_and_no_others(seed: int, tmp_path: Pat
         ("array(one, other)", lambda row: {row["one"], row["other"]} & {*among}),
     ):
         assert taken(tmp_path, group, rows, among) == expected(of), group
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("timestamp", ("DATE '2026-11-21'", "TIMESTAMP '2026-11-21 00:00:00'", "TIMESTAMPTZ '2026-11-21 00:00:00Z'")),
+        ("bigint", ("7::INT", "7::BIGINT", "7::HUGEINT")),
+        ("string", ("NULL", "NULL::VARCHAR")),
+    ],
+)
+def test_equal_groups_of_different_types_are_in_one_part(kind: str, values: tuple[str, ...], tmp_path: Path) -> None:
+    nothing: Any = None
+    schema = {"type": "struct", "fields": [{"name": "group", "type": kind, "nullable": True, "metadata": {}}]}
+    opened: Any = SimpleNamespace(schema=lambda: SimpleNamespace(to_json=lambda: json.dumps(schema)))
+    refreshing = _Refreshing(nothing, nothing, Refresh("group", {}), {}, nothing, opened)
+    with duck.connected(str(tmp_path)) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        found = []
+        for part in range(97):
+            connection.execute(f"SET VARIABLE {PART} = {part}")
+            conditions = (refreshing._is_in_part(97, value) for value in values)
+            found += connection.sql(f"SELECT {', '.join(conditions)}").fetchall()
+    all_, none = (True,) * len(values), (False,) * len(values)
+    assert sorted(found, reverse=True) == [all_, *[none] * 96]
