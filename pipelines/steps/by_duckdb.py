@@ -30,6 +30,7 @@ from pipelines.steps.refresh import (
     OwnRows,
     Refresh,
     facts_of,
+    is_in_parts,
     name_of,
     parameters_of,
     ranges_among,
@@ -170,7 +171,7 @@ class _Refreshing:
 
     def _parts(self, rows: int) -> int:
         """Return in how many parts fresh rows are made of so many input rows, so that each part fits into memory."""
-        return 1 if isinstance(self.stage, Derive) else max(1, ceil(rows / ROWS_OF_A_PART))
+        return max(1, ceil(rows / ROWS_OF_A_PART)) if is_in_parts(self.stage.table) else 1
 
     def _fresh(self, touched: list[Any] | None, parts: int = 1) -> int:
         """Make the table of fresh rows, of a part of the groups at a time; return how many there are."""

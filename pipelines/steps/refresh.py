@@ -24,7 +24,9 @@ have the same value in the column as a changed row of the input. Use it for an i
 groups; the SELECT gets all rows of that input. If a group is a range of an input's column, the head says so:
 ``-- Refresh: hour, a span of 1 hour of routed_at``.
 
-``-- Engine: duckdb`` says that a test has compared DuckDB's rows with Spark's, so that DuckDB may make few rows.
+``-- Engine: duckdb`` says that a test has compared DuckDB's rows with Spark's, so that DuckDB may make them. The line
+``-- Engine: duckdb, in parts`` says, too, that DuckDB keeps much of each input row until the end: it takes the rows of
+many groups in parts that fit into memory. Other SELECTs would only lose time, as each part reads the inputs again.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from pipelines.warehouse.groups import runs
 from pipelines.warehouse.ranges import Range
 
 ENGINE = "-- Engine: duckdb"
+IN_PARTS = f"{ENGINE}, in parts"
 REPLACED = frozenset(stage.table for stage in CATALOG if isinstance(stage, Summarise | Ask))
 """The tables whose groups are replaced as a whole: some of their changed rows are written back unchanged."""
 _HEAD = re.compile(r"-- Refresh: (?P<column>\w+)(?:, a span of (?P<hours>\d+) hours? of (?P<spanned>\w+))?")
@@ -134,7 +137,12 @@ def facts_of(table: str) -> str:
 
 def suits_duckdb(table: str) -> bool:
     """Tell whether the head of a table's SELECT says that DuckDB makes the rows that Spark makes."""
-    return ENGINE in select_of(table).splitlines()
+    return not {ENGINE, IN_PARTS}.isdisjoint(select_of(table).splitlines())
+
+
+def is_in_parts(table: str) -> bool:
+    """Tell whether the head of a table's SELECT says that DuckDB makes the rows of many groups in parts."""
+    return IN_PARTS in select_of(table).splitlines()
 
 
 def refresh_of(stage: Summarise) -> Refresh:

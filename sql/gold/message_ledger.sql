@@ -2,7 +2,7 @@
 -- Grain: cluster, topic, partition, offset if it is known, else acknowledgement_id.
 -- Parameters: {acknowledgements}, {dead_letters}, {dlq_roots}, {transactions}, {log_ranges}, rows of these silver
 -- tables, complete for each slice that is in them; {topic_policies}, all rows of silver.topic_policies.
--- Engine: duckdb
+-- Engine: duckdb, in parts
 -- Refresh: slice
 --   silver.acknowledgements: slice
 --   silver.dead_letters: each of source_slice where is_counted

@@ -3,7 +3,7 @@
 -- Grain: cluster, source_slice, fingerprint, half_hour.
 -- Parameters: {dlq_records}, {dlq_control_markers}, rows of these silver tables, complete for each slice that is in
 -- them.
--- Engine: duckdb
+-- Engine: duckdb, in parts
 -- Refresh: source_slice
 --   silver.dlq_records: concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic)
 --   silver.dlq_control_markers: source_slice

@@ -2,7 +2,7 @@
 -- half hour, and those that were not. So an incident is compared with what went through.
 -- Grain: cluster, slice, is_dead_lettered, consumer_group, disposition, half_hour; null counts as a value.
 -- Parameters: {acknowledgements}, {dead_letters}, rows of these silver tables, complete for each slice that is in them.
--- Engine: duckdb
+-- Engine: duckdb, in parts
 -- Refresh: slice
 --   silver.acknowledgements: slice
 --   silver.dead_letters: each of source_slice where is_counted
