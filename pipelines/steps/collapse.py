@@ -57,7 +57,7 @@ def census(judged: SparkRows | ArrowRows, contract: Contract) -> Census:
             }
             for _, _, least, greatest, *per in known_ranges
         ]
-    ((most,),) = judged.fetched(_most_text(contract, last, hashed=isinstance(judged, SparkRows))) if wanted else ((0,),)
+    ((most,),) = judged.fetched(_most_text(contract, hashed=isinstance(judged, SparkRows))) if wanted else ((0,),)
     return Census(
         rows=sum(found[1] for found in wanted),
         repeats=most > 1,
@@ -76,14 +76,23 @@ def _census_text(contract: Contract, others: Sequence[str], last: str) -> str:
     )
 
 
-def _most_text(contract: Contract, last: str, hashed: bool) -> str:
+def _most_text(contract: Contract, hashed: bool) -> str:
     """Return the statement for how many rows at most have one grain, or one hash of it, if there are rows."""
-    nameless = [f"IF(`{last}` IS NULL, `{name}`, NULL)" for name in contract.identity]
-    keys = [*_quoted(contract.place), *nameless]
-    if hashed:  # a hash skips nulls
-        keys = [f"xxhash64({', '.join([*keys, *(f'{key} IS NULL' for key in _quoted(contract.place))])})"]
+    keys = [_hash(contract)] if hashed else _keys(contract)
     per_grain = f"SELECT count(*) AS _rows FROM {{rows}} WHERE NOT {SKIPPED} GROUP BY {', '.join(keys)}"
     return f"SELECT max(_rows) FROM ({per_grain})"
+
+
+def _keys(contract: Contract) -> list[str]:
+    """Return what rows of one grain have in common, whatever their ``learned`` column."""
+    *_, last = contract.place
+    nameless = [f"IF(`{last}` IS NULL, `{name}`, NULL)" for name in contract.identity]
+    return [*_quoted(contract.place), *nameless]
+
+
+def _hash(contract: Contract) -> str:
+    """Return a hash of the same; a hash skips nulls."""
+    return f"xxhash64({', '.join([*_keys(contract), *(f'{key} IS NULL' for key in _quoted(contract.place))])})"
 
 
 def decided(
@@ -175,6 +184,21 @@ def decided(
             IF(conflicts AND (_in_quarantine OR _copy > 1), 'duplicate', _outcome) AS outcome,
             leaves_quarantine, conflicts, IF(_takes, NULL, {learned}) AS _replaces
         FROM again"""
+
+
+def contested(contract: Contract) -> str:
+    """Return the statement for those of a batch's ``{rows}`` that decide if table and quarantine are empty.
+
+    These are the refused rows, and those whose grain, by its hash, occurs again. All others are accepted, and no row is
+    compared with them.
+    """
+    return f"""
+        SELECT /*+ BROADCAST(repeated) */ each.* EXCEPT (_hash)
+        FROM (SELECT *, {_hash(contract)} AS _hash FROM {{rows}}) AS each
+        LEFT JOIN (
+            SELECT {_hash(contract)} AS _hash FROM {{rows}} GROUP BY 1 HAVING count(*) > 1
+        ) AS repeated ON repeated._hash = each._hash
+        WHERE {_refused(contract)} OR repeated._hash IS NOT NULL"""
 
 
 def _refused(contract: Contract) -> str:

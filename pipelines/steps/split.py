@@ -16,7 +16,7 @@ from pipelines.jvm import session
 from pipelines.settings import Settings
 from pipelines.stage import Stage
 from pipelines.steps import places
-from pipelines.steps.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, decided
+from pipelines.steps.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, contested, decided
 from pipelines.steps.modules import unexplained
 from pipelines.steps.queried import ArrowRows, SparkRows
 from pipelines.steps.scopes import APPLYING, Counted, History, count, scope_of
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LEAVES = "leaves_quarantine"
 MANY_ROWS = 200_000  # whose judgement and reading fill Java's heap
+MOST_BROADCAST = 5_000_000  # rows, of which a hash of each second one fits into Java's heap several times
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,10 @@ class SplitBatch:
         text = decided(self.contract, self.census.repeats, columns, quarantined is not None)
         others = {"existing_rows": existing_rows, "quarantined": quarantined}
         given: dict[str, Any] = {name: rows for name, rows in others.items() if rows is not None}
-        with cached(self.warehouse.spark.sql(text, rows=self.flowing().frame, **given)) as kept:
+        spark, rows = self.warehouse.spark, self.flowing().frame
+        if not given and self.census.repeats and self.census.rows <= MOST_BROADCAST:
+            rows = spark.sql(contested(self.contract), rows=rows)
+        with cached(spark.sql(text, rows=rows, **given)) as kept:
             yield SparkRows(kept)
 
 
