@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 REPEATED = "grain.repeated"
 MOST_BYTES = 16 << 30  # of an input's files with changes, or with rows that may be of the touched groups
-ROWS_OF_A_PART = 750_000  # of an input; more do not fit into memory, and what DuckDB spills takes twice the time
+ROWS_OF_A_PART = 750_000  # of an input; of many more DuckDB would spill rows, which takes twice the time
 MOST_KEPT = 4 << 20  # of an input's files, whose rows are then kept in memory
 MOST_REWRITTEN = 500  # rows; more are compared with those that the groups have, so that a commit has the new ones only
 MOST_OBJECTS = 20_000  # rows of the table that become Python's objects, of some 6 kB each
@@ -162,16 +162,22 @@ class _Refreshing:
             raise LeftToSpark
         if touched is not None:
             self._keep(TOUCHED, touched)
-        rows = [self._take(table, touched) for table in self.batch]
-        count = self._fresh(touched, self._parts(max(rows, default=0) if touched is None else read))
+        most = max((self._take(table, touched) for table in self.batch), default=0)
+        count = self._fresh(touched, self._parts(most))
         facts = self._facts(contract, touched)
         is_added = count > MOST_REWRITTEN and self._lacks_some(touched)
         rows = self._rows(f"SELECT * EXCLUDE (_times) FROM {ADDED}" if is_added else f"FROM {FRESH}")
         return DuckSummary(self.warehouse, self.stage, replaces, read, facts, count, rows, is_added)
 
-    def _parts(self, rows: int) -> int:
-        """Return in how many parts fresh rows are made of so many input rows, so that each part fits into memory."""
-        return max(1, ceil(rows / ROWS_OF_A_PART)) if is_in_parts(self.stage.table) else 1
+    def _parts(self, most: int) -> int:
+        """Return in how many parts to make the fresh rows, so that a part takes some ``ROWS_OF_A_PART`` of an input.
+
+        The files of an input have ``most`` rows, of which the touched groups may have few.
+        """
+        if most <= ROWS_OF_A_PART or isinstance(self.stage, Derive) or not is_in_parts(self.stage.table):
+            return 1
+        counts = [self._fetched(f"SELECT count(*) FROM {name}") for name in self._names.values()]
+        return ceil(max(count for ((count,),) in counts) / ROWS_OF_A_PART) or 1
 
     def _fresh(self, touched: list[Any] | None, parts: int = 1) -> int:
         """Make the table of fresh rows, of a part of the groups at a time; return how many there are."""
@@ -368,7 +374,7 @@ class _Refreshing:
     def _in_part(self, parts: int) -> dict[str, str]:
         """Make views of the inputs' rows in a part of the groups, which the variable PART names; return their names.
 
-        The rows of chains, and those whose groups the table itself tells, are in each part.
+        Inputs with chains or ``own rows`` are whole in each part.
         """
         names = self._names
         for table, group in self.refresh.groups.items():

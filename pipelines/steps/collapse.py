@@ -91,7 +91,7 @@ def _keys(contract: Contract) -> list[str]:
 
 
 def _hash(contract: Contract) -> str:
-    """Return a hash of the same; a hash skips nulls."""
+    """Return a hash of ``_keys``. The hash skips nulls, so it also gets which columns are null."""
     return f"xxhash64({', '.join([*_keys(contract), *(f'{key} IS NULL' for key in _quoted(contract.place))])})"
 
 
@@ -187,10 +187,11 @@ def decided(
 
 
 def contested(contract: Contract) -> str:
-    """Return the statement for those of a batch's ``{rows}`` that decide if table and quarantine are empty.
+    """Return the statement for those of a batch's ``{rows}`` that ``decided`` needs without rows to compare them with.
 
-    These are the refused rows, and those whose grain, by its hash, occurs again. All others are accepted, and no row is
-    compared with them.
+    That is, the table has no rows within the census's ranges, and the quarantine has none. It needs refused rows, rows
+    whose grain occurs again, by its hash, and rows whose last grain column is null: their hash has their identity. All
+    other rows are accepted, and no row is compared with them.
     """
     return f"""
         SELECT /*+ BROADCAST(repeated) */ each.* EXCEPT (_hash)
@@ -198,7 +199,7 @@ def contested(contract: Contract) -> str:
         LEFT JOIN (
             SELECT {_hash(contract)} AS _hash FROM {{rows}} GROUP BY 1 HAVING count(*) > 1
         ) AS repeated ON repeated._hash = each._hash
-        WHERE {_refused(contract)} OR repeated._hash IS NOT NULL"""
+        WHERE {_refused(contract)} OR repeated._hash IS NOT NULL OR each.`{contract.place[-1]}` IS NULL"""
 
 
 def _refused(contract: Contract) -> str:

@@ -25,8 +25,8 @@ groups; the SELECT gets all rows of that input. If a group is a range of an inpu
 ``-- Refresh: hour, a span of 1 hour of routed_at``.
 
 ``-- Engine: duckdb`` says that a test has compared DuckDB's rows with Spark's, so that DuckDB may make them. The line
-``-- Engine: duckdb, in parts`` says, too, that DuckDB keeps much of each input row until the end: it takes the rows of
-many groups in parts that fit into memory. Other SELECTs would only lose time, as each part reads the inputs again.
+``-- Engine: duckdb, in parts`` says, too, that DuckDB keeps much of each input row until the end: of many rows it takes
+some groups at a time. Each part reads the inputs again, so a SELECT that keeps little of each row would lose time.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LEAVES = "leaves_quarantine"
 MANY_ROWS = 200_000  # whose judgement and reading fill Java's heap
-MOST_BROADCAST = 5_000_000  # rows, of which a hash of each second one fits into Java's heap several times
+MOST_BROADCAST = 5_000_000  # rows of a batch: at most half as many hashes repeat, and so many fit into Java's heap
 
 
 @dataclass(frozen=True)

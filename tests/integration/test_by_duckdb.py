@@ -55,7 +55,7 @@ def run_all(spark: SparkSession, settings: Settings) -> None:
 
 @pytest.fixture(params=["few", "many"])
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Treat all rows as few, or as many: made in parts, compared, sorted, written in batches; few groups are many."""
+    """Treat all rows as few, or as many. Many are made in parts, compared, sorted, and written in batches."""
     if request.param == "many":
         monkeypatch.setattr(few_rows, "MOST_ROWS", 2)
         monkeypatch.setattr(few_rows, "ROWS_OF_A_BATCH", 3)
@@ -103,6 +103,26 @@ def test_large_groups_get_the_rows_that_they_lack(
     assert appended == [True] * 4  # no row was written again
     assert sorted(row["offset"] for row in tables(settings)["gold.message_ledger"]) == list(range(8))
     assert by_duck["gold.message_ledger"] == 4
+
+
+@pytest.mark.usefixtures("both_engines")
+def test_parts_follow_the_rows_of_touched_groups_not_the_changed_ones(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_duckdb, "ROWS_OF_A_PART", 3)
+    fresh, parts = by_duckdb._Refreshing._fresh, []
+
+    def noted(refreshing: Any, touched: Any, in_parts: int = 1) -> int:
+        if refreshing.stage.table == "gold.message_ledger":
+            parts.append(in_parts)
+        return fresh(refreshing, touched, in_parts)
+
+    monkeypatch.setattr(by_duckdb._Refreshing, "_fresh", noted)
+    for name, offsets in {"many": [*range(8), 5000], "one of many": [8], "one of few": [5001]}.items():
+        land(settings, {f"{name}.jsonl": [acknowledgement(offset=offset) for offset in offsets]}, "acknowledgements")
+        run_needed(spark, settings, "gold.message_ledger")
+    assert parts == [3, 3, 1]
+    assert sorted(row["offset"] for row in tables(settings)["gold.message_ledger"]) == [*range(9), 5000, 5001]
 
 
 def test_rows_that_stay_are_not_written_again_if_many_others_are_new(
