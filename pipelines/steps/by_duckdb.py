@@ -162,19 +162,17 @@ class _Refreshing:
             raise LeftToSpark
         if touched is not None:
             self._keep(TOUCHED, touched)
-        most = max((self._take(table, touched) for table in self.batch), default=0)
-        count = self._fresh(touched, self._parts(most))
+        for table in self.batch:
+            self._take(table, touched)
+        count = self._fresh(touched, self._parts())
         facts = self._facts(contract, touched)
         is_added = count > MOST_REWRITTEN and self._lacks_some(touched)
         rows = self._rows(f"SELECT * EXCLUDE (_times) FROM {ADDED}" if is_added else f"FROM {FRESH}")
         return DuckSummary(self.warehouse, self.stage, replaces, read, facts, count, rows, is_added)
 
-    def _parts(self, most: int) -> int:
-        """Return in how many parts to make the fresh rows, so that a part takes some ``ROWS_OF_A_PART`` of an input.
-
-        The files of an input have ``most`` rows, of which the touched groups may have few.
-        """
-        if most <= ROWS_OF_A_PART or isinstance(self.stage, Derive) or not is_in_parts(self.stage.table):
+    def _parts(self) -> int:
+        """Return in how many parts to make the fresh rows, so that a part takes some ``ROWS_OF_A_PART`` of an input."""
+        if isinstance(self.stage, Derive) or not is_in_parts(self.stage.table):
             return 1
         counts = [self._fetched(f"SELECT count(*) FROM {name}") for name in self._names.values()]
         return ceil(max(count for ((count,),) in counts) / ROWS_OF_A_PART) or 1
@@ -339,27 +337,25 @@ class _Refreshing:
             f"SELECT {duck.name(self.refresh.column)} AS _group, true AS _is_first FROM ({met}) WHERE _met AND {shared}"
         )
 
-    def _take(self, table: str, touched: list[Any] | None) -> int:
+    def _take(self, table: str, touched: list[Any] | None) -> None:
         """Make a table of an input's rows in the touched groups (None: all), under its name in the SELECT.
 
-        Of a large input make a view: its columns are many, and each use reads only those that it needs. Return how many
-        rows its files have.
+        Of a large input make a view: its columns are many, and each use reads only those that it needs.
         """
         group, called = self.refresh.groups[table], f"_all_{name_of(table)}"
         opened = self.warehouse.local_table(table, self.batch[table].end)
         if touched is None or isinstance(group, OwnRows):
-            size, rows = self._stored(called, table, opened)
+            size = self._stored(called, table, opened)
         else:
             among = touched
             if isinstance(group, Along):
                 among = self._reached(table, touched, group.group, group.following, group.times)
             columns = [column.name for column in opened.schema().fields]
             ranges = ranges_among(columns, group, among, self.refresh.span)
-            size, rows = self._stored(called, table, opened, ranges or None)
+            size = self._stored(called, table, opened, ranges or None)
             called = self._within(group, called, among, f"_in_{name_of(table)}")
         kind = "TABLE" if size <= MOST_KEPT else "VIEW"
         self.connection.execute(f"CREATE TEMP {kind} {self._names[name_of(table)]} AS FROM {called}")
-        return rows
 
     def _within(self, group: str | EachOf | Along, rows: str, among: list[Any], called: str) -> str:
         """Make a view of rows in some groups; return its name."""
@@ -431,13 +427,8 @@ class _Refreshing:
                 break
         return list(reached)
 
-    def _stored(
-        self, called: str, table: str, opened: DeltaTable, among: Sequence[Range] | None = None
-    ) -> tuple[int, int]:
-        """Make a view of a table's rows in the files that may hold rows in ranges (None: all).
-
-        Return the files' size in bytes, and how many rows they have.
-        """
+    def _stored(self, called: str, table: str, opened: DeltaTable, among: Sequence[Range] | None = None) -> int:
+        """Make a view of a table's rows in the files that may hold rows in ranges (None: all); return their size."""
         files = LocalFiles.of(opened, Path(self.warehouse.location(table)))
         if files is None:
             raise LeftToSpark
@@ -446,7 +437,7 @@ class _Refreshing:
         if size > MOST_BYTES:
             raise LeftToSpark
         self._view(called, duck.rows(self.connection, files, paths))
-        return size, files.count(paths)
+        return size
 
     def _view(self, called: str, query: str) -> str:
         """Make a view that ends with the connection; return its name."""

@@ -24,9 +24,10 @@ have the same value in the column as a changed row of the input. Use it for an i
 groups; the SELECT gets all rows of that input. If a group is a range of an input's column, the head says so:
 ``-- Refresh: hour, a span of 1 hour of routed_at``.
 
-``-- Engine: duckdb`` says that a test has compared DuckDB's rows with Spark's, so that DuckDB may make them. The line
-``-- Engine: duckdb, in parts`` says, too, that DuckDB keeps much of each input row until the end: of many rows it takes
-some groups at a time. Each part reads the inputs again, so a SELECT that keeps little of each row would lose time.
+``-- Engine: duckdb`` says that a test has compared DuckDB's rows with Spark's, so that DuckDB may make them.
+``-- Engine: duckdb, in parts`` says, too, that DuckDB keeps much of each input row until the end. If the rows are many,
+it takes some groups at a time. Each part reads the inputs again: a SELECT that keeps little of each row would lose
+time.
 """
 
 from __future__ import annotations

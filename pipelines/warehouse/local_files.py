@@ -65,12 +65,6 @@ class LocalFiles:
         """Return the size of data files in bytes."""
         return sum(size_of(self.directory / path) or 0 for path in paths)
 
-    def count(self, paths: Iterable[str]) -> int:
-        """Return how many rows data files have, by their statistics; a file without statistics counts as empty."""
-        counts = zip(self.files["path"].to_pylist(), self.files["num_records"].to_pylist(), strict=True)
-        named = set(paths)
-        return sum(count or 0 for path, count in counts if path in named)
-
     def rows(self, spark: SparkSession, among: Sequence[Range] | None = None) -> DataFrame:
         """Return the rows within the ranges (None: all)."""
         rows = self.read(spark, self.paths(among))
