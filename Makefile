@@ -15,7 +15,7 @@ setup: ## install the Python packages into .venv and the JVM jars into .jars; do
 	@"$(PYTHON)" -m local.install $(SETUP)
 
 demo: SETUP := --for-demo
-demo: setup ## run the pipeline with Airflow over bundled dead-letter records, twice
+demo: setup ## run all DAGs with Airflow over bundled captures and a live broker, twice; then replay
 	@.venv/bin/python -m local.demo
 
 up: setup ## start Airflow with its web interface; Ctrl-C ends it

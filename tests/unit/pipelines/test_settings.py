@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from pipelines.columns import headers
 from pipelines.commands import oversights
@@ -336,6 +339,20 @@ def test_the_commented_example_can_be_used(monkeypatch: pytest.MonkeyPatch, tmp_
         "topic kafka-request-log",
         "topic acknowledgements",
     ]
+
+
+def _names(section: type[BaseModel]) -> Iterator[str]:
+    """Yield the names of all settings of a section and of the sections in it."""
+    for name, field in section.model_fields.items():
+        yield field.alias or name
+        for part in (field.annotation, *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from _names(part)
+
+
+def test_the_commented_example_names_every_setting() -> None:
+    example = (ROOT / "conf" / "afterlog.toml").read_text(encoding="utf-8")
+    assert [name for name in _names(Settings) if not re.search(rf"\b{name}\b", example)] == []
 
 
 @pytest.mark.parametrize("url", ["https://a.example:8443/reports", "https://a.example:8443/reports//"])
