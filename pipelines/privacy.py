@@ -13,17 +13,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from expectations.silver.dlq_records import TOPIC_NAME
 from pipelines.columns import globs
+from pipelines.columns.profiles import PROFILES, SHARE_GROUP, Header, own_profiles
 from pipelines.errors import UsageError
 from pipelines.payloads import Masked, Number, Part, Payload, Reader, as_json
-from pipelines.settings import MappedHeader, Mask, OwnProfile, Settings
+from pipelines.settings import Mask, OwnProfile, Settings
 from pipelines.settings.payloads import Step, steps_of
-
-if TYPE_CHECKING:
-    from pipelines.columns.headers import Header
 
 DROPPED = Masked("<dropped>")
 HEX_DIGITS = 12  # of a hash that are shown
@@ -39,7 +37,6 @@ COPIES_OF_PARTS: dict[str, Part] = {
     "springDeserializerExceptionKey": "key",
     "springDeserializerExceptionValue": "value",
 }
-SHARE_GROUP = ("kip-1317", "kip-1191")  # one writer, whose two sets of headers fill the fields together
 
 _TOPIC_NAME = re.compile(TOPIC_NAME.replace(r"\z", r"\Z"))
 _CLASS = re.compile(r"[\w$.]+")
@@ -71,7 +68,7 @@ class Masks:
                     f'[[privacy]] has do = "hash", and the environment variable {variable} {lacks}: '
                     f"set it to a secret of at least {LEAST_KEY_BYTES} bytes."
                 )
-        return cls(settings.privacy, key, Reader(settings.schemas), settings.dlq.profile)
+        return cls(settings.privacy, key, Reader(settings.schemas), settings.dlq.mapped)
 
     @classmethod
     def hiding(cls, settings: Settings) -> Masks:
@@ -82,7 +79,7 @@ class Masks:
             rules = tuple(
                 rule.model_copy(update={"do": "drop"}) if rule.do == "hash" else rule for rule in settings.privacy
             )
-            return cls(rules, b"", Reader(), settings.dlq.profile)
+            return cls(rules, b"", Reader(), settings.dlq.mapped)
 
     @property
     def are_by_topic(self) -> bool:
@@ -264,14 +261,8 @@ class Masks:
     @cached_property
     def _profiles(self) -> list[tuple[str, tuple[Header, ...]]]:
         """The headers of each profile, built-in or of the settings, by its name."""
-        from pipelines.columns.headers import PROFILES, Header  # imports PySpark, which takes a third of a second
-
-        def header(mapped: MappedHeader) -> Header:
-            name = mapped.name or ""
-            return Header(mapped.field or "", name.removesuffix("*"), is_prefix=name.endswith("*"))
-
-        own = [(profile.name, tuple(map(header, profile.headers))) for profile in self.own]
-        return [*((profile.name, profile.headers) for profile in PROFILES), *own]
+        mapped = [(profile.name, profile.headers) for profile in own_profiles(self.own)]
+        return [*((profile.name, profile.headers) for profile in PROFILES), *mapped]
 
     def _is_of_error(self, name: str) -> bool:
         """Tell whether a header holds a message or a stack trace, also where its set is not complete."""

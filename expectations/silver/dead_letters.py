@@ -2,7 +2,7 @@
 
 from expectations.contract import Column, Contract
 from expectations.rules import is_true, not_null, one_of
-from expectations.silver.dlq_records import BUILT_IN
+from expectations.silver.dlq_records import SHARE_GROUP
 from expectations.silver.transactions import STATES
 
 CONTRACT = Contract(
@@ -59,7 +59,7 @@ CONTRACT = Contract(
                 not_null(),
                 is_true(
                     "with_a_source",
-                    f"NOT is_counted OR source_slice IS NOT NULL OR NOT ({BUILT_IN})",
+                    f"NOT is_counted OR source_slice IS NOT NULL OR NOT ({SHARE_GROUP})",
                     "A counted dead letter names its source record, unless a profile of the settings cannot.",
                 ),
             ),

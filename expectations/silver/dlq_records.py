@@ -23,17 +23,24 @@ _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?"
 ISO_8601_UTC = rf"\A(?!0000)(?:[0-9]{{4}}-(?:{_MONTH_AND_DAY})|(?:{_LEAP_YEAR})-02-29)T{_TIME}(?:Z|\+00(?::?00)?)\z"
 
 PROFILES = ("kip-1317", "kip-1191", "kafka-streams", "kafka-connect", "spring-kafka")
-"""The header profiles that everybody has; settings may add more."""
+"""The header profiles that contracts name; ``conf/profiles/`` and the settings have more."""
+UNKNOWN_WRITER = "unknown"
+"""The header profile of a record without headers of any writer, in a topic of which nothing says who writes it."""
 
 READABLE = "error IS NULL"
-BUILT_IN = f"header_profile IN ({', '.join(repr(profile) for profile in PROFILES)})"
-OWN = "missing_fields IS NOT NULL"
+MAPPED = f"header_profile NOT IN ({', '.join(map(repr, (*PROFILES, UNKNOWN_WRITER)))})"
 SHARE_GROUP = "header_profile IN ('kip-1317', 'kip-1191')"
 KIP_1317 = "header_profile = 'kip-1317'"
 
 
 def _decoded(field: str) -> str:
     return f"undecodable_headers IS NULL OR NOT array_contains(undecodable_headers, '{field}')"
+
+
+def _needed(field: str) -> str:
+    """Say when a specified profile needs a field: a share group names it; other writers can have a header of null."""
+    others = ", ".join(repr(profile) for profile in PROFILES if profile not in SHARE_GROUP)
+    return f"{SHARE_GROUP} OR header_profile IN ({others}) AND array_contains(missing_fields, '{field}')"
 
 
 def _utf8(field: str) -> Rule:
@@ -77,15 +84,17 @@ CONTRACT = Contract(
         Column(
             "header_profile",
             "string",
-            "Who wrote the last set of headers: kip-1317 (with or without the headers of kip-1191), kip-1191, "
-            "kafka-streams, kafka-connect, spring-kafka or a profile of the settings.",
+            "Who wrote the newest set of headers: kip-1317 (with or without the headers of kip-1191), kip-1191, "
+            "kafka-streams, kafka-connect, spring-kafka, another profile of docs/writers.md or of the settings; "
+            "unknown where no header and nothing else says who writes the topic.",
             (
-                not_null("A dead-letter record has headers that say where it comes from.")
+                not_null("A record has its writer's headers, if something says who writes its topic.")
                 .where(READABLE)
                 .failing("came without headers of a known profile", "record")
                 .hinting(
-                    "Something other than a share group, Streams, Connect or Spring writes to these topics: "
-                    "[[dlq.profile]] in the settings teaches Afterlog its headers."
+                    "Other records, a share group's settings or [[dlq.require]] say who writes these topics: were its "
+                    "headers switched off? If somebody else writes there, too, [[dlq.profile]] teaches Afterlog its "
+                    "headers."
                 ),
                 is_true(
                     "required",
@@ -99,20 +108,21 @@ CONTRACT = Contract(
                     "The topics must carry the profile that [[dlq.require]] names: "
                     "was the broker's share.group.dlq.disposition.header.enable set to false?"
                 ),
-                is_true(
-                    "mandatory", "size(missing_fields) = 0", "The settings' profile finds all that it marks mandatory."
-                )
-                .where(OWN)
-                .failing("lacked what a [[dlq.profile]] marks mandatory", "record")
-                .hinting("Fields that a [[dlq.profile]] marks mandatory are missing: missing_fields names them."),
+                is_true("mandatory", "size(missing_fields) = 0", "The record has all that its profile marks mandatory.")
+                .where(MAPPED)
+                .failing("lacked headers that their profile marks mandatory", "record")
+                .hinting("Mandatory headers are missing: missing_headers names them."),
                 is_true(
                     "decodes",
                     "size(undecoded_fields) = 0",
-                    "What the settings' profile maps decodes as its encoding and its field want.",
+                    "What the profile maps decodes as its encoding and its field want.",
                 )
-                .where(OWN)
-                .failing("had headers that do not decode as a [[dlq.profile]] says", "record")
-                .hinting("Headers do not decode as a [[dlq.profile]] says: undecoded_fields names their fields."),
+                .where(MAPPED)
+                .failing("had headers that do not decode as their profile says", "record")
+                .hinting(
+                    "Headers do not decode as their profile says: undecoded_fields names their fields. A "
+                    "[[dlq.profile]] of the same name in the settings replaces a shipped one."
+                ),
             ),
         ),
         Column(
@@ -131,7 +141,7 @@ CONTRACT = Contract(
             "string",
             "Topic of the record that failed, or its topic id where the broker knew no name.",
             (
-                not_null("Every built-in profile names the topic.").where(BUILT_IN),
+                not_null("Every specified profile names the topic.").where(_needed("original_topic")),
                 _utf8("original_topic"),
                 matches("legal_topic_name", TOPIC_NAME, "Kafka would allow a topic of this name.")
                 .where(_decoded("original_topic"))
@@ -144,7 +154,9 @@ CONTRACT = Contract(
             "int",
             "Partition of the record that failed.",
             (
-                not_null("Every built-in profile names the partition.").of("original_partition_text").where(BUILT_IN),
+                not_null("Every specified profile names the partition.")
+                .of("original_partition_text")
+                .where(_needed("original_partition")),
                 _utf8("original_partition"),
                 matches("decimal_int32", INT32, "The partition is a decimal int32 of at least 0, as Kafka prints it.")
                 .of("original_partition_text")
@@ -157,7 +169,9 @@ CONTRACT = Contract(
             "bigint",
             "Offset of the record that failed.",
             (
-                not_null("Every built-in profile names the offset.").of("original_offset_text").where(BUILT_IN),
+                not_null("Every specified profile names the offset.")
+                .of("original_offset_text")
+                .where(_needed("original_offset")),
                 _utf8("original_offset"),
                 matches("decimal_int64", INT64, "The offset is a decimal int64 of at least 0, as Kafka prints it.")
                 .of("original_offset_text")
@@ -181,10 +195,15 @@ CONTRACT = Contract(
             (not_null("A share group names itself.").where(SHARE_GROUP), _utf8("consumer_group")),
         ),
         Column(
+            "application",
+            "string",
+            "Application, function or client that failed on the record, where its writer names it and no group.",
+            (_utf8("application"),),
+        ),
+        Column(
             "delivery_count",
             "int",
-            "How often the record was delivered; null where absent or no number, which violates only a profile of the "
-            "settings.",
+            "How often the record was delivered; null where absent or no number, which violates no specified profile.",
             (_utf8("delivery_count"),),
         ),
         Column("error_message", "string", "Message of the broker or of the exception.", (_utf8("error_message"),)),
@@ -216,7 +235,7 @@ CONTRACT = Contract(
         Column(
             "routed_at_source", "string", "What tells routed_at: the profile's header, or kafka's record timestamp."
         ),
-        Column("payload_copied", "boolean", "False where the broker wrote headers only; null without a profile."),
+        Column("payload_copied", "boolean", "False where the broker wrote headers only; null of unknown writers."),
         Column(
             "control_marker_suspected",
             "boolean",
@@ -265,13 +284,19 @@ CONTRACT = Contract(
         Column(
             "missing_fields",
             "array<string>",
-            "Fields that are mandatory in the record's profile, if the settings define it, and have no value.",
+            "Fields that missing headers would fill.",
+            evidence=True,
+        ),
+        Column(
+            "missing_headers",
+            "array<string>",
+            "Mandatory headers (or paths) that the record lacks of the profile that comes nearest; empty if none.",
             evidence=True,
         ),
         Column(
             "undecoded_fields",
             "array<string>",
-            "Fields whose value is not what the record's profile, if the settings define it, says.",
+            "Fields whose value is not what the record's profile says; null for specified profiles.",
             evidence=True,
         ),
         Column("headers", HEADERS, "All headers in order, with duplicates.", evidence=True),

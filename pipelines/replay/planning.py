@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from pipelines.columns.profiles import SHARE_GROUP
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
-from pipelines.privacy import SHARE_GROUP
 from pipelines.replay import judge
 from pipelines.replay.candidates import Candidate
 from pipelines.replay.judge import Options
@@ -154,7 +154,7 @@ def judge_claims(entries: Sequence[Entry], options: Options, claims: Mapping[Let
 
 def fetch_originals(entries: Sequence[Entry], settings: Settings) -> None:
     """Take payloads that were never copied, and headers that a share group dropped, from the original topics."""
-    from pipelines.columns.headers import NAMES
+    from pipelines.columns.profiles import NAMES
     from pipelines.replay import fetch
 
     lacking = []

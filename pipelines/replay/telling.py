@@ -10,8 +10,9 @@ from typing import Any
 
 from expectations.rules import counted
 from expectations.text import visible
+from pipelines.columns.profiles import SHARE_GROUP
 from pipelines.payloads import as_json
-from pipelines.privacy import DROPPED, SHARE_GROUP, Masks
+from pipelines.privacy import DROPPED, Masks
 from pipelines.replay.journal import State
 from pipelines.replay.judge import REASONS
 from pipelines.replay.planning import Draft, Entry

@@ -9,7 +9,7 @@ from zoneinfo import available_timezones
 from pydantic import Field, field_validator, model_validator
 
 from expectations.silver.dlq_records import PROFILES
-from pipelines.settings.profiles import MAX_PROFILES, OwnProfile, RequiredProfile
+from pipelines.settings.profiles import MAX_PROFILES, OwnProfile, RequiredProfile, shipped_profiles
 from pipelines.settings.section import Section
 
 LANDING_DIRECTORIES = (
@@ -64,6 +64,7 @@ class Dlq(Topics):
 
     require: tuple[RequiredProfile, ...] = ()
     profile: Annotated[tuple[OwnProfile, ...], Field(max_length=MAX_PROFILES)] = ()
+    disabled_profiles: tuple[str, ...] = ()
     subscribe_pattern: Annotated[str, Field(min_length=1)] = r"dlq\..*"
 
     @model_validator(mode="after")
@@ -72,11 +73,21 @@ class Dlq(Topics):
         for name in own:
             if own.count(name) > 1:
                 raise ValueError(f"two profiles have the name {name}")
-        known = [*PROFILES, *own]
+        shipped = [profile.name for profile in shipped_profiles()]
+        for name in self.disabled_profiles:
+            if name not in shipped:
+                raise ValueError(f"disabled_profiles: {name} is no shipped profile; they are: {', '.join(shipped)}")
+        known = [*PROFILES, *dict.fromkeys((*own, *(name for name in shipped if name not in self.disabled_profiles)))]
         for number, required in enumerate(self.require):
             if required.profile not in known:
                 raise ValueError(f"require.{number}.profile names no profile; profiles: {', '.join(known)}")
         return self
+
+    @property
+    def mapped(self) -> tuple[OwnProfile, ...]:
+        """The profiles beside the specified ones: those of the settings, then the shipped ones that they leave."""
+        left = {*self.disabled_profiles, *(profile.name for profile in self.profile)}
+        return (*self.profile, *(profile for profile in shipped_profiles() if profile.name not in left))
 
     @field_validator("subscribe_pattern")
     @classmethod

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from expectations.silver.dlq_records import PROFILES
+from expectations.silver.dlq_records import PROFILES, UNKNOWN_WRITER
 from pipelines.settings.section import Section
 
 MAX_PROFILES = 20
 MAX_HEADERS = 60
+SHIPPED = Path(__file__).parents[2] / "conf" / "profiles"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 # A path as Spark's parser for variants reads it: it skips space before a key, and a quoted key also ends at ?.
 _PATH = re.compile(r"""\$(?:\.[^\s.\[\]'"?]+|\[[0-9]{1,9}\]|\['(?!\s)[^'?]+'\]|\["(?!\s)[^"?]+"\])+""")
@@ -28,7 +32,10 @@ class MappedHeader(Section):
     """A header (``name``), or a path into JSON in the record's value (``path``), and the field that it fills.
 
     A name that ends in ``*`` stands for all headers with that prefix. A header without a field only belongs to the
-    profile. ``int32`` and ``int64`` are big-endian.
+    profile. ``int32`` and ``int64`` are big-endian, ``integer`` too, of any length up to 8 bytes. ``throwable`` is the
+    text of Java's ``Throwable.toString()``, of which the class counts; of a ``uri`` what is behind the last ``/``
+    counts. In a path ``.*`` stands for an object's only key. ``repeats`` tells that one set can have the name several
+    times; the last value counts.
     """
 
     name: str | None = None
@@ -52,11 +59,13 @@ class MappedHeader(Section):
             "stage",
             "stage_class",
             "routed_at",
+            "application",
         ]
         | None
     ) = None
-    encoding: Literal["text", "int32", "int64"] = "text"
+    encoding: Literal["text", "throwable", "int32", "int64", "integer", "uri"] = "text"
     mandatory: bool = False
+    repeats: bool = False
 
     @field_validator("name")
     @classmethod
@@ -78,7 +87,7 @@ class MappedHeader(Section):
     def _check_combination(self) -> MappedHeader:
         if (self.name is None) == (self.path is None):
             raise ValueError("give name, for a header, or path, for JSON in the value, and not both")
-        if self.field is None and (self.mandatory or self.path is not None or self.encoding != "text"):
+        if self.field is None and (self.path is not None or self.encoding != "text"):
             raise ValueError("it needs a field to fill")
         if self.path is not None and self.encoding != "text":
             raise ValueError("only a header has an encoding: a path leads to JSON text or a JSON number")
@@ -88,11 +97,18 @@ class MappedHeader(Section):
 class OwnProfile(Section):
     """A header profile beside the built-in ones: the headers that a team's own code writes on dead-letter records.
 
-    With ``topic``, a glob pattern, only records of the DLQ topics that match it can have the profile.
+    With ``topic``, a glob pattern, only records of the DLQ topics that match it can have the profile. ``headers`` are
+    in the order in which the writer writes them. ``newest`` tells where it puts its set in a record that has older
+    ones: behind the headers that it copies, or before them. ``default_topic`` is a glob that the default names of its
+    DLQ topics match. ``writer`` and ``tells_more`` are for people: its name, and which setting makes it tell more.
     """
 
     name: str
     topic: Annotated[str, Field(min_length=1)] | None = None
+    newest: Literal["last", "first"] = "last"
+    default_topic: Annotated[str, Field(min_length=1)] | None = None
+    writer: Annotated[str, Field(min_length=1)] | None = None
+    tells_more: Annotated[str, Field(min_length=1)] | None = None
     headers: Annotated[tuple[MappedHeader, ...], Field(min_length=1, max_length=MAX_HEADERS)]
 
     @field_validator("name")
@@ -100,7 +116,7 @@ class OwnProfile(Section):
     def _check_name(cls, name: str) -> str:
         if not _NAME.fullmatch(name):
             raise ValueError("a name has up to 64 letters, digits and . _ - between them")
-        if name in PROFILES:
+        if name in (*PROFILES, UNKNOWN_WRITER):
             raise ValueError(f"{name} is the name of a built-in profile")
         return name
 
@@ -117,3 +133,11 @@ class OwnProfile(Section):
         if len(set(mappings)) < len(mappings):
             raise ValueError("two of them are the same")
         return headers
+
+
+@cache
+def shipped_profiles() -> tuple[OwnProfile, ...]:
+    """Return the profiles of ``conf/profiles/``, by name."""
+    files = sorted(SHIPPED.glob("*.toml"))
+    tables = [table for file in files for table in tomllib.loads(file.read_text("utf-8"))["dlq"]["profile"]]
+    return tuple(sorted(map(OwnProfile.model_validate, tables), key=lambda profile: profile.name))

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from expectations.rules import GREATEST_MILLIS, INT32, INT64, decimal_up_to
-from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC
+from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC, UNKNOWN_WRITER
 from expectations.verdict import SCOPE, Verdict
 from pipelines.columns import contract as columns
 from pipelines.columns import globs, headers, unknown_headers
-from pipelines.columns.headers import Header, Profile
+from pipelines.columns.headers import Plans
 from pipelines.columns.once import computed_once
+from pipelines.columns.profiles import FIELDS, PROFILES, Profile, profiles_of
 from pipelines.incidents.episodes import VERSION
 from pipelines.settings import Dlq, Settings
+from pipelines.warehouse.ranges import points
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from pipelines.warehouse.tables import Warehouse
 
 DISPOSITION_OF_MESSAGE = {  # the two messages of a Kafka 4.4 broker
     "Offset rejected by client.": "CLIENT_REJECTED",
@@ -30,14 +34,65 @@ DISPOSITION_OF_MESSAGE = {  # the two messages of a Kafka 4.4 broker
 TOPIC_ID = r"\A(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9_-]{21}[AQgw]\z"
 TOPIC_ID_LENGTH = 22
 UNKNOWN = "header_profile.not_null"
+DLQ_OF_A_GROUP = "errors.deadletterqueue.topic.name"
+SEPARATOR = "\0"  # between the names of a cluster and a topic
 MOST_COUNTED = 1_000  # header names per scope
 MILLIS = decimal_up_to(GREATEST_MILLIS)
+Topic = tuple[str, str]  # a cluster and a DLQ topic
 UTF8_RULES = frozenset(rule.code for rule in CONTRACT.rules if rule.name == "utf8")
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; values that cannot be typed are null."""
-    return headers.decode(bronze, own_profiles(settings.dlq)).select(*_columns(settings.dlq))
+    return _transform_of(bronze, settings, None)(bronze)
+
+
+def transform_of(bronze: DataFrame, warehouse: Warehouse) -> Callable[[DataFrame], DataFrame]:
+    """Return the function that makes candidates of some of these rows; it runs one query on all of them."""
+    return _transform_of(bronze, warehouse.settings, warehouse)
+
+
+def _transform_of(
+    bronze: DataFrame, settings: Settings, warehouse: Warehouse | None
+) -> Callable[[DataFrame], DataFrame]:
+    plans = headers.shapes_of(bronze, profiles_of(settings.dlq))
+    return partial(_candidates, plans=plans, dlq=settings.dlq, known=_with_known_writers(plans, warehouse))
+
+
+def _candidates(bronze: DataFrame, plans: Plans, dlq: Dlq, known: frozenset[Topic]) -> DataFrame:
+    """Return the candidates; a record without a writer's headers is lawful unless its topic is one of ``known``."""
+    decoded = headers.decode(bronze, plans)
+    names = [SEPARATOR.join(topic) for topic in sorted(known)]
+    is_known = F.concat_ws(SEPARATOR, "cluster", "topic").isin(names) if names else F.lit(False)
+    is_lawful = F.col("error").isNull() & ~is_known & _required_profile(dlq).isNull()
+    profile = F.coalesce("header_profile", F.when(is_lawful, F.lit(UNKNOWN_WRITER)))
+    return decoded.withColumn("header_profile", profile).select(*_columns(dlq))
+
+
+def _with_known_writers(plans: Plans, warehouse: Warehouse | None) -> frozenset[Topic]:
+    """Return the DLQ topics of which something says who writes them, among those with records of no known writer."""
+    asked: set[Topic] = set()
+    known: set[Topic] = set()
+    for (cluster, topic), shapes in plans.by_topic.items():
+        if cluster is not None and topic is not None:
+            owners = [plans.planner.plan(shape).own for shape in shapes]
+            if None in owners:
+                (known if any(owners) else asked).add((cluster, topic))
+    return frozenset(known | (_known_writers(warehouse, asked) if warehouse and asked else set()))
+
+
+def _known_writers(warehouse: Warehouse, topics: set[Topic]) -> set[Topic]:
+    """Return the topics of which an earlier record, or the settings of a share group, says who writes them."""
+    names = sorted({topic for _, topic in topics})
+    found: set[Topic] = set()
+    if (records := warehouse.existing_rows("silver.dlq_records", points("dlq_topic", names))) is not None:
+        profile = F.col("header_profile")  # ranges, by which Delta and Parquet skip files
+        written = records.where((profile < UNKNOWN_WRITER) | (profile > UNKNOWN_WRITER))
+        found |= {(row[0], row[1]) for row in written.select("cluster", "dlq_topic").distinct().collect()}
+    if (settings := warehouse.existing_rows("silver.dlq_settings", points("value", names))) is not None:
+        stated = settings.where((F.col("setting") == DLQ_OF_A_GROUP) & F.col("until").isNull())
+        found |= {(row[0], row[1]) for row in stated.select("cluster", "value").distinct().collect()}
+    return found & topics
 
 
 def explain(judged: DataFrame, bronze: DataFrame, verdict: Verdict) -> Verdict:
@@ -70,29 +125,6 @@ def explain(judged: DataFrame, bronze: DataFrame, verdict: Verdict) -> Verdict:
 
 
 @cache
-def own_profiles(dlq: Dlq) -> tuple[Profile, ...]:
-    """Return the header profiles of the settings."""
-    return tuple(
-        Profile(
-            profile.name,
-            tuple(
-                Header(
-                    mapped.field or "",
-                    (mapped.name or "").removesuffix("*"),
-                    mapped.encoding,
-                    mapped.mandatory,
-                    is_prefix=(mapped.name or "").endswith("*"),
-                    path=mapped.path or "",
-                )
-                for mapped in profile.headers
-            ),
-            profile.topic or "",
-        )
-        for profile in dlq.profile
-    )
-
-
-@cache
 def _columns(dlq: Dlq) -> list[Column]:
     """Return the contract's columns; cached, because building them takes hundreds of JVM calls."""
     coordinates = ("topic", "topic_id", "partition", "offset", "timestamp", "timestamp_type")
@@ -117,56 +149,43 @@ def _columns(dlq: Dlq) -> list[Column]:
         "routed_at": F.when(timed, routed_at).otherwise(F.col("timestamp")),
         "routed_at_source": F.when(timed, "header").otherwise("kafka"),
         "payload_copied": F.when(kip_1317 | kip_1191, F.col("key").isNotNull() | F.col("value").isNotNull()).when(
-            F.col("header_profile").isNotNull(), True
+            F.col("header_profile") != UNKNOWN_WRITER, True
         ),
         "control_marker_suspected": (kip_1317 | kip_1191) & _looks_like_a_control_marker(),
         "_content_hash": _content_hash(),
         "fingerprint_version": F.lit(VERSION),
         "required_profile": _required_profile(dlq),
     }
-    if dlq.profile:
-        own = F.col("header_profile").isin(*(profile.name for profile in dlq.profile))
-        disposition = F.when(own, F.col("disposition_text"))
-        values |= {
-            "disposition": F.coalesce(disposition, values["disposition"]),
-            "disposition_source": F.when(disposition.isNotNull(), "header").otherwise(values["disposition_source"]),
-            "original_timestamp": F.when(own, _time("original_timestamp_text")).otherwise(original_timestamp),
-            "routed_at": F.when(own & timed, _time("routed_at_text")).otherwise(values["routed_at"]),
-            "missing_fields": _by_name(dlq, _missing),
-            "undecoded_fields": _by_name(dlq, _undecoded),
-        }
-    values |= {field: F.col(f"{field}_text") for field in headers.FIELDS if field not in values}
+    is_mapped = ~F.col("header_profile").isin(UNKNOWN_WRITER, *(profile.name for profile in PROFILES))
+    disposition = F.when(is_mapped, F.col("disposition_text"))
+    values |= {
+        "disposition": F.coalesce(disposition, values["disposition"]),
+        "disposition_source": F.when(disposition.isNotNull(), "header").otherwise(values["disposition_source"]),
+        "original_timestamp": F.when(is_mapped, _time("original_timestamp_text")).otherwise(original_timestamp),
+        "routed_at": F.when(is_mapped & timed, _time("routed_at_text")).otherwise(values["routed_at"]),
+        "undecoded_fields": F.when(
+            is_mapped, F.array_compact(F.array(*_undecoded(profiles_of(dlq))).cast("array<string>"))
+        ),
+    }
+    values |= {field: F.col(f"{field}_text") for field in FIELDS if field not in values}
     values = {name: computed_once(value) for name, value in values.items()}
-    nothing = F.lit(None).cast("array<string>")  # costs nothing if the settings define no profile
-    values = {"missing_fields": nothing, "undecoded_fields": nothing} | values
     values |= {f"dlq_{name}": F.col(name) for name in coordinates}
     return [values.get(column.name, F.col(column.name)).alias(column.name) for column in CONTRACT.columns]
 
 
-def _by_name(dlq: Dlq, fields: Callable[[Profile], list[Column]]) -> Column:
-    """Return the field names that ``fields`` gives for the record's profile; null unless it is one of the settings."""
-    names = F.lit(None).cast("array<string>")
-    for profile in own_profiles(dlq):
-        named = F.array_compact(F.array(*fields(profile)).cast("array<string>"))
-        names = F.when(F.col("header_profile") == profile.name, named).otherwise(names)
-    return names
-
-
-def _missing(profile: Profile) -> list[Column]:
-    return [F.when(F.col(f"{field}_text").isNull(), F.lit(field)) for field in profile.mandatory_fields]
-
-
-def _undecoded(profile: Profile) -> list[Column]:
+def _undecoded(profiles: tuple[Profile, ...]) -> list[Column]:
     """Return the fields whose text does not fit their encoding and type, except those that have a rule for it."""
-    encodings = {header.field: header.encoding for header in profile.headers if header.field}
+    fields = dict.fromkeys(field for profile in profiles if profile.kind != "specified" for field in profile.encodings)
     undecoded = []
-    for field, encoding in encodings.items():
+    for field in fields:
         text = F.col(f"{field}_text")
+        if field in ("original_partition", "original_offset"):
+            continue
         if field in ("original_timestamp", "routed_at"):
             holds = text.rlike(MILLIS) | text.rlike(ISO_8601_UTC)
         elif field == "delivery_count":
             holds = text.rlike(INT32)
-        elif encoding == "text" or field in ("original_partition", "original_offset"):
+        elif all(profile.encodings.get(field, "text") in ("text", "throwable") for profile in profiles):
             continue
         else:  # 0x... marks bytes that could not be read as a number
             holds = ~text.startswith("0x")

@@ -57,11 +57,11 @@ def split_of(
 
     contract = contract_under(warehouse.settings, stage)
     module = split_module(stage)
+    make = module.transform_of(rows, warehouse) if module.transform_of else None
 
     def transform(rows: DataFrame) -> DataFrame:
-        candidates = module.transform(rows, warehouse.settings).withColumns(
-            {"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)}
-        )
+        made = make(rows) if make else module.transform(rows, warehouse.settings)
+        candidates = made.withColumns({"_ingested_at": F.lit(started_at), "_run_id": F.lit(run_id)})
         return candidates if among is None else candidates.join(among, [*contract.row], how="left_semi")
 
     with contextlib.ExitStack() as stack:

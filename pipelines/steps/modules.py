@@ -79,6 +79,11 @@ class SplitModule(Protocol):
         """
         ...
 
+    @property
+    def transform_of(self) -> Callable[[DataFrame, Warehouse], Callable[[DataFrame], DataFrame]] | None:
+        """Return the ``transform`` of some rows of a batch, given all of them. Default: rows need no others."""
+        ...
+
     def explain(self, judged: DataFrame, bronze: DataFrame, verdict: Verdict) -> Verdict:
         """Add to a broken gate's verdict what else the judged and the input rows tell. Default: nothing."""
         ...
@@ -132,7 +137,8 @@ def reader_module(stage: Land) -> ReaderModule:
 
 def split_module(stage: Split) -> SplitModule:
     """Return the module of a ``Split`` table."""
-    return cast(SplitModule, _module(stage.table, {"explain": unexplained, "LOOKS_AT_OTHERS": False}))
+    defaults = {"explain": unexplained, "LOOKS_AT_OTHERS": False, "transform_of": None}
+    return cast(SplitModule, _module(stage.table, defaults))
 
 
 def ask_module(stage: Ask) -> AskModule:

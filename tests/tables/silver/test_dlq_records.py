@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from expectations.bronze.dlq_records import CONTRACT as BRONZE
 from expectations.silver.dlq_records import CONTRACT
-from pipelines.columns.headers import NAMES
+from pipelines.columns.profiles import NAMES
 from pipelines.settings import Dlq, MappedHeader, OwnProfile, RequiredProfile, load
 from pipelines.silver.dlq_records import transform
 
@@ -587,11 +587,22 @@ CASES = [
     Case("spring, partition as text", but(SPRING, partition=b"2"), breaks("original_partition.decimal_int32")),
     Case("spring, partition of 4 digits as text", but(SPRING, partition=b"1234"), {"original_partition": 0x31323334}),
     Case(
-        "spring, partition -1",
+        "spring, partition -1: unknown",
         but(SPRING, partition=struct.pack(">i", -1)),
-        breaks("original_partition.decimal_int32", original_partition_text="-1"),
+        {"original_partition": None, "original_partition_text": None},
     ),
-    Case("spring, partition empty", but(SPRING, partition=b""), breaks("original_partition.not_null")),
+    Case("spring, partition empty: unknown", but(SPRING, partition=b""), {"original_partition": None}),
+    Case(
+        "streams, no source record",
+        but(STREAMS, topic=None, partition=b"-1", offset=b"-1"),
+        {"header_profile": "kafka-streams", "original_topic": None, "original_partition": None, "missing_fields": []},
+    ),
+    Case("streams, offset -2", but(STREAMS, offset=b"-2"), breaks("original_offset.decimal_int64")),
+    Case(
+        "connect, incomplete",
+        without(CONNECT, ".offset"),
+        breaks("original_offset.not_null", missing_headers=["__connect.errors.offset"]),
+    ),
     Case(
         "spring, greatest partition",
         but(SPRING, partition=struct.pack(">i", 2**31 - 1)),
@@ -811,7 +822,7 @@ CASES = [
     Case(
         "retries, mandatory but null and empty",
         [("x-original-topic", b""), ("x-original-partition", None), RETRIED[2]],
-        breaks("header_profile.mandatory", missing_fields=["original_topic", "original_partition"]),
+        {"header_profile": "retries", "missing_fields": [], "original_topic": None},
     ),
     Case(
         "retries, a header with a prefix alone",
@@ -831,7 +842,7 @@ CASES = [
     Case(
         "retries, a place that is none",
         [RETRIED[0], ("x-original-partition", b"3"), ("x-original-offset", struct.pack(">q", -1))],
-        breaks("original_partition.decimal_int32", "original_offset.decimal_int64", undecoded_fields=[]),
+        breaks("original_partition.decimal_int32", original_offset=None, undecoded_fields=[]),
     ),
     Case(
         "retries, times that are none",
@@ -861,7 +872,8 @@ CASES = [
         [*RETRIED, ("x-retry-at", b"1"), *KIP_1191],
         {
             "header_profile": "kip-1191",
-            "missing_fields": None,
+            "missing_fields": [],
+            "undecoded_fields": None,
             "earlier_hops": [("retries", "parcels", 3, 2**40, None)],
             "user_headers": [],
             "reserved_header_collision": False,
@@ -1000,11 +1012,11 @@ def bronze(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
     return spark.createDataFrame([[{**given, **row}.get(name) for name in names] for row in rows], schema)
 
 
-def candidates(spark: SparkSession, rows: list[dict[str, Any]]) -> dict[str, Row]:
+def candidates(spark: SparkSession, rows: list[dict[str, Any]], dlq: Dlq | None = None) -> dict[str, Row]:
     """Silver's candidates by ``_bronze_id``, with their violations and with timestamps as text in UTC."""
     from pyspark.sql import functions as F
 
-    found = transform(bronze(spark, rows), load().model_copy(update={"dlq": REQUIRE}))
+    found = transform(bronze(spark, rows), load().model_copy(update={"dlq": dlq or REQUIRE}))
     assert [column.name for column in CONTRACT.columns] == found.columns
     times = [column.name for column in CONTRACT.columns if column.type == "timestamp"]
     collected = (

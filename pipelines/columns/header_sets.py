@@ -1,0 +1,564 @@
+"""The names of a record's headers -> a plan: which sets of which writers they are, and where each field's value is.
+
+Writers keep the headers of a record that they dead-letter, so one record can carry the sets of several writers. A set
+is complete if it has all mandatory headers of a profile. The newest complete set is the record's own; older ones are
+earlier hops.
+
+The plan depends on names and their order alone (and on which paths of an envelope have a value). Few records have a
+shape of their own, so a shape is planned once, in Python, however many records have it.
+
+How a profile's headers are cut into sets:
+
+- A set is a stretch of the profile's headers that has all mandatory ones. There are as many sets as there can be.
+- Between two sets, the cut is where no name repeats within a set, then where another writer's headers stand between,
+  then where the writer's order begins anew.
+- If a name repeats within a set nevertheless, the last one counts, as in Kafka's ``lastHeader``.
+- A writer that writes all values of a name side by side has one value a hop: the k-th of each name is of the k-th hop.
+
+Profiles can share names. A mandatory header belongs to one set alone: profiles of the settings come first, then the set
+that explains more headers. An optional header belongs to the set at whose place it stands.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import pairwise
+
+from pipelines.columns import globs
+from pipelines.columns.profiles import KIP_1191, KIP_1317, Profile
+
+MOST_LINKS = 400  # pairs of sets whose order their topics may decide
+MOST_CUTS = 8  # places between two sets at which the cut may be
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the sets of a record depend on.
+
+    ``names`` are the headers that any profile knows, in order; a name that only a prefix matches is the longest such
+    prefix with a ``*`` behind it. ``marks`` are the indexes, in ``Planner.marks``, of topic globs that match and of
+    paths that lead to a value. ``topics`` are the values of those of ``names`` that tell a topic, else null, if their
+    order may depend on these; ``topic`` is then the DLQ topic.
+    """
+
+    names: tuple[str, ...]
+    marks: tuple[int, ...] = ()
+    topics: tuple[str | None, ...] | None = None
+    topic: str | None = None
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A set of headers: its profile, and by field the places of its values, the first that is not empty counts.
+
+    A place is an index in ``Shape.names``; the paths of the planner follow behind them.
+    """
+
+    profile: Profile
+    places: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a shape says: the record's own set, the earlier hops (oldest first), and which headers are nobody's.
+
+    ``own`` is None if no profile knows the record. ``profiles`` are the names of the profiles whose sets the own set
+    is. ``lacking`` are the keys of mandatory headers that it lacks, if no set is complete. ``taken`` are the names
+    (of ``Shape.names``) that belong to writers. ``has_strays`` tells that a known header belongs to no complete set.
+    """
+
+    own: Hop | None = None
+    profiles: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+    hops: tuple[Hop, ...] = ()
+    taken: tuple[str, ...] = ()
+    has_strays: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the record's own set has all that its profile makes mandatory."""
+        return self.own is not None and not self.lacking
+
+
+@dataclass
+class _Set:
+    """A set of a profile within a shape: the places of its headers by key, in order."""
+
+    profile: Profile
+    members: dict[str, list[int]] = field(default_factory=dict)
+    is_last: bool = True  # of its profile: an envelope belongs to the last set
+
+    @cached_property
+    def at(self) -> int:
+        """The place of the set: that of its last mandatory header; an envelope stands before all headers."""
+        return max(self.mandatory_places(), default=-1)
+
+    @property
+    def places(self) -> set[int]:
+        """The places of all headers of the set."""
+        return {place for every in self.members.values() for place in every}
+
+    def mandatory_places(self) -> set[int]:
+        """Return the places of the mandatory headers."""
+        return {place for key in self.profile.mandatory for place in self.members.get(key, ())}
+
+
+class Planner:
+    """Plans shapes for given profiles, in their order."""
+
+    def __init__(self, profiles: Sequence[Profile]) -> None:
+        """Plan by these profiles; of equal claims the first profile's counts."""
+        self.profiles = tuple(profiles)
+        self.names = frozenset(name for profile in profiles for name in profile.names)
+        prefixes = {prefix for profile in profiles for prefix in profile.prefixes}
+        self.prefixes = tuple(sorted(prefixes, key=lambda prefix: (-len(prefix), prefix)))
+        self.globs = tuple(dict.fromkeys(profile.topic for profile in profiles if profile.topic))
+        self.paths = tuple(dict.fromkeys(path for profile in profiles for path in profile.paths))
+        self.topic_names = frozenset(
+            header.key for profile in profiles for header in profile.headers if header.field == "original_topic"
+        )
+        self.names_of_first = frozenset(
+            name for profile in profiles if profile.newest == "first" for name in profile.mandatory
+        )
+        self._plans: dict[Shape, Plan] = {}
+        self._keys_of: dict[str, list[tuple[Profile, str]]] = {}
+        self._order = {profile: place for place, profile in enumerate(self.profiles)}
+        self._enveloped = [profile for profile in profiles if profile.paths]
+
+    def known(self, name: str | None) -> str | None:
+        """Return a header's name as a shape has it; None if no profile knows it."""
+        if name is None or name in self.names:
+            return name
+        return next((f"{prefix}*" for prefix in self.prefixes if name.startswith(prefix)), None)
+
+    def shape(self, names: Iterable[str | None], topic: str | None = None) -> Shape:
+        """Return the shape of a record without an envelope whose topics do not decide the order of its sets."""
+        marks = tuple(at for at, glob in enumerate(self.globs) if topic is not None and globs.matches(glob, topic))
+        return Shape(tuple(known for name in names if (known := self.known(name)) is not None), marks)
+
+    def plan(self, shape: Shape) -> Plan:
+        """Return the plan of a shape."""
+        if shape not in self._plans:
+            self._plans[shape] = self._planned(shape)
+        return self._plans[shape]
+
+    def _planned(self, shape: Shape) -> Plan:
+        found = self._found(shape)
+        complete = [one for profile, keyed in found.items() for one in self._sets(profile, keyed, shape)]
+        standing = self._standing(complete)
+        draft = _draft(found, standing)
+        chain = self._chain([*standing, *([draft] if draft else [])], shape)
+        if not chain:
+            return self._nearest(found, shape)
+        own, older = _newest(chain)
+        is_draft = any(one is draft for one in own)
+        profiles = sorted((one.profile.name for one in own), key=lambda name: name != KIP_1317.name)
+        shown = {one.profile for one in (*complete, *own)}
+        strays = draft is not None and (not is_draft or len(own) == 2)
+        return Plan(
+            self._hop(own, shape, is_own=True),
+            (KIP_1317.name,) if is_draft else tuple(profiles),
+            tuple(key for key in KIP_1317.mandatory if key not in draft.members) if draft and is_draft else (),
+            tuple(self._hop(pair, shape) for pair in _joined(older)),
+            _taken(shape, shown, found),
+            strays or self._has_strays(shape, found, complete, chain),
+        )
+
+    def _found(self, shape: Shape) -> dict[Profile, list[tuple[int, str]]]:
+        """Return the places of the headers of each profile that may have a part, each with its key in the profile."""
+        found: dict[Profile, list[tuple[int, str]]] = {}
+        for place, name in enumerate(shape.names):
+            for profile, key in self._keys(name):
+                found.setdefault(profile, []).append((place, key))
+        for profile in self._enveloped:
+            found.setdefault(profile, [])
+        order = sorted(found, key=self._order.__getitem__)
+        return self._parted({profile: found[profile] for profile in order if self._applies(profile, shape)})
+
+    def _parted(self, found: dict[Profile, list[tuple[int, str]]]) -> dict[Profile, list[tuple[int, str]]]:
+        """Leave shared headers to the nearest writer, mandatory ones only if there are enough for all writers."""
+        claims: dict[str, list[Profile]] = {}
+        for profile, keyed in found.items():
+            keys = {key for _, key in keyed}
+            its_own = {key for key in profile.mandatory if self._owners[key] == 1}
+            if its_own and its_own <= keys:
+                for key in keys:
+                    if self._owners[key] > 1:
+                        claims.setdefault(key, []).append(profile)
+        places: dict[int, tuple[str, list[Profile]]] = {}
+        for key, claimants in claims.items():
+            at = [place for place, name in found[claimants[0]] if name == key]
+            if len(claimants) > 1 and len(at) >= sum(key in profile.mandatory for profile in claimants):
+                places |= dict.fromkeys(at, (key, claimants))
+        for run in _runs({place: key for place, (key, _) in places.items()}):
+            claimants = places[run[0]][1]
+            nearest = min(claimants, key=lambda one: self._distance(one, found[one], run))
+            for profile in claimants:
+                if profile is not nearest:
+                    found[profile] = [(place, key) for place, key in found[profile] if place not in run]
+        return found
+
+    def _distance(self, profile: Profile, keyed: Sequence[tuple[int, str]], run: Sequence[int]) -> tuple[bool, int]:
+        """Return how far a stretch of shared headers is from one that only this writer writes, in its order if any."""
+        rank = _ranks(profile)
+        keys = dict(keyed)
+        first, last = rank[keys[run[0]]], rank[keys[run[-1]]]
+        distances = [
+            (rank[key] > first, run[0] - place) if place < run[0] else (rank[key] < last, place - run[-1])
+            for place, key in keyed
+            if self._owners[key] == 1
+        ]
+        return min(distances)
+
+    def _keys(self, name: str) -> list[tuple[Profile, str]]:
+        """Return the profiles that know a name of a shape, and the key of their header."""
+        if name not in self._keys_of:
+            keys = ((profile, _key(profile, name)) for profile in self.profiles)
+            self._keys_of[name] = [(profile, key) for profile, key in keys if key is not None]
+        return self._keys_of[name]
+
+    def _applies(self, profile: Profile, shape: Shape) -> bool:
+        return not profile.topic or self.globs.index(profile.topic) in shape.marks
+
+    def _has_path(self, path: str, shape: Shape) -> bool:
+        return len(self.globs) + self.paths.index(path) in shape.marks
+
+    def _sets(self, profile: Profile, keyed: list[tuple[int, str]], shape: Shape) -> list[_Set]:
+        """Return the complete sets of a profile, in their order among the headers."""
+        if not all(self._has_path(path, shape) for path in profile.mandatory_paths):
+            return []
+        if not profile.mandatory:
+            return [_gathered(profile, keyed)] if profile.mandatory_paths else []
+        mandatory = frozenset(profile.mandatory)
+        keys = [key for _, key in keyed]
+        ends = _completions(keys, mandatory)
+        if not ends:
+            return []
+        counts = Counter(keys)
+        several = {counts[key] for key in mandatory}
+        if len(several) == 1 and (hops := several.pop()) > len(ends):
+            sets = _side_by_side(profile, keyed, counts, hops)
+        else:
+            cuts = _cuts(profile, keyed, ends, shape, self._others[profile])
+            bounds = pairwise([0, *cuts, len(keyed)])
+            sets = [_gathered(profile, keyed[begin:end]) for begin, end in bounds]
+        newest = 0 if profile.newest == "first" else len(sets) - 1
+        for at, one in enumerate(sets):
+            one.is_last = at == newest
+        return sets
+
+    @cached_property
+    def _others(self) -> dict[Profile, frozenset[str]]:
+        """By profile: the names that are of other writers alone."""
+        others = {}
+        for profile in self.profiles:
+            foreign = (one.names for one in self.profiles if one.name not in (profile.name, _partner(profile)))
+            others[profile] = frozenset(name for names in foreign for name in names) - {*profile.names}
+        return others
+
+    def _standing(self, complete: Sequence[_Set]) -> list[_Set]:
+        """Return the sets that stand, where several claim a mandatory header: see the head of the module."""
+
+        def precedence(one: _Set) -> tuple[int, int, int]:
+            if one.profile.kind == "settings":
+                return 0, 0, self._order[one.profile]
+            return 1, -len(one.places), self._order[one.profile]
+
+        owner: dict[int, str] = {}
+        standing = []
+        for one in sorted(complete, key=precedence):
+            claimed = one.mandatory_places()
+            if all(owner.get(place, one.profile.name) == one.profile.name for place in claimed):
+                owner |= dict.fromkeys(claimed, one.profile.name)
+                standing.append(one)
+        return standing
+
+    def _chain(self, sets: Sequence[_Set], shape: Shape) -> list[_Set]:
+        """Return the sets, oldest first."""
+        behind = sorted((one for one in sets if one.profile.newest == "last"), key=lambda one: one.at)
+        before = sorted((one for one in sets if one.profile.newest == "first"), key=lambda one: -one.at)
+        if not behind or not before or shape.topics is None or len(behind) * len(before) > MOST_LINKS:
+            return [*behind, *before]
+        return _merged(before, behind, shape)
+
+    def _hop(self, sets: Sequence[_Set], shape: Shape, is_own: bool = False) -> Hop:
+        """Return a set as a hop, or the two sets of a share group as one.
+
+        Of the two sets the draft's counts first. Of a record's own two sets only the draft's tells the fields that it
+        makes mandatory.
+        """
+        first, *others = sorted(sets, key=lambda one: one.profile is not KIP_1317)
+        places = self._places(first, shape)
+        for other in others:
+            for name, known in self._places(other, shape).items():
+                if not (is_own and name in KIP_1317.encodings):
+                    places.setdefault(name, known)
+        return Hop(first.profile, places)
+
+    def _places(self, one: _Set, shape: Shape) -> dict[str, tuple[int, ...]]:
+        places: dict[str, list[int]] = {}
+        for header in one.profile.headers:
+            if header.field and header.path and one.is_last:
+                places.setdefault(header.field, []).append(len(shape.names) + self.paths.index(header.path))
+            elif header.field and header.key in one.members:
+                places.setdefault(header.field, []).append(max(one.members[header.key]))
+        return {name: tuple(known) for name, known in places.items()}
+
+    def _nearest(self, found: Mapping[Profile, list[tuple[int, str]]], shape: Shape) -> Plan:
+        """Return the plan of a shape without a complete set: that of the profile which lacks least, if any is near."""
+        near = [profile for profile, keyed in found.items() if self._is_near(profile, keyed, shape)]
+        if not near:
+            return Plan()
+        settings = {name for profile in self.profiles if profile.kind == "settings" for name in profile.names}
+
+        def distance(profile: Profile) -> tuple[float, int, int]:
+            lacking = self._lacking(profile, found[profile], shape)
+            kind = ("specified", "settings", "shipped").index(profile.kind)
+            if profile.kind == "specified" and not settings.isdisjoint(profile.names):
+                kind = 2
+            return len(lacking) / len(_all_mandatory(profile)), kind, self._order[profile]
+
+        nearest = min(near, key=distance)
+        own = _gathered(nearest, found[nearest])
+        return Plan(
+            self._hop([own], shape, is_own=True),
+            (nearest.name,),
+            tuple(self._lacking(nearest, found[nearest], shape)),
+            (),
+            _taken(shape, {nearest}, found),
+            self._has_strays(shape, found, [], [own]),
+        )
+
+    def _lacking(self, profile: Profile, keyed: Sequence[tuple[int, str]], shape: Shape) -> list[str]:
+        keys = {key for _, key in keyed}
+        paths = [path for path in profile.mandatory_paths if not self._has_path(path, shape)]
+        return [*(key for key in profile.mandatory if key not in keys), *paths]
+
+    def _is_near(self, profile: Profile, keyed: Sequence[tuple[int, str]], shape: Shape) -> bool:
+        """Tell whether some of a profile's headers make it plausible that its writer wrote them.
+
+        Of a shipped profile at least half of the mandatory headers are there, and one that only this writer writes:
+        anybody can have an ``x-original-topic``.
+        """
+        if profile.kind != "shipped":
+            return bool(keyed) or any(self._has_path(path, shape) for path in profile.paths)
+        lacking = self._lacking(profile, keyed, shape)
+        its_own = {key for _, key in keyed if self._owners[key] == 1}.intersection(profile.mandatory)
+        is_enveloped = len(lacking) < len(profile.mandatory_paths)
+        return 2 * len(lacking) <= len(_all_mandatory(profile)) and bool(its_own or is_enveloped)
+
+    @cached_property
+    def _owners(self) -> Counter[str]:
+        return Counter(key for profile in self.profiles for key in {header.key for header in profile.headers})
+
+    def _has_strays(
+        self,
+        shape: Shape,
+        found: Mapping[Profile, list[tuple[int, str]]],
+        complete: Sequence[_Set],
+        chain: Sequence[_Set],
+    ) -> bool:
+        """Tell whether a known header belongs to no complete set, or a name repeats within one."""
+        fine: set[int] = set()
+        for one in chain:
+            repeating = _repeating(one.profile)
+            for key, places in one.members.items():
+                fine |= set(places) if key in repeating else {max(places)}
+        stands = {id(one) for one in chain}
+        for one in complete:
+            if id(one) not in stands:  # it gave way to another profile
+                fine |= one.places
+        near = [keyed for profile, keyed in found.items() if self._is_near(profile, keyed, shape)]
+        return any(place not in fine for keyed in near for place, _ in keyed)
+
+
+@cache
+def planner_of(profiles: tuple[Profile, ...]) -> Planner:
+    """Return the planner for these profiles; it keeps the plans that it has made."""
+    return Planner(profiles)
+
+
+def _key(profile: Profile, name: str) -> str | None:
+    """Return the key of the header of a profile to which a name of a shape belongs; None if to none."""
+    if name in profile.names:
+        return name
+    text = name.removesuffix("*")
+    fitting = [prefix for prefix in profile.prefixes if text.startswith(prefix)]
+    return f"{max(fitting, key=len)}*" if fitting else None
+
+
+@cache
+def _ranks(profile: Profile) -> dict[str, int]:
+    """Return the place of each key in the order in which the writer writes."""
+    return {header.key: at for at, header in reversed([*enumerate(profile.headers)])}
+
+
+def _runs(places: Mapping[int, str]) -> list[list[int]]:
+    """Return stretches of places that follow each other, in which no key repeats."""
+    runs: list[list[int]] = []
+    keys: set[str] = set()
+    for place in sorted(places):
+        if not runs or runs[-1][-1] != place - 1 or places[place] in keys:
+            runs.append([])
+            keys = set()
+        runs[-1].append(place)
+        keys.add(places[place])
+    return runs
+
+
+def _all_mandatory(profile: Profile) -> tuple[str, ...]:
+    return (*profile.mandatory, *profile.mandatory_paths)
+
+
+def _repeating(profile: Profile) -> set[str]:
+    """Return the keys that one set can have several times."""
+    return {header.key for header in profile.headers if header.repeats or header.is_prefix}
+
+
+def _taken(shape: Shape, shown: Iterable[Profile], found: Mapping[Profile, list[tuple[int, str]]]) -> tuple[str, ...]:
+    """Return the names of a shape that belong to these profiles, sorted."""
+    return tuple(sorted({shape.names[place] for profile in shown for place, _ in found[profile]}))
+
+
+def _draft(found: Mapping[Profile, list[tuple[int, str]]], standing: Sequence[_Set]) -> _Set | None:
+    """Return the incomplete set of KIP-1317, a draft of which any one header claims the record; None if none."""
+    keyed = found.get(KIP_1317) or []
+    return _gathered(KIP_1317, keyed) if keyed and all(one.profile is not KIP_1317 for one in standing) else None
+
+
+def _partner(profile: Profile) -> str | None:
+    return {KIP_1317.name: KIP_1191.name, KIP_1191.name: KIP_1317.name}.get(profile.name)
+
+
+def _gathered(profile: Profile, keyed: Iterable[tuple[int, str]]) -> _Set:
+    one = _Set(profile)
+    for place, key in keyed:
+        one.members.setdefault(key, []).append(place)
+    return one
+
+
+def _completions(keys: Sequence[str], mandatory: frozenset[str]) -> list[int]:
+    """Return the indexes at which sets are complete, if each begins as soon as the one before is complete."""
+    ends = []
+    lacking = set(mandatory)
+    for at, key in enumerate(keys):
+        lacking.discard(key)
+        if not lacking:
+            ends.append(at)
+            lacking = set(mandatory)
+    return ends
+
+
+def _cuts(
+    profile: Profile, keyed: Sequence[tuple[int, str]], ends: Sequence[int], shape: Shape, others: frozenset[str]
+) -> tuple[int, ...]:
+    """Return the indexes at which sets after the first begin: see the head of the module."""
+    keys = [key for _, key in keyed]
+    mandatory = frozenset(profile.mandatory)
+    last = len(keys) - 1
+    latest = [last - at for at in reversed(_completions(keys[::-1], mandatory))]
+    rank = _ranks(profile)
+    repeating = _repeating(profile)
+
+    def strangeness(cut: int) -> tuple[bool, bool, int]:
+        between = shape.names[keyed[cut - 1][0] + 1 : keyed[cut][0]]
+        return not any(name in others for name in between), rank[keys[cut - 1]] < rank[keys[cut]], -cut
+
+    def faults(begin: int, end: int) -> tuple[int, int]:
+        counts = Counter(keys[begin:end])
+        return len(mandatory - counts.keys()), sum(counts[key] - 1 for key in counts if key not in repeating)
+
+    # The cheapest way to each cut: its cost and the cuts before it.
+    ways: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {0: ((0, 0, 0, 0, 0), ())}
+    for number in range(1, len(ends) + 1):
+        cuts = range(ends[number - 1] + 1, latest[number] + 1) if number < len(ends) else [len(keys)]
+        further = {}
+        for cut in sorted(cuts, key=strangeness)[:MOST_CUTS] if number < len(ends) else cuts:
+            more = strangeness(cut) if number < len(ends) else (0, 0, 0)
+            costs = (
+                (tuple(map(sum, zip(cost, (*faults(begin, cut), *more), strict=True))), (*before, cut))
+                for begin, (cost, before) in ways.items()
+            )
+            further[cut] = min(costs)
+        ways = further
+    return ways[len(keys)][1][:-1]
+
+
+def _side_by_side(profile: Profile, keyed: Sequence[tuple[int, str]], counts: Counter[str], hops: int) -> list[_Set]:
+    """Return the sets of a writer that writes all values of a name side by side, one value a hop."""
+    sets = [_Set(profile) for _ in range(hops)]
+    seen: Counter[str] = Counter()
+    for place, key in keyed:
+        if counts[key] == hops:
+            sets[seen[key]].members[key] = [place]
+            seen[key] += 1
+    return sets
+
+
+def _newest(chain: list[_Set]) -> tuple[list[_Set], list[_Set]]:
+    """Return the record's own set, or both sets of a share group, and the older sets."""
+    if len(chain) > 1 and chain[-2].profile.name == _partner(chain[-1].profile):
+        return chain[-2:], chain[:-2]
+    return chain[-1:], chain[:-1]
+
+
+def _joined(older: Sequence[_Set]) -> Iterator[list[_Set]]:
+    """Yield the older sets, oldest first; two adjacent sets of a share group are one hop."""
+    waiting: list[_Set] = []
+    for one in older:
+        if waiting and waiting[0].profile.name == _partner(one.profile):
+            yield [waiting.pop(), one]
+            continue
+        if waiting:
+            yield [waiting.pop()]
+        waiting = [one]
+    if waiting:
+        yield waiting
+
+
+def _merged(before: Sequence[_Set], behind: Sequence[_Set], shape: Shape) -> list[_Set]:
+    """Merge the sets of writers that write first with those of writers that append, both oldest first.
+
+    Places do not tell their order, but a hop's DLQ topic is the source topic of the next hop, and DLQ topics are named
+    after their source or by the writer's default.
+    """
+    topics = shape.topics or ()
+
+    def topic_of(one: _Set) -> str | None:
+        keys = [header.key for header in one.profile.headers if header.field == "original_topic" and not header.path]
+        said = [topics[max(one.members[key])] for key in keys if key in one.members]
+        return next((text for text in said if text), None)
+
+    def link(one: _Set, target: str | None) -> int:
+        source, default = topic_of(one), one.profile.default_topic
+        if not target:
+            return 0
+        named_after = 2 * bool(source and source != target and source in target)
+        return named_after + bool(default and globs.matches(default.casefold(), target.casefold()))
+
+    @cache
+    def best(i: int, j: int, is_before: bool) -> tuple[int, tuple[bool, ...]]:
+        """Return the greatest sum of links among the i and j oldest sets, whose newest is ``before[i - 1]`` or not."""
+        one = before[i - 1] if is_before else behind[j - 1]
+        i, j = (i - 1, j) if is_before else (i, j - 1)
+        if not i and not j:
+            return 0, (is_before,)
+        choices = []
+        for of_before in (False, True):
+            if i if of_before else j:
+                total, order = best(i, j, of_before)
+                previous = before[i - 1] if of_before else behind[j - 1]
+                choices.append((total + link(previous, topic_of(one)), order))
+        total, order = max(choices, key=lambda choice: choice[0])
+        return total, (*order, is_before)
+
+    ends = [
+        (best(len(before), len(behind), of_before), link((before if of_before else behind)[-1], shape.topic))
+        for of_before in (True, False)
+    ]
+    (_, order), _ = max(ends, key=lambda end: end[0][0] + end[1])
+    first, later = iter(before), iter(behind)
+    return [next(first) if is_before else next(later) for is_before in order]
