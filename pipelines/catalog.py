@@ -63,14 +63,15 @@ CATALOG: tuple[Stage, ...] = (
         "silver.dead_letters", "silver.acknowledgements", "silver.log_batches", "silver.log_ranges")),
     Derive("gold.dlq_incidents", feed="dlq", also=("delivery",), inputs=(
         "silver.dlq_episodes", "silver.message_attributes", "silver.record_ranges")),
-    Summarise("silver.dlq_hops", feed="delivery", inputs=("silver.dead_letters",)),
+    Summarise("silver.inferred_dead_letters", feed="delivery", inputs=("silver.dlq_records",)),
+    Summarise("silver.dlq_hops", feed="delivery", inputs=("silver.dead_letters", "silver.inferred_dead_letters")),
     Summarise("silver.dlq_roots", feed="delivery", inputs=("silver.dlq_hops",)),
     Summarise("silver.dlq_ranges", feed="delivery", inputs=("silver.dead_letters",)),
     Summarise("silver.dlq_gaps", feed="delivery", inputs=(
         "silver.dlq_ranges", "silver.log_batches", "silver.transactions", "silver.log_ranges")),
     Summarise("gold.message_ledger", feed="delivery", inputs=(
-        "silver.acknowledgements", "silver.dead_letters", "silver.dlq_roots", "silver.transactions",
-        "silver.log_ranges", "silver.topic_policies")),
+        "silver.acknowledgements", "silver.dead_letters", "silver.inferred_dead_letters", "silver.dlq_roots",
+        "silver.transactions", "silver.log_ranges", "silver.topic_policies")),
     Summarise("gold.message_counts", feed="delivery", inputs=("gold.message_ledger",)),
     Summarise("gold.reconciliation", feed="delivery", inputs=(
         "gold.message_counts", "silver.dead_letters", "silver.dlq_gaps", "silver.dlq_write_failures",

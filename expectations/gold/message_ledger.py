@@ -62,7 +62,12 @@ CONTRACT = Contract(
         Column("producer_id", "bigint", "Producer id of the transaction."),
         Column("producer_epoch", "int", "Producer epoch of the transaction."),
         Column("in_log", "boolean", "True where a landed segment holds the offset, false where one proves it absent."),
-        Column("dead_lettered_count", "bigint", "Dead-letter records of the message, those rolled back left out."),
+        Column(
+            "dead_lettered_count",
+            "bigint",
+            "Dead-letter records of the message, those rolled back left out. Those that did not land count where the"
+            " headers of later ones tell them (silver.inferred_dead_letters).",
+        ),
         Column("dead_lettered_again_count", "bigint", "Of these, those that repeat one of the same group."),
         Column("first_dead_lettered_at", "timestamp", "When it was first dead-lettered."),
         Column("dead_letters", LETTERS, "Its dead-letter records in order; times counts those of the same group."),

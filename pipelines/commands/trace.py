@@ -23,6 +23,7 @@ ACKNOWLEDGEMENTS = "silver.acknowledgements"
 TRANSACTIONS = "silver.transactions"
 LOG_RANGES = "silver.log_ranges"
 DEAD_LETTERS = "silver.dead_letters"
+INFERRED = "silver.inferred_dead_letters"
 RECORDS = "silver.dlq_records"
 WRITE_FAILURES = "silver.dlq_write_failures"
 POLICIES = "silver.topic_policies"
@@ -374,7 +375,11 @@ def _transaction(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> 
 
 
 def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) -> Iterator[Event]:
-    """Yield each time that the message was dead-lettered, and what happened to its dead letters, hop by hop."""
+    """Yield each time that the message was dead-lettered, and what happened to its dead letters, hop by hop.
+
+    Dead letters that did not land are known from the headers of later ones.
+    """
+    landed = set()
     key: Key = {
         "cluster": warehouse.cluster,
         "source_slice": place.slice,
@@ -384,6 +389,7 @@ def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) 
     }
     for row in rows(warehouse, DEAD_LETTERS, key):
         letter = Place(row["dlq_topic"], row["dlq_partition"], row["dlq_offset"])
+        landed.add(letter)
         if row.get("is_held"):
             yield _held_letter(row, f"its dead letter {letter}")
         if not row["is_accepted"]:
@@ -397,6 +403,15 @@ def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) 
         )
         if letter not in passed and len(passed) < MOST_HOPS:
             yield from _dead_letters(warehouse, letter, passed | {place, letter})
+    for letter, row in _inferred(warehouse, "original", place):
+        if letter not in landed | passed:
+            of = f" from {place}" if passed else ""
+            what = "dead-lettered on" if passed else "dead-lettered"
+            yield Event(
+                None, what, f"to {letter}{of}{_by(row)}, as headers of {_teller(row)} say", _inferred_facts(row)
+            )
+            if len(passed) < MOST_HOPS:
+                yield from _dead_letters(warehouse, letter, passed | {place, letter})
 
 
 def _replays(warehouse: Warehouse, place: Place) -> Iterator[Event]:
@@ -506,12 +521,44 @@ def _origin(warehouse: Warehouse, place: Place) -> Iterator[Event]:
     for row in rows(warehouse, DEAD_LETTERS, key):
         if row["is_accepted"]:
             origin = _source(row)
-            group = f" by {visible(row['consumer_group'])}" if row["consumer_group"] is not None else ""
             at = row["routed_at"] or row["dlq_timestamp"]
             facts = _facts(_masked(warehouse, row))
-            yield Event(at, "written", f"as the dead letter of {origin}{group}", facts)
+            yield Event(at, "written", f"as the dead letter of {origin}{_by(row)}", facts)
         elif row.get("is_held"):
             yield _held_letter(row, "it")
+    for _, row in _inferred(warehouse, "dlq", place):
+        sentence = f"as the dead letter of {_source(row)}{_by(row)}, as headers of {_teller(row)} say"
+        yield Event(None, "written", sentence, _inferred_facts(row))
+
+
+def _inferred(warehouse: Warehouse, side: str, place: Place) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Yield the dead letters of a message (``original``), or at its place (``dlq``), that did not land, once each."""
+    if not warehouse.exists(INFERRED):
+        return
+    slice_ = "source_slice" if side == "original" else "dlq_slice"
+    names: Key = dict(zip((f"{side}_{part}" for part in Place._fields), place, strict=True))
+    seen: set[tuple[Place, str | None]] = set()
+    for row in rows(warehouse, INFERRED, {"cluster": warehouse.cluster, slice_: place.slice, **names}):
+        letter = Place(row["dlq_topic"], row["dlq_partition"], row["dlq_offset"])
+        same: Key = {"cluster": warehouse.cluster, "slice": letter.slice}
+        same |= dict(zip(("dlq_topic", "dlq_partition", "dlq_offset"), letter, strict=True))
+        if (letter, row["consumer_group"]) not in seen and not rows(warehouse, DEAD_LETTERS, same, ["dlq_offset"]):
+            seen.add((letter, row["consumer_group"]))
+            yield letter, row
+
+
+def _by(row: dict[str, Any]) -> str:
+    return f" by {visible(row['consumer_group'])}" if row["consumer_group"] is not None else ""
+
+
+def _teller(row: dict[str, Any]) -> Place:
+    return Place(*(row[f"told_by_{part}"] for part in Place._fields))
+
+
+def _inferred_facts(row: dict[str, Any]) -> dict[str, Any]:
+    places = ("dlq_topic", "dlq_partition", "dlq_offset", "original_topic", "original_partition", "original_offset")
+    tellers = ("told_by_topic", "told_by_partition", "told_by_offset")
+    return {name: row[name] for name in (*places, "consumer_group", *tellers)}
 
 
 def _source(row: dict[str, Any]) -> str:

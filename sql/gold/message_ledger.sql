@@ -1,11 +1,13 @@
 -- Purpose: the outcome of each produced message: acknowledged, committed or aborted, dead-lettered, lost.
 -- Grain: cluster, topic, partition, offset if it is known, else acknowledgement_id.
--- Parameters: {acknowledgements}, {dead_letters}, {dlq_roots}, {transactions}, {log_ranges}, rows of these silver
--- tables, complete for each slice that is in them; {topic_policies}, all rows of silver.topic_policies.
+-- Parameters: {acknowledgements}, {dead_letters}, {inferred_dead_letters}, {dlq_roots}, {transactions}, {log_ranges},
+-- rows of these silver tables, complete for each slice that is in them; {topic_policies}, all rows of
+-- silver.topic_policies.
 -- Engine: duckdb, in parts
 -- Refresh: slice
 --   silver.acknowledgements: slice
 --   silver.dead_letters: each of source_slice where is_counted
+--   silver.inferred_dead_letters: each of source_slice
 --   silver.dlq_roots: slice
 --   silver.transactions: slices
 --   silver.log_ranges: slice
@@ -14,7 +16,8 @@
 -- to be compacted. If that is not known, the message is only absent, because the cleaner also removes whole batches. If
 -- the log is known to be compacted, its absence says nothing about the message.
 -- A trace id never merges rows, because one trace spans many messages. A dead letter belongs to no message if its
--- headers do not name the place of its source record, which only a profile of the settings can permit.
+-- headers do not name the place of its source record. A dead letter that did not land counts where the headers of a
+-- later one tell it; its time, disposition and deliveries are unknown.
 WITH acknowledged AS (
   SELECT
     cluster,
@@ -31,6 +34,31 @@ WITH acknowledged AS (
   FROM {acknowledgements}
   GROUP BY cluster, slice, topic, partition, offset, IF(offset >= 0, '', _bronze_id)
 ),
+inferred AS (
+  SELECT DISTINCT
+    cluster, source_slice, original_topic, original_partition, original_offset, consumer_group, dlq_topic,
+    dlq_partition, dlq_offset
+  FROM {inferred_dead_letters} AS hops
+  LEFT ANTI JOIN {dead_letters} AS landed
+    ON landed.cluster = hops.cluster
+      AND landed.source_slice = hops.source_slice
+      AND landed.dlq_topic = hops.dlq_topic
+      AND landed.dlq_partition = hops.dlq_partition
+      AND landed.dlq_offset = hops.dlq_offset
+),
+lettered AS (
+  SELECT
+    cluster, source_slice, original_topic, original_partition, original_offset, consumer_group, dlq_topic,
+    dlq_topic_id, dlq_partition, dlq_offset, routed_at, disposition, delivery_count
+  FROM {dead_letters}
+  WHERE is_counted AND source_slice IS NOT NULL
+  UNION ALL
+  SELECT
+    cluster, source_slice, original_topic, original_partition, original_offset, consumer_group, dlq_topic,
+    CAST(NULL AS STRING) AS dlq_topic_id, dlq_partition, dlq_offset, CAST(NULL AS TIMESTAMP) AS routed_at,
+    CAST(NULL AS STRING) AS disposition, CAST(NULL AS INT) AS delivery_count
+  FROM inferred
+),
 letters AS (
   SELECT
     *,
@@ -38,8 +66,7 @@ letters AS (
       PARTITION BY cluster, original_topic, original_partition, original_offset, consumer_group
       ORDER BY routed_at, dlq_topic, dlq_partition, dlq_offset, dlq_topic_id
     ) AS times
-  FROM {dead_letters}
-  WHERE is_counted AND source_slice IS NOT NULL
+  FROM lettered
 ),
 dead_lettered AS (
   SELECT
@@ -67,7 +94,7 @@ messages AS (
 asked AS (
   SELECT cluster, slice FROM {acknowledgements}
   UNION
-  SELECT cluster, source_slice AS slice FROM {dead_letters} WHERE is_counted AND source_slice IS NOT NULL
+  SELECT cluster, source_slice AS slice FROM lettered
 ),
 spans AS (
   SELECT

@@ -220,11 +220,23 @@ def _letter(row: Row, chance: random.Random, hostile: float) -> None:
     row["routed_at"], row["dlq_timestamp"] = time(chance, hostile), time(chance, hostile)
 
 
+def _hop(chance: random.Random, hostile: float) -> Row:
+    """An earlier hop of headers, some of which do not name all of its place."""
+    hop = {"profile": "spring-kafka", "topic": topic(chance, hostile), "partition": partition(chance, hostile)}
+    hop |= {"offset": offset(chance, hostile), "consumer_group": chance.choice(("billing", None))}
+    if chance.random() < 0.2:
+        hop[chance.choice(("topic", "partition", "offset"))] = None
+    return hop
+
+
 def dlq_records(row: Row, chance: random.Random, hostile: float) -> None:
     _letter(row, chance, hostile)
     row["_bronze_id"] = f"b{chance.randrange(200)}"
     row["_content_hash"] = chance.choice((1, 2, 2, -(2**63)))
     row["header_profile"] = chance.choice(("kip-1317", "kip-1191", "connect", None))
+    row["earlier_hops"] = chance.choice(
+        (None, [], *([_hop(chance, hostile) for _ in range(many)] for many in (1, 2, 3)))
+    )
     row["_ingested_at"] = time(chance, hostile)
     row["key"] = chance.choice((*KEYS, b"abc"))
     row["value"] = chance.choice((*KEYS, None))
@@ -264,6 +276,16 @@ def dead_letters(row: Row, chance: random.Random, hostile: float) -> None:
     row["is_control_marker"] = chance.random() < 0.1
     row["is_counted"] = row["is_accepted"] and not row["is_control_marker"] and row["write_state"] != "ABORTED"
     row["lacks_mandatory_headers"] = chance.random() < 0.3
+
+
+def inferred_dead_letters(row: Row, chance: random.Random, hostile: float) -> None:
+    _letter(row, chance, 0)
+    row["told_by_topic"], row["told_by_partition"] = topic(chance, hostile), partition(chance, hostile)
+    row["told_by_offset"], row["hop"] = offset(chance, hostile), chance.randrange(3)
+    _topic_id(row, chance, "told_by_topic_id")
+    row["header_profile"] = "spring-kafka"
+    row["dlq_slice"] = row["slice"]
+    row["slice"] = slice_of(row["told_by_offset"], row["told_by_partition"], row["told_by_topic"])
 
 
 def acknowledgements(row: Row, chance: random.Random, hostile: float) -> None:
@@ -392,6 +414,7 @@ SHAPES: dict[str, Shape] = {
     "held.dlq_records": refused_dlq_records,
     "silver.dlq_control_markers": dlq_control_markers,
     "silver.dead_letters": dead_letters,
+    "silver.inferred_dead_letters": inferred_dead_letters,
     "silver.acknowledgements": acknowledgements,
     "silver.dlq_hops": dlq_hops,
     "silver.dlq_roots": dlq_roots,

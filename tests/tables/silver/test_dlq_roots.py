@@ -26,6 +26,7 @@ LETTERS = (
     "original_partition int, original_offset bigint, routed_at timestamp, is_accepted boolean, "
     "is_control_marker boolean, slice string, source_slice string, is_new boolean"
 )
+INFERRED = ", ".join(f"`{column.name}` {column.type}" for column in contract_of("silver.inferred_dead_letters").columns)
 MOST_HOPS = 8
 OFFSETS_OF_LOGS = [*range(4), *range(OFFSETS - 2, OFFSETS + 3)]
 CASES = 150
@@ -83,7 +84,9 @@ def roots_of(letters: list[tuple[Any, ...]]) -> dict[Place, tuple[Place, int] | 
 
 
 def hops_of(spark: SparkSession, letters: DataFrame) -> DataFrame:
-    return _selected(spark, select_of("silver.dlq_hops"), {"dead_letters": letters}, {})
+    inferred = spark.createDataFrame([], INFERRED)
+    inputs = {"dead_letters": letters, "inferred_dead_letters": inferred}
+    return _selected(spark, select_of("silver.dlq_hops"), inputs, {})
 
 
 def test_roots_of_random_chains_are_those_of_a_model(spark: SparkSession) -> None:
