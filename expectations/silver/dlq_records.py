@@ -249,6 +249,13 @@ CONTRACT = Contract(
             "int",
             "Version of the algorithm that names the record's error and finds its incident; null: 1.",
         ),
+        Column(
+            "owner",
+            "string",
+            "Whom the record belongs to: its consumer group or, if its headers name none, `connector NAME`, or its"
+            " header profile (or `unknown writer`) `on` its DLQ topic; null in rows from before the column.",
+            later=True,
+        ),
         Column("required_profile", "string", "Header profile that the settings require for the topic.", evidence=True),
         Column(
             "header_profiles",

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from expectations import owners
 from expectations.silver.dlq_records import PROFILES
 from pipelines.settings.section import Section
 
@@ -102,6 +103,8 @@ class OwnProfile(Section):
             raise ValueError("a name has up to 64 letters, digits and . _ - between them")
         if name in PROFILES:
             raise ValueError(f"{name} is the name of a built-in profile")
+        if name in owners.NAMED or name == owners.UNKNOWN:
+            raise ValueError(f"{name} is a word for whom dead letters belong to")
         return name
 
     @field_validator("headers")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from expectations import owners
 from expectations.rules import GREATEST_MILLIS, INT32, INT64, decimal_up_to
 from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC
 from expectations.verdict import SCOPE, Verdict
@@ -122,6 +123,7 @@ def _columns(dlq: Dlq) -> list[Column]:
         "control_marker_suspected": (kip_1317 | kip_1191) & _looks_like_a_control_marker(),
         "_content_hash": _content_hash(),
         "fingerprint_version": F.lit(VERSION),
+        "owner": F.expr(owners.sql("{}_text", topic="topic")),
         "required_profile": _required_profile(dlq),
     }
     if dlq.profile:
