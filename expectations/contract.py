@@ -117,7 +117,7 @@ class Contract:
     def quarantine(self) -> tuple[Column, ...]:
         """The columns of the table's quarantine: every candidate column, and ``violations``."""
         violations = Column("violations", "array<string>", "Codes of the rules that the row breaks, column.rule.")
-        return (*(replace(column, evidence=False) for column in self.columns), violations)
+        return (*(replace(column, evidence=False, later=False) for column in self.columns), violations)
 
     def broken_rules(self) -> SparkColumn:
         """Return a bigint Column with bit i set if rule i is broken: one projection for any number of rules."""
