@@ -148,10 +148,8 @@ class Letter:
         disposition = record["disposition"]
         yield "profile", [_or_unknown(record["header_profile"])]
         yield "disposition", [_or_unknown(disposition) + (f", {source}" if disposition and source else "")]
-        if record["consumer_group"] is None:
-            yield "belongs to", [_or_unknown(record.get(OWNER))]
-        else:
-            yield "group", [visible(record["consumer_group"])]
+        is_named = record["consumer_group"] is None and record.get(OWNER) is not None
+        yield ("belongs to" if is_named else "group"), [_or_unknown(owner_of(record))]
         yield "source", [self._source()]
         yield "deliveries", [_or_unknown(record["delivery_count"])]
         connector = [
