@@ -317,8 +317,7 @@ class Warehouse:
     def take_later_columns(self, contract: Contract) -> None:
         """Give a table the columns that came to it later, with nulls in the rows that it has."""
         table = contract.table
-        there = self._stored_names(table)
-        if not self.lacking(table, there):
+        if not (later_columns(table) and self.lacking(table, there := self._stored_names(table))):
             return
         if (opened := self._plain(table)) is None:
             from pyspark.sql import functions as F
