@@ -169,7 +169,7 @@ def test_an_owner_without_a_group_has_suspects_of_its_own(
         incident("not new", "connector other", "sent", FIRST),
     )
     for topic in ("orders", "paid"):
-        edge = {"group_id": "app", "topic": topic, "direction": "read", "is_current": True, "node": f"in-{topic}"}
+        edge = {"group_id": "app", "topic": topic, "direction": "read", "is_current": True}
         store(settings, "gold.topology_edges", {**OURS, **edge})
     revision = {"group_id": "app", "revision": 2, "accepted_at": FIRST - HOUR}
     store(settings, "gold.topology_revisions", {**OURS, **revision})
