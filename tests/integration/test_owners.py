@@ -308,7 +308,7 @@ def test_an_old_warehouse_answers_before_its_next_run(
     assert {one.name: one.records for one in content.groups} == {"g": 1, None: 1}
     assert not content.light.reasons or "cannot be read" not in " ".join(content.light.reasons)
     assert "group            g" in show.answer(warehouse, "dlq.orders:0:0").result
-    assert warehouse.read("silver.dlq_records").columns == [
+    assert Warehouse(settings, spark).read("silver.dlq_records").columns == [
         one.name for one in contract_of("silver.dlq_records").stored
     ]
     chosen = Candidates(warehouse).chosen(Choice(where="true"), 10)
