@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,9 @@ MOST_RULES = 62  # one bit each in a bigint
 class Column:
     """A column: its Spark SQL type, its comment (which becomes the Delta comment) and the rules on it.
 
-    ``evidence`` columns exist in candidates and quarantine only: they show what could not be typed.
+    ``evidence`` columns exist in candidates and quarantine only: they show what could not be typed. A ``later`` column
+    came to tables that were there: a summarised table takes it at its next run, without a rebuild. Until a row is
+    computed again it lacks the column, which reads as null and must be as true.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Column:
     comment: str
     rules: tuple[Rule, ...] = ()
     evidence: bool = False
+    later: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,9 @@ class Contract:
             raise ValueError(f"{self.table}: a column is declared twice")
         if missing := [name for name in named if name not in names]:
             raise ValueError(f"{self.table}: no column {', '.join(missing)}")
+        later = [column for column in self.columns if column.later]
+        if later and (self.stored[-len(later) :] != (*later,) or any(column.type != "string" for column in later)):
+            raise ValueError(f"{self.table}: columns that came later are texts and the last")
         codes = [rule.code for rule in self.rules]
         if len(set(codes)) != len(codes) or len(codes) > MOST_RULES:
             raise ValueError(f"{self.table}: rule codes must be distinct and at most {MOST_RULES}")
@@ -111,7 +117,7 @@ class Contract:
     def quarantine(self) -> tuple[Column, ...]:
         """The columns of the table's quarantine: every candidate column, and ``violations``."""
         violations = Column("violations", "array<string>", "Codes of the rules that the row breaks, column.rule.")
-        return (*(replace(column, evidence=False) for column in self.columns), violations)
+        return (*(replace(column, evidence=False, later=False) for column in self.columns), violations)
 
     def broken_rules(self) -> SparkColumn:
         """Return a bigint Column with bit i set if rule i is broken: one projection for any number of rules."""
@@ -174,3 +180,15 @@ def contract_of(table: str) -> Contract:
     contract = import_module(f"expectations.{table}").CONTRACT
     assert isinstance(contract, Contract)
     return contract
+
+
+@cache
+def later_columns(table: str) -> tuple[Column, ...]:
+    """Return the columns that came to a table later; none if the table has no contract."""
+    layer, _, name = table.partition(".")
+    is_copy = layer in ("quarantine", "held")  # of the columns of silver
+    try:
+        contract = contract_of(f"silver.{name}" if is_copy else table)
+    except ModuleNotFoundError:
+        return ()
+    return tuple(column for column in contract.stored if column.later)

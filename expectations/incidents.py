@@ -7,7 +7,8 @@ CLUSTER = Column("cluster", "string", "Kafka cluster, a setting.", (not_null("Ev
 FINGERPRINT = Column(
     "fingerprint",
     "string",
-    "Hash of what dead letters of one incident share: the columns from consumer_group to error_frame, and the cluster.",
+    "Hash of what dead letters of one incident share: the columns from consumer_group to error_frame, the"
+    " cluster and, without a group, the owner.",
     (matches("hexadecimal", r"\A[0-9a-f]{16}\z", "A fingerprint has 16 hexadecimal digits."),),
 )
 SIGNATURE = (
@@ -18,6 +19,13 @@ SIGNATURE = (
     Column("exception_cause_class", "string", "Class of the exception's cause."),
     Column("error_pattern", "string", "First line of the error message; what varies in it is `<*>`."),
     Column("error_frame", "string", "Top frame of the stack trace that is not of a framework, without its line."),
+)
+OWNER = Column(
+    "owner",
+    "string",
+    "Whom they belong to: the group or, if the headers name none, the connector, or the writer on its DLQ topic; null"
+    " in rows from before the column.",
+    later=True,
 )
 
 ATTRIBUTE = "kind: string, name: string, value: bigint"

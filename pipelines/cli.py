@@ -134,7 +134,9 @@ def incidents(
     since: Annotated[
         str | None, typer.Option(help="Only those with records since that time (ISO-8601, UTC).", show_default=False)
     ] = None,
-    group: Annotated[str | None, typer.Option(help="Only those of a consumer group.", show_default=False)] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Only those of a consumer group or another owner.", show_default=False)
+    ] = None,
     topic: Annotated[
         str | None, typer.Option(help="Only those of a source topic or DLQ topic.", show_default=False)
     ] = None,

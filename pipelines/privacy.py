@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from expectations import owners
+from expectations.owners import OWNER
 from expectations.silver.dlq_records import TOPIC_NAME
 from pipelines.columns import globs
 from pipelines.columns.profiles import PROFILES, SHARE_GROUP, Header, own_profiles
@@ -307,7 +309,8 @@ def _columns(name: str, is_own: bool) -> list[str]:
     """
     if not is_own:
         return [name] if name in (*ERROR_TEXTS, *CLASSES) else []
-    return [*([name] if name in (*ERROR_TEXTS, *CLASSES, *NAMES) else []), f"{name}_text"]
+    shown = [name] if name in (*ERROR_TEXTS, *CLASSES, *NAMES) else []
+    return [*shown, *([OWNER] if name in owners.NAMES else []), f"{name}_text"]
 
 
 def _fits(glob: str, name: str) -> bool:

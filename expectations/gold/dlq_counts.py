@@ -1,6 +1,7 @@
 """Contract of gold.dlq_counts: what gold.dlq_summary adds up of the dead-lettered records."""
 
 from expectations.contract import Column, Contract
+from expectations.incidents import OWNER
 from expectations.rules import at_least, is_true, not_null
 
 CLUSTER = Column("cluster", "string", "Kafka cluster, a setting.", (not_null("Every row belongs to a cluster."),))
@@ -69,15 +70,16 @@ GROUPS = (
     ),
     Column("first_accepted_at", "timestamp", "When the run that accepted the first of the records began."),
     Column("last_accepted_at", "timestamp", "When the run that accepted the last of the records began."),
+    OWNER,
 )
 
 CONTRACT = Contract(
     table="gold.dlq_counts",
-    description="One row per slice of a source topic, hour, topics, group and disposition; proved markers left out.",
+    description="One row per slice of a source topic, hour, topics, owner and disposition; proved markers left out.",
     columns=(
         CLUSTER,
         Column("source_slice", "string", "Part of the source topic; null where the headers name no source record."),
         *GROUPS,
     ),
-    grain=("cluster", "source_slice", "hour", "dlq_topic", "original_topic", "consumer_group", "disposition"),
+    grain=("cluster", "source_slice", "hour", "dlq_topic", "original_topic", "consumer_group", "disposition", "owner"),
 )

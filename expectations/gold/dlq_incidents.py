@@ -1,7 +1,7 @@
 """Contract of gold.dlq_incidents: what is wrong, since when, how wide, and how that is known."""
 
 from expectations.contract import Column, Contract
-from expectations.incidents import CLUSTER, FINGERPRINT, SIGNATURE
+from expectations.incidents import CLUSTER, FINGERPRINT, OWNER, SIGNATURE
 from expectations.rules import is_true, not_null, one_of
 from expectations.silver.dlq_episodes import COUNTS, IDENTITY, INCIDENT_ID, PLACES, TIMES
 
@@ -77,6 +77,7 @@ CONTRACT = Contract(
         ),
         Column("is_rejection", "boolean", "True: the application refused the records; null: nothing tells."),
         Column("replayable_count", "bigint", "Records with a payload that do not look like control markers."),
+        OWNER,
     ),
     grain=("cluster", "incident_id"),
 )

@@ -1,6 +1,7 @@
 """Contract of silver.dead_letters: every dead-letter record, whether it counts, and what its topic's log says of it."""
 
 from expectations.contract import Column, Contract
+from expectations.incidents import OWNER
 from expectations.rules import is_true, not_null, one_of
 from expectations.silver.dlq_records import SHARE_GROUP
 from expectations.silver.transactions import STATES
@@ -66,6 +67,7 @@ CONTRACT = Contract(
         ),
         Column("slice", "string", "Part of this table that is computed as one.", (not_null(),)),
         Column("source_slice", "string", "Part of gold.message_ledger that the record that failed is of."),
+        OWNER,
     ),
     grain=("cluster", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset"),
 )

@@ -1,7 +1,7 @@
 """Contract of silver.dlq_episodes: stretches of time in which dead letters of one error keep coming."""
 
 from expectations.contract import Column, Contract
-from expectations.incidents import ATTRIBUTE, ATTRIBUTES, CLUSTER, FINGERPRINT, SIGNATURE
+from expectations.incidents import ATTRIBUTE, ATTRIBUTES, CLUSTER, FINGERPRINT, OWNER, SIGNATURE
 from expectations.rules import SPOKEN, at_least, is_true, not_null
 
 INCIDENT_ID = Column(
@@ -99,6 +99,7 @@ CONTRACT = Contract(
             f"array<struct<{ATTRIBUTE}, record_count: bigint>>",
             f"The 24 attributes with most records ({ATTRIBUTES}).",
         ),
+        OWNER,
     ),
     grain=("cluster", "incident_id"),
 )

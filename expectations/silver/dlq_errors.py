@@ -1,7 +1,7 @@
 """Contract of silver.dlq_errors: what the dead letters of one error have in common, by slice and half hour."""
 
 from expectations.contract import Column, Contract
-from expectations.incidents import ATTRIBUTE, ATTRIBUTES, CLUSTER, FINGERPRINT, RECORD_COUNT, SIGNATURE
+from expectations.incidents import ATTRIBUTE, ATTRIBUTES, CLUSTER, FINGERPRINT, OWNER, RECORD_COUNT, SIGNATURE
 from expectations.rules import is_true, not_null
 
 CONTRACT = Contract(
@@ -85,6 +85,7 @@ CONTRACT = Contract(
         Column("inferred_count", "bigint", "Records whose disposition is inferred from the error message."),
         Column("suspected_count", "bigint", "Records that look like a transaction's control marker."),
         Column("most_deliveries", "int", "Highest delivery count; null where the writer counts none."),
+        OWNER,
     ),
     grain=("cluster", "source_slice", "fingerprint", "half_hour"),
 )

@@ -2,6 +2,7 @@
 
 from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Column, Contract
+from expectations.owners import UNKNOWN
 from expectations.provenance import origin
 from expectations.rules import INT32, INT64, Rule, at_least, is_true, matches, not_null, one_of
 
@@ -24,11 +25,9 @@ ISO_8601_UTC = rf"\A(?!0000)(?:[0-9]{{4}}-(?:{_MONTH_AND_DAY})|(?:{_LEAP_YEAR})-
 
 PROFILES = ("kip-1317", "kip-1191", "kafka-streams", "kafka-connect", "spring-kafka")
 """The header profiles that contracts name; ``conf/profiles/`` and the settings have more."""
-UNKNOWN_WRITER = "unknown"
-"""The header profile of a record without headers of any writer, in a topic of which nothing says who writes it."""
 
 READABLE = "error IS NULL"
-MAPPED = f"header_profile NOT IN ({', '.join(map(repr, (*PROFILES, UNKNOWN_WRITER)))})"
+MAPPED = f"header_profile NOT IN ({', '.join(map(repr, (*PROFILES, UNKNOWN)))})"
 SHARE_GROUP = "header_profile IN ('kip-1317', 'kip-1191')"
 KIP_1317 = "header_profile = 'kip-1317'"
 
@@ -267,6 +266,13 @@ CONTRACT = Contract(
             "fingerprint_version",
             "int",
             "Version of the algorithm that names the record's error and finds its incident; null: 1.",
+        ),
+        Column(
+            "owner",
+            "string",
+            "Whom the record belongs to: its consumer group or, if its headers name none, `connector NAME`, or its"
+            " header profile (or `unknown writer`) `on` its DLQ topic; null in rows from before the column.",
+            later=True,
         ),
         Column("required_profile", "string", "Header profile that the settings require for the topic.", evidence=True),
         Column(

@@ -1,7 +1,7 @@
 """Contract of silver.message_attributes: clients and headers of acknowledged messages, dead-lettered or not."""
 
 from expectations.contract import Column, Contract
-from expectations.incidents import ATTRIBUTE, CLUSTER
+from expectations.incidents import ATTRIBUTE, CLUSTER, OWNER
 from expectations.rules import at_least, is_true, not_null
 
 
@@ -12,7 +12,7 @@ def _of_messages(name: str, comment: str) -> Column:
 
 CONTRACT = Contract(
     table="silver.message_attributes",
-    description="One row per slice of messages that went through, and per group, disposition and half hour of others.",
+    description="One row per slice of messages that went through, and per owner, disposition and half hour of others.",
     columns=(
         CLUSTER,
         Column("slice", "string", "Part of gold.message_ledger that the messages are of.", (not_null(),)),
@@ -33,6 +33,7 @@ CONTRACT = Contract(
             f"array<struct<negative: bigint, {ATTRIBUTE}>>",
             "The 32 most common (kind: client or header; name: of either; value: a hash), with negative counts.",
         ),
+        OWNER,
     ),
-    grain=("cluster", "slice", "is_dead_lettered", "consumer_group", "disposition", "half_hour"),
+    grain=("cluster", "slice", "is_dead_lettered", "consumer_group", "disposition", "half_hour", "owner"),
 )

@@ -98,7 +98,7 @@ def _pagerduty(alert: Alert, route: Route, cluster: str, front: str | None, key:
         "severity": PAGERDUTY_SEVERITY[alert.severity],
         "timestamp": one.at,
         "component": visible(one.topic) if one.topic else None,
-        "group": visible(one.group) if one.group else None,
+        "group": visible(whose) if (whose := one.group or one.owner) else None,
         "class": one.verdict or one.kind,
         "custom_details": details,
     }

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from expectations.owners import owner_of
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.commands.incidents import INCIDENTS, Incident, Incidents, findings_of
@@ -36,7 +37,10 @@ TOLD = (
 
 @dataclass(frozen=True)
 class News:
-    """What is new of an incident or a finding; ``key`` is the same for all news about it."""
+    """What is new of an incident or a finding; ``key`` is the same for all news about it.
+
+    ``owner`` is the group or, if it is not known, what the dead letters belong to instead.
+    """
 
     kind: str
     key: str
@@ -50,6 +54,7 @@ class News:
     verdict: str | None = None
     page: str | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    owner: str | None = None
 
     @property
     def is_over(self) -> bool:
@@ -241,6 +246,7 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
         row["verdict"],
         report.address_of(ids.page(row["incident_id"])),
         {name: _plain(facts[name]) for name in TOLD if name in facts},
+        owner_of(row),
     )
     return Seen(
         news, one.state.is_open, one.state.muted_until is not None, _digits(row["record_count"]), row["last_at"]

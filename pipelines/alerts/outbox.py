@@ -496,9 +496,10 @@ def _unwritable(directory: Path, error: OSError) -> EnvironmentLacking:
 
 def wants(route: Route, one: News) -> bool:
     """Tell whether a route gets news of this kind."""
+    whose = one.group or one.owner  # news that an earlier version kept has no owner
     return (
         one.rank <= LEVELS.index(route.severity)
-        and (route.group == "*" or (one.group is not None and globs.matches(route.group, one.group)))
+        and (route.group == "*" or (whose is not None and globs.matches(route.group, whose)))
         and (route.topic == "*" or any(globs.matches(route.topic, topic) for topic in one.topics))
         and (not route.verdicts or one.verdict in route.verdicts)
         and (not route.news or one.kind in route.news)

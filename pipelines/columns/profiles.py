@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Literal
 
-from expectations.silver.dlq_records import UNKNOWN_WRITER
 from pipelines.settings.feeds import Dlq
 from pipelines.settings.profiles import MappedHeader, OwnProfile
 
@@ -225,6 +224,3 @@ def _header(mapped: MappedHeader) -> Header:
         path=mapped.path or "",
         repeats=mapped.repeats,
     )
-
-
-assert UNKNOWN_WRITER not in {profile.name for profile in PROFILES}

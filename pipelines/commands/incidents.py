@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
+from expectations.owners import OWNER, key_of, named, owner_of
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.catalog import CATALOG
@@ -79,13 +80,14 @@ class Incident:
 
     @property
     def place(self) -> str:
-        """Group and source topic, for people."""
-        group, topic = self.row["consumer_group"], self.row["original_topic"]
-        return f"{visible(group) if group else 'no group'} on {visible(topic) if topic else 'an unknown topic'}"
+        """Owner and source topic, for people."""
+        topic = self.row["original_topic"]
+        return f"{named(*key_of(self.row))} on {visible(topic) if topic else 'an unknown topic'}"
 
     def as_json(self, report: Report) -> dict[str, Any]:
         """Return the row, the state, the actions and, if ``report`` has a URL, the address of the incident's page."""
         shown = {name: value for name, value in self.row.items() if name not in UNSHOWN}
+        shown[OWNER] = owner_of(self.row)
         shown["dlq_topics"] = [one["dlq_topic"] for one in self.row["dlq_topics"] or ()]
         return shown | {
             "state": self.state.name,
@@ -197,7 +199,7 @@ class Incidents:
         return {topic: at for topic, at in noted.items() if topic not in waiting}
 
     def usual_rate(self, incident: Incident) -> float | None:
-        """Return how many records an hour the group usually dead-letters at the incident's hour of the week.
+        """Return how many records an hour the owner usually dead-letters at the incident's hour of the week.
 
         None: no week before the incident is known.
         """
@@ -214,21 +216,22 @@ class Incidents:
             weeks = min((begin - self.first_hour) // WEEK, MOST_WEEKS) if self.first_hour else 0
             times[one.row["incident_id"]] = [begin - number * WEEK for number in range(1, weeks + 1)]
         needed = {hour for hours in times.values() for hour in hours}
-        counts: dict[tuple[datetime, str | None], int] = {}
+        counts: dict[tuple[Any, ...], int] = {}
         if needed:
             of_day = ", ".join(map(str, sorted({hour.hour for hour in needed})))
             text = f"""
-                SELECT hour, consumer_group, sum(record_count) AS record_count
+                SELECT hour, consumer_group, owner, sum(record_count) AS record_count
                 FROM rows
                 WHERE date_part('HOUR', hour) IN ({of_day})
-                GROUP BY hour, consumer_group
+                GROUP BY hour, consumer_group, owner
             """
             span = jvmless.Span("hour", max(needed), min(needed))
             for row in jvmless.query(self.warehouse, SUMMARY, text, {"cluster": self.warehouse.cluster}, span):
-                counts[row["hour"], row["consumer_group"]] = row["record_count"]
+                at = (row["hour"], key_of(row))
+                counts[at] = counts.get(at, 0) + row["record_count"]
         for one in wanted:
-            hours, group = times[one.row["incident_id"]], one.row["consumer_group"]
-            mean = float(sum(counts.get((hour, group), 0) for hour in hours) / len(hours)) if hours else None
+            hours, key = times[one.row["incident_id"]], key_of(one.row)
+            mean = float(sum(counts.get((hour, key), 0) for hour in hours) / len(hours)) if hours else None
             self._usual[one.row["incident_id"]] = mean
 
     @cached_property
@@ -292,7 +295,7 @@ def listed(
         for one in found.known
         if (not only_open or one.state.is_open)
         and (begin is None or one.row["last_at"] >= begin)
-        and group in (None, one.row["consumer_group"])
+        and group in (None, owner_of(one.row))
         and topic in (None, one.row["original_topic"], *(each["dlq_topic"] for each in one.row["dlq_topics"]))
     ]
     if form == "json":
@@ -512,6 +515,7 @@ def _samples(warehouse: Warehouse, row: Mapping[str, Any]) -> list[dict[str, Any
         "original_offset",
         "consumer_group",
         "routed_at",
+        OWNER,
     ]
     found: list[dict[str, Any]] = []
     for place in (row["top_records"] or [])[:MOST_SAMPLES]:
@@ -524,7 +528,7 @@ def _samples(warehouse: Warehouse, row: Mapping[str, Any]) -> list[dict[str, Any
         letters = [
             one
             for one in jvmless.rows(warehouse, RECORDS, equal, columns)
-            if (one["original_topic"], one["consumer_group"]) == (topic, row["consumer_group"])
+            if (one["original_topic"], key_of(one)) == (topic, key_of(row))
         ]
         letters.sort(key=lambda one: (one["routed_at"] is None, one["routed_at"], one["dlq_offset"]))
         found += letters[:1]
@@ -586,7 +590,7 @@ def _story(
         if row[name]:
             lines.append(f"  {label} {visible(row[name])}")
     lines.append(
-        f"  fingerprint {row['fingerprint']} (version {row['algorithm_version']}) of cluster, group, source topic, "
+        f"  fingerprint {row['fingerprint']} (version {row['algorithm_version']}) of cluster, owner, source topic, "
         f"disposition {row['disposition'] or 'unknown'}, class, message and frame"
     )
     lines += ["", "Where"]

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from expectations.contract import contract_of
+from expectations.owners import OWNER, owner_of
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.commands.describe import Answer
@@ -121,6 +122,7 @@ class Letter:
                 "violations": record.get("violations") or [],
                 **{name: record.get(name) or [] for name in EVIDENCE},
                 **{name: _time(record[name]) for name in FACTS},
+                OWNER: owner_of(record),
                 "user_headers": list(map(_header_facts, filter(None, record["user_headers"] or ()))),
                 "earlier_hops": record["earlier_hops"] or [],
                 **{part: _payload_facts(payload) for part, payload in self.payloads.items()},
@@ -146,7 +148,8 @@ class Letter:
         disposition = record["disposition"]
         yield "profile", [_or_unknown(record["header_profile"])]
         yield "disposition", [_or_unknown(disposition) + (f", {source}" if disposition and source else "")]
-        yield "group", [_or_unknown(record["consumer_group"])]
+        is_named = record["consumer_group"] is None and record.get(OWNER) is not None
+        yield ("belongs to" if is_named else "group"), [_or_unknown(owner_of(record))]
         yield "source", [self._source()]
         yield "deliveries", [_or_unknown(record["delivery_count"])]
         connector = [

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
+from expectations.owners import OWNER, owner_of
 from expectations.text import visible
 from pipelines.columns import slices
 from pipelines.commands.describe import Answer
@@ -453,9 +454,18 @@ def _outcome(warehouse: Warehouse, row: dict[str, Any]) -> Iterator[Event]:
     equal: Key = {name: row[name] for name in grain}
     for known in rows(warehouse, OUTCOMES_OF_REPLAYS, equal):
         if known["outcome"] == "DELIVERED" and known["dlq_topic_id"] == row["dlq_topic_id"]:
-            group = visible(known["consumer_group"] or "an unknown group")
+            group = visible(known["consumer_group"] or _owner(warehouse, row) or "an unknown group")
             facts = {"plan_id": known["plan_id"], "consumer_group": known["consumer_group"]}
             yield Event(known["looked_at"], "delivered", f"{group} committed an offset behind it by then", facts)
+
+
+def _owner(warehouse: Warehouse, letter: dict[str, Any]) -> str | None:
+    """Return whom the dead letter belongs to that a row is about, as silver.dead_letters tells."""
+    places = ("cluster", "dlq_topic", "dlq_partition", "dlq_offset")
+    key: Key = {name: letter[name] for name in places if name in letter} | {"cluster": warehouse.cluster}
+    there = rows(warehouse, DEAD_LETTERS, key) if warehouse.local_version(DEAD_LETTERS) is not None else []
+    same = [one for one in there if one["dlq_topic_id"] == letter["dlq_topic_id"]]
+    return owner_of(same[0]) if same else None
 
 
 def _replay_facts(row: dict[str, Any]) -> dict[str, Any]:
@@ -475,8 +485,8 @@ def _letter(row: dict[str, Any], letter: Place, place: Place, passed: frozenset[
     parts = [f"to {letter}"]
     if passed:
         parts.append(f"from {place}")
-    if row["consumer_group"] is not None:
-        parts.append(f"by {visible(row['consumer_group'])}")
+    if (owner := owner_of(row)) is not None:
+        parts.append(f"by {visible(owner)}")
     why = [row["disposition"], None if row["delivery_count"] is None else f"delivery {row['delivery_count']}"]
     reasons = ", ".join(visible(reason) for reason in why if reason)
     message = f": {visible(row['error_message'])}" if row["error_message"] else ""
@@ -506,7 +516,7 @@ def _facts(row: dict[str, Any]) -> dict[str, Any]:
     places = ("dlq_topic", "dlq_partition", "dlq_offset", "original_topic", "original_partition", "original_offset")
     reasons = ("consumer_group", "disposition", "delivery_count", "error_message", "write_state")
     markers = ("is_control_marker", "control_marker_suspected")
-    return {name: row[name] for name in (*places, *reasons, *markers)}
+    return {name: row[name] for name in (*places, *reasons, *markers)} | {OWNER: owner_of(row)}
 
 
 def _origin(warehouse: Warehouse, place: Place) -> Iterator[Event]:
@@ -548,7 +558,7 @@ def _inferred(warehouse: Warehouse, side: str, place: Place) -> Iterator[tuple[P
 
 
 def _by(row: dict[str, Any]) -> str:
-    return f" by {visible(row['consumer_group'])}" if row["consumer_group"] is not None else ""
+    return f" by {visible(owner)}" if (owner := owner_of(row)) is not None else ""
 
 
 def _teller(row: dict[str, Any]) -> Place:

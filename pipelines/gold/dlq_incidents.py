@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from expectations.contract import contract_of
+from expectations.owners import OWNER, owner_of
 from pipelines.incidents.severity import severity
 from pipelines.incidents.verdict import Topic, judge
 
@@ -20,7 +21,7 @@ def derive(rows: Sequence[Row], existing_rows: Sequence[Row]) -> Iterator[dict[s
         for cluster in {row["cluster"] for row in rows}
     }
     for row in rows:
-        kept = {name: value for name, value in row.items() if name in stored}
+        kept = {name: value for name, value in row.items() if name in stored} | {OWNER: owner_of(row)}
         if not row["record_count"]:
             yield kept
             continue

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from expectations.owners import key_of, subject
 from expectations.rules import counted
 
 POISON_PILL = "POISON_PILL"
@@ -293,8 +294,7 @@ def judge(episode: Row, topic: Topic) -> Judgement:
     found = evidence_of(episode, topic)
     records, sources = episode["record_count"], episode["source_record_count"]
     verdict = _verdict(episode, found)
-    group = episode["consumer_group"]
-    who = f"Group {group}" if group else "An application"
+    who = subject(*key_of(episode))
     of = f"{counted(records, 'record')} of {episode['original_topic'] or 'an unknown topic'}"
     why, change = _words(verdict, episode, found, sources)
     return Judgement(verdict, found, f"{who} could not process {of}: {why}", change)

@@ -10,6 +10,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from expectations.owners import owner_of
 from pipelines.commands.incidents import INCIDENTS, Incidents, findings_of
 from pipelines.incidents.severity import LEVELS
 from pipelines.site import quality
@@ -124,12 +125,13 @@ def _incidents(warehouse: Warehouse, now: datetime) -> Iterator[Metric]:
             if one.state.is_open and one.state.muted_until is None:
                 opened[one.row["severity"]] += 1
             muted += one.state.is_open and one.state.muted_until is not None
-        for row in found.letters("consumer_group, disposition"):
-            letters[row["consumer_group"] or "", row["disposition"] or ""] += row["record_count"]
+        for row in found.letters("consumer_group, owner, disposition"):
+            names = (row["consumer_group"], owner_of(row), row["disposition"])
+            letters[tuple(name or "" for name in names)] += row["record_count"]
     severities = [((level,), float(opened[level])) for level in LEVELS]
     yield _gauge("open_incidents", "Open incidents that nobody muted.", ("severity",), severities)
     yield _gauge("muted_incidents", "Open incidents that are muted.", (), [((), float(muted))])
-    names = ("consumer_group", "disposition")
+    names = ("consumer_group", "owner", "disposition")
     yield _gauge("dead_letters", "Dead letters that are known, of all time.", names, bounded(letters))
     feeds = [(one.newest, one.silence) for one in quality.feeds_of(warehouse) if one.newest.used]
     kinds = Counter((one["kind"], one["severity"]) for one in findings_of(warehouse, feeds))

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from expectations.contract import Contract, contract_of
+from expectations.owners import OWNER, owner_of, owner_sql
 from expectations.text import visible
 from pipelines.commands.trace import Place
 from pipelines.errors import UsageError
@@ -40,7 +41,15 @@ COLUMNS = (
     *("disposition", "original_topic", "original_topic_id", "original_partition", "original_offset"),
     *("original_timestamp", "consumer_group", "error_message", "exception_class", "exception_cause_class"),
     *("exception_stacktrace", "routed_at", "payload_copied", "control_marker_suspected", "key", "value"),
-    *("earlier_hops", "user_headers", "lossy_encoding", "_ingested_at", "routed_at_source", "dlq_timestamp_type"),
+    *(
+        "earlier_hops",
+        "user_headers",
+        "lossy_encoding",
+        "_ingested_at",
+        "routed_at_source",
+        "dlq_timestamp_type",
+        OWNER,
+    ),
 )
 HOW_MANY = "more records than [replay] most_records allows"
 
@@ -130,13 +139,22 @@ class Candidates:
         """Read the incidents."""
         self.incidents = []
         if self.warehouse.exists(INCIDENTS):
-            columns = ["incident_id", *SIGNATURE, "error_pattern", "error_frame", "first_at", "last_at", "merged_into"]
+            columns = [
+                "incident_id",
+                *SIGNATURE,
+                OWNER,
+                "error_pattern",
+                "error_frame",
+                "first_at",
+                "last_at",
+                "merged_into",
+            ]
             columns += ["record_count", "verdict", "sentence"]
             self.incidents = jvmless.rows(self.warehouse, INCIDENTS, {"cluster": self.warehouse.cluster}, columns)
         self._spans = defaultdict(list)
         for row in self.incidents:
             if row["record_count"] and row["first_at"] is not None:
-                key = (*(row[name] for name in SIGNATURE), row["error_pattern"], row["error_frame"])
+                key = (*_signature(row), row["error_pattern"], row["error_frame"])
                 self._spans[key].append((row["first_at"], row["last_at"], row["incident_id"], row["verdict"]))
 
     def chosen(self, choice: Choice, most: int) -> list[Candidate]:
@@ -152,9 +170,11 @@ class Candidates:
         elif choice.incident is not None:
             incident = self.incident(choice.incident)
             wanted = {name: incident[name] for name in SIGNATURE}
+            wanted[OWNER] = owner_of(incident)
             text = " AND ".join(
-                f"records.{name} = :{name}" if value is not None else f"records.{name} IS NULL"
+                f"{text} = :{name}" if value is not None else f"{text} IS NULL"
                 for name, value in wanted.items()
+                for text in [owner_sql("records") if name == OWNER else f"records.{name}"]
             )
             at = "coalesce(records.routed_at, records.dlq_timestamp, records._ingested_at)"
             text += f" AND {at} BETWEEN :first_at AND :last_at"
@@ -197,7 +217,7 @@ class Candidates:
         """Return the eligible dead letters of a plan, as the tables know them now."""
         text = (
             f"EXISTS (SELECT 1 FROM {REPLAYS} AS planned "
-            f"WHERE planned.plan_id = :plan_id AND planned.position IS NOT NULL AND {_same_letter('planned')})"
+            f"WHERE planned.plan_id = :plan_id AND planned.position IS NOT NULL AND {same_letter('planned')})"
         )
         values = {"cluster": self.warehouse.cluster, "plan_id": plan_id}
         return self._accepted(text, values, None, None, more=(REPLAYS,), but_of=plan_id)
@@ -218,7 +238,7 @@ class Candidates:
         """Return the id and verdict of the incident that a record belongs to."""
         if not self._spans:
             return None, None
-        key = (*(row[name] for name in SIGNATURE), pattern_of(row["error_message"]))
+        key = (*_signature(row), pattern_of(row["error_message"]))
         spans = self._spans.get((*key, frame_of(row["exception_stacktrace"])), ())
         at = row["routed_at"] or row["dlq_timestamp"] or row["_ingested_at"]
         for first, last, name, verdict in spans:
@@ -397,6 +417,10 @@ def _choosing() -> Iterator[None]:
         raise UsageError(f"The records cannot be chosen: {visible(str(error).splitlines()[0])}") from None
 
 
+def _signature(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return *(row[name] for name in SIGNATURE), owner_of(row)
+
+
 def _wanted(limit: int | None, most: int) -> int:
     """Return how many records to look for: one more than ``most`` shows that there are more."""
     return most + 1 if limit is None else min(limit, most + 1)
@@ -418,7 +442,7 @@ def _statement(text: str) -> str:
     return f"""
         SELECT {columns}, markers.is_control_marker AS is_marker, letters.write_state,
           copies.letters AS copies,
-          EXISTS (SELECT 1 FROM {DISCARDS} AS discards WHERE {_same_letter("discards")}) AS is_discarded
+          EXISTS (SELECT 1 FROM {DISCARDS} AS discards WHERE {same_letter("discards")}) AS is_discarded
         FROM {RECORDS} AS records
         LEFT JOIN {MARKERS} AS markers
           ON markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
@@ -435,7 +459,7 @@ def _statement(text: str) -> str:
     """
 
 
-def _same_letter(name: str) -> str:
+def same_letter(name: str) -> str:
     """Return the condition that a row of a table is about the dead letter of a row of ``records``.
 
     A file does not tell the topic's id, which is learned when the topic itself is read: so one id can be missing.
@@ -445,7 +469,7 @@ def _same_letter(name: str) -> str:
     return f"{here} AND {ids_agree}records.dlq_topic_id)"
 
 
-_REPLAYED = f"SELECT 1 FROM {REPLAYED} AS replayed WHERE {_same_letter('replayed')}"
+_REPLAYED = f"SELECT 1 FROM {REPLAYED} AS replayed WHERE {same_letter('replayed')}"
 
 
 def _within(spans: Sequence[tuple[int, int]], offset: int) -> bool:

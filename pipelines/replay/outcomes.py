@@ -1,8 +1,9 @@
 """gold.replayed_records, dead letters, committed offsets -> gold.replay_outcomes: what became of each replay.
 
 A dead letter that names the place of a replayed record on its target tells that it died again, unless it cannot be
-about that record (``standing``). An offset that the group committed behind the place tells that it was delivered. Share
-groups commit no such offset: of theirs only a death is known. If the target was created anew, offsets tell nothing.
+about that record (``standing``). An offset that the group committed behind the place tells that it was delivered; the
+group of a connector is known by its name. Share groups commit no such offset: of theirs only a death is known. If
+the target was created anew, offsets tell nothing.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from expectations.owners import committing_group
 from pipelines.replay import client, groups, store, targets
-from pipelines.replay.candidates import RECORDS, REPLAYED
+from pipelines.replay.candidates import RECORDS, REPLAYED, same_letter
 from pipelines.replay.model import Letter
 from pipelines.replay.standing import COLUMNS, Standing
 from pipelines.warehouse import duck
@@ -38,15 +40,16 @@ def refresh(warehouse: Warehouse, *, asks: bool = True) -> Counter[str]:
         replayed = store.replayed(warehouse)
         if not replayed:
             return Counter()
+        committing = _committing(warehouse, replayed)
         known = {(row["plan_id"], Letter.of(row)): row for row in store.outcomes(warehouse)}
         deaths = _deaths(warehouse, Standing.known(warehouse, replayed, store.plans(warehouse)))
         open_ = [row for row in replayed if known.get((row["plan_id"], Letter.of(row)), {}).get("outcome") != DELIVERED]
-        committed = _committed(warehouse, open_) if asks else {}
+        committed = _committed(warehouse, open_, committing) if asks else {}
         now = datetime.now(UTC)
         rows, changed = [], False
         for row in replayed:
             before = known.get((row["plan_id"], Letter.of(row)))
-            found = _outcome(row, deaths, committed, before)
+            found = _outcome(row, deaths, committed, before, committing[Letter.of(row).place])
             if before is None or any(before[name] != value for name, value in found.items()):
                 changed = True
                 found["looked_at"] = now
@@ -63,6 +66,7 @@ def _outcome(
     deaths: Mapping[tuple[Any, ...], Mapping[str, Any]],
     committed: Committed,
     before: Mapping[str, Any] | None,
+    group: str | None,
 ) -> dict[str, Any]:
     died = deaths.get((row["plan_id"], Letter.of(row)))
     nothing = {"died_in_topic": None, "died_in_partition": None, "died_in_offset": None, "died_at": None}
@@ -76,7 +80,8 @@ def _outcome(
         return {"outcome": DIED_AGAIN, "known_by": "dead_letter", **at}
     ids = (row["target_topic_id"], None)
     offset = max(
-        committed.get((row["consumer_group"], row["target_topic"], known, row["target_partition"]), -1) for known in ids
+        committed.get((group, row["target_topic"], known, row["target_partition"]), -1) if group is not None else -1
+        for known in ids
     )
     if offset > row["target_offset"] or (before is not None and before["outcome"] == DELIVERED):
         return {"outcome": DELIVERED, "known_by": "committed_offset", **nothing}
@@ -109,20 +114,37 @@ def _deaths(warehouse: Warehouse, standing: Standing) -> dict[tuple[Any, ...], d
     return found
 
 
-def _committed(warehouse: Warehouse, replayed: list[dict[str, Any]]) -> Committed:
+def _committing(warehouse: Warehouse, replayed: list[dict[str, Any]]) -> dict[str, str | None]:
+    """Return the group that commits offsets for whom each replayed dead letter belongs to, by the letter's place."""
+    found = {Letter.of(row).place: committing_group(row) for row in replayed}
+    if None in found.values() and warehouse.exists(RECORDS):
+        text = f"""
+            SELECT dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, consumer_group, owner
+            FROM {RECORDS} AS records
+            WHERE cluster = :cluster AND consumer_group IS NULL AND owner IS NOT NULL AND EXISTS (
+              SELECT 1 FROM {REPLAYED} AS replayed WHERE {same_letter("replayed")}
+            )
+        """
+        fetched = duck.answer(warehouse, text, {"cluster": warehouse.cluster}, (RECORDS, REPLAYED), {})
+        found |= {Letter.of(row).place: committing_group(row) for row in fetched.objects()}
+    return found
+
+
+def _committed(warehouse: Warehouse, replayed: list[dict[str, Any]], committing: Mapping[str, str | None]) -> Committed:
     """Return the offsets that classic groups of replayed records committed on the targets; nothing if nobody tells.
 
-    Offsets of a target that was created anew are those of other records.
+    ``committing`` has the groups by the places of dead letters. Offsets of a target that was created
+    anew are those of other records.
     """
-    grouped = [row for row in replayed if row["consumer_group"] is not None]
+    grouped = [(group, row) for row in replayed if (group := committing[Letter.of(row).place]) is not None]
     if not grouped or not warehouse.settings.kafka.bootstrap_servers:
         return {}
     asked = client.admin(warehouse.settings)
-    ids = targets.describe_ids(asked, {row["target_topic"] for row in grouped})
+    ids = targets.describe_ids(asked, {row["target_topic"] for _, row in grouped})
     wanted: dict[str, set[tuple[str, int]]] = defaultdict(set)
-    for row in grouped:
+    for group, row in grouped:
         if ids.get(row["target_topic"]) in (None, row["target_topic_id"]):  # None: ACLs hide it
-            wanted[row["consumer_group"]].add((row["target_topic"], row["target_partition"]))
+            wanted[group].add((row["target_topic"], row["target_partition"]))
     offsets = groups.committed(warehouse.settings, wanted)
     return {(group, topic, ids.get(topic), partition): at for (group, topic, partition), at in offsets.items()}
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
+from expectations.owners import owner_of, owner_sql
 from expectations.silver.dlq_records import DISPOSITIONS
 from pipelines.columns import globs
 from pipelines.errors import UsageError
@@ -27,7 +28,7 @@ class Rule(Section):
     """A rule: all patterns that it has must match, then ``then`` is done.
 
     ``group``, ``topic``, ``dlq_topic`` and ``error`` are glob patterns; ``error`` matches the class of the exception or
-    the message. A pattern never matches what the dead letter does not say.
+    the message, ``group`` the owner. A pattern never matches what the dead letter does not say.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
@@ -60,7 +61,7 @@ class Rule(Section):
     def may_match(self, letter: Mapping[str, Any]) -> bool:
         """Tell the same of all but the verdict, which is not known until the record's incident is."""
         patterns = (
-            (self.group, [letter.get("consumer_group")]),
+            (self.group, [owner_of(letter)]),
             (self.topic, [letter.get("original_topic")]),
             (self.dlq_topic, [letter.get("dlq_topic")]),
             (self.error, [letter.get("exception_class"), letter.get("error_message")]),
@@ -72,15 +73,16 @@ class Rule(Section):
 
     def as_sql(self, number: int) -> tuple[str, dict[str, str]]:
         """Return a condition on ``records`` that all dead letters meet that the rule matches, and its values."""
-        wanted = {"disposition": self.disposition}
-        wanted |= {"consumer_group": self.group, "original_topic": self.topic, "dlq_topic": self.dlq_topic}
+        wanted = {"disposition": self.disposition, "group": self.group}
+        wanted |= {"original_topic": self.topic, "dlq_topic": self.dlq_topic}
         parts, values = [], {}
         for column, pattern in wanted.items():
             if pattern is None or set(pattern) & set("%_\\"):
                 continue
             name = f"rule_{number}_{column}"
             values[name] = pattern.replace("*", "%").replace("?", "_")
-            parts.append(f"records.{column} LIKE :{name}")
+            text = owner_sql("records") if column == "group" else f"records.{column}"
+            parts.append(f"{text} LIKE :{name}")
         return " AND ".join(parts) or "true", values
 
 

@@ -27,6 +27,7 @@ FACTS = {
     "original_partition": "INTEGER",
     "original_offset": "BIGINT",
     "consumer_group": "VARCHAR",
+    "owner": "VARCHAR",
     "disposition": "VARCHAR",
     "error_message": "VARCHAR",
     "exception_class": "VARCHAR",

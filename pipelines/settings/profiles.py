@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from expectations.silver.dlq_records import PROFILES, UNKNOWN_WRITER
+from expectations import owners
+from expectations.silver.dlq_records import PROFILES
 from pipelines.settings.section import Section
 
 MAX_PROFILES = 20
@@ -116,8 +117,10 @@ class OwnProfile(Section):
     def _check_name(cls, name: str) -> str:
         if not _NAME.fullmatch(name):
             raise ValueError("a name has up to 64 letters, digits and . _ - between them")
-        if name in (*PROFILES, UNKNOWN_WRITER):
+        if name in PROFILES:
             raise ValueError(f"{name} is the name of a built-in profile")
+        if name in owners.NAMED or name == owners.UNKNOWN:
+            raise ValueError(f"{name} is a word for whom dead letters belong to")
         return name
 
     @field_validator("headers")

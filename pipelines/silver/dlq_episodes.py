@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any
 
+from expectations.owners import OWNER, owner_of
 from pipelines.incidents import ids
 from pipelines.incidents.episodes import Episode, Minute, episodes, merged
 
@@ -52,6 +53,7 @@ def derive(rows: Sequence[Row], existing_rows: Sequence[Row]) -> Iterator[dict[s
     found = episodes(minutes)
     written = sorted((row["anchor_at"], row["incident_id"]) for row in existing_rows)
     signature = {name: (rows or existing_rows)[0][name] for name in SIGNATURE}
+    signature[OWNER] = owner_of((rows or existing_rows)[0])
     before: str | None = None
     named: set[str] = set()
     for episode in found:

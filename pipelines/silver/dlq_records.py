@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from expectations import owners
 from expectations.rules import GREATEST_MILLIS, INT32, INT64, decimal_up_to
-from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC, UNKNOWN_WRITER
+from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC
 from expectations.verdict import SCOPE, Verdict
 from pipelines.columns import contract as columns
 from pipelines.columns import globs, headers, unknown_headers
@@ -65,7 +66,7 @@ def _candidates(bronze: DataFrame, plans: Plans, dlq: Dlq, known: frozenset[Topi
     names = [SEPARATOR.join(topic) for topic in sorted(known)]
     is_known = F.concat_ws(SEPARATOR, "cluster", "topic").isin(names) if names else F.lit(False)
     is_lawful = F.col("error").isNull() & ~is_known & _required_profile(dlq).isNull()
-    profile = F.coalesce("header_profile", F.when(is_lawful, F.lit(UNKNOWN_WRITER)))
+    profile = F.coalesce("header_profile", F.when(is_lawful, F.lit(owners.UNKNOWN)))
     return decoded.withColumn("header_profile", profile).select(*_columns(dlq))
 
 
@@ -75,9 +76,9 @@ def _with_known_writers(plans: Plans, warehouse: Warehouse | None) -> frozenset[
     known: set[Topic] = set()
     for (cluster, topic), shapes in plans.by_topic.items():
         if cluster is not None and topic is not None:
-            owners = [plans.planner.plan(shape).own for shape in shapes]
-            if None in owners:
-                (known if any(owners) else asked).add((cluster, topic))
+            sets = [plans.planner.plan(shape).own for shape in shapes]
+            if None in sets:
+                (known if any(sets) else asked).add((cluster, topic))
     return frozenset(known | (_known_writers(warehouse, asked) if warehouse and asked else set()))
 
 
@@ -87,7 +88,7 @@ def _known_writers(warehouse: Warehouse, topics: set[Topic]) -> set[Topic]:
     found: set[Topic] = set()
     if (records := warehouse.existing_rows("silver.dlq_records", points("dlq_topic", names))) is not None:
         profile = F.col("header_profile")  # ranges, by which Delta and Parquet skip files
-        written = records.where((profile < UNKNOWN_WRITER) | (profile > UNKNOWN_WRITER))
+        written = records.where((profile < owners.UNKNOWN) | (profile > owners.UNKNOWN))
         found |= {(row[0], row[1]) for row in written.select("cluster", "dlq_topic").distinct().collect()}
     if (settings := warehouse.existing_rows("silver.dlq_settings", points("value", names))) is not None:
         stated = settings.where((F.col("setting") == DLQ_OF_A_GROUP) & F.col("until").isNull())
@@ -149,14 +150,15 @@ def _columns(dlq: Dlq) -> list[Column]:
         "routed_at": F.when(timed, routed_at).otherwise(F.col("timestamp")),
         "routed_at_source": F.when(timed, "header").otherwise("kafka"),
         "payload_copied": F.when(kip_1317 | kip_1191, F.col("key").isNotNull() | F.col("value").isNotNull()).when(
-            F.col("header_profile") != UNKNOWN_WRITER, True
+            F.col("header_profile") != owners.UNKNOWN, True
         ),
         "control_marker_suspected": (kip_1317 | kip_1191) & _looks_like_a_control_marker(),
         "_content_hash": _content_hash(),
         "fingerprint_version": F.lit(VERSION),
+        "owner": F.expr(owners.sql("{}_text", topic="topic")),
         "required_profile": _required_profile(dlq),
     }
-    is_mapped = ~F.col("header_profile").isin(UNKNOWN_WRITER, *(profile.name for profile in PROFILES))
+    is_mapped = ~F.col("header_profile").isin(owners.UNKNOWN, *(profile.name for profile in PROFILES))
     disposition = F.when(is_mapped, F.col("disposition_text"))
     values |= {
         "disposition": F.coalesce(disposition, values["disposition"]),

@@ -17,7 +17,7 @@ def incident(name: str) -> str:
 
 
 def group(name: str | None) -> str:
-    """Return the path of a consumer group's page; dead letters without a group share one."""
+    """Return the path of the page of a consumer group or another owner; dead letters without either share one."""
     return f"groups/{_safe(name)}.html"
 
 

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from markupsafe import Markup, escape
 
+from expectations.owners import named
 from expectations.rules import counted
-from expectations.text import visible
 from pipelines.commands.incidents import DAY, HOUR
 from pipelines.site.content import Case, History, Series, Timeline
 
@@ -23,12 +23,12 @@ FEWEST = 24  # bars that fill the width
 
 
 def hours(timeline: Timeline) -> Markup:
-    """Return the chart of dead letters by hour, stacked by group, with a line for each marker."""
+    """Return the chart of dead letters by hour, stacked by owner, with a line for each marker."""
     markers = [
         (WIDTH * ((one.at - timeline.begin) / (timeline.end - timeline.begin)), one.kind, one.words)
         for one in timeline.markers
     ]
-    return _stacked(timeline.series, timeline.begin, "Dead letters by hour and group", "chart", markers)
+    return _stacked(timeline.series, timeline.begin, "Dead letters by hour and owner", "chart", markers)
 
 
 def hours_of(history: History) -> Markup:
@@ -88,7 +88,7 @@ def _stacked(
 
 
 def _told(at: datetime, each: timedelta, total: int, parts: Sequence[tuple[str | None, int]]) -> str:
-    of = ", ".join(f"{visible(name) if name else 'no group'} {count:,}" for name, count in parts if count)
+    of = ", ".join(f"{named(name)} {count:,}" for name, count in parts if count)
     when = f"{at:%Y-%m-%d}" if each == DAY else f"{at:%Y-%m-%d %H:%M} UTC"
     return f"{when}: {counted(total, 'dead letter')}" + (f" ({of})" if len(parts) > 1 else "")
 

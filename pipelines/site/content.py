@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from expectations.owners import named
 from expectations.text import visible
 from pipelines.commands.incidents import DAY, HOUR
 from pipelines.incidents.blast import Blast
@@ -38,7 +39,7 @@ class Light:
 
 @dataclass(frozen=True)
 class Series:
-    """Dead letters of one group for each hour of a timeline; ``name`` None: of no group."""
+    """Dead letters of one owner for each hour of a timeline; ``name`` None: of no group, and nothing names another."""
 
     name: str | None
     is_rest: bool
@@ -79,7 +80,7 @@ class Marker:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Dead letters by hour and group in the 7 days until ``end``, with what happened meanwhile.
+    """Dead letters by hour and owner in the 7 days until ``end``, with what happened meanwhile.
 
     ``is_past``: nothing newer is known, so that the days end with the newest dead letter. ``last_hour`` is the last
     full hour; ``hour_before`` counts the same hour a week earlier, None if nothing is known of that time.
@@ -160,6 +161,7 @@ class Case:
     about_the_state: tuple[str, ...]
     evidence: tuple[str, ...]
     group: str | None
+    owner: str | None
     topic: str | None
     dlq_topics: tuple[str, ...]
     records: int
@@ -192,8 +194,8 @@ class Case:
 
     @property
     def place(self) -> str:
-        """Group and source topic, in words."""
-        return f"{visible(self.group) if self.group else 'no group'} on {visible(self.topic) if self.topic else '?'}"
+        """Owner and source topic, in words."""
+        return f"{named(self.group, self.owner)} on {visible(self.topic) if self.topic else '?'}"
 
     @property
     def downstream(self) -> tuple[str, ...]:
@@ -294,9 +296,10 @@ class Application:
 
 @dataclass(frozen=True)
 class Replayable:
-    """What the open incidents of a group and topic let replay."""
+    """What the open incidents of an owner and topic let replay."""
 
     group: str | None
+    owner: str | None
     topic: str | None
     records: int
     without_payload: int
@@ -350,7 +353,7 @@ class History:
 
 @dataclass(frozen=True)
 class Place:
-    """A group or a topic: its dead letters and what is known of it."""
+    """An owner or a topic: its dead letters and what is known of it; ``is_group``: the owner is a consumer group."""
 
     name: str | None
     records: int
@@ -363,6 +366,7 @@ class Place:
     writers: tuple[str, ...] = ()
     delivered: Delivered | None = None
     is_application: bool = False
+    is_group: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from expectations.owners import named
 from expectations.rules import counted, plural
 from expectations.text import visible
 from expectations.verdict import share
@@ -131,6 +132,7 @@ class _Site:
         self.cases = {one.incident_id: one for one in content.incidents}
         self.environment.globals |= {
             "cluster": content.cluster,
+            "named": named,
             "groups": frozenset(one.name for one in content.groups),
             "topics": frozenset(one.name for one in content.topics),
             "applications": frozenset(one.name for one in content.applications),
@@ -210,7 +212,7 @@ class _Site:
                 one.severity,
                 one.state if one.muted_until is None else f"{one.state} (muted)",
                 one.chip,
-                visible(one.group) if one.group else "no group",
+                named(one.group, one.owner),
                 visible(one.topic) if one.topic else "unknown",
                 one.records,
                 _iso(one.first_at),
@@ -223,23 +225,25 @@ class _Site:
     def incidents(self) -> Finder:
         """Return the table of all incidents."""
         kinds = "link chip text text text text number time time text"
-        names = "Incident,Severity,State,Verdict,Group,Source topic,Records,Since (UTC),Last (UTC),Error"
+        names = "Incident,Severity,State,Verdict,Owner,Source topic,Records,Since (UTC),Last (UTC),Error"
         return Finder(
             "incidents", "All incidents, the most urgent first", names.split(","), kinds.split(), self.incident_rows
         )
 
     @cached_property
     def place_rows(self) -> list[list[list[Any]]]:
-        """The rows of the tables of groups, topics and applications."""
+        """The rows of the tables of owners, topics and applications."""
         opened = {one.incident_id for one in self.content.open}
 
-        def row(one: Place, path: str, nameless: str) -> list[Any]:
-            name = visible(one.name) if one.name else nameless
+        def row(one: Place, path: str, name: str) -> list[Any]:
             return [[name, path], one.records, sum(name in opened for name in one.incidents), len(one.incidents)]
 
         return [
-            [row(one, addresses.group(one.name), "no group") for one in self.content.groups],
-            [row(one, addresses.topic(one.name), "unknown topic") for one in self.content.topics],
+            [row(one, addresses.group(one.name), named(one.name)) for one in self.content.groups],
+            [
+                row(one, addresses.topic(one.name), visible(one.name) if one.name else "unknown topic")
+                for one in self.content.topics
+            ],
             [
                 [
                     [visible(one.name), addresses.application(one.name)],
@@ -253,13 +257,13 @@ class _Site:
         ]
 
     def places(self) -> list[Finder]:
-        """Return the tables of groups, topics and applications."""
+        """Return the tables of owners, topics and applications."""
         groups, topics, applications = self.place_rows
         counts = ["link", "number", "number", "number"]
         names = ["Dead letters", "Open incidents", "Incidents"]
         of = ["Application", "Health", "Revision", "Last seen (UTC)", "In words"]
         return [
-            Finder("groups", "Consumer groups", ["Group", *names], counts, groups, True),
+            Finder("groups", "Owners of dead letters", ["Owner", *names], counts, groups, True),
             Finder("topics", "Topics", ["Topic", *names], counts, topics, True),
             Finder("applications", "Applications", of, ["link", "text", "number", "time", "text"], applications, True),
         ]
@@ -287,7 +291,7 @@ class _Site:
         return found
 
     def of(self, place: Place) -> list[Any]:
-        """Return the incidents of a group or topic, in a few words."""
+        """Return the incidents of an owner or topic, in a few words."""
         return [_brief(self.cases[name]) for name in place.incidents]
 
 

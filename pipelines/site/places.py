@@ -1,4 +1,4 @@
-"""gold.dlq_summary and what is known beside it -> groups and topics, each with its whole history."""
+"""gold.dlq_summary and what is known beside it -> owners and topics, each with its whole history."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from expectations.owners import owner_of, owner_sql
 from pipelines.commands.incidents import DAY, HOUR, SUMMARY, WEEK
 from pipelines.site.content import SHOWN_DAYS, SHOWN_HOURS, Application, Case, Delivery, History, Place, Row
 from pipelines.warehouse import jvmless
 from pipelines.warehouse.tables import Warehouse
 
-NAMES = "consumer_group, original_topic, dlq_topic, disposition"
-_OF_GROUPS = "SELECT consumer_group AS name, hour, record_count FROM rows"
+NAMES = "consumer_group, owner, original_topic, dlq_topic, disposition"
+_OF_GROUPS = f"SELECT {owner_sql('rows')} AS name, hour, record_count FROM rows"
 _OF_TOPICS = """
     SELECT original_topic AS name, hour, record_count FROM rows WHERE original_topic IS NOT NULL
     UNION ALL
@@ -28,9 +29,9 @@ Recent = Mapping[str | None, Mapping[datetime, int]]
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """How many dead letters there are by group, topics and disposition, and when those of each group and topic came.
+    """How many dead letters there are by owner, topics and disposition, and when those of each owner and topic came.
 
-    ``hours`` counts by group and hour those of at least the 7 days and 2 hours until the last one.
+    ``hours`` counts by owner and hour those of at least the 7 days and 2 hours until the last one.
     """
 
     rows: Sequence[Row] = ()
@@ -57,7 +58,7 @@ def dead_letters(warehouse: Warehouse, now: datetime) -> DeadLetters:
     rows = jvmless.query(warehouse, SUMMARY, f"SELECT {NAMES}, {sums}, {ends} FROM rows GROUP BY {NAMES}", equal, until)
     untimed = f"SELECT {NAMES}, {sums}, {ends} FROM rows WHERE hour IS NULL GROUP BY {NAMES}"
     last = max((row["last_hour"] for row in rows), default=now)
-    by_hour = "SELECT consumer_group, hour, sum(record_count) AS record_count FROM rows GROUP BY consumer_group, hour"
+    by_hour = f"SELECT name, hour, sum(record_count) AS record_count FROM ({_OF_GROUPS}) AS told GROUP BY name, hour"
     hours = jvmless.query(warehouse, SUMMARY, by_hour, equal, jvmless.Span("hour", now, last - WEEK - 2 * HOUR))
     rows += jvmless.query(warehouse, SUMMARY, untimed, equal)
     return DeadLetters(rows, hours, *(_recent(warehouse, of, until) for of in (_OF_GROUPS, _OF_TOPICS)))
@@ -93,17 +94,19 @@ def gather(
     delivery: Delivery,
     applications: Sequence[Application],
 ) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
-    """Return the groups and the topics that dead letters, incidents, findings, topologies or messages name."""
+    """Return the owners and the topics that dead letters, incidents, findings, topologies or messages name."""
     groups: dict[str | None, _Gathered] = defaultdict(_Gathered)
     topics: dict[str | None, _Gathered] = defaultdict(_Gathered)
     for row in known.rows:
-        group, topic, dlq = row["consumer_group"], row["original_topic"], row["dlq_topic"]
+        group, topic, dlq = owner_of(row), row["original_topic"], row["dlq_topic"]
+        groups[group].is_group |= row["consumer_group"] is not None
         groups[group].add(row, {"source topic": topic, "DLQ topic": dlq, "disposition": row["disposition"]})
-        for name, of in ((topic, {"group": group, "DLQ topic": dlq}), (dlq, {"group": group, "source topic": topic})):
+        for name, of in ((topic, {"owner": group, "DLQ topic": dlq}), (dlq, {"owner": group, "source topic": topic})):
             if name is not None and not (name == dlq and topic == dlq and of.get("source topic")):
                 topics[name].add(row, {**of, "disposition": row["disposition"]})
     for one in cases:
-        groups[one.group].incidents.append(one.incident_id)
+        groups[one.owner].is_group |= one.group is not None
+        groups[one.owner].incidents.append(one.incident_id)
         for topic in dict.fromkeys((one.topic, *one.dlq_topics)):
             if topic is not None:
                 topics[topic].incidents.append(one.incident_id)
@@ -125,7 +128,8 @@ def gather(
         _ = topics[topic]
     return (
         tuple(
-            one.place(name, known.groups.get(name, {}), is_application=name in named) for name, one in _in_order(groups)
+            one.place(name, known.groups.get(name, {}), is_application=name in named, is_group=one.is_group)
+            for name, one in _in_order(groups)
         ),
         tuple(
             one.place(
@@ -145,10 +149,11 @@ def _in_order(found: Mapping[str | None, _Gathered]) -> list[tuple[str | None, _
 
 
 class _Gathered:
-    """What is known of a group or topic so far."""
+    """What is known of an owner or topic so far."""
 
     def __init__(self) -> None:
         self.records = self.without_payload = self.untimed = 0
+        self.is_group = False
         self.first_hour: datetime | None = None
         self.last_hour: datetime | None = None
         self.by: dict[str, Counter[str | None]] = defaultdict(Counter)

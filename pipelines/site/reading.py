@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from expectations.owners import GROUP, OWNER, key_of, owner_of
 from expectations.rules import counted
 from expectations.text import visible
 from pipelines.commands import incidents
@@ -213,7 +214,7 @@ def _timeline(letters: DeadLetters, tables: _Tables, pipeline: Pipeline, now: da
     for one in letters.hours:
         at, records = one["hour"], one["record_count"]
         if begin <= at < end:
-            counts[one["consumer_group"]][(at - begin) // HOUR] += records
+            counts[one["name"]][(at - begin) // HOUR] += records
         last_hour += records if at == last else 0
         before += records if at == last - WEEK else 0
     ranked = sorted(counts, key=lambda name: (-counts[name].total(), name or ""))
@@ -221,7 +222,7 @@ def _timeline(letters: DeadLetters, tables: _Tables, pipeline: Pipeline, now: da
     if rest := ranked[MOST_GROUPS:]:
         others: Counter[int] = sum((counts[name] for name in rest), Counter())
         shown.append(
-            Series(f"{len(rest):,} other groups" if len(rest) > 1 else rest[0], len(rest) > 1, _spread(others))
+            Series(f"{len(rest):,} other owners" if len(rest) > 1 else rest[0], len(rest) > 1, _spread(others))
         )
     is_known = first is not None and first <= last - WEEK
     markers = tuple(one for one in _markers(tables, pipeline) if begin <= one.at < end)
@@ -290,7 +291,7 @@ Letters = Mapping[tuple[Any, ...], Row]
 
 
 def _letters(warehouse: Warehouse, known: Sequence[Incident]) -> Letters:
-    """Return the first dead letter of each source record that incidents name, by topic, partition, offset and group."""
+    """Return the first dead letter of each source record that incidents name, by topic, partition, offset and owner."""
     offsets = sorted(
         {
             one["original_offset"]
@@ -301,18 +302,18 @@ def _letters(warehouse: Warehouse, known: Sequence[Incident]) -> Letters:
     )
     if not offsets:
         return {}
-    named = "original_topic, original_partition, original_offset, consumer_group"
+    named = ("original_topic", "original_partition", "original_offset")
     wanted = ", ".join(map(str, offsets))
     rows = jvmless.query(
         warehouse,
         RECORDS,
-        f"SELECT {named}, dlq_topic, dlq_partition, dlq_offset, routed_at FROM rows "
+        f"SELECT {', '.join(named)}, {GROUP}, {OWNER}, dlq_topic, dlq_partition, dlq_offset, routed_at FROM rows "
         f"WHERE original_offset IN ({wanted})",
         {"cluster": warehouse.cluster},
     )
     found: dict[tuple[Any, ...], Row] = {}
     for row in sorted(rows, key=lambda one: (one["routed_at"] is None, one["routed_at"], one["dlq_offset"])):
-        found.setdefault(tuple(row[name] for name in named.split(", ")), row)
+        found.setdefault((*(row[name] for name in named), key_of(row)), row)
     return found
 
 
@@ -362,6 +363,7 @@ def _case(
         tuple(incidents.about_the_state(incident, known)),
         tuple(incidents.evidence(known, incident)),
         row["consumer_group"],
+        owner_of(row),
         row["original_topic"],
         tuple(one["dlq_topic"] for one in row["dlq_topics"] or ()),
         row["record_count"],
@@ -422,7 +424,7 @@ def _samples(row: Row, letters: Letters) -> Iterable[Sample]:
     topic = row["original_topic"]
     for one in (row["top_records"] or ())[:MOST_SAMPLES]:
         partition, offset = one["original_partition"], one["original_offset"]
-        found = letters.get((topic, partition, offset, row["consumer_group"]))
+        found = letters.get((topic, partition, offset, key_of(row)))
         if found is not None:
             letter = f"{found['dlq_topic']}:{found['dlq_partition']}:{found['dlq_offset']}"
             yield Sample(letter, place_of(topic, partition, offset), one["record_count"], found["routed_at"])
@@ -443,11 +445,13 @@ def _commands(
             "the source record, from Kafka",
             f'kcat -b "$BOOTSTRAP" -C -t {quoted(topic)} -p {partition} -o {offset} -c 1 -J',
         )
-    if row["consumer_group"] is not None and row["original_topic"] is not None:
-        wanted = "cluster = :cluster AND consumer_group = :group AND original_topic = :topic AND routed_at >= :since"
+    group, owner = key_of(row)
+    if owner is not None and row["original_topic"] is not None:
+        whose = f"{GROUP} = :owner" if group is not None else f"{GROUP} IS NULL AND {OWNER} = :owner"
+        wanted = f"cluster = :cluster AND {whose} AND original_topic = :topic AND routed_at >= :since"
         names = {
             "cluster": row["cluster"],
-            "group": row["consumer_group"],
+            "owner": owner,
             "topic": row["original_topic"],
             "since": row["first_at"].isoformat(timespec="seconds").replace("+00:00", "Z"),
         }
@@ -462,21 +466,20 @@ def _commands(
 
 
 def _replayable(cases: Sequence[Case]) -> tuple[Replayable, ...]:
-    found: dict[tuple[str | None, str | None], list[Case]] = defaultdict(list)
+    found: dict[tuple[str | None, str | None, str | None], list[Case]] = defaultdict(list)
     for one in cases:
         if one.is_open and (one.replayable or one.without_payload):
-            found[one.group, one.topic].append(one)
+            found[one.group, one.owner, one.topic].append(one)
     summed = [
         Replayable(
-            group,
-            topic,
+            *key,
             sum(one.replayable for one in of),
             sum(one.without_payload for one in of),
             tuple(one.incident_id for one in of),
         )
-        for (group, topic), of in found.items()
+        for key, of in found.items()
     ]
-    return tuple(sorted(summed, key=lambda one: (-one.records, one.topic or "", one.group or "")))
+    return tuple(sorted(summed, key=lambda one: (-one.records, one.topic or "", one.owner or "")))
 
 
 def _chosen(choice: str) -> str:

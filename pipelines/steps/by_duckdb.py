@@ -16,7 +16,6 @@ from functools import partial
 from itertools import groupby
 from math import ceil
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract, contract_of
@@ -41,7 +40,6 @@ from pipelines.steps.refresh import (
 )
 from pipelines.warehouse import change_feed, duck, few_rows
 from pipelines.warehouse.groups import EPOCH, MOST_GROUPS, Groups
-from pipelines.warehouse.local_files import LocalFiles
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.ranges import Range
 from pipelines.warehouse.spark_sql import Untranslatable, parameters, translated
@@ -429,7 +427,7 @@ class _Refreshing:
 
     def _stored(self, called: str, table: str, opened: DeltaTable, among: Sequence[Range] | None = None) -> int:
         """Make a view of a table's rows in the files that may hold rows in ranges (None: all); return their size."""
-        files = LocalFiles.of(opened, Path(self.warehouse.location(table)))
+        files = self.warehouse.files_of(table, opened)
         if files is None:
             raise LeftToSpark
         paths = files.paths(among)

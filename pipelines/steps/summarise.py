@@ -52,6 +52,7 @@ def summary(warehouse: Warehouse, stage: Summarise, batch: dict[str, Batch]) -> 
 
     Yield None if the batch changes nothing. What is yielded can be used until the block ends.
     """
+    warehouse.take_later_columns(contract_of(stage.table))
     with contextlib.ExitStack() as stack:
         made: Summary | DuckSummary | None
         try:

@@ -42,7 +42,13 @@ def rows(
     predicate = _predicate(equal)
     if predicate is None:
         return []
-    return _listed(warehouse.local_table(table).scan(columns, predicate))
+    stored = warehouse.local_table(table)
+    there = [field.name for field in stored.schema().fields]
+    lacking = {column.name: None for column in warehouse.lacking(table, there)}
+    if columns is not None:
+        lacking = {name: None for name in columns if name in lacking}
+        columns = [name for name in columns if name not in lacking]
+    return [row | lacking for row in _listed(stored.scan(columns, predicate))]
 
 
 def values(warehouse: Warehouse, table: str, column: str, most: int) -> set[Any] | None:
@@ -90,8 +96,11 @@ def query(
         if span is not None:
             predicate += f' AND "{span.column}" <= {_time(span.until)}'
             predicate += f' AND "{span.column}" >= {_time(span.begin)}' if span.begin is not None else ""
-        stored = QueryBuilder().register("stored", warehouse.local_table(table))
-        return _listed(stored.execute(f"WITH rows AS (SELECT * FROM stored WHERE {predicate}) {text}"))
+        opened = warehouse.local_table(table)
+        lacking = warehouse.lacking(table, (field.name for field in opened.schema().fields))
+        names = "".join(f", CAST(NULL AS VARCHAR) AS {column.name}" for column in lacking)
+        stored = QueryBuilder().register("stored", opened)
+        return _listed(stored.execute(f"WITH rows AS (SELECT *{names} FROM stored WHERE {predicate}) {text}"))
     spark = warehouse.spark
     rows = _of_spark(warehouse, table, equal)
     if span is not None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from expectations.contract import Column as Contracted
+
 PATTERN = re.compile(r"[][{}*?\\]")
 PLAIN_READER = 1  # the reader's version of a table whose rows are those of its files, without deletion vectors
 
@@ -34,8 +36,8 @@ class LocalFiles:
     files: Any  # a record batch, one row per file
 
     @classmethod
-    def of(cls, opened: DeltaTable, directory: Path) -> LocalFiles | None:
-        """Return the files of an opened table; None if only Delta can read it.
+    def of(cls, opened: DeltaTable, directory: Path, more: Iterable[Contracted] = ()) -> LocalFiles | None:
+        """Return the files of an opened table, whose rows have ``more`` columns; None if only Delta can read it.
 
         That is so if its rows are not simply those of its files, or if its path looks like a pattern: Spark would take
         the path of a file for all files that match.
@@ -45,7 +47,11 @@ class LocalFiles:
         if PATTERN.search(str(directory)):
             return None
         files = opened.get_add_actions(flatten=True)
-        return cls(directory, opened.schema().to_json(), files)
+        schema = json.loads(opened.schema().to_json())
+        schema["fields"] += [
+            {"name": column.name, "type": column.type, "nullable": True, "metadata": {}} for column in more
+        ]
+        return cls(directory, json.dumps(schema), files)
 
     def paths(self, among: Sequence[Range] | None = None) -> list[str]:
         """Return the paths of the files that may hold rows in one of the ranges, by their statistics (None: all)."""

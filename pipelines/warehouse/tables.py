@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from expectations.contract import later_columns
 from expectations.provenance import ADDED_BY_THE_RUN
 from pipelines.errors import UsageError, opening, unreadable_log
 from pipelines.settings import Settings
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import DataType
 
-    from expectations.contract import Contract
+    from expectations.contract import Column, Contract
 
 PROPERTIES = {
     # Stages read the change feeds of their inputs. Deletion vectors stay off, so that readers without Spark see the
@@ -274,10 +275,14 @@ class Warehouse:
         """
         if self.is_local and (files := self.local_files(table, version)) is not None:
             return files.rows(self.spark, among)
+        from pyspark.sql import functions as F
+
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
         rows = reader.load(self.location(table))
+        for column in self.lacking(table, rows.columns):
+            rows = rows.withColumn(column.name, F.lit(None).cast(column.type))
         return rows if among is None else rows.where(ranges.within(among))
 
     def existing_rows(self, table: str, among: Sequence[Range] | None = None) -> DataFrame | None:
@@ -296,7 +301,43 @@ class Warehouse:
 
     def local_files(self, table: str, version: int | None = None) -> LocalFiles | None:
         """Return the files of a local table, at the given version or at the latest; None if only Delta can read it."""
-        return LocalFiles.of(self.local_table(table, version), Path(self.location(table)))
+        return self.files_of(table, self.local_table(table, version))
+
+    def files_of(self, table: str, opened: LocalTable) -> LocalFiles | None:
+        """Return the files of an opened local table; None if only Delta can read it."""
+        lacking = self.lacking(table, (field.name for field in opened.schema().fields))
+        return LocalFiles.of(opened, Path(self.location(table)), lacking)
+
+    @staticmethod
+    def lacking(table: str, names: Iterable[str]) -> list[Column]:
+        """Return the columns that came to a table later and are not among those that it has; readers see nulls."""
+        there = {*names}
+        return [column for column in later_columns(table) if column.name not in there]
+
+    def take_later_columns(self, contract: Contract) -> None:
+        """Give a table the columns that came to it later, with nulls in the rows that it has."""
+        table = contract.table
+        if not (later_columns(table) and self.lacking(table, there := self._stored_names(table))):
+            return
+        if (opened := self._plain(table)) is None:
+            from pyspark.sql import functions as F
+
+            columns = [F.lit(None).cast(column.type).alias(column.name) for column in contract.stored]
+            self._add_columns(self.spark.range(0).select(columns), contract)
+            return
+        from deltalake.schema import Field, PrimitiveType
+
+        opened.alter.add_columns(
+            [
+                Field(column.name, PrimitiveType(column.type), metadata={"comment": column.comment})
+                for column in self.lacking(table, there)
+            ]
+        )
+
+    def _stored_names(self, table: str) -> list[str]:
+        if self.is_local:
+            return [field.name for field in self.local_table(table).schema().fields]
+        return list(self.spark.read.format("delta").load(self.location(table)).columns)
 
     def rows_of_objects(self, contract: Contract, objects: Sequence[dict[str, Any]]) -> DataFrame:
         """Return a DataFrame of rows given as JSON-ready objects.
@@ -371,7 +412,8 @@ class Warehouse:
 
     def _add_columns(self, rows: DataFrame, contract: Contract) -> None:
         """Add the columns, and fields of structs, that a table lacks: a merge does not."""
-        there = {field.name: field.dataType.simpleString() for field in self.read(contract.table).schema}
+        stored = self.spark.read.format("delta").load(self.location(contract.table)).schema
+        there = {field.name: field.dataType.simpleString() for field in stored}
         if any(there.get(field.name) != field.dataType.simpleString() for field in rows.schema):
             writer = _commented(rows.limit(0), contract).write.format("delta").mode("append")
             writer.option("mergeSchema", "true").save(self.location(contract.table))

@@ -1,6 +1,6 @@
 -- Purpose: the number of dead-lettered records by slice of their source and hour, for gold.dlq_summary.
--- Grain: cluster, source_slice, hour of routed_at (UTC), dlq_topic, original_topic, consumer_group, disposition; null
--- counts as a value.
+-- Grain: cluster, source_slice, hour of routed_at (UTC), dlq_topic, original_topic, consumer_group, owner, disposition;
+-- null counts as a value.
 -- Parameters: {dlq_records}, {dlq_control_markers}, rows of these silver tables, complete for each slice that is in
 -- them.
 -- Engine: duckdb
@@ -33,7 +33,8 @@ SELECT
   max(routed_at) AS last_routed_at,
   count_if(_ingested_at >= date_trunc('HOUR', routed_at) + INTERVAL 2 HOURS) AS late_count,
   min(_ingested_at) AS first_accepted_at,
-  max(_ingested_at) AS last_accepted_at
+  max(_ingested_at) AS last_accepted_at,
+  coalesce(consumer_group, owner) AS owner
 FROM {dlq_records} AS records
 LEFT ANTI JOIN {dlq_control_markers} AS markers
   ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
@@ -44,4 +45,5 @@ GROUP BY
   dlq_topic,
   original_topic,
   consumer_group,
+  coalesce(consumer_group, owner),
   disposition

@@ -9,18 +9,19 @@
 --   silver.record_ranges: topic
 -- A verdict compares an episode with others of its topic: which partitions it has, and which attributes are common.
 -- Where acknowledgements tell clients and headers, it compares with the messages that went through (`delivered`), and
--- knows those of the source records (`told`): of all errors of its group and disposition in its half hours.
+-- knows those of the source records (`told`): of all errors of its owner and disposition in its half hours.
 -- The windows of an episode are the offsets from its first to its last source record in each partition. `windows` counts
 -- which of them hold records, as far as other feeds tell: acknowledged offsets and the ranges that they form, offsets of
 -- landed segments, and those among them without a record.
 WITH parts AS (
-  SELECT cluster, topic, is_dead_lettered, consumer_group, disposition, half_hour, message_count, named_count,
-    headed_count, attributes
+  SELECT cluster, topic, is_dead_lettered, consumer_group, coalesce(consumer_group, owner) AS owner, disposition, half_hour,
+    message_count, named_count, headed_count, attributes
   FROM {message_attributes}
   WHERE topic IN (SELECT original_topic FROM {dlq_episodes})
 ),
 halves AS (
-  SELECT cluster, incident_id, original_topic AS topic, consumer_group, disposition, part.half_hour
+  SELECT cluster, incident_id, original_topic AS topic, consumer_group, coalesce(consumer_group, owner) AS owner, disposition,
+    part.half_hour
   FROM {dlq_episodes} LATERAL VIEW explode(timeline) AS part
 ),
 owned AS (
@@ -35,6 +36,7 @@ owned AS (
       AND parts.cluster = halves.cluster
       AND parts.topic = halves.topic
       AND parts.consumer_group <=> halves.consumer_group
+      AND parts.owner <=> halves.owner
       AND parts.disposition <=> halves.disposition
       AND unix_micros(parts.half_hour) = halves.half_hour
 ),

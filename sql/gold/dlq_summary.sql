@@ -1,6 +1,6 @@
--- Purpose: the number of dead-lettered records by hour, topics, consumer group and disposition.
--- Grain: cluster, hour of routed_at (UTC), dlq_topic, original_topic, consumer_group, disposition; null counts as a
--- value.
+-- Purpose: the number of dead-lettered records by hour, topics, owner and disposition.
+-- Grain: cluster, hour of routed_at (UTC), dlq_topic, original_topic, consumer_group, owner, disposition; null
+-- counts as a value.
 -- Parameters: {dlq_counts}, rows of gold.dlq_counts, complete for each hour that is in them.
 -- Engine: duckdb
 -- Refresh: hour
@@ -20,6 +20,7 @@ SELECT
   max(last_routed_at) AS last_routed_at,
   sum(late_count) AS late_count,
   min(first_accepted_at) AS first_accepted_at,
-  max(last_accepted_at) AS last_accepted_at
+  max(last_accepted_at) AS last_accepted_at,
+  coalesce(consumer_group, owner) AS owner
 FROM {dlq_counts}
-GROUP BY cluster, hour, dlq_topic, original_topic, consumer_group, disposition
+GROUP BY cluster, hour, dlq_topic, original_topic, consumer_group, coalesce(consumer_group, owner), disposition

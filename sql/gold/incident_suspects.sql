@@ -8,11 +8,18 @@
 -- clocks that differ. An attribute scores by how much more common it is in the incident than elsewhere: in messages
 -- that went through, where acknowledgements tell, or else in other dead letters. If neither tells, it scores less than
 -- a change of the last hour: most topics have headers that are always the same.
--- Headers that name no group, as those of Kafka Streams, can be of any application that reads the topic.
+-- Headers that name no group can be of any application that reads the topic, as those of Kafka Streams, unless they name
+-- another owner.
+-- A writer that names no group is new only if no incident of the topic is from before owners were known.
 -- Mandatory headers went missing when a dead letter of a topic lacks one, and none did in the day before it. Such dead
 -- letters are in quarantine, or held if they are many.
 WITH incidents AS (
-  SELECT * FROM {dlq_incidents} WHERE record_count > 0
+  SELECT
+    * EXCEPT (owner),
+    coalesce(consumer_group, owner) AS owner,
+    coalesce(NOT exists(dlq_topics, one -> endswith(owner, concat(' on ', one.dlq_topic))), false) AS is_owner_named
+  FROM {dlq_incidents}
+  WHERE record_count > 0
 ),
 readers AS (
   SELECT DISTINCT cluster, topic, group_id FROM {topology_edges} WHERE direction = 'read'
@@ -28,7 +35,7 @@ of_incident AS (
   SELECT incidents.cluster, incident_id, first_at, group_id, 'topology'
   FROM incidents
   JOIN readers ON readers.cluster = incidents.cluster AND readers.topic = incidents.original_topic
-  WHERE consumer_group IS NULL
+  WHERE consumer_group IS NULL AND NOT is_owner_named
   UNION
   SELECT incidents.cluster, incident_id, first_at, group_id, 'writer_topology'
   FROM incidents
@@ -77,26 +84,36 @@ of_producers AS (
   JOIN stated ON stated.cluster = incidents.cluster AND stated.topic = incidents.original_topic
   WHERE before IS NULL OR before <> now
 ),
-groups AS (
-  SELECT cluster, consumer_group, min(first_at) AS first_at FROM incidents GROUP BY cluster, consumer_group
+owners AS (
+  SELECT cluster, consumer_group, owner, min(first_at) AS first_at FROM incidents GROUP BY cluster, consumer_group, owner
 ),
 topics AS (
-  SELECT cluster, original_topic, min(first_at) AS first_at FROM incidents GROUP BY cluster, original_topic
+  SELECT
+    cluster,
+    original_topic,
+    min(first_at) AS first_at,
+    count_if(owner IS NULL) > 0 AS has_unknown_owners
+  FROM incidents
+  GROUP BY cluster, original_topic
 ),
 of_groups AS (
   SELECT
     incidents.cluster,
     incident_id,
     'new_group' AS kind,
-    incidents.consumer_group AS name,
-    groups.first_at AS changed_at,
+    incidents.owner AS name,
+    owners.first_at AS changed_at,
     incidents.first_at,
     0.35D AS weight,
-    concat('the first dead letter of group ', incidents.consumer_group) AS what
+    concat('the first dead letter of ', IF(incidents.consumer_group IS NULL, '', 'group '), incidents.owner) AS what
   FROM incidents
-  JOIN groups ON groups.cluster = incidents.cluster AND groups.consumer_group = incidents.consumer_group
+  JOIN owners
+    ON owners.cluster = incidents.cluster
+      AND owners.consumer_group <=> incidents.consumer_group
+      AND owners.owner = incidents.owner
   JOIN topics ON topics.cluster = incidents.cluster AND topics.original_topic <=> incidents.original_topic
-  WHERE topics.first_at < groups.first_at - INTERVAL 1 HOUR
+  WHERE topics.first_at < owners.first_at - INTERVAL 1 HOUR
+    AND (incidents.consumer_group IS NOT NULL OR NOT topics.has_unknown_owners)
 ),
 of_brokers AS (
   SELECT

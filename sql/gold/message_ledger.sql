@@ -63,7 +63,8 @@ letters AS (
   SELECT
     *,
     row_number() OVER (
-      PARTITION BY cluster, original_topic, original_partition, original_offset, consumer_group
+      PARTITION BY
+        cluster, original_topic, original_partition, original_offset, consumer_group, coalesce(consumer_group, owner)
       ORDER BY routed_at, dlq_topic, dlq_partition, dlq_offset, dlq_topic_id
     ) AS times
   FROM lettered

@@ -1,4 +1,4 @@
--- Purpose: which source records did the same group dead-letter more than once (poison pills, replays that failed again,
+-- Purpose: which source records did the same group, or owner without one, dead-letter more than once (poison pills, replays that failed again,
 --   a broker that wrote twice)? dlq_coordinates has the first 20, as partition:offset.
 -- Usage: afterlog ask dead_lettered_twice
 -- Parameters: none.
@@ -7,6 +7,7 @@
 SELECT
   cluster,
   consumer_group,
+  coalesce(consumer_group, owner) AS owner,
   original_topic,
   original_partition,
   original_offset,
@@ -20,12 +21,13 @@ FROM silver.dlq_records AS records
 LEFT ANTI JOIN silver.dlq_control_markers AS markers
   ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 WHERE original_topic IS NOT NULL AND original_partition IS NOT NULL AND original_offset IS NOT NULL
-GROUP BY cluster, consumer_group, original_topic, original_partition, original_offset, dlq_topic
+GROUP BY cluster, consumer_group, coalesce(consumer_group, owner), original_topic, original_partition, original_offset, dlq_topic
 HAVING count(*) > 1
 ORDER BY
   times DESC,
   last_routed_at DESC,
   cluster,
+  owner,
   consumer_group,
   original_topic,
   original_partition,

@@ -1,4 +1,4 @@
--- Purpose: how do dispositions shift over time, by group and hour of the last day?
+-- Purpose: how do dispositions shift over time, by owner and hour of the last day?
 -- Usage: afterlog ask dispositions_by_hour [--param now=2026-11-21T02:00:00Z]
 -- Parameters: :now timestamp, the end of the day; default the present.
 -- Feeds: dlq.
@@ -7,6 +7,7 @@ SELECT
   cluster,
   hour,
   consumer_group,
+  coalesce(consumer_group, owner) AS owner,
   dlq_topic,
   sum(record_count) AS record_count,
   coalesce(sum(record_count) FILTER (WHERE disposition = 'CLIENT_REJECTED'), 0) AS rejected,
@@ -16,5 +17,5 @@ SELECT
   coalesce(sum(record_count) FILTER (WHERE disposition IS NULL), 0) AS unknown
 FROM gold.dlq_summary
 WHERE hour >= :now - INTERVAL 24 HOURS AND hour <= :now
-GROUP BY cluster, hour, consumer_group, dlq_topic
-ORDER BY hour DESC, record_count DESC, cluster, consumer_group, dlq_topic
+GROUP BY cluster, hour, consumer_group, coalesce(consumer_group, owner), dlq_topic
+ORDER BY hour DESC, record_count DESC, cluster, owner, consumer_group, dlq_topic

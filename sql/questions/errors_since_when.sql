@@ -13,6 +13,7 @@ SELECT
   count(*) AS record_count,
   count_if(routed_at > :now - INTERVAL 1 HOUR) AS records_in_the_last_hour,
   count(DISTINCT consumer_group) AS group_count,
+  array_sort(collect_set(coalesce(consumer_group, owner))) AS owners,
   array_sort(collect_set(dlq_topic)) AS dlq_topics
 FROM silver.dlq_records AS records
 LEFT ANTI JOIN silver.dlq_control_markers AS markers

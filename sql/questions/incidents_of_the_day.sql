@@ -16,6 +16,7 @@ SELECT
   incidents.severity,
   incidents.verdict,
   incidents.consumer_group,
+  coalesce(incidents.consumer_group, incidents.owner) AS owner,
   incidents.original_topic,
   incidents.record_count,
   incidents.source_record_count,

@@ -1,4 +1,4 @@
--- Purpose: is it one poison pill, or is everything failing? One row per group and error of the last day, worst first.
+-- Purpose: is it one poison pill, or is everything failing? One row per owner and error of the last day, worst first.
 --   Each source record is judged by itself. It is systemic if it is one of five neighbours of a partition that nearly
 --   all failed, partial if at least one in ten of its neighbours failed, and a poison pill if it was dead-lettered
 --   three times or more. Any other record, and one whose headers do not name its place, is single. The verdict is the
@@ -9,7 +9,8 @@
 -- Engine: duckdb
 WITH recent AS (
   SELECT
-    *,
+    * EXCEPT (owner),
+    coalesce(consumer_group, owner) AS owner,
     coalesce(exception_class, error_message, disposition) AS error
   FROM silver.dlq_records AS records
   LEFT ANTI JOIN silver.dlq_control_markers AS markers
@@ -21,6 +22,7 @@ source_records AS (
     cluster,
     dlq_topic,
     consumer_group,
+    owner,
     disposition,
     error,
     original_topic,
@@ -45,7 +47,7 @@ neighbours AS (
     lead(original_offset, 8) OVER in_order AS eight_behind
   FROM source_records
   WINDOW in_order AS (
-    PARTITION BY cluster, dlq_topic, consumer_group, disposition, error, original_topic, original_partition
+    PARTITION BY cluster, dlq_topic, consumer_group, owner, disposition, error, original_topic, original_partition
     ORDER BY original_offset
   )
 ),
@@ -77,6 +79,7 @@ errors AS (
     cluster,
     dlq_topic,
     consumer_group,
+    owner,
     disposition,
     error,
     original_topic,
@@ -95,7 +98,7 @@ errors AS (
     min(first_routed_at) AS first_routed_at,
     max(last_routed_at) AS last_routed_at
   FROM judged
-  GROUP BY cluster, dlq_topic, consumer_group, disposition, error, original_topic
+  GROUP BY cluster, dlq_topic, consumer_group, owner, disposition, error, original_topic
 )
 SELECT
   CASE
@@ -121,6 +124,7 @@ ORDER BY
   poison_pill_count DESC,
   record_count DESC,
   dlq_topic,
+  owner,
   consumer_group,
   errors.cluster,
   disposition,

@@ -1,4 +1,4 @@
--- Purpose: does a group refuse records (its code decided), or do they run out of delivery attempts (it could not
+-- Purpose: does a group, or an owner without one, refuse records (its code decided), or do they run out of delivery attempts (it could not
 --   decide)? If most_deliveries is near the group's limit and few are rejected, look for time-outs and crashes, not for
 --   bad data.
 -- Usage: afterlog ask rejected_or_retried_to_death [--param now=2026-11-21T02:00:00Z]
@@ -8,6 +8,7 @@
 SELECT
   cluster,
   consumer_group,
+  coalesce(consumer_group, owner) AS owner,
   dlq_topic,
   count_if(disposition = 'CLIENT_REJECTED') AS rejected,
   count_if(disposition = 'MAX_DELIVERY_ATTEMPTS_REACHED') AS attempts_reached,
@@ -18,5 +19,5 @@ FROM silver.dlq_records AS records
 LEFT ANTI JOIN silver.dlq_control_markers AS markers
   ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 WHERE disposition IS NOT NULL AND routed_at > :now - INTERVAL 24 HOURS AND routed_at <= :now
-GROUP BY cluster, consumer_group, dlq_topic
-ORDER BY attempts_reached DESC, rejected DESC, dlq_topic, consumer_group, cluster
+GROUP BY cluster, consumer_group, coalesce(consumer_group, owner), dlq_topic
+ORDER BY attempts_reached DESC, rejected DESC, dlq_topic, owner, consumer_group, cluster

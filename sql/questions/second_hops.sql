@@ -28,6 +28,7 @@ SELECT
   hops.dlq_topic,
   hops.original_topic AS first_dlq_topic,
   hops.consumer_group,
+  coalesce(hops.consumer_group, hops.owner) AS owner,
   hops.dlq_topic = hops.original_topic AS is_loop,
   coalesce(first_hop.original_topic, hops.earlier_hop.topic) AS root_topic,
   IF(first_hop._bronze_id IS NULL, hops.earlier_hop.consumer_group, first_hop.consumer_group) AS first_consumer_group,
@@ -48,6 +49,7 @@ ORDER BY
   hops.cluster,
   hops.dlq_topic,
   first_dlq_topic,
+  owner,
   hops.consumer_group,
   root_topic,
   first_consumer_group

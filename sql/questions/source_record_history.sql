@@ -1,4 +1,4 @@
--- Purpose: what happened to one source record: every time that a group dead-lettered it, in order.
+-- Purpose: what happened to one source record: every time that somebody dead-lettered it, in order.
 -- Usage: afterlog ask source_record_history --param topic=orders --param partition=0 --param offset=7
 -- Parameters: :topic text, :partition and :offset whole numbers: the record's place in its source topic.
 -- Feeds: dlq.
@@ -10,6 +10,7 @@ SELECT
   routed_at,
   records.cluster,
   consumer_group,
+  coalesce(consumer_group, owner) AS owner,
   disposition,
   delivery_count,
   error_message,

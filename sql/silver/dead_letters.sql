@@ -23,7 +23,7 @@ WITH landed AS (
     cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, _bronze_id, _content_hash, lossy_encoding,
     dlq_timestamp, header_profile,
     disposition, original_topic, original_partition, original_offset, consumer_group, delivery_count, error_message,
-    routed_at, payload_copied, control_marker_suspected,
+    routed_at, payload_copied, control_marker_suspected, owner,
     true AS is_accepted,
     false AS is_held,
     CAST(array() AS ARRAY<STRING>) AS violations
@@ -33,7 +33,7 @@ WITH landed AS (
     cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, _bronze_id, _content_hash, lossy_encoding,
     dlq_timestamp, header_profile,
     disposition, original_topic, original_partition, original_offset, consumer_group, delivery_count, error_message,
-    routed_at, payload_copied, control_marker_suspected,
+    routed_at, payload_copied, control_marker_suspected, owner,
     false AS is_accepted,
     false AS is_held,
     violations
@@ -44,7 +44,7 @@ WITH landed AS (
     cluster, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, _bronze_id, _content_hash, lossy_encoding,
     dlq_timestamp, header_profile,
     disposition, original_topic, original_partition, original_offset, consumer_group, delivery_count, error_message,
-    routed_at, payload_copied, control_marker_suspected,
+    routed_at, payload_copied, control_marker_suspected, owner,
     false AS is_accepted,
     true AS is_held,
     violations
@@ -154,5 +154,6 @@ SELECT
   write_state,
   is_accepted AND NOT is_control_marker AND NOT (write_state <=> 'ABORTED') AS is_counted,
   concat(lpad(dlq_offset div 1000, 16, '0'), ':', dlq_partition, ':', dlq_topic) AS slice,
-  concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic) AS source_slice
+  concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic) AS source_slice,
+  coalesce(consumer_group, owner) AS owner
 FROM stated

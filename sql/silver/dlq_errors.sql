@@ -10,7 +10,8 @@
 -- The fingerprint is a hash of the version of the algorithm at the time when the record was accepted, cluster, group,
 -- source topic, disposition and signature of the error: the classes of the exception and of its cause; the first line
 -- of the message, where web addresses, e-mail addresses, quotes, hosts, ids, numbers and times are `<*>`; the top frame
--- of the stack trace that is not of a framework, without its line. Two records of one fingerprint that are less than
+-- of the stack trace that is not of a framework, without its line; and the owner, if it is known and is no group.
+-- Records from before the column `owner` keep the fingerprint that they had. Two records of one fingerprint that are less than
 -- half an hour apart are never in different incidents, so a row is never in two.
 -- Each record gives several facts, and a row counts all facts of its records: minutes, source offsets, hashes of keys,
 -- DLQ topics, and attributes (headers, schema ids of Confluent's wire format, prefixes of keys) as hashes of their
@@ -58,6 +59,7 @@ WITH records AS (
     value,
     user_headers,
     coalesce(fingerprint_version, 1) AS algorithm_version,
+    coalesce(consumer_group, owner) AS owner,
     records._bronze_id
   FROM {dlq_records} AS records
   LEFT ANTI JOIN {dlq_control_markers} AS markers
@@ -67,15 +69,18 @@ signed AS (
   SELECT
     cluster,
     source_slice,
-    left(sha2(to_json(array(
-      CAST(algorithm_version AS STRING), cluster, consumer_group, original_topic, disposition, exception_class, exception_cause_class, error_pattern,
-      error_frame
+    left(sha2(to_json(concat(
+      array(
+        CAST(algorithm_version AS STRING), cluster, consumer_group, original_topic, disposition, exception_class, exception_cause_class, error_pattern,
+        error_frame
+      ),
+      IF(consumer_group IS NULL AND owner IS NOT NULL, array(owner), array())
     ), map('ignoreNullFields', 'false')), 256), 16) AS fingerprint,
     at - pmod(at, 1800000000) AS half_hour,
     at,
     struct(
       consumer_group, original_topic, disposition, exception_class, exception_cause_class, error_pattern, error_frame,
-      original_partition, algorithm_version
+      original_partition, algorithm_version, owner
     ) AS signature,
     NOT payload_copied AS lacks_payload,
     disposition_source = 'message' AS is_inferred,
@@ -242,7 +247,8 @@ SELECT
   of_facts.signature.error_frame AS error_frame,
   of_facts.signature.algorithm_version AS algorithm_version,
   of_facts.* EXCEPT (cluster, source_slice, fingerprint, half_hour, signature),
-  of_sources.* EXCEPT (cluster, source_slice, fingerprint, half_hour)
+  of_sources.* EXCEPT (cluster, source_slice, fingerprint, half_hour),
+  of_facts.signature.owner AS owner
 FROM of_facts
 -- `=` would make Spark look for null fingerprints first, in filters that compute each of them once more.
 JOIN of_sources

@@ -1,6 +1,6 @@
--- Purpose: which clients and headers acknowledged messages have: those that were dead-lettered, by group, disposition and
+-- Purpose: which clients and headers acknowledged messages have: those that were dead-lettered, by owner, disposition and
 -- half hour, and those that were not. So an incident is compared with what went through.
--- Grain: cluster, slice, is_dead_lettered, consumer_group, disposition, half_hour; null counts as a value.
+-- Grain: cluster, slice, is_dead_lettered, consumer_group, owner, disposition, half_hour; null counts as a value.
 -- Parameters: {acknowledgements}, {dead_letters}, rows of these silver tables, complete for each slice that is in them.
 -- Engine: duckdb, in parts
 -- Refresh: slice
@@ -16,6 +16,7 @@ WITH letters AS (
     original_partition AS partition,
     original_offset AS offset,
     consumer_group,
+    coalesce(consumer_group, owner) AS owner,
     disposition,
     unix_micros(coalesce(routed_at, dlq_timestamp))
       - pmod(unix_micros(coalesce(routed_at, dlq_timestamp)), 1800000000) AS half_hour
@@ -29,6 +30,7 @@ sent AS (
     sent.topic,
     letters.offset IS NOT NULL AS is_dead_lettered,
     consumer_group,
+    owner,
     disposition,
     half_hour,
     concat(
@@ -63,11 +65,11 @@ sent AS (
 ),
 counted AS (
   SELECT
-    cluster, slice, topic, is_dead_lettered, consumer_group, disposition, half_hour, fact.kind, fact.name, fact.value,
+    cluster, slice, topic, is_dead_lettered, consumer_group, owner, disposition, half_hour, fact.kind, fact.name, fact.value,
     count(*) AS message_count
   FROM sent LATERAL VIEW explode(facts) AS fact
   GROUP BY
-    cluster, slice, topic, is_dead_lettered, consumer_group, disposition, half_hour, fact.kind, fact.name, fact.value
+    cluster, slice, topic, is_dead_lettered, consumer_group, owner, disposition, half_hour, fact.kind, fact.name, fact.value
 )
 SELECT
   cluster,
@@ -75,6 +77,7 @@ SELECT
   topic,
   is_dead_lettered,
   consumer_group,
+  owner,
   disposition,
   timestamp_micros(half_hour) AS half_hour,
   sum(message_count) FILTER (WHERE kind = 'message') AS message_count,
@@ -84,4 +87,4 @@ SELECT
     collect_list(struct(-message_count AS negative, kind, name, value)) FILTER (WHERE kind IN ('client', 'header'))
   ), 1, 32) AS attributes
 FROM counted
-GROUP BY cluster, slice, topic, is_dead_lettered, consumer_group, disposition, half_hour
+GROUP BY cluster, slice, topic, is_dead_lettered, consumer_group, owner, disposition, half_hour

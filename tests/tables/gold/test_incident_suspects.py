@@ -146,3 +146,36 @@ def test_the_rules_about_mandatory_headers_are_those_of_the_contract() -> None:
     assert {code for code in known if code.endswith((".required", ".mandatory"))} <= codes
     of_lines = {f"{column}.not_null" for column in ("dlq_topic", "dlq_partition", "dlq_offset")}
     assert {code for code in known if code.endswith(".not_null")} - of_lines <= codes
+
+
+def test_an_owner_without_a_group_has_suspects_of_its_own(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    """A connector is no application that reads the topic, and is new where the topic had others before."""
+    settings = warehouse_of(empty_warehouse, tmp_path)
+
+    def incident(name: str, owner: str | None, topic: str, at: datetime) -> dict[str, Any]:
+        dlq_topics = [{"dlq_topic": f"dlq.{topic}", "last_at": 0}]
+        row = {"incident_id": name, "original_topic": topic, "record_count": 3, "owner": owner, "first_at": at}
+        return {**OURS, **row, "dlq_topics": dlq_topics}
+
+    store(
+        settings,
+        "gold.dlq_incidents",
+        incident("first", "connector old", "orders", FIRST - 9 * HOUR),
+        incident("new", "connector new", "orders", FIRST),
+        incident("streams", "kafka-streams on dlq.paid", "paid", FIRST),
+        incident("before owners", None, "sent", FIRST - 9 * HOUR),
+        incident("not new", "connector other", "sent", FIRST),
+    )
+    for topic in ("orders", "paid"):
+        edge = {"group_id": "app", "topic": topic, "direction": "read", "is_current": True}
+        store(settings, "gold.topology_edges", {**OURS, **edge})
+    revision = {"group_id": "app", "revision": 2, "accepted_at": FIRST - HOUR}
+    store(settings, "gold.topology_revisions", {**OURS, **revision})
+    assert run(spark, settings, TABLE)[TABLE].status == "passed"
+    rows = jvmless.rows(Warehouse(settings), TABLE, OURS)
+    assert sorted((row["incident_id"], row["kind"], row["name"], row["sentence"]) for row in rows) == [
+        ("new", "new_group", "connector new", "the first dead letter of connector new came at about the same time"),
+        ("streams", "topology", "app", "revision 2 of the topology of app came 60 minutes before"),
+    ]

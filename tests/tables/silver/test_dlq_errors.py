@@ -24,7 +24,7 @@ RECORDS = (
     "original_partition int, original_offset bigint, routed_at timestamp, dlq_timestamp timestamp, "
     "_ingested_at timestamp, dlq_topic string, payload_copied boolean, delivery_count int, "
     "control_marker_suspected boolean, key binary, value binary, "
-    "user_headers array<struct<key: string, value: binary>>, fingerprint_version int, _bronze_id string"
+    "user_headers array<struct<key: string, value: binary>>, fingerprint_version int, owner string, _bronze_id string"
 )
 NAMES = [one.split()[0] for one in RECORDS.replace("array<struct<key: string, value: binary>>", "headers").split(", ")]
 MARKERS = "cluster string, _bronze_id string, is_control_marker boolean"
@@ -250,6 +250,30 @@ def test_a_fingerprint_has_the_frame_of_the_applications_own_code(spark: SparkSe
     assert frames[2] == frames[3] is not None
     assert frames[4] is None
     assert frames[5] is None
+
+
+def test_the_owner_changes_no_fingerprint_that_was_told_and_tells_others_apart(spark: SparkSession) -> None:
+    """The literals are what versions without the column `owner` gave."""
+    nameless: dict[str, Any] = {"consumer_group": None}
+    letters = [
+        letter(0),
+        letter(1, owner="g"),
+        letter(2, **nameless),
+        letter(3, **nameless, owner="connector a"),
+        letter(4, **nameless, owner="connector b"),
+        letter(5, consumer_group="connector a", owner="connector a"),
+        letter(6, consumer_group="connector a"),
+        letter(7, **nameless, owner="null"),
+        letter(8, **nameless, owner="unknown writer on dlq.orders"),
+    ]
+    found = {
+        (row["consumer_group"], row["owner"]): (row["fingerprint"], row["record_count"])
+        for row in errors(spark, letters)
+    }
+    assert found["g", "g"] == ("36268ba0942846b5", 2)
+    assert found[None, None] == ("faa982219b90715b", 1)
+    assert found["connector a", "connector a"][1] == 2
+    assert len({fingerprint for fingerprint, _ in found.values()}) == len(found) == 7
 
 
 def test_a_proved_marker_does_not_count_and_a_record_without_a_place_does(spark: SparkSession) -> None:

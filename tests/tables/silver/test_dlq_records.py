@@ -1063,6 +1063,24 @@ def test_nothing_of_the_record_is_lost(case: Case, rows: dict[str, Row]) -> None
     assert row["control_marker_suspected"] is not None
 
 
+def test_a_record_belongs_to_its_group_or_else_to_what_its_headers_name(spark: SparkSession) -> None:
+    nameless: Headers = [one for one in CONNECT if one and one[0] != "__connect.errors.connector.name"]
+    expected = [
+        (KIP_1191, "orders-workers"),
+        (CONNECT, "connector warehouse-sink"),
+        (nameless, "kafka-connect on dlq.orders"),
+        (but(CONNECT, connector_name=b""), "kafka-connect on dlq.orders"),
+        (STREAMS, "kafka-streams on dlq.orders"),
+        (SPRING, "inventory-service"),
+        (but(SPRING, consumer_group=None), "spring-kafka on dlq.orders"),
+        ([("trace", b"x")], "unknown writer on dlq.orders"),
+    ]
+    given = [{"_bronze_id": str(number), "headers": headers} for number, (headers, _) in enumerate(expected)]
+    given.append({"_bronze_id": "unreadable", "topic": None, "error": "no JSON", "raw": b"x"})
+    found = {row["_bronze_id"]: row["owner"] for row in transform(bronze(spark, given), load()).collect()}
+    assert found == {str(number): owner for number, (_, owner) in enumerate(expected)} | {"unreadable": None}
+
+
 def test_cases_have_distinct_names() -> None:
     assert len({case.id for case in CASES}) == len(CASES) > 60
 

@@ -63,7 +63,7 @@ def test_the_file_says_what_the_tables_say(meter: Meter) -> None:
         expected = sum(
             row["record_count"] for row in hours if (row["consumer_group"], row["disposition"]) == (group, disposition)
         )
-        labels = (ours, ("consumer_group", group or ""), ("disposition", disposition or ""))
+        labels = (ours, ("consumer_group", group or ""), ("disposition", disposition or ""), ("owner", group or ""))
         assert found["afterlog_dead_letters", labels] == expected
     assert found["afterlog_lost_messages", (ours,)] == 3
     rule = (ours, ("rule", "original_offset.decimal_int64"), ("table", "silver.dlq_records"))
