@@ -20,6 +20,11 @@ NAMES = (GROUP, *NAMED.values())
 """The fields whose values the owner shows."""
 UNKNOWN = "unknown"
 """The header profile of a record that nothing tells the writer of."""
+NAMELESS = (
+    "Their source, group and error are unknown: if Kafka Connect writes them, its connector needs "
+    "errors.deadletterqueue.context.headers.enable=true; docs/writers.md has other writers."
+)
+"""What is lost if a writer names nothing, and which setting would tell more."""
 
 
 def sql(field: str = "{}", profile: str = "header_profile", topic: str = "dlq_topic") -> str:

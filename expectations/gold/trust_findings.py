@@ -13,7 +13,8 @@ CONTRACT = Contract(
             "kind",
             "string",
             "LOST_MESSAGES, ABSENT_MESSAGES, FAILED_DLQ_WRITES, MISSING_DLQ_OFFSETS, ABORTED_DLQ_WRITES, "
-            "MISSING_HEADERS, QUARANTINED, QUARANTINE_RISING, INFERRED_DISPOSITIONS, LATE_DATA, REFUSED_PUSHES, "
+            "MISSING_HEADERS, UNKNOWN_WRITER, QUARANTINED, QUARANTINE_RISING, INFERRED_DISPOSITIONS, LATE_DATA, "
+            "REFUSED_PUSHES, "
             "TOPOLOGY_<health> or a verdict on a guarantee.",
             (not_null(),),
         ),

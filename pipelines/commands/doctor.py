@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from expectations import owners
 from expectations.quality import GAPS
 from expectations.rules import counted
 from expectations.text import visible
@@ -104,6 +105,7 @@ def diagnose(settings: Settings, others: Mapping[str, Iterator[Check]] = Mapping
         ("log store", _log_store(warehouse)),
         ("tables", _tables(on_disk)),
         ("header profiles", _header_profiles(on_disk)),
+        ("writers", _writers(on_disk)),
         ("quarantine", _quarantines(on_disk)),
         ("damaged files", _damaged_files(on_disk)),
         ("cleanup policies", _policies(on_disk)),
@@ -530,6 +532,17 @@ def _header_profiles(warehouse: Warehouse) -> Iterator[Check]:
     else:
         remedy = "Map them in a [[dlq.profile]] of the settings; their names do not tell to which fields."
     yield Check("header profiles", "warning", finding, remedy, guess or None)
+
+
+def _writers(warehouse: Warehouse) -> Iterator[Check]:
+    """Name the DLQ topics whose dead letters name no writer."""
+    if not warehouse.local_version("gold.trust_findings"):
+        return
+    equal = {"cluster": warehouse.cluster, "kind": "UNKNOWN_WRITER"}
+    for row in sorted(jvmless.rows(warehouse, "gold.trust_findings", equal), key=lambda row: str(row["topic"])):
+        counted_ = counted(row["amount"], "dead letter")
+        verb = "names" if row["amount"] == 1 else "name"
+        yield Check("writers", "warning", f"{visible(row['topic'])}: {counted_} {verb} no writer.", owners.NAMELESS)
 
 
 def _accept(stage: Stage, scope: str) -> str:

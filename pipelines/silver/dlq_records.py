@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 from expectations import owners
 from expectations.rules import GREATEST_MILLIS, INT32, INT64, decimal_up_to
 from expectations.silver.dlq_records import CONTRACT, ISO_8601_UTC
+from expectations.text import visible
 from expectations.verdict import SCOPE, Verdict
 from pipelines.columns import contract as columns
 from pipelines.columns import globs, headers, unknown_headers
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from pipelines.warehouse.tables import Warehouse
+
+log = logging.getLogger("afterlog")
 
 DISPOSITION_OF_MESSAGE = {  # the two messages of a Kafka 4.4 broker
     "Offset rejected by client.": "CLIENT_REJECTED",
@@ -57,7 +61,16 @@ def _transform_of(
     bronze: DataFrame, settings: Settings, warehouse: Warehouse | None
 ) -> Callable[[DataFrame], DataFrame]:
     plans = headers.shapes_of(bronze, profiles_of(settings.dlq))
-    return partial(_candidates, plans=plans, dlq=settings.dlq, known=_with_known_writers(plans, warehouse))
+    known = _with_known_writers(plans, warehouse)
+    for topic in sorted(_nameless(plans) - known) if warehouse else ():
+        _tell_once(topic)
+    return partial(_candidates, plans=plans, dlq=settings.dlq, known=known)
+
+
+@cache
+def _tell_once(topic: Topic) -> None:
+    """Say that nothing tells who writes a topic, once for each topic of a process."""
+    log.warning("Topic %s: its dead letters name no writer. %s", visible(topic[1]), owners.NAMELESS)
 
 
 def _candidates(bronze: DataFrame, plans: Plans, dlq: Dlq, known: frozenset[Topic]) -> DataFrame:
@@ -70,15 +83,22 @@ def _candidates(bronze: DataFrame, plans: Plans, dlq: Dlq, known: frozenset[Topi
     return decoded.withColumn("header_profile", profile).select(*_columns(dlq))
 
 
+def _nameless(plans: Plans) -> set[Topic]:
+    """Return the DLQ topics with records that no profile knows."""
+    return {
+        (cluster, topic)
+        for (cluster, topic), shapes in plans.by_topic.items()
+        if cluster is not None and topic is not None and any(plans.planner.plan(shape).own is None for shape in shapes)
+    }
+
+
 def _with_known_writers(plans: Plans, warehouse: Warehouse | None) -> frozenset[Topic]:
     """Return the DLQ topics of which something says who writes them, among those with records of no known writer."""
-    asked: set[Topic] = set()
-    known: set[Topic] = set()
-    for (cluster, topic), shapes in plans.by_topic.items():
-        if cluster is not None and topic is not None:
-            sets = [plans.planner.plan(shape).own for shape in shapes]
-            if None in sets:
-                (known if any(sets) else asked).add((cluster, topic))
+    nameless = _nameless(plans)
+    known = {
+        topic for topic in nameless if any(plans.planner.plan(shape).own is not None for shape in plans.by_topic[topic])
+    }
+    asked = nameless - known
     return frozenset(known | (_known_writers(warehouse, asked) if warehouse and asked else set()))
 
 

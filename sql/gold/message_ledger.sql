@@ -49,14 +49,14 @@ inferred AS (
 lettered AS (
   SELECT
     cluster, source_slice, original_topic, original_partition, original_offset, consumer_group, dlq_topic,
-    dlq_topic_id, dlq_partition, dlq_offset, routed_at, disposition, delivery_count
+    dlq_topic_id, dlq_partition, dlq_offset, routed_at, disposition, delivery_count, owner
   FROM {dead_letters}
   WHERE is_counted AND source_slice IS NOT NULL
   UNION ALL
   SELECT
     cluster, source_slice, original_topic, original_partition, original_offset, consumer_group, dlq_topic,
     CAST(NULL AS STRING) AS dlq_topic_id, dlq_partition, dlq_offset, CAST(NULL AS TIMESTAMP) AS routed_at,
-    CAST(NULL AS STRING) AS disposition, CAST(NULL AS INT) AS delivery_count
+    CAST(NULL AS STRING) AS disposition, CAST(NULL AS INT) AS delivery_count, CAST(NULL AS STRING) AS owner
   FROM inferred
 ),
 letters AS (

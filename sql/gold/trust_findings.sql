@@ -132,6 +132,17 @@ late AS (
   WHERE late_count > 0 AND last_accepted_at > overtaken_at
   GROUP BY cluster, topic
 ),
+nameless AS (
+  SELECT
+    cluster,
+    dlq_topic AS topic,
+    min(hour) AS since,
+    max(last_routed_at) AS last_at,
+    sum(record_count) AS amount
+  FROM {dlq_summary}
+  WHERE consumer_group IS NULL AND owner = concat('unknown writer on ', dlq_topic)
+  GROUP BY cluster, dlq_topic
+),
 inferred AS (
   SELECT
     cluster,
@@ -260,6 +271,23 @@ SELECT
   'afterlog ask quarantine_reasons'
 FROM shares
 WHERE amount >= 5 AND landed_before >= 100 AND share >= 0.01 AND share >= 3 * share_before
+UNION ALL
+SELECT
+  cluster,
+  'UNKNOWN_WRITER',
+  topic,
+  CAST(NULL AS STRING),
+  'medium',
+  since,
+  last_at,
+  amount,
+  concat(
+    IF(amount = 1, '1 dead letter names no writer', concat(amount, ' dead letters name no writer')),
+    ', so their source, group and error are unknown: if Kafka Connect writes them, its connector needs '
+    'errors.deadletterqueue.context.headers.enable=true'
+  ),
+  'afterlog doctor'
+FROM nameless
 UNION ALL
 SELECT
   cluster,
