@@ -235,7 +235,7 @@ class FillLayer(CommandOperator):
 
 def _refused(row: Mapping[str, Any]) -> bool:
     """Tell whether a gate broke and its failing rows are in quarantine, which no later batch changes."""
-    return row["status"] == "broken" and not row["held"] and bool(row["verdict"] and row["verdict"]["candidates"])
+    return row["status"] == "broken" and not row["held"] and bool((row["verdict"] or {}).get("candidates"))
 
 
 class BuildReports(CommandOperator):

@@ -583,7 +583,8 @@ def _decided(
         "verdict": asdict(verdict),
         "held": sorted(holds),
         "refused": refused,
-        "unreadable": unread.sentence(without=holds) if unread and not refused else "",
+        # The message about one held scope says all of it, about several only the first.
+        "unreadable": unread.sentence(without=holds if len(holds) == 1 else ()) if unread and not refused else "",
         "held_before": {name: asdict(one) for name, one in known.held.items()},
         "accepted": sorted(passes & broken.keys()),
         "reading": held.reading(settings, stage),
