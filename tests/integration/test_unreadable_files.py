@@ -46,7 +46,7 @@ def test_a_file_of_which_no_line_can_be_read_breaks_the_gate_however_small(
 ) -> None:
     mixed = [*(line(offset) for offset in range(30)), '{"topic": 1', "2026-11-21 a log", "of text"]
     land(settings, {"orders.txt": ["a,b"], "mixed.jsonl": mixed})
-    land(settings, {"whole.txt": ["text"], "mixed.jsonl": [producer(), "text"]}, "producers")
+    land(settings, {"whole.txt": ["text"], "mixed.jsonl": [producer(), "other text"]}, "producers")
     other = exchange("FETCH", 3, {}, {})
     land(settings, {"mixed.log": [push(1), push(2)[:90], other], "cut.log": [push(2)[:80], other]}, "streams-requests")
 
@@ -84,6 +84,7 @@ def test_a_file_of_which_no_line_can_be_read_breaks_the_gate_however_small(
     page = report.build(Warehouse(settings)).with_name("quality.html").read_text()
     assert f"<li>mixed.jsonl lines 32-33 (2 lines): {NO_OBJECT}</li>" in page
     assert f"<li>orders.txt line 1 (1 line): {NO_OBJECT}</li>" in page
+    assert f"The gate of {PRODUCERS} broke: no line of whole.txt can be read." in page
 
     # A held file blocks no other one, and is judged again with its next lines, also if all of these can be read.
     land(settings, {"orders.txt": ["a,b", line(99)], "new.jsonl": [line(100)]})

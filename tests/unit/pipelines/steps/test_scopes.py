@@ -151,10 +151,11 @@ def test_counts_by_scope_are_those_of_the_expectations_and_shares_of_the_rows_in
 OF_LINES = "_source string, _bronze_id string, topic string, error string, _skipped boolean"
 
 
-def unreadable_files(
-    spark: SparkSession, *lines: tuple[str, str | None, str | None, bool], scope: str | None
-) -> set[str]:
-    """The scopes of unreadable files among lines, each given by its file, topic and error, and whether it is skipped."""
+Line = tuple[str, str | None, str | None, bool]
+
+
+def unreadable_files(spark: SparkSession, *lines: Line, scope: str | None) -> set[str]:
+    """The scopes of unreadable files among lines, each given by file, topic and error, and whether it is skipped."""
     contract = Contract(
         table="silver.samples",
         description="Lines that can be read, or not.",
