@@ -48,7 +48,9 @@ def test_a_file_of_which_no_line_can_be_read_breaks_the_gate_however_small(
     land(settings, {"orders.txt": ["a,b"], "mixed.jsonl": mixed})
     land(settings, {"whole.txt": ["text"], "mixed.jsonl": [producer(), "other text"]}, "producers")
     other = exchange("FETCH", 3, {}, {})
-    land(settings, {"mixed.log": [push(1), push(2)[:-20], other], "cut.log": [push(2)[:-30], other]}, "streams-requests")
+    land(
+        settings, {"mixed.log": [push(1), push(2)[:-50], other], "cut.log": [push(2)[:-40], other]}, "streams-requests"
+    )
 
     done = run(spark, settings)
 
