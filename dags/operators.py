@@ -222,8 +222,8 @@ class FillLayer(CommandOperator):
                 sums = {name: sum(batch[name] for batch in batches) for name in (*COUNTS, "seconds")}
                 judged = [batch["verdict"] for batch in batches if batch["verdict"] is not None]
                 tables[table] = {"status": last["status"], **sums, "verdict": judged[-1] if judged else None}
-                if last["status"] in BROKE:
-                    broke.append("\n".join(map(printable, last["message"].split("\n"))))
+                red = [row for row in batches if _refused(row)] or ([last] if last["status"] in BROKE else [])
+                broke += ["\n".join(map(printable, row["message"].split("\n"))) for row in red]
             if not broke:  # the broken gate is perhaps in another layer, whose task is red
                 broke = [f"{table} waits." for table, counts in tables.items() if counts["status"] == "waiting"]
             if ended.code != (1 if broke else 0):
@@ -231,6 +231,11 @@ class FillLayer(CommandOperator):
             return {"run_id": answer["run_id"], "tables": tables}, broke
         except (ValueError, LookupError, TypeError):
             raise CommandDied(f"The command {_how(ended.code)}, without counts: {ended.complaint}") from None
+
+
+def _refused(row: Mapping[str, Any]) -> bool:
+    """Tell whether a gate broke and its failing rows are in quarantine, which no later batch changes."""
+    return row["status"] == "broken" and not row["held"] and bool((row["verdict"] or {}).get("candidates"))
 
 
 class BuildReports(CommandOperator):

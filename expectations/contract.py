@@ -94,6 +94,11 @@ class Contract:
         return tuple(rule.bound(column.name) for column in self.columns for rule in column.rules)
 
     @property
+    def readable(self) -> Rule | None:
+        """The rule that a row could be read; None if the contract has none."""
+        return next((rule for rule in self.rules if rule.reason), None)
+
+    @property
     def place(self) -> tuple[str, ...]:
         """The columns of the grain that every source knows."""
         return tuple(name for name in self.grain if name != self.learned)

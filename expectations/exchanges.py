@@ -5,7 +5,7 @@ An exchange is a request and its response: one line of the brokers' request log.
 
 from expectations import provenance
 from expectations.contract import Column
-from expectations.rules import at_least, between, is_true, not_null, one_of
+from expectations.rules import at_least, between, is_true, not_null, one_of, readable
 
 READABLE = "error IS NULL"
 GRAIN = ("cluster", "connection", "correlation_id")
@@ -86,7 +86,7 @@ EVIDENCE = (
         "error",
         "string",
         "Why the line cannot be read.",
-        (is_true("readable", READABLE, "A line of the request log can be read.").failing("cannot be read", "line"),),
+        (readable("error", "A line of the request log can be read."),),
         evidence=True,
     ),
 )

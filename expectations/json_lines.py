@@ -2,7 +2,7 @@
 
 from expectations import provenance
 from expectations.contract import Column
-from expectations.rules import is_true
+from expectations.rules import readable
 
 READABLE = "line_error IS NULL"
 
@@ -22,11 +22,7 @@ EVIDENCE = (
         "line_error",
         "string",
         "Why the line cannot be read.",
-        (
-            is_true("readable", READABLE, "A line is a JSON object whose fields are of their types.").failing(
-                "cannot be read", "line"
-            ),
-        ),
+        (readable("line_error", "A line is a JSON object whose fields are of their types."),),
         evidence=True,
     ),
 )

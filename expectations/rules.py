@@ -39,6 +39,7 @@ class Rule:
     ``arguments`` depend on the kind. ``one_of`` has the values. ``between`` has (least, most), with None for unbounded.
     ``matches`` has a pattern that Java and Python read alike, anchored with ``\\A`` and ``\\z`` (Java's end of input).
     ``failure`` says what is wrong with a ``noun`` that breaks the rule, in words for one and many: "cannot be read".
+    ``reason`` is the column that says why a row could not be read, if the rule wants that it could.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Rule:
     refuses: bool = True
     failure: str = ""
     noun: str = "row"
+    reason: str = ""
 
     def of(self, subject: str) -> Rule:
         """Return the rule with an SQL expression as its subject, in place of the column that declares it."""
@@ -68,6 +70,10 @@ class Rule:
     def failing(self, failure: str, noun: str = "row") -> Rule:
         """Return the rule with words for rows that break it; they follow a count: "64 lines" "cannot be read"."""
         return replace(self, failure=failure, noun=noun)
+
+    def because(self, column: str) -> Rule:
+        """Return the rule as one that a row could be read; the column has the reason why it could not."""
+        return replace(self, reason=column)
 
     def told(self, number: int) -> str:
         """Say how many rows break the rule and what is wrong with them: "64 lines cannot be read"."""
@@ -178,6 +184,14 @@ def matches(name: str, pattern: str, meaning: str = "") -> Rule:
 def is_true(name: str, subject: str, meaning: str = "") -> Rule:
     """Require an SQL predicate to be true; a null predicate does not break the rule."""
     return Rule(name, "is_true", (), subject=subject, meaning=meaning)
+
+
+def readable(column: str, meaning: str, noun: str = "line") -> Rule:
+    """Require that a row could be read; ``column`` has the reason why it could not.
+
+    A file of which no row could be read breaks the gate, however few its rows are.
+    """
+    return is_true("readable", f"{column} IS NULL", meaning).failing("cannot be read", noun).because(column)
 
 
 def decimal_up_to(most: int) -> str:

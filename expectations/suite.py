@@ -230,13 +230,13 @@ def _judged_scopes(
 
     Great Expectations gets one table of counts as one batch, for any number of scopes and rules. The table has two rows
     for each scope and rule that fails in it, or one if they are equal: the counts of the batch, and those of the batch
-    together with the small batches before it.
+    together with the small batches before it. Of an unreadable file no row can fail to have been read.
     """
     import pandas as pd
 
     rules = {rule.code: rule for rule in (*contract.rules, NO_VIOLATIONS)}
     counted = [
-        (name, code, failing, examined)
+        (name, code, failing, examined, scope.is_unreadable and bool(rules[code].reason))
         for name, scope in scopes.items()
         for code, tally in scope.tallies.items()
         if tally.failing
@@ -251,15 +251,20 @@ def _judged_scopes(
         {
             "scope": [name for name, *_ in counted],
             "place": range(len(counted)),
-            "failing": [failing for *_, failing, _ in counted],
-            "most": [most_failing(examined, tolerance, min_failures) for *_, examined in counted],
+            "failing": [failing for _, _, failing, *_ in counted],
+            "most": [
+                most_failing(examined, 0 if is_unread and tolerance < 1 else tolerance, min_failures)
+                for *_, examined, is_unread in counted
+            ],
         }
     )
     each = ExpectColumnPairValuesAToBeGreaterThanB(
         column_A="most",
         column_B="failing",
         or_equal=True,
-        description=_said("In no scope, such as a topic, more rows fail a rule than it tolerates."),
+        description=_said(
+            "In no scope, such as a topic, more rows fail a rule than it tolerates. Of each file some row can be read."
+        ),
         meta={"code": OF_SCOPES, "tolerance": tolerance, "min_failures": min_failures},
     )
     result = _validated_rows("scopes", table, [each], contract.table, SCOPES_NAMED)
@@ -269,7 +274,7 @@ def _judged_scopes(
         places = set(range(len(counted)))
     broken: dict[tuple[str, str], Outcome] = {}
     for place in sorted(places):
-        name, code, failing, examined = counted[place]
+        name, code, failing, examined, _ = counted[place]
         rule = rules[code]
         outcome = Outcome(
             *(code, failing, examined, tolerance, min_failures, False, rule.meaning, rule.hint),

@@ -56,10 +56,14 @@ class Tally:
 
 @dataclass(frozen=True)
 class Scope:
-    """What the rules find in one scope of a batch, by code; ``rows`` is how many the scope's verdict decides."""
+    """What the rules find in one scope of a batch, by code; ``rows`` is how many the scope's verdict decides.
+
+    ``is_unreadable`` tells that it is of a file of which the batch has no row that could be read.
+    """
 
     rows: int
     tallies: Mapping[str, Tally] = field(default_factory=dict)
+    is_unreadable: bool = False
 
 
 @dataclass(frozen=True)

@@ -287,8 +287,9 @@ def run(
     _alert(settings)
     if wrong is not None:
         raise wrong
-    came_out = {stage_run.table: stage_run.status for stage_run in done}  # as a table's last batch did
-    if any(status in ("broken", "held", "waiting") for status in came_out.values()):
+    came_out = [*{stage_run.table: stage_run.status for stage_run in done}.values()]  # as a table's last batch did
+    came_out += ["broken" for stage_run in done if stage_run.refused]
+    if any(status in ("broken", "held", "waiting") for status in came_out):
         raise typer.Exit(1)
 
 

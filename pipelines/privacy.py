@@ -24,6 +24,7 @@ from pipelines.errors import UsageError
 from pipelines.payloads import Masked, Number, Part, Payload, Reader, as_json
 from pipelines.settings import Mask, OwnProfile, Settings
 from pipelines.settings.payloads import Step, steps_of
+from pipelines.settings.profiles import shipped_profiles
 
 DROPPED = Masked("<dropped>")
 HEX_DIGITS = 12  # of a hash that are shown
@@ -98,6 +99,8 @@ class Masks:
         seen = self.record(record)
         if any(rule.value or rule.path is not None for rule in self._rules(record)):
             for own in self.own:
+                if own in shipped_profiles():  # the paths of their envelopes lead to no payload
+                    continue
                 for mapped in own.headers:
                     if mapped.path and seen.get(mapped.field or "") is not None:
                         seen[mapped.field or ""] = DROPPED

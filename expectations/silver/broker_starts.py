@@ -2,7 +2,7 @@
 
 from expectations.contract import Column, Contract
 from expectations.provenance import origin
-from expectations.rules import at_least, is_true, not_null, one_of
+from expectations.rules import at_least, not_null, one_of, readable
 
 READABLE = "error IS NULL"
 COMPONENTS = ("BrokerServer", "KafkaRaftServer", "GroupCoordinator", "KafkaServer")
@@ -32,7 +32,7 @@ CONTRACT = Contract(
             "error",
             "string",
             "Why the line cannot be read.",
-            (is_true("readable", READABLE, "A line of the log can be read.").failing("cannot be read", "line"),),
+            (readable("error", "A line of the log can be read."),),
             evidence=True,
         ),
     ),

@@ -4,7 +4,7 @@ from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Column, Contract
 from expectations.owners import UNKNOWN
 from expectations.provenance import origin
-from expectations.rules import INT32, INT64, Rule, at_least, is_true, matches, not_null, one_of
+from expectations.rules import INT32, INT64, Rule, at_least, is_true, matches, not_null, one_of, readable
 
 DISPOSITIONS = (
     "MAX_DELIVERY_ATTEMPTS_REACHED",
@@ -311,7 +311,7 @@ CONTRACT = Contract(
             "error",
             "string",
             "Why the line cannot be read as a record.",
-            (is_true("readable", READABLE, "A line can be read as a record.").failing("cannot be read", "line"),),
+            (readable("error", "A line can be read as a record."),),
             evidence=True,
         ),
     ),

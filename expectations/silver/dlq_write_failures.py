@@ -2,7 +2,7 @@
 
 from expectations.contract import Column, Contract
 from expectations.provenance import origin
-from expectations.rules import at_least, is_true, not_null
+from expectations.rules import at_least, is_true, not_null, readable
 
 READABLE = "error IS NULL"
 
@@ -47,7 +47,7 @@ CONTRACT = Contract(
             "error",
             "string",
             "Why the event cannot be read.",
-            (is_true("readable", READABLE, "An event of the log can be read.").failing("cannot be read", "event"),),
+            (readable("error", "An event of the log can be read.", "event"),),
             evidence=True,
         ),
     ),

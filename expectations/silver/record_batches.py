@@ -28,6 +28,7 @@ CONTRACT = Contract(
                     "A segment is landed as <topic>-<partition>/<base offset>.log.",
                 )
                 .failing("came from a file that is no segment by its path")
+                .because("error")
                 .hinting("Land segments as a broker names them, <topic>-<partition>/<base offset>.log, unpacked."),
             ),
         ),

@@ -195,8 +195,8 @@ def progress(stage_run: StageRun) -> None:
         f"{stage_run.seconds:.1f} s"
     )
     sentence = MEANINGS.get(stage_run.status) or (counts if stage_run.status == "passed" else stage_run.message)
-    if stage_run.status == "broken" and stage_run.held:
-        sentence = f"{counts}. {sentence}"
+    if (stage_run.status == "broken" and (stage_run.held or stage_run.refused)) or stage_run.warns:
+        sentence = f"{counts}. {stage_run.message}"
     print(f"{stage_run.table}: {stage_run.status}: {sentence}", file=sys.stderr, flush=True)
 
 
@@ -233,7 +233,7 @@ def stage_runs(done: Sequence[StageRun]) -> None:
     if idle:
         Console().print(f"{nothing_new(idle)}", style="dim", highlight=False, soft_wrap=True)
     for stage_run in done:
-        if stage_run.status in ("broken", "held", "waiting") and stage_run.message:
+        if (stage_run.warns or stage_run.status in ("broken", "held", "waiting")) and stage_run.message:
             sentence, _, lines = stage_run.message.partition("\n")
             print(visible(f"{stage_run.table}: {sentence}"), flush=True)
             if lines:  # for the settings, so without the name of the table

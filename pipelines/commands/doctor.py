@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from expectations import owners
+from expectations.contract import contract_of
 from expectations.quality import GAPS
 from expectations.rules import counted
 from expectations.text import visible
@@ -33,7 +34,7 @@ from pipelines.settings import AIRFLOW_HOME, ROOT, Settings
 from pipelines.settings.layers import fields_of
 from pipelines.sources import landing
 from pipelines.stage import Land, Split, Stage, Summarise
-from pipelines.steps import held
+from pipelines.steps import held, unreadable
 from pipelines.steps.land import unread, waiting
 from pipelines.text import files_of, size_of
 from pipelines.warehouse import delta_log, jvmless, lock, progress, quality, storage
@@ -593,11 +594,19 @@ def _quarantines(warehouse: Warehouse) -> Iterator[Check]:
             yield Check(
                 stage.quarantine,
                 "error",
-                f"{counted(rows, 'row')} in quarantine. By rule: {_most(rules)}. By source: {_most(sources)}.",
+                f"{counted(rows, 'row')} in quarantine. By rule: {_most(rules)}. By source: {_most(sources)}."
+                f"{_unreadable(warehouse, stage, rules)}",
                 f'`afterlog sql "SELECT violations, _source, count(*) FROM {stage.quarantine} GROUP BY ALL"` counts '
                 "them; bad lines that have landed stay as they are. Once the contract or the settings are fixed, "
                 f"`afterlog readmit {stage.table}` takes back what passes.",
             )
+
+
+def _unreadable(warehouse: Warehouse, stage: Split, rules: Mapping[str, int]) -> str:
+    """Say which rows in quarantine could not be read, and why; empty if all could."""
+    readable = contract_of(stage.table).readable
+    known = unreadable.kept(warehouse, stage, stage.quarantine) if readable and rules.get(readable.code) else None
+    return f" {known.sentence()}" if known else ""
 
 
 def _most(counts: Counter[str]) -> str:

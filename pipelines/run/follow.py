@@ -114,6 +114,7 @@ class Follower:
         self.clock = clock
         self.started_at = _text(now())
         self.blocked: dict[str, Blocked] = {}
+        self.refused = False
         self.blocked_upstream: set[str] = set()  # as the last cycle found it
         self.done: list[StageRun] = []
         self.last: Cycle | None = None
@@ -126,8 +127,8 @@ class Follower:
 
     @property
     def exit_code(self) -> int:
-        """1 if rows of these stages are held, or facts of these stages or of tables upstream are broken; else 0."""
-        return 1 if self.blocked or self._blocked_upstream() else 0
+        """1 if rows are held, a gate refused files, or facts of the stages or of tables upstream are broken; else 0."""
+        return 1 if self.blocked or self.refused or self._blocked_upstream() else 0
 
     def follow(self) -> int:
         """Run cycles until asked to stop; return the exit code.
@@ -267,7 +268,9 @@ class Follower:
         """Keep what a stage did and report it, unless it was idle or failed: an error is reported when it is raised."""
         self.done.append(stage_run)
         told_before = stage_run.status == "held" and stage_run.table in self.blocked
-        if stage_run.status in ("broken", "held"):
+        if stage_run.refused:
+            self.refused = True
+        elif stage_run.status in ("broken", "held"):
             self._block(stage_run)
         if stage_run.status not in ("idle", "failed") and not told_before:
             self.report(stage_run)

@@ -26,6 +26,7 @@ from pipelines.steps.land import land, unread, waiting
 from pipelines.steps.modules import ask_module
 from pipelines.steps.scopes import History
 from pipelines.steps.summarise import summary as summary_of
+from pipelines.steps.unreadable import Unreadable
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.warehouse import actions, change_feed, progress, quality
 from pipelines.warehouse.progress import Batch, Held, Progress, Reading
@@ -446,15 +447,15 @@ def _split(
             counted = split.counted(history, lines)
             if unforeseen := (known.held.keys() & counted.scopes.keys()) - set(again):
                 return replace(known, again=tuple(sorted({*again, *unforeseen}))), None
-            verdict = split.gate(run_id, counted)
-            known = _decided(
-                warehouse.settings, stage, known, split.contract, counted, history, verdict, started_at, accepted
-            )
+            unread = split.unreadable(counted)
+            verdict = split.gate(run_id, counted, unread)
+            found = (counted, history, verdict, unread)
+            known = _decided(warehouse.settings, stage, known, split.contract, *found, started_at, accepted)
             progress.save(warehouse, stage.table, known)
         stage_run = StageRun(
             run_id,
             stage.table,
-            "broken" if known.decided is None or known.decided["held"] else "passed",
+            "broken" if known.decided is None or known.decided["held"] or known.decided.get("refused") else "passed",
             started_at,
             quality.now(),
             read=split.census.rows + split.census.skipped,
@@ -483,6 +484,7 @@ def _split(
         skipped=counts.skipped,
         held=counts.held,
         message=_told(stage, known, said),
+        warns=bool(said.get("unreadable")) and stage_run.status == "passed",
         verdict=stage_run.verdict or _verdict(said["verdict"]),
     )
     quality.note(warehouse, stage_run)
@@ -542,12 +544,14 @@ def _decided(
     counted: scopes.Counted,
     history: History,
     verdict: Verdict,
+    unread: Unreadable | None,
     at: datetime,
     accepted: Acceptance,
 ) -> Progress:
     """Return the progress with the decision for each scope of a batch that follows from the gate's verdict.
 
-    A batch of a table without scopes is held as a whole: it stays pending, and nothing of it is written.
+    A batch of a table without scopes is held as a whole: it stays pending, and nothing of it is written. If only files
+    of which no row could be read break the gate of such a table, they go to quarantine.
     """
     broken = verdict.broken(counted.scopes)
     passes = {
@@ -555,9 +559,12 @@ def _decided(
     }
     holds = {name: outcomes for name, outcomes in broken.items() if name not in passes}
     since, under = at.isoformat(timespec="seconds"), held.circumstances(settings, stage)
-    if contract.scope is None and holds:
+    if contract.scope is None and WHOLE in holds:
         message = sentence_of(stage.table, WHOLE, holds[WHOLE])
         return replace(known, blocked_since=known.blocked_since or since, message=message, under=under)
+    refused = unread.broke(stage.table) if contract.scope is None and holds and unread else None
+    if contract.scope is None:
+        holds = {}
     waiting = {name: one for name, one in known.held.items() if name not in (known.again or ()) or name in holds}
     for name, outcomes in holds.items():
         message = sentence_of(stage.table, name, outcomes)
@@ -575,6 +582,9 @@ def _decided(
     said = {
         "verdict": asdict(verdict),
         "held": sorted(holds),
+        "refused": refused,
+        # The message about one held scope says all of it, about several only the first.
+        "unreadable": unread.sentence(without=holds if len(holds) == 1 else ()) if unread and not refused else "",
         "held_before": {name: asdict(one) for name, one in known.held.items()},
         "accepted": sorted(passes & broken.keys()),
         "reading": held.reading(settings, stage),
@@ -604,15 +614,20 @@ def _verdict(told: dict[str, Any]) -> Verdict:
 
 
 def _told(stage: Split, known: Progress, said: dict[str, Any]) -> str | None:
-    """Say what a batch holds, or which scopes were accepted; None if neither."""
+    """Say what a batch holds or refuses, which scopes were accepted, and what could not be read; None if nothing."""
+    sentence, lines = said.get("refused"), ""
     if said["held"]:
         now = {name: known.held[name] for name in said["held"]}
-        return held.message(stage.table, replace(known, held=now))
-    if said["accepted"]:
+        sentence, end, lines = (held.message(stage.table, replace(known, held=now)) or "").partition("\n")
+        lines = f"{end}{lines}"
+    elif said["accepted"]:
         names = said["accepted"]
         more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-        return f"accepted once: {', '.join(map(visible, names[:MOST_NAMED]))}{more}"
-    return None
+        sentence = f"accepted once: {', '.join(map(visible, names[:MOST_NAMED]))}{more}"
+    unread = said.get("unreadable")
+    if sentence and unread:
+        sentence = f"{sentence.rstrip('.')}. {unread}"
+    return f"{sentence or unread}{lines}" if sentence or unread else None
 
 
 def _summarise(

@@ -117,7 +117,7 @@ def _examples(
             wanted = [frozenset({row["bronze_id"][:DIGITS]})]
             (lines,), taken = first_lines(landing.content(root, row["_source"]), wanted, most_bytes - size)
             size += taken
-            place += f":{lines[0]}" if lines else ""
+            place += f":{lines[0][0]}" if lines else ""
         elif row["first_position"] is not None:
             place += f":{row['first_position']}"
         examples.append(Example(place, tuple(row["violations"])))

@@ -17,6 +17,7 @@ from pipelines.run.freshness import Freshness, freshness
 from pipelines.run.newest import Newest, Silence, lasting, moment, of_feeds, silence, source_of
 from pipelines.settings import Settings
 from pipelines.stage import Land, Stage
+from pipelines.steps import unreadable
 from pipelines.steps.collapse import CONFLICT
 from pipelines.steps.held import contract_of_held
 from pipelines.text import files_of
@@ -56,10 +57,15 @@ class Violation:
 
 @dataclass(frozen=True)
 class Quarantine:
-    """The rows that are now in a table's quarantine, or held, by rule; the rule with the most rows is first."""
+    """The rows that are now in a table's quarantine, or held, by rule; the rule with the most rows is first.
+
+    ``unreadable`` says where rows are that could not be read, and why, and ``forms`` what could be.
+    """
 
     rows: int
     violations: tuple[Violation, ...]
+    unreadable: tuple[str, ...] = ()
+    forms: str = ""
 
 
 @dataclass(frozen=True)
@@ -328,7 +334,10 @@ def _broken(warehouse: Warehouse, stage: Stage, table: str | None) -> Quarantine
         Violation(code, count, rules[code].told(count) if code in rules else NOT_A_RULE.get(code, ""))
         for code, count in worst
     )
-    return Quarantine(sum(row["row_count"] for row in groups), violations)
+    readable = contract_of(stage.table).readable
+    known = unreadable.kept(warehouse, stage, table) if readable and counts[readable.code] else None
+    told = (known.words, known.forms) if known else ((), "")
+    return Quarantine(sum(row["row_count"] for row in groups), violations, *told)
 
 
 def _answer(warehouse: Warehouse, table: str, text: str) -> list[dict[str, Any]] | None:

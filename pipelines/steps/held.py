@@ -19,7 +19,7 @@ from pipelines.errors import UsageError
 from pipelines.settings import Settings
 from pipelines.stage import Split, Stage
 from pipelines.steps.modules import split_module
-from pipelines.steps.scopes import is_misplaced, is_of, scope_of
+from pipelines.steps.scopes import can_be_of_a_file, file_scope, is_misplaced, is_of, scope_of
 from pipelines.steps.split import SplitBatch, contract_under
 from pipelines.text import hint
 from pipelines.warehouse import change_feed, jvmless, progress
@@ -178,7 +178,10 @@ def names_in(warehouse: Warehouse, contract: Contract) -> list[str]:
 
 
 def with_news(warehouse: Warehouse, stage: Split, versions: Batch, scopes: set[str], home: str | None) -> set[str]:
-    """Return which of the held scopes have new rows; compute only the scope of each row."""
+    """Return which of the held scopes have new rows; compute only the scope of each row.
+
+    A file whose lines without a topic are held has news if it has any new line.
+    """
     from pyspark.sql import functions as F
 
     feed = feed_of(warehouse, stage, versions)
@@ -187,7 +190,9 @@ def with_news(warehouse: Warehouse, stage: Split, versions: Batch, scopes: set[s
     new = rows_of(warehouse, stage, feed, ())
     assert new is not None
     candidates = split_module(stage).transform(new, warehouse.settings)
-    named = candidates.select(scope_of(contract_of(stage.table), home).alias("scope")).distinct()
+    of = [scope_of(contract_of(stage.table), home)]
+    of += [file_scope(home)] if any(map(can_be_of_a_file, scopes)) else []
+    named = candidates.select(F.explode(F.array(*of)).alias("scope")).distinct()
     return {row["scope"] for row in named.where(F.col("scope").isin(sorted(scopes))).collect()}
 
 

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Key = tuple[str | None, str]  # scope, or None for the whole batch, and the code of a rule
+Lines = tuple[int, int]  # the numbers of the first and the last of consecutive lines
 
 MOST_COORDINATES = 20
 MOST_LOCATED = 50  # scopes whose failing rows are located
 MOST_FILES = 3
-MOST_PLACES = 3  # lines, offsets or positions named for each file
+MOST_PLACES = 3  # ranges of lines, offsets or positions named for each file
 MOST_IDS = 1_000  # rows to look for in a file
 MOST_BYTES = 256 << 20  # to read from files for one gate
 MOST_CHARACTERS = 300  # of a file's name
@@ -61,11 +62,16 @@ class Found:
 def located(verdict: Verdict, judged: DataFrame, contract: Contract, settings: Settings) -> Verdict:
     """Return the verdict with the coordinates of failing rows and words for the files that hold them; run one query."""
     found, coordinates = _found(verdict, judged, contract)
-    stage = next((stage for stage in CATALOG if stage.table == contract.table), None)
-    landed = next((land for land in stages_of_type(Land) if stage and land.table == stage.inputs[0]), None)
+    landed = land_of(contract.table)
     told = _lines(found, settings, landed)
     unit = "position" if landed is not None and landed.reader else ""
     return verdict.located(coordinates, {key: _words(one, key, told, unit) for key, one in found.items()})
+
+
+def land_of(table: str) -> Land | None:
+    """Return the stage that lands what a split table is made of; None for a table that is not of the catalog."""
+    stage = next((stage for stage in CATALOG if stage.table == table), None)
+    return next((land for land in stages_of_type(Land) if stage and land.table == stage.inputs[0]), None)
 
 
 def _words(
@@ -86,24 +92,36 @@ def _words(
 
 def _place(source: Source, told: _Told | None, unit: str) -> str:
     """Return words for the failing rows of one file or topic; names are escaped for terminals."""
-    name, numbers = source.name, list(told.lines if told else ())
-    if name.startswith(KAFKA) and name.count("/") >= 2:
-        topic, _, partition = name.removeprefix(KAFKA).rsplit("/", 2)
-        name, unit, numbers = f"{topic}-{partition}", "offset", list(source.positions)
-    elif unit:
-        numbers = list(source.positions)
-    else:
-        unit = "line"
-    if len(name) > MOST_CHARACTERS:
-        name = f"{name[: MOST_CHARACTERS // 2]}…{name[-MOST_CHARACTERS // 2 :]}"
-    said = f"{visible(name)} {counted(source.rows, 'row')}"
-    if numbers:
-        first = ", ".join(map(str, numbers[:MOST_PLACES]))
-        more = " ..." if source.rows > len(numbers[:MOST_PLACES]) else ""
-        said += f", {unit}{'' if source.rows == 1 and len(numbers) == 1 else 's'} {first}{more}"
+    of_topic = _is_of_topic(source.name)
+    positions = tuple((position, position) for position in source.positions)
+    ranges = positions if of_topic or unit else told.lines if told else ()
+    said = f"{named(source.name)} {counted(source.rows, 'row')}"
+    if ranges:
+        said += f", {numbered('offset' if of_topic else unit or 'line', ranges[:MOST_PLACES], source.rows)}"
     if told and told.damage:
         said += f", {told.damage[0].lower()}{told.damage[1:].rstrip('.')}"
     return said
+
+
+def named(source: str) -> str:
+    """Return the name of a file, or of a topic's partition, for a terminal."""
+    if _is_of_topic(source):
+        topic, _, partition = source.removeprefix(KAFKA).rsplit("/", 2)
+        source = f"{topic}-{partition}"
+    if len(source) > MOST_CHARACTERS:
+        source = f"{source[: MOST_CHARACTERS // 2]}…{source[-MOST_CHARACTERS // 2 :]}"
+    return visible(source)
+
+
+def _is_of_topic(source: str) -> bool:
+    return source.startswith(KAFKA) and source.count("/") >= 2
+
+
+def numbered(unit: str, ranges: Sequence[Lines], rows: int) -> str:
+    """Say which numbers, such as those of lines, some of the rows have: "line 3", "lines 1-40, 52 ..."."""
+    numbers = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    known = sum(last - first + 1 for first, last in ranges)
+    return f"{unit}{'' if rows == 1 and known == 1 else 's'} {numbers}{' ...' if rows > known else ''}"
 
 
 def _found(
@@ -179,7 +197,7 @@ def _found(
 class _Told:
     """What a file tells about failing rows: the numbers of the first lines, and the file's damage, if any."""
 
-    lines: tuple[int, ...]
+    lines: tuple[Lines, ...]
     damage: str | None = None
 
 
@@ -207,9 +225,10 @@ def _lines(found: Mapping[Key, Found], settings: Settings, landed: Land | None) 
 
 def first_lines(
     blocks: Iterable[bytes], wanted: Sequence[frozenset[str]], most_bytes: int
-) -> tuple[list[list[int]], int]:
-    """Return, for each set of ids, the numbers of the first lines with these ids, and how many bytes were read."""
-    numbers: list[list[int]] = [[] for _ in wanted]
+) -> tuple[list[list[Lines]], int]:
+    """Return, for each set of ids, the first ranges of lines with these ids, and how many bytes were read."""
+    found: list[list[Lines]] = [[] for _ in wanted]
+    unseen = [set(ids) for ids in wanted]
     size = 0
     every = frozenset().union(*wanted)
 
@@ -222,16 +241,23 @@ def first_lines(
                 return
 
     if most_bytes <= 0 or not every:
-        return numbers, 0
+        return found, 0
+    enough = False
     with suppress(OSError):
         for number, digest in _digests(measured()):
-            if digest in every:
-                for lines, ids in zip(numbers, wanted, strict=True):
-                    if digest in ids and len(lines) < MOST_PLACES:
-                        lines.append(number)
-                if all(len(lines) >= min(MOST_PLACES, len(ids)) for lines, ids in zip(numbers, wanted, strict=True)):
+            if digest not in every:  # a line that ends all ranges
+                if enough:
                     break
-    return numbers, size
+                continue
+            for ranges, ids, left in zip(found, wanted, unseen, strict=True):
+                if digest in ids:
+                    left.discard(digest)
+                    if ranges and ranges[-1][1] == number - 1:
+                        ranges[-1] = (ranges[-1][0], number)
+                    elif len(ranges) < MOST_PLACES:
+                        ranges.append((number, number))
+            enough = all(not left or len(ranges) == MOST_PLACES for ranges, left in zip(found, unseen, strict=True))
+    return found, size
 
 
 def _digests(blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:

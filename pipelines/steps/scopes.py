@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from expectations.contract import Contract
+from expectations.rules import Rule
 from expectations.verdict import OF_THE_ROW, SCOPE, WHOLE, Scope, Tally
 from pipelines.steps.collapse import SKIPPED
 from pipelines.steps.queried import ArrowRows, SparkRows
@@ -104,7 +106,8 @@ class Counted:
     """A batch's counts: ``scopes`` by scope, ``examined_rows`` of each rule by code, ``others`` by scope of a file.
 
     A line without a topic is in the scope of its file, and its share is of all lines of that file. ``others`` are the
-    lines of such a file that name a topic.
+    lines of such a file that name a topic. If the contract names no scope, ``scopes`` also has each unreadable file,
+    whose rows are counted in the scope of the batch, too.
     """
 
     scopes: dict[str, Scope]
@@ -117,6 +120,7 @@ class Counted:
         found = {
             name: {places[code]: (tally.failing, tally.examined) for code, tally in scope.tallies.items()}
             for name, scope in self.scopes.items()
+            if contract.scope or name == WHOLE
         }
         for name, lines in self.others.items():  # a file all of whose lines name a topic now
             if name not in found:
@@ -180,6 +184,13 @@ def scope_of(contract: Contract, home: str | None = None) -> Column:
     return _of_cluster(name, home)
 
 
+def scope_of_file(source: str) -> str:
+    """Return the scope of a file, or of a topic's partition, that ``file_scope`` gives without a home."""
+    if len(source) > MOST_CHARACTERS:
+        source = f"{source[:MOST_CHARACTERS]}~{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+    return f"{FILE}{source}"
+
+
 def file_scope(home: str | None) -> Column:
     """Return the scope for lines without a topic in the candidate's file."""
     return _of_cluster(_file(), home)
@@ -216,8 +227,9 @@ def count(
 ) -> Counted:
     """Count, in one aggregation of judged rows, what each rule finds in each scope.
 
-    A second aggregation counts the lines of files that have lines without a topic. ``others`` are lines of such files
-    that earlier batches counted while the file's lines without a topic were held.
+    A second aggregation counts the lines of files that have lines without a topic; if the contract names no scope, the
+    rows of unreadable files. ``others`` are lines of files that earlier batches counted while the file's lines without
+    a topic were held.
     """
     history, others = history or History(), others or {}
     groups = judged.fetched(
@@ -241,7 +253,7 @@ def count(
     totals: dict[int, int] = defaultdict(int)
     for (_, bit), number in examined.items():
         totals[bit] += number
-    files = {name for name in (*rows, *history.scopes, *others) if _can_be_of_a_file(name)}
+    files = {name for name in (*rows, *history.scopes, *others) if can_be_of_a_file(name)}
     lines = _lines(judged.frame, files, home) if files and contract.scope else {}
     shares = {name: lines[name] + others.get(name, 0) for name in files if name in rows and name in lines}
     before = sum(others.get(name, 0) for name in shares)
@@ -254,13 +266,29 @@ def count(
                 more_failing, more_rows = history.recent(name, bit, number)
                 found = failing[name, bit]
                 tallies[code] = Tally(found, number, found + more_failing, number + more_rows)
-        scopes[name] = Scope(rows[name], tallies)
+        unread = tallies.get(contract.readable.code) if contract.readable and name in shares else None
+        scopes[name] = Scope(rows[name], tallies, unread is not None and unread.failing == unread.examined)
+    if contract.readable and not contract.scope and failing[WHOLE, contract.rules.index(contract.readable)]:
+        scopes |= _unreadable_files(judged, contract.readable)
     left = {name: number - rows.get(name, 0) for name, number in lines.items()}
     return Counted(scopes, {code: totals[bit] + before for bit, code in enumerate(named)}, left)
 
 
-def _can_be_of_a_file(scope: str) -> bool:
+def can_be_of_a_file(scope: str) -> bool:
+    """Tell whether a scope is one of lines that name no topic; a cluster's name can look like that, too."""
     return scope.startswith(FILE) or (scope.startswith(OTHER_CLUSTER) and f"/{FILE}" in scope)
+
+
+def _unreadable_files(judged: SparkRows | ArrowRows, readable: Rule) -> dict[str, Scope]:
+    """Return the scope of each file of which no row could be read, not even one that belongs to another table."""
+    found = judged.fetched(
+        f"SELECT _source, count_if(NOT {SKIPPED}) FROM {{rows}} GROUP BY _source "
+        f"HAVING count_if({readable.reason} IS NULL) = 0 AND count_if(NOT {SKIPPED}) > 0 ORDER BY _source"
+    )
+    return {
+        scope_of_file(source): Scope(rows, {readable.code: Tally(rows, rows, rows, rows)}, True)
+        for source, rows in found
+    }
 
 
 def _lines(judged: DataFrame, files: set[str], home: str | None) -> dict[str, int]:

@@ -15,11 +15,12 @@ from pipelines.columns.once import computed_once
 from pipelines.jvm import session
 from pipelines.settings import Settings
 from pipelines.stage import Stage
-from pipelines.steps import places
+from pipelines.steps import places, unreadable
 from pipelines.steps.collapse import CONFLICT, OUTCOMES, SKIPPED, Census, census, contested, decided
 from pipelines.steps.modules import unexplained
 from pipelines.steps.queried import ArrowRows, SparkRows
 from pipelines.steps.scopes import APPLYING, Counted, History, count, scope_of
+from pipelines.steps.unreadable import Unreadable
 from pipelines.warehouse.tables import Warehouse, quarantine_contract
 
 if TYPE_CHECKING:
@@ -123,12 +124,22 @@ class SplitBatch:
         """Count what each rule finds in each scope; see ``scopes.count``."""
         return count(self.judged, self.contract, history, others, self.home)
 
-    def gate(self, run_id: str, counted: Counted | None = None) -> Verdict:
-        """Judge the candidates by the contract; a broken gate's verdict says where failing rows are."""
+    def unreadable(self, counted: Counted) -> Unreadable | None:
+        """Return what is told of the rows that could not be read; None if there are none."""
+        return unreadable.of_batch(self.judged, self.contract, counted, self.warehouse.settings)
+
+    def gate(self, run_id: str, counted: Counted | None = None, unread: Unreadable | None = None) -> Verdict:
+        """Judge the candidates by the contract; a broken gate's verdict says where failing rows are, and why."""
         from expectations import suite
 
         counted = counted or self.counted()
         judged = wanted(self.judged.frame)
+
+        def locate(verdict: Verdict) -> Verdict:
+            verdict = places.located(verdict, judged, self.contract, self.warehouse.settings)
+            readable = self.contract.readable
+            return unread.explained(verdict, readable.code) if unread and readable else verdict
+
         verdict = suite.gate(
             judged,
             self.contract,
@@ -136,7 +147,7 @@ class SplitBatch:
             store=self.warehouse.settings.reports() / "gx",
             scopes=counted.scopes,
             examined_rows=counted.examined_rows,
-            locate=lambda verdict: places.located(verdict, judged, self.contract, self.warehouse.settings),
+            locate=locate,
         )
         return verdict if verdict.passed else self.explain(judged, self.rows, verdict)
 
@@ -261,8 +272,9 @@ def judgement_by(contract: Contract, has_skipped: bool, home: str | None) -> Map
 
 
 def names_of(contract: Contract, candidates: DataFrame) -> list[str]:
-    """Return the columns of a candidate that name it and its grain, and that tell it from its rivals."""
-    named = (*contract.row, *contract.grain, *filter(None, (contract.content, contract.lossy)))
+    """Return the columns of a candidate that name it and its grain, tell it from its rivals, and why it was unread."""
+    reason = contract.readable.reason if contract.readable else None
+    named = (*contract.row, *contract.grain, *filter(None, (contract.content, contract.lossy, reason)))
     return [name for name in dict.fromkeys(named) if name in candidates.columns]
 
 

@@ -31,7 +31,7 @@ class StageRun:
 
     Nothing is reported about a stage that is ``idle`` (no new input), ``waiting`` or ``held`` (rows wait as before and
     were not judged again). ``refreshed`` counts the rows of the groups that a summarised table computed again; it is
-    None for other tables.
+    None for other tables. ``warns`` tells that the message of a stage that passed is for people.
     """
 
     run_id: str
@@ -50,6 +50,13 @@ class StageRun:
     message: str | None = None
     verdict: Verdict | None = None
     refreshed: int | None = None
+    warns: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """True if the gate broke and holds nothing that a later batch may release: failing rows are in quarantine."""
+        judged = self.verdict is not None and self.verdict.candidates > 0  # facts of a table have no candidates
+        return self.status == "broken" and judged and not self.held
 
     @property
     def written(self) -> int:

@@ -177,14 +177,15 @@ def test_lines_without_a_topic_are_of_the_scope_of_their_file(spark: SparkSessio
     land(settings, {hostile: [*few, *good("dlq.a", *range(300))], "many.jsonl": unreadable})
     (done,) = run(spark, settings)[SILVER]
     assert counts(done) == ("broken", 332, 300, 12, 0, 20)
-    where = "many.jsonl 20 rows, lines 1, 2, 3 ..."
+    where = "many.jsonl lines 1-20 (20 lines): the line is not valid JSON"
     assert f"20 lines cannot be read ({where})" in (done.message or "")
     page = report.build(Warehouse(settings)).with_name("quality.html")
     docs = "".join(file.read_text() for file in (page.parent / report.DATA_DOCS).rglob("*.html"))
     assert f"<code>{where}</code>" in page.read_text()
     assert "Held: 20 rows of file:many.jsonl" in page.read_text()
     assert f"file:many.jsonl: error.readable: 20 lines cannot be read: {where}" in docs
-    assert f"32 lines cannot be read: {where}; &lt;i&gt;&#36;{{few}}\\u001b.jsonl 12 rows, lines 1, 2, 3 ..." in docs
+    few_of = "&lt;i&gt;&#36;{few}\\u001b.jsonl lines 1-12 (12 lines): the line is not a JSON object"
+    assert f"32 lines cannot be read: {where}; {few_of}" in docs
     assert "<i>" not in docs
     reasons = query.text_of(None, Path("sql/questions/quarantine_reasons.sql"))
     found = [

@@ -305,7 +305,7 @@ def test_rows_leave_quarantine_if_they_are_accepted_again_or_readmitted(
         landing=settings.landing,
         dlq={"require": [{"topic": "dlq.*", "profile": "kip-1317"}]},
     )
-    land(settings, {"a.jsonl": [line(1), line(2), line(3, headers=kip_1191(offset="+3"))], "b.jsonl": ["not JSON"]})
+    land(settings, {"a.jsonl": [line(1), line(2), line(3, headers=kip_1191(offset="+3")), "not JSON"]})
     run_chain(spark, required, BRONZE, SILVER)
     before = came(settings, QUARANTINE)
     assert before.keys() == {1, 2, 3, None}

@@ -403,6 +403,14 @@ def test_a_table_of_which_something_is_still_held_is_red_whatever_else_passed() 
     assert broke == ["Held."]
 
 
+def test_files_that_a_gate_refused_are_red_whatever_a_later_batch_did() -> None:
+    from dags.command import Ended
+
+    refused = {**BROKEN, "table": "silver.x", "verdict": {"passed": False, "candidates": 10}, "message": "No line."}
+    _, broke = layer("silver.x")._filled(Ended(1, answer(refused, {**PASSED, "table": "silver.x"}), ""))
+    assert broke == ["No line."]
+
+
 def test_every_gate_that_broke_is_named_and_tables_are_kept_apart() -> None:
     from dags.command import Ended
 

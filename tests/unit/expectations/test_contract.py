@@ -157,6 +157,7 @@ CODES_OF_DLQ_RECORDS = {
     "exception_class.utf8",
     "exception_cause_class.utf8",
     "exception_stacktrace.utf8",
+    "application.utf8",
     "connector_name.utf8",
     "task_id.utf8",
     "stage.utf8",

@@ -19,7 +19,7 @@ from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Column, Contract, contract_of
 from expectations.silver import dlq_records
 from expectations.suite import GateUnusable, build_docs, gate, gate_facts
-from expectations.verdict import Scope, Verdict
+from expectations.verdict import Scope, Tally, Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -218,6 +218,24 @@ def test_the_verdict_counts_failing_rows_among_all_candidates(
     icons = (0, 3) if passed else (3, 0)  # for the batch and for two expectations
     assert ("Failed" in page) is not passed
     assert (page.count('class="fas fa-times'), page.count('class="fas fa-check-circle')) == icons
+
+
+@pytest.mark.parametrize(
+    ("is_unreadable", "tolerance", "broken"), [(True, 0.05, True), (True, 1.0, False), (False, 0.05, False)]
+)
+def test_of_an_unreadable_file_no_row_may_fail_to_be_read(
+    spark: SparkSession, is_unreadable: bool, tolerance: float, broken: bool
+) -> None:
+    error = Column("error", "string", "-", (rules.readable("error", "A line can be read."),))
+    contract = Contract("silver.lines", "-", (Column("id", "int", "-"), error), ("id",), tolerance=tolerance)
+    rows = spark.createDataFrame([(1, "no"), (2, None)], "id int, error string").coalesce(1)
+    one, both = Tally(1, 1, 1, 1), Tally(1, 2, 1, 2)
+    scopes = {"*": Scope(2, {"error.readable": both}), "file:a": Scope(1, {"error.readable": one}, is_unreadable)}
+
+    verdict = gate(rows, contract, run_id="r", store=None, scopes=scopes)
+
+    assert verdict.success is not broken
+    assert list(verdict.broken(scopes)) == (["file:a"] if broken else [])
 
 
 @pytest.mark.parametrize("expectation", [suite.ExpectMatch, suite.ExpectNotNull, suite.ExpectBetween])

@@ -8,13 +8,14 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from expectations.verdict import Verdict
 from pipelines.catalog import CATALOG, stages
 from pipelines.cli import app
 from pipelines.errors import AfterlogError, EnvironmentLacking, UsageError
@@ -312,6 +313,15 @@ def test_what_a_gate_holds_is_told_once_does_not_rest_and_shows_in_the_exit_code
     (blocked,) = found.health[-1]["blocked"]
     assert (blocked["table"], blocked["since"]) == (SILVER, SINCE)
     assert "9 rows of dlq.a are held since 2026-11-21 03:00:00 UTC" in blocked["message"]
+
+
+def test_files_that_a_gate_refused_block_nothing_and_show_in_the_exit_code(world: Callable[..., World]) -> None:
+    verdict = Verdict(SILVER, "r", 60, (), success=False)
+    refused = replace(ran(SILVER, "broken", read=60, message="It broke."), verdict=verdict)
+    found = world([refused], [ran(BRONZE, read=1)])
+    assert found.follower.follow() == 1
+    assert found.asked_of == [[BRONZE, SILVER, GOLD]] * 2
+    assert found.health[-1]["blocked"] == []
 
 
 def test_what_was_held_before_shows_and_what_is_accepted_does_not(world: Callable[..., World]) -> None:

@@ -153,7 +153,7 @@ def test_hostile_names_are_shown_and_do_nothing() -> None:
         HOSTILE,
         (run(run_id=HOSTILE, status="failed", message=HOSTILE),),
         (outcome,),
-        Quarantine(1, (Violation(HOSTILE, 1, HOSTILE),)),
+        Quarantine(1, (Violation(HOSTILE, 1, HOSTILE),), (HOSTILE,), HOSTILE),
         fresh,
     )
     feeds = tuple(Feed(Newest(HOSTILE, used, HOSTILE, AT)) for used in (True, False))

@@ -17,7 +17,11 @@ from pipelines.steps.modules import AskModule, LandModule, ReaderModule, SplitMo
 
 MUST: dict[type[Stage], set[str]] = {Land: {"parse"}, Split: {"transform"}, Ask: {"refresh"}}
 PROTOCOLS: dict[type[Stage], Any] = {Land: LandModule, Split: SplitModule, Ask: AskModule}
-OF_FUNCTIONS = {"parse_records": ["records", "settings"], "events": ["lines"]}  # properties in the protocol
+OF_FUNCTIONS = {  # properties in the protocol
+    "parse_records": ["records", "settings"],
+    "events": ["lines"],
+    "transform_of": ["rows", "warehouse"],
+}
 
 
 def parameters(protocol: Any, name: str) -> list[str]:

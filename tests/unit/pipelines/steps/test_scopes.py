@@ -11,9 +11,9 @@ import pytest
 from expectations import rules
 from expectations.contract import Column, Contract
 from expectations.suite import gate
-from expectations.verdict import Tally
+from expectations.verdict import WHOLE, Tally
 from pipelines.steps.queried import SparkRows
-from pipelines.steps.scopes import MOST_SCOPES, History, count, is_misplaced, is_of, scope_of, within
+from pipelines.steps.scopes import MOST_SCOPES, History, count, file_scope, is_misplaced, is_of, scope_of, within
 from pipelines.steps.split import judged_by
 
 if TYPE_CHECKING:
@@ -146,6 +146,44 @@ def test_counts_by_scope_are_those_of_the_expectations_and_shares_of_the_rows_in
         "row.no_violations": 2,
     }
     judged.unpersist()
+
+
+OF_LINES = "_source string, _bronze_id string, topic string, error string, _skipped boolean"
+
+
+Line = tuple[str, str | None, str | None, bool]
+
+
+def unreadable_files(spark: SparkSession, *lines: Line, scope: str | None) -> set[str]:
+    """The scopes of unreadable files among lines, each given by file, topic and error, and whether it is skipped."""
+    contract = Contract(
+        table="silver.samples",
+        description="Lines that can be read, or not.",
+        columns=(
+            Column("_source", "string", "-"),
+            Column("_bronze_id", "string", "-"),
+            Column("topic", "string", "-"),
+            Column("error", "string", "-", (rules.readable("error", "A line can be read."),)),
+        ),
+        grain=("topic",),
+        scope=scope,
+    )
+    rows = spark.createDataFrame([(one[0], str(at), *one[1:]) for at, one in enumerate(lines)], OF_LINES).coalesce(1)
+    counted = count(SparkRows(judged_by(contract, rows)), contract)
+    assert counted.batch(contract).keys() == {name for name in counted.scopes if scope or name == WHOLE}
+    return {name for name, one in counted.scopes.items() if one.is_unreadable}
+
+
+def test_a_file_is_unreadable_if_no_line_of_it_can_be_read(spark: SparkSession) -> None:
+    some = [("some", None, "no", False), ("some", "a", None, False), ("good", "a", None, False)]
+    none = [("none", None, "no", False), ("none", None, "worse", False)]
+    assert unreadable_files(spark, *some, *none, scope="topic") == {"file:none"}
+    # Lines of other tables tell that a file can be read, too; a file with other tables' lines only is none of ours.
+    others = [("mixed", None, "no", False), ("mixed", None, None, True), ("theirs", None, "no", True)]
+    long = "x" * 1_000
+    found = unreadable_files(spark, *some, *none, *others, (long, None, "no", False), scope=None)
+    rows = spark.createDataFrame([(long,)], "_source string")
+    assert found == {"file:none", rows.select(file_scope(None)).collect()[0][0]}
 
 
 def test_recent_batches_are_in_the_counts(spark: SparkSession) -> None:
