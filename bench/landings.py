@@ -197,7 +197,7 @@ def _bad_dead_letters(batch: int) -> Iterator[str]:
     first = 1_000 * batch
     yield from ("no JSON", '{"topic": "dlq.cut', "[]")
     for offset in range(first, first + ENOUGH_TO_HOLD):
-        yield builders.line(offset, topic="dlq.held", headers=[])
+        yield builders.line(offset, topic="dlq.held", headers=builders.BROKEN)
     if batch == 0:
         for offset in (1, 2):  # data, and the marker
             headers = builders.kip_1191(topic="marked", offset=offset)

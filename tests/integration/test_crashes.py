@@ -24,7 +24,7 @@ from pipelines.steps.held import Acceptance
 from pipelines.warehouse import lock
 from pipelines.warehouse.tables import Warehouse
 from tests.integration.killed import killed_at
-from tests.testing.builders import AT, CHAIN, HOUR, kip_1191, land, line, rows, run, run_chain, tables
+from tests.testing.builders import AT, BROKEN, CHAIN, HOUR, kip_1191, land, line, rows, run, run_chain, tables
 
 SCRIPT = Path(__file__).with_name("killed.py")
 
@@ -44,7 +44,7 @@ def kill(point: str, settings: Settings, *command: str, **environment: str) -> N
 def landing() -> dict[str, list[str]]:
     """Good rows over two hours, duplicates, a conflict, violations, an unreadable line."""
     good = [line(offset, timestamp=AT + HOUR * (offset % 2)) for offset in range(20)]
-    bad = [line(100, headers=kip_1191(offset="+1")), line(101, headers=[]), "{", line(3, value=b"other")]
+    bad = [line(100, headers=kip_1191(offset="+1")), line(101, headers=BROKEN), "{", line(3, value=b"other")]
     return {"a.jsonl": good, "b.jsonl": [*good[:5], *bad]}
 
 
@@ -118,7 +118,7 @@ def test_killed_readmit_converges(spark: SparkSession, landed: Settings, tmp_pat
     left = {tuple(row["violations"]) for row in rows(spark, landed, "quarantine.dlq_records")}
     assert left == {
         ("original_offset.decimal_int64",),
-        ("header_profile.not_null",),
+        ("original_topic.not_null",),
         ("error.readable",),
         ("grain.conflict",),
     }
@@ -141,7 +141,7 @@ def test_killed_while_a_topic_is_held_or_accepted_converges(
         with lock.writer(settings, "test"):
             runner.run(Warehouse(settings, spark), stages("dlq"), accepted=Acceptance.of(accept, CATALOG))
 
-    bad = [line(offset, topic="dlq.bad", headers=[]) for offset in range(20)]
+    bad = [line(offset, topic="dlq.bad", headers=BROKEN) for offset in range(20)]
     land(landed, {"c.jsonl": [*bad, line(30, topic="dlq.bad")]})
     topic = "silver.dlq_records:dlq.bad"
     undisturbed = landed.model_copy(update={"warehouse": str(tmp_path / "undisturbed")})

@@ -17,7 +17,7 @@ from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.warehouse import lock
 from pipelines.warehouse.tables import Warehouse
-from tests.testing.builders import AT, HOUR, land, line, run, tables
+from tests.testing.builders import AT, BROKEN, HOUR, land, line, run, tables
 from tests.testing.following import Following, found
 from tests.testing.statements import topic
 
@@ -121,7 +121,7 @@ def test_a_stop_while_it_starts(settings: Settings, start: Start, after: float) 
 @pytest.mark.thorough
 def test_a_broken_gate_does_not_end_it_and_shows_at_the_end(settings: Settings, start: Start) -> None:
     following = start()
-    land(settings, {"bad.jsonl": [line(offset, headers=[]) for offset in range(20)]})
+    land(settings, {"bad.jsonl": [line(offset, headers=BROKEN) for offset in range(20)]})
     health = following.until(lambda health: bool(health.get("blocked")))
     assert [one["table"] for one in health["blocked"]] == [SILVER]
     following.until_idle()

@@ -22,7 +22,7 @@ from pipelines.warehouse import change_feed, duck, lock
 from pipelines.warehouse.progress import Batch
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import requests, ways
-from tests.testing.builders import land, line, run, tables, warehouse_of
+from tests.testing.builders import BROKEN, land, line, run, tables, warehouse_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -34,8 +34,8 @@ SILVER = "silver.dlq_records"
 
 
 def landings() -> list[dict[str, list[str]]]:
-    bad = [line(offset, topic="dlq.bad", headers=[]) for offset in range(30)]
-    refused = line(900, headers=[])
+    bad = [line(offset, topic="dlq.bad", headers=BROKEN) for offset in range(30)]
+    refused = line(900, headers=BROKEN)
     first = [*(line(offset) for offset in range(60)), refused, line(3), line(4, value=b"other"), "no JSON", *bad]
     second = [*(line(offset) for offset in range(50, 90)), refused, line(7, value=b"other"), bad[0]]
     return [{"a.jsonl": first}, {"b.jsonl": second}]
@@ -131,7 +131,7 @@ FAULTS = {
 def test_spark_does_what_duckdb_cannot(
     fault: str, spark: SparkSession, empty_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = [line(offset, headers=[]) for offset in range(100, 103)]
+    bad = [line(offset, headers=BROKEN) for offset in range(100, 103)]
     landed = [*(line(offset) for offset in range(200)), *bad, line(3, value=b"other"), line(4)]
     settings = warehouse_of(empty_warehouse, tmp_path)
     land(settings, {"a.jsonl": landed})
@@ -171,8 +171,8 @@ def test_what_a_candidate_says_of_others_is_the_same_in_quarantine(
 def test_tables_without_columns_of_the_contract_take_them(
     gone: list[str], spark: SparkSession, empty_warehouse: Path, tmp_path: Path
 ) -> None:
-    refused = line(900, headers=[])
-    more = [refused, line(901, headers=[]), line(7, value=b"other")]
+    refused = line(900, headers=BROKEN)
+    more = [refused, line(901, headers=BROKEN), line(7, value=b"other")]
     landed = (
         {"a.jsonl": [*(line(offset) for offset in range(40)), refused]},
         {"b.jsonl": [*(line(offset) for offset in range(30, 80)), *more]},

@@ -46,6 +46,10 @@ def kip_1191(
     return [(f"__dlq.errors.{name}", str(value).encode()) for name, value in values.items()]
 
 
+BROKEN = kip_1191()[1:]
+"""A share group's headers without the topic: they break a contract, whatever else a topic has."""
+
+
 def kip_1317(**changes: bytes | str | None) -> list[tuple[str, bytes | None]]:
     """The draft's six headers; a keyword (underscores for dots) replaces a value, None removes the header."""
     values: dict[str, bytes | str | None] = {
