@@ -1,0 +1,256 @@
+"""Landed files of lines -> rows: each file is read by one task, a rotated log across the ends of its files.
+
+A log can be rotated in the middle of an event. What a file begins with, up to its first event, then belongs to the file
+before it, and is read with that file only. Files belong to one log if their names differ in numbers and dates at the
+end only; the one whose first event is older is before the other one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pipelines.sources import landing
+from pipelines.sources.landing import LandedFile
+from pipelines.sources.logs import events, layouts
+from pipelines.sources.logs.layouts import Pattern
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = """
+  _source string, line binary, damage string, _occurrence int, _kind string, _other string, _logged_micros bigint,
+  message string, error string, _event_id string, _is_partial boolean
+"""
+MOST_HERE = 4 << 20  # bytes of files that are read without a task: starting one takes longer
+PACKED = 20  # so many times smaller a packed file can be
+_HEAD_LINES = 2_000
+_BATCH_BYTES, _BATCH_ROWS = 8 << 20, 20_000
+_ROTATED = re.compile(r"(?:[._-]\d[\d_T-]*)+(?=\.|$)")
+
+
+class Row(NamedTuple):
+    """A row of ``SCHEMA`` without the source: ``other`` names a line that is not wanted, ``kind`` one that is."""
+
+    line: bytes | None
+    damage: str | None = None
+    occurrence: int = 1
+    kind: str | None = None
+    other: str | None = None
+    logged_micros: int | None = None
+    message: str | None = None
+    error: str | None = None
+    event_id: str | None = None
+    is_partial: bool = False
+
+
+Reader = Callable[[Iterable[str], str, Pattern | None], Iterator[Row]]
+"""Makes rows of a file's lines, given the time zone and the pattern of the settings."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """How a file begins: the time of its first event, and how many lines before it belong to the file before."""
+
+    first_at: datetime | None
+    lines: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """A file to read; ``skip`` lines belong to the file before, and ``more`` is the path of the one after, if any."""
+
+    root: str
+    source: str
+    damage: str | None
+    reader: Reader
+    timezone: str
+    pattern: Pattern | None
+    skip: int = 0
+    more: tuple[str, int] | None = None
+
+
+def family(source: str) -> str:
+    """Return the name that the files of a rotated log share."""
+    directory, _, name = source.rpartition("/")
+    name = name[: -len(landing.GZIP)] if name.lower().endswith(landing.GZIP) else name
+    stem = _ROTATED.sub("", name)
+    return f"{directory}/{stem}"
+
+
+def rotated(listed: Mapping[str, LandedFile], source: str) -> list[str]:
+    """Return the other files of a file's log."""
+    name = family(source)
+    return [other for other in listed if other != source and family(other) == name]
+
+
+def head(root: str, source: str, pattern: Pattern | None) -> Head:
+    """Look at the beginning of a file."""
+    beginning = list(islice(_lines(landing.content(root, source)), _HEAD_LINES))
+    known, every = events.sampled(beginning, pattern)
+    count = 0
+    for raw in every:
+        for line in events.joined([raw], known, pattern):
+            if layouts.begins(line.text, pattern, known.is_dated):
+                said = layouts.parts(line.text, pattern)
+                at = layouts.moment(said, line.stamp, layouts.UTC_ZONE) if said else None
+                return Head(None if at is None else layouts.EPOCH + timedelta(microseconds=at), count)
+        count += 1
+    return Head(None, 0)
+
+
+def brought_along(
+    directory: Path, listed: Mapping[str, LandedFile], new: Mapping[str, LandedFile], pattern: Pattern | None
+) -> dict[str, LandedFile]:
+    """Return the files that are read again because a new file continues their last event."""
+    root = os.path.realpath(directory)
+    found = {}
+    for source in new:
+        others = rotated(listed, source)
+        if others and (first := head(root, source, pattern)).lines:
+            heads = {other: head(root, other, pattern) for other in others}
+            if (before := _neighbour(first, heads, is_before=True)) is not None and before not in new:
+                found[before] = listed[before]
+    return found
+
+
+def _neighbour(of: Head, heads: Mapping[str, Head], is_before: bool) -> str | None:
+    """Return the file of a log that is right before another one, or right after it."""
+    if of.first_at is None:
+        return None
+    times = {source: one.first_at for source, one in heads.items() if one.first_at is not None}
+    beside = {source: at for source, at in times.items() if (at < of.first_at if is_before else at > of.first_at)}
+    if not beside:
+        return None
+    return max(beside, key=lambda one: (beside[one], one)) if is_before else min(beside, key=lambda one: (beside[one], one))
+
+
+def read(
+    spark: SparkSession,
+    directory: Path,
+    files: Sequence[LandedFile],
+    damaged: Mapping[str, str],
+    reader: Reader,
+    timezone: str,
+    pattern: Pattern | None,
+) -> DataFrame:
+    """Return ``SCHEMA``: the rows that the reader makes of the files, and a row for what is wrong with a file.
+
+    Raises OSError, zlib.error, EOFError: a file is gone, or is damaged and ``damaged`` does not say so.
+    """
+    root = os.path.realpath(directory)
+    listed = landing.listing(directory)
+    work = [_work(root, listed, file.source, damaged.get(file.source), reader, timezone, pattern) for file in files]
+    size = sum(file.size * (PACKED if file.source.lower().endswith(landing.GZIP) else 1) for file in files)
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromDDL(SCHEMA)
+    if size <= MOST_HERE:
+        import pyarrow as arrow
+
+        batches = list(_batches(work))
+        return spark.createDataFrame(arrow.Table.from_batches(batches, _arrow_schema()), schema)
+    by_size = {file.source: file.size for file in files}
+    work.sort(key=lambda one: by_size[one.source], reverse=True)
+    numbers = spark.createDataFrame([(number,) for number in range(len(work))], "number int")
+    tasks = numbers.repartitionByRange(min(len(work), 1_000), "number")
+
+    def rows_of(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield from _batches([work[number] for number in batch.column(0).to_pylist()])
+
+    return tasks.mapInArrow(rows_of, schema)
+
+
+def _work(
+    root: str,
+    listed: Mapping[str, LandedFile],
+    source: str,
+    damage: str | None,
+    reader: Reader,
+    timezone: str,
+    pattern: Pattern | None,
+) -> Work:
+    work = Work(root, source, damage, reader, timezone, pattern)
+    others = rotated(listed, source)
+    if not others:
+        return work
+    own, heads = head(root, source, pattern), {other: head(root, other, pattern) for other in others}
+    before = _neighbour(own, heads, is_before=True)
+    after = _neighbour(own, heads, is_before=False)
+    more = (after, heads[after].lines) if after is not None and heads[after].lines else None
+    return Work(root, source, damage, reader, timezone, pattern, own.lines if before is not None else 0, more)
+
+
+def _batches(work: Iterable[Work]) -> Iterator[Any]:
+    """Yield the rows of files in batches of a bounded size."""
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for one in work:
+        for row in _rows(one):
+            rows.append((one.source, *row))
+            size += len(row.line or b"") + len(row.message or "")
+            if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
+                yield _batch(rows)
+                rows, size = [], 0
+    if rows:
+        yield _batch(rows)
+
+
+def _batch(rows: list[tuple[Any, ...]]) -> Any:
+    import pyarrow as arrow
+
+    schema = _arrow_schema()
+    columns = zip(*rows, strict=True)
+    return arrow.record_batch(
+        [arrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
+def _arrow_schema() -> Any:
+    import pyarrow as arrow
+
+    types = {"string": arrow.string(), "binary": arrow.binary(), "int": arrow.int32(), "bigint": arrow.int64()}
+    types["boolean"] = arrow.bool_()
+    return arrow.schema([(name, types[kind]) for name, kind in (one.split() for one in SCHEMA.split(","))])
+
+
+def _rows(work: Work) -> Iterator[Row]:
+    if work.damage is not None or landing.is_unread(work.source):
+        yield Row(None, work.damage or landing.unread_format(work.source))
+    yield from work.reader(_of_file(work), work.timezone, work.pattern)
+
+
+def _of_file(work: Work) -> Iterator[str]:
+    blocks = landing.content(work.root, work.source) if work.damage else landing.sound(work.root, work.source)
+    own = islice(_lines(_followed(blocks, work)), work.skip, None)
+    return own
+
+
+def _followed(blocks: Iterable[bytes], work: Work) -> Iterator[bytes]:
+    """Yield a file's blocks, then the lines of the next file that continue its last event."""
+    yield from blocks
+    if work.more is not None:
+        source, count = work.more
+        for line in islice(_lines(landing.content(work.root, source)), count):
+            yield events.encoded(line) + b"\n"
+
+
+def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
+    r"""Yield lines as text, split at ``\n`` only; bytes that are not UTF-8 become surrogates. The last has its end."""
+    rest: list[bytes] = []
+    for block in blocks:
+        head_, newline, tail = block.rpartition(b"\n")
+        if not newline:
+            rest.append(block)
+            continue
+        yield from b"".join((*rest, head_)).decode("utf-8", "surrogateescape").split("\n")
+        rest = [tail] if tail else []
+    if rest:
+        yield b"".join(rest).decode("utf-8", "surrogateescape")
