@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; rows about anything else are skipped."""
-    events = bronze.select("*", *(part.alias(name) for name, part in broker_log.start(F.col("line")).items()))
+    text = broker_log.text_of(F.col("line"), F.col("message"))
+    events = bronze.select("*", *(part.alias(name) for name, part in broker_log.start(text).items()))
     derived = {"started_at": F.col("logged_at"), "_content_hash": F.xxhash64("component", "node_id", "logged_at")}
     is_start = F.coalesce(F.col("kind") == broker_log.STARTED, F.lit(False))
     return events.select(*columns.of_contract(CONTRACT, derived), (~is_start).alias("_skipped"))

@@ -21,7 +21,8 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
 
     Rows about starts belong to silver.broker_starts.
     """
-    values = {name: computed_once(part) for name, part in broker_log.failure(F.col("line")).items()}
+    text = broker_log.text_of(F.col("line"), F.col("message"))
+    values = {name: computed_once(part) for name, part in broker_log.failure(text).items()}
     events = bronze.select("*", *(part.alias(name) for name, part in values.items()))
     derived = {
         "failed_at": F.col("logged_at"),

@@ -28,7 +28,7 @@ class Event(NamedTuple):
 
     ``raw`` are its lines as they landed, ``text`` without their wrappers; ``lines`` counts them, also those beyond
     ``MOST_LINES``. ``begins`` is false for lines that belong to no event. ``ends`` is true for the last event of a
-    stream, which the next file may continue; ``is_cut`` if a part of it surely is missing.
+    stream, which may continue.
     """
 
     raw: str
@@ -38,7 +38,6 @@ class Event(NamedTuple):
     lines: int
     begins: bool
     ends: bool = False
-    is_cut: bool = False
 
 
 def is_utf8(text: str) -> bool:
@@ -120,17 +119,6 @@ def _whole(parts: list[Line]) -> Line:
     return parts[0]._replace(raw="\n".join(raws), text="".join(texts), is_part=parts[-1].is_part)
 
 
-def lines_as_events(lines: Iterable[str], pattern: Pattern | None = None) -> Iterator[Event]:
-    """Yield each line as an event of its own, for logs whose events have one line."""
-    known, every = sampled(lines, pattern)
-    for line in joined(every, known, pattern):
-        yield _event(line, layouts.begins(line.text, pattern, known.is_dated))
-
-
-def _event(line: Line, begins: bool) -> Event:
-    return Event(line.raw, line.text, line.stream, line.stamp, 1, begins, line.is_part, line.is_part)
-
-
 def events(lines: Iterable[str], pattern: Pattern | None = None) -> Iterator[Event]:
     """Yield the events of a log, and the lines that belong to none, in the order in which they end."""
     known, every = sampled(lines, pattern)
@@ -144,7 +132,7 @@ def events(lines: Iterable[str], pattern: Pattern | None = None) -> Iterator[Eve
         text = "\n".join(line.text for line in held) if len(held) > 1 else held[0].text
         is_begun = stream in begun
         begun.discard(stream)
-        return Event(raw, text, stream, held[0].stamp, counts.pop(stream), is_begun, ends, held[-1].is_part)
+        return Event(raw, text, stream, held[0].stamp, counts.pop(stream), is_begun, ends)
 
     for line in joined(every, known, pattern):
         stream = line.stream
@@ -170,8 +158,8 @@ class Copy(NamedTuple):
     event: Event | None
 
 
-def once(found: Iterable[Copy]) -> Iterator[tuple[Event, bool]]:
-    """Yield the wanted events of a file without those that the log printed twice, each with whether it is the last.
+def once(found: Iterable[Copy]) -> Iterator[Event]:
+    """Yield the wanted events of a file without those that the log printed twice.
 
     A logger with two appenders prints each of its events twice. The copies are equal, time and all, and stand side by
     side, or other events that are printed twice stand between them. If no event of a logger stands alone in the file,
@@ -179,9 +167,10 @@ def once(found: Iterable[Copy]) -> Iterator[tuple[Event, bool]]:
     different ones. The last event of a file tells nothing, as its copy may be missing.
     """
     single: set[str] = set()
-    kept: list[tuple[Event, str, bool, int]] = []
+    kept: list[tuple[Event, str, bool]] = []
     window: deque[tuple[int, Copy]] = deque()
     places: dict[int, list[int]] = {}
+    said_at: dict[int, int] = {}
     copies: set[int] = set()
 
     def decide(is_last: bool) -> None:
@@ -196,7 +185,7 @@ def once(found: Iterable[Copy]) -> Iterator[tuple[Event, bool]]:
             elif not is_last:
                 single.add(one.logger)
         if one.event is not None:
-            kept.append((one.event, one.logger, is_copy, place))
+            kept.append((one.event, one.logger, is_copy))
         forgotten = place - BURST
         if forgotten in said_at:
             said = said_at.pop(forgotten)
@@ -204,8 +193,6 @@ def once(found: Iterable[Copy]) -> Iterator[tuple[Event, bool]]:
             if not places[said]:
                 del places[said]
 
-    said_at: dict[int, int] = {}
-    place = -1
     for place, one in enumerate(found):
         window.append((place, one))
         places.setdefault(one.said, []).append(place)
@@ -214,6 +201,4 @@ def once(found: Iterable[Copy]) -> Iterator[tuple[Event, bool]]:
             decide(False)
     while window:
         decide(len(window) == 1)
-    for event, logger, is_copy, at in kept:
-        if not is_copy or logger in single:
-            yield event, at == place
+    yield from (event for event, logger, is_copy in kept if not is_copy or logger in single)

@@ -7,15 +7,18 @@ end only; the one whose first event is older is before the other one.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pipelines.errors import UsageError
+from pipelines.settings import Settings
 from pipelines.sources import landing
 from pipelines.sources.landing import LandedFile
 from pipelines.sources.logs import events, layouts
@@ -50,7 +53,7 @@ class Row(NamedTuple):
     is_partial: bool = False
 
 
-Reader = Callable[[Iterable[str], str, Pattern | None], Iterator[Row]]
+Reader = Callable[["Text", str, Pattern | None], Iterator[Row]]
 """Makes rows of a file's lines, given the time zone and the pattern of the settings."""
 
 
@@ -92,16 +95,14 @@ def rotated(listed: Mapping[str, LandedFile], source: str) -> list[str]:
 
 def head(root: str, source: str, pattern: Pattern | None) -> Head:
     """Look at the beginning of a file."""
-    beginning = list(islice(_lines(landing.content(root, source)), _HEAD_LINES))
+    beginning = list(islice(Text(landing.content(root, source)), _HEAD_LINES))
     known, every = events.sampled(beginning, pattern)
-    count = 0
-    for raw in every:
+    for count, raw in enumerate(every):
         for line in events.joined([raw], known, pattern):
             if layouts.begins(line.text, pattern, known.is_dated):
                 said = layouts.parts(line.text, pattern)
-                at = layouts.moment(said, line.stamp, layouts.UTC_ZONE) if said else None
+                at = layouts.moment(said, line.stamp, UTC) if said else None
                 return Head(None if at is None else layouts.EPOCH + timedelta(microseconds=at), count)
-        count += 1
     return Head(None, 0)
 
 
@@ -128,44 +129,88 @@ def _neighbour(of: Head, heads: Mapping[str, Head], is_before: bool) -> str | No
     beside = {source: at for source, at in times.items() if (at < of.first_at if is_before else at > of.first_at)}
     if not beside:
         return None
-    return max(beside, key=lambda one: (beside[one], one)) if is_before else min(beside, key=lambda one: (beside[one], one))
+    return (
+        max(beside, key=lambda one: (beside[one], one))
+        if is_before
+        else min(beside, key=lambda one: (beside[one], one))
+    )
+
+
+def pattern_of(settings: Settings, directory: str) -> Pattern | None:
+    """Return the layout that the settings give the logs of a landing directory.
+
+    Raises UsageError: it is not understood.
+    """
+    section = {"broker-logs": "broker_logs"}.get(directory, "streams_requests")
+    text = getattr(settings, section).layout
+    try:
+        return None if text is None else Pattern(text)
+    except ValueError as error:
+        raise UsageError(f"The setting {section}.layout cannot be used: {error}.") from None
 
 
 def read(
+    reader: Reader,
+    section: str,
     spark: SparkSession,
-    directory: Path,
     files: Sequence[LandedFile],
     damaged: Mapping[str, str],
-    reader: Reader,
-    timezone: str,
-    pattern: Pattern | None,
+    settings: Settings,
 ) -> DataFrame:
     """Return ``SCHEMA``: the rows that the reader makes of the files, and a row for what is wrong with a file.
 
     Raises OSError, zlib.error, EOFError: a file is gone, or is damaged and ``damaged`` does not say so.
     """
+    feed = section.replace("_", "-")
+    directory, pattern = settings.landing_of(feed), pattern_of(settings, feed)
+    timezone = getattr(settings, section).timezone
     root = os.path.realpath(directory)
     listed = landing.listing(directory)
     work = [_work(root, listed, file.source, damaged.get(file.source), reader, timezone, pattern) for file in files]
     size = sum(file.size * (PACKED if file.source.lower().endswith(landing.GZIP) else 1) for file in files)
-    from pyspark.sql.types import StructType
-
-    schema = StructType.fromDDL(SCHEMA)
     if size <= MOST_HERE:
-        import pyarrow as arrow
+        import pyarrow as arrow  # type: ignore[import-untyped]
 
-        batches = list(_batches(work))
-        return spark.createDataFrame(arrow.Table.from_batches(batches, _arrow_schema()), schema)
+        here: Any = arrow.Table.from_batches(list(_batches(work)), _arrow_schema())
+        return spark.createDataFrame(here, SCHEMA)
     by_size = {file.source: file.size for file in files}
     work.sort(key=lambda one: by_size[one.source], reverse=True)
     numbers = spark.createDataFrame([(number,) for number in range(len(work))], "number int")
     tasks = numbers.repartitionByRange(min(len(work), 1_000), "number")
 
-    def rows_of(batches: Iterator[Any]) -> Iterator[Any]:
+    def rows_of(batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             yield from _batches([work[number] for number in batch.column(0).to_pylist()])
 
-    return tasks.mapInArrow(rows_of, schema)
+    return tasks.mapInArrow(rows_of, SCHEMA)
+
+
+def read_records(lines: DataFrame, reader: Reader, settings: Settings) -> DataFrame:
+    """Return ``SCHEMA`` and ``_bronze_id`` for the values of a topic's records."""
+    timezone, pattern = settings.streams_requests.timezone, pattern_of(settings, "streams-requests")
+
+    def rows_of(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield from _batches_of_records(batch.to_pylist(), reader, timezone, pattern)
+
+    return lines.mapInArrow(rows_of, f"{SCHEMA}, _bronze_id string")
+
+
+def _batches_of_records(
+    records: Iterable[Mapping[str, Any]], reader: Reader, timezone: str, pattern: Pattern | None
+) -> Iterator[Any]:
+    rows: list[tuple[Any, ...]] = []
+    for record in records:
+        if record["damage"] is not None:
+            rows.append((record["_source"], *Row(None, record["damage"]), record["_bronze_id"]))
+            continue
+        made = list(reader(Text([record["line"]]), timezone, pattern)) or [Row(None)]
+        for number, row in enumerate(made):
+            id_ = record["_bronze_id"]
+            id_ = hashlib.sha256(f"{id_}\n{number}".encode()).hexdigest() if number else id_
+            rows.append((record["_source"], *row._replace(occurrence=1), id_))
+    if rows:
+        yield _batch(rows, f"{SCHEMA}, _bronze_id string")
 
 
 def _work(
@@ -203,54 +248,64 @@ def _batches(work: Iterable[Work]) -> Iterator[Any]:
         yield _batch(rows)
 
 
-def _batch(rows: list[tuple[Any, ...]]) -> Any:
+def _batch(rows: list[tuple[Any, ...]], schema_of_rows: str = SCHEMA) -> Any:
     import pyarrow as arrow
 
-    schema = _arrow_schema()
+    schema = _arrow_schema(schema_of_rows)
     columns = zip(*rows, strict=True)
     return arrow.record_batch(
         [arrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
     )
 
 
-def _arrow_schema() -> Any:
+def _arrow_schema(schema: str = SCHEMA) -> Any:
     import pyarrow as arrow
 
     types = {"string": arrow.string(), "binary": arrow.binary(), "int": arrow.int32(), "bigint": arrow.int64()}
     types["boolean"] = arrow.bool_()
-    return arrow.schema([(name, types[kind]) for name, kind in (one.split() for one in SCHEMA.split(","))])
+    return arrow.schema([(name, types[kind]) for name, kind in (one.split() for one in schema.split(","))])
 
 
 def _rows(work: Work) -> Iterator[Row]:
-    if work.damage is not None or landing.is_unread(work.source):
-        yield Row(None, work.damage or landing.unread_format(work.source))
-    yield from work.reader(_of_file(work), work.timezone, work.pattern)
+    damage = work.damage or landing.unread_format(work.source)
+    if damage is not None:
+        yield Row(None, damage)
+    yield from work.reader(Text(_blocks(work), work.skip), work.timezone, work.pattern)
 
 
-def _of_file(work: Work) -> Iterator[str]:
-    blocks = landing.content(work.root, work.source) if work.damage else landing.sound(work.root, work.source)
-    own = islice(_lines(_followed(blocks, work)), work.skip, None)
-    return own
-
-
-def _followed(blocks: Iterable[bytes], work: Work) -> Iterator[bytes]:
+def _blocks(work: Work) -> Iterator[bytes]:
     """Yield a file's blocks, then the lines of the next file that continue its last event."""
-    yield from blocks
+    yield from landing.content(work.root, work.source) if work.damage else landing.whole(work.root, work.source)
     if work.more is not None:
         source, count = work.more
-        for line in islice(_lines(landing.content(work.root, source)), count):
+        for line in islice(Text(landing.content(work.root, source)), count):
             yield events.encoded(line) + b"\n"
 
 
-def _lines(blocks: Iterable[bytes]) -> Iterator[str]:
-    r"""Yield lines as text, split at ``\n`` only; bytes that are not UTF-8 become surrogates. The last has its end."""
-    rest: list[bytes] = []
-    for block in blocks:
-        head_, newline, tail = block.rpartition(b"\n")
-        if not newline:
-            rest.append(block)
-            continue
-        yield from b"".join((*rest, head_)).decode("utf-8", "surrogateescape").split("\n")
-        rest = [tail] if tail else []
-    if rest:
-        yield b"".join(rest).decode("utf-8", "surrogateescape")
+class Text:
+    r"""Lines of blocks of bytes, split at ``\n`` only; bytes that are not UTF-8 become surrogates.
+
+    After the last line ``is_cut`` tells whether it has no end: the file was copied while it was written.
+    """
+
+    def __init__(self, blocks: Iterable[bytes], skip: int = 0) -> None:
+        """Leave out the first ``skip`` lines."""
+        self.is_cut = False
+        self._lines = islice(self._split(blocks), skip, None)
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the lines, which can be read once."""
+        return self._lines
+
+    def _split(self, blocks: Iterable[bytes]) -> Iterator[str]:
+        rest: list[bytes] = []
+        for block in blocks:
+            ended, newline, tail = block.rpartition(b"\n")
+            if not newline:
+                rest.append(block)
+                continue
+            yield from b"".join((*rest, ended)).decode("utf-8", "surrogateescape").split("\n")
+            rest = [tail] if tail else []
+        if rest:
+            yield b"".join(rest).decode("utf-8", "surrogateescape")
+            self.is_cut = True

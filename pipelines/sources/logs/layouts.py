@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -25,7 +25,10 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _MONTH = "|".join(_MONTHS)
 _CLOCK = r"(?P<hour>\d\d):?(?P<minute>\d\d):?(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9}))?(?!\d)"
 _ZONE = r"(?P<zone>Z\b|[+-]\d\d(?::?\d\d)?(?!\d)|(?:UTC|GMT|[A-Z]{3,4})(?=\]|\)|\s))"
-_DAY = rf"(?:(?P<year>\d{{4}})(?P<by>[-/.]?)(?P<month>\d\d)(?P=by)(?P<day>\d\d)|(?P<day2>\d\d) (?P<name>{_MONTH}) (?P<year2>\d{{4}}))"
+_DAY = (
+    r"(?:(?P<year>\d{4})(?P<by>[-/.]?)(?P<month>\d\d)(?P=by)(?P<day>\d\d)"
+    rf"|(?P<day2>\d\d) (?P<name>{_MONTH}) (?P<year2>\d{{4}}))"
+)
 _NOT_A_LEVEL = rf"(?!\s?(?:{LEVELS})\b)"
 _DATE = rf"{_DAY}[T ,:]{{1,2}}{_CLOCK}(?:{_NOT_A_LEVEL} ?{_ZONE})?"
 _LEVEL = rf"[\[(<]?(?P<level{{}}>{LEVELS})(?![\w])[\])>]?\s*[|:]?\s*"
@@ -34,11 +37,14 @@ _BEFORE = rf"(?:{_LEVEL.format(0)}(?:-\s+)?)?(?:{_THREAD.format(0)}\s+)?[\[(]?"
 
 _BEGINS = re.compile(rf"{_BEFORE}{_DATE}")
 _BEGINS_LATER = re.compile(rf"(?!\s|Caused by|\.\.\. ).{{1,40}}?(?<!\d){_DATE}")
-_CLOCK_ONLY = re.compile(rf"[\[(]?(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<fraction>\d{{1,9}}))?(?=[\])\s])")
+_CLOCK_ONLY = re.compile(
+    r"[\[(]?(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9}))?(?=[\])\s])"
+)
 _LOGGER = r"(?P<logger>[A-Za-z_][\w.$/-]*)(?P<line>:(?:\d+|\?))?"
+_IS_LOGGER = r"(?=[A-Za-z_][\w.$/-]*(?::(?:\d+|\?))?\s*[-:]\s)"
 _AFTER = re.compile(
     rf"[\])]?\s*(?:[|:,-]\s+)?"
-    rf"(?:{_LEVEL.format(1)}(?:{_THREAD.format(1)}\s+(?={_LOGGER.replace('?P<logger>', '').replace('?P<line>', '')}\s*[-:]\s))?"
+    rf"(?:{_LEVEL.format(1)}(?:{_THREAD.format(1)}\s+{_IS_LOGGER})?"
     rf"|{_THREAD.format(2)}\s*[|:]?\s*(?:{_LEVEL.format(2)})?)?"
     rf"(?:[\[(]?{_LOGGER}[\])]?\s*(?P<dash>-|:)\s+)?"
     r"(?P<message>.*)",
@@ -114,7 +120,7 @@ def parts(text: str, pattern: Pattern | None = None) -> Parts | None:
 def why_unread(text: str, pattern: Pattern | None = None) -> str:
     """Return why a line does not begin an event, as the end of a sentence about the line."""
     if pattern is not None:
-        return f"the line does not fit the pattern of the settings, {pattern.text}"
+        return f"the line does not fit the layout of the settings, {pattern.text}"
     if text[:1] in ("{", "["):
         try:
             json.loads(text)
@@ -204,18 +210,15 @@ def _of_number(number: float) -> datetime:
 
 
 def _time(found: re.Match[str]) -> tuple[datetime | None, timedelta | None]:
-    """Return the time on the clock, and its offset from UTC if the event names one; None for one that does not exist."""
+    """Return the time on the clock, and the offset from UTC that it names; None for a time that does not exist."""
     said = found.groupdict()
     year, month, day = said.get("year"), said.get("month"), said.get("day")
     if said.get("name"):
         year, month, day = said["year2"], f"{_MONTHS.index(said['name'].title()) + 1}", said["day2"]
     micros = int((said.get("fraction") or "").ljust(6, "0")[:6])
     try:
-        at = datetime(
-            *(int(part or 1) for part in (year or 1970, month, day)),
-            *(int(said.get(part) or 0) for part in ("hour", "minute", "second")),
-            micros,
-        )
+        hour, minute, second = (int(said.get(part) or 0) for part in ("hour", "minute", "second"))
+        at = datetime(int(year or 1970), int(month or 1), int(day or 1), hour, minute, second, micros)
         return at, _named_offset(said.get("zone"), at)
     except ValueError:
         return None, None
@@ -251,7 +254,13 @@ _FIELDS = {
     ),
 }
 _NAME = ("errortype", "exceptionexceptionclass", "exceptionclass", "thrownname", "fieldsexceptionexceptionclass")
-_SAID = ("errormessage", "exceptionexceptionmessage", "exceptionmessage", "thrownmessage", "thrownlocalizedmessage")
+_SAID: tuple[str, ...] = (
+    "errormessage",
+    "exceptionexceptionmessage",
+    "exceptionmessage",
+    "thrownmessage",
+    "thrownlocalizedmessage",
+)
 _SAID += ("fieldsexceptionexceptionmessage",)
 _SIGNS = re.compile(r"[^a-z0-9]")
 _GELF = {"0": "FATAL", "1": "FATAL", "2": "FATAL", "3": "ERROR", "4": "WARN", "5": "INFO", "6": "INFO", "7": "DEBUG"}
@@ -277,7 +286,9 @@ def of_json(members: Mapping[str, Any]) -> Parts | None:
     at, offset = _of_member(said["at"])
     level = str(said["level"])
     message = said["message"].replace("\r\n", "\n").rstrip("\n")
-    stack = _stack(said["stack"], [next((named[one] for one in names if one in named), None) for names in (_NAME, _SAID)])
+    stack = _stack(
+        said["stack"], [next((named[one] for one in names if one in named), None) for names in (_NAME, _SAID)]
+    )
     if stack and not message.endswith(stack):
         message = f"{message}\n{stack}"
     thread, logger = (said[name] if isinstance(said[name], str) else None for name in ("thread", "logger"))
@@ -320,7 +331,7 @@ def _stack(stack: Any, named: list[Any]) -> str:
     if name and not stack.startswith(name):
         head = name if said is None else f"{name}: {said}"
         stack = f"{head}\n{stack}" if stack else head
-    return stack
+    return str(stack)
 
 
 def _frame(one: Any) -> str:
@@ -406,7 +417,9 @@ def _compiled(pattern: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
         if found["word"] == "%":
             parts_.append("%")
             continue
-        word = next((found["word"][:end] for end in range(len(found["word"]), 0, -1) if found["word"][:end] in _WORDS), "")
+        word = next(
+            (found["word"][:end] for end in range(len(found["word"]), 0, -1) if found["word"][:end] in _WORDS), ""
+        )
         if not word:
             raise ValueError(f"it has %{found['word']}, which is not understood here")
         name, value = _WORDS[word]
@@ -452,6 +465,3 @@ def _date(options: list[str]) -> str:
         else:
             found.append(re.escape(one[1] if one[1] is not None else one[0]))
     return "".join(found)
-
-
-UTC_ZONE: tzinfo = UTC

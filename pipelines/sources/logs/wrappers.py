@@ -162,9 +162,7 @@ def _of_streams(line: Line, streams: list[Any]) -> Iterator[Line]:
         ]
         entries = [entry for entry in entries if entry[0].isdigit() and len(entry[0]) < 25]
         for nanos, text, *_ in sorted(entries, key=lambda entry: int(entry[0])):
-            yield line._replace(
-                text=_plain(text), stream=name, stamp=int(nanos) / 1e9, wrappers=(*line.wrappers, JSON)
-            )
+            yield line._replace(text=_plain(text), stream=name, stamp=int(nanos) / 1e9, wrappers=(*line.wrappers, JSON))
 
 
 def _of_object(line: Line, members: Mapping[str, Any]) -> Line:
