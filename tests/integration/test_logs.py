@@ -1,0 +1,75 @@
+"""Logs in the layouts and wrappers that people have -> the same rows as from Kafka's own layout."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.settings import ROOT, Settings
+from tests.testing.builders import rows, run, warehouse_of
+
+LOGS = ROOT / "tests" / "data" / "logs"
+TOPOLOGY = ("bronze.streams_requests", "silver.topology_pushes", "silver.group_heartbeats")
+DELIVERY = ("bronze.broker_events", "silver.dlq_write_failures", "silver.broker_starts")
+
+
+def read(spark: SparkSession, settings: Settings) -> dict[str, list[tuple[object, ...]]]:
+    """Return what the tables say of the brokers' logs, with times of the day."""
+    time = "%H:%M:%S.%f"
+    return {
+        "pushes": sorted(
+            (row["group_id"], row["node_count"], row["pushed_at"].strftime(time)[:-3])
+            for row in rows(spark, settings, "silver.topology_pushes")
+        ),
+        "heartbeats": [
+            (row["group_id"], row["heartbeat_at"].strftime(time)[:-3])
+            for row in rows(spark, settings, "silver.group_heartbeats")
+        ],
+        "failures": sorted(
+            (
+                *(row["consumer_group"], row["dlq_topic"], row["original_topic"], row["original_partition"]),
+                *(row["first_offset"], row["last_offset"], (row["error_class"] or "").rpartition(".")[2]),
+                *(row["reason"], row["is_partial"], row["failed_at"].strftime(time)[:-3]),
+            )
+            for row in rows(spark, settings, "silver.dlq_write_failures")
+        ),
+        "starts": sorted(
+            (row["component"], row["node_id"], row["started_at"].strftime(time)[:-3])
+            for row in rows(spark, settings, "silver.broker_starts")
+        ),
+    }
+
+
+def expected(name: str) -> dict[str, list[tuple[object, ...]]]:
+    def at(time: str) -> str:
+        return f"{time[:-4]}.000" if name == "strimzi" else time  # which prints no fraction of a second
+
+    wide = [("freight-wide", 162, at("02:41:36.881"))] if name == "cri" else []
+    no_dlq = "DLQ is not enabled on configured DLQ topic for share group: crate-counters, topic: dlq.crates."
+    return {
+        "pushes": [("freight-router", 3, at("02:41:36.701")), *wide],
+        "heartbeats": [("freight-router", at("02:41:36.581"))],
+        "failures": [
+            ("crate-counters", "dlq.crates", *[None] * 4, "ConfigException", no_dlq, False, at("02:41:56.581")),
+            (
+                *("pallet-packers", "dlq.pallets", "pallets", 2, 40, 44, "RecordTooLargeException"),
+                *("1200000 bytes are too large.", False, at("02:41:46.581")),
+            ),
+        ],
+        "starts": [("BrokerServer", 3, at("02:41:06.681")), ("KafkaRaftServer", 3, at("02:41:06.881"))],
+    }
+
+
+@pytest.mark.parametrize("name", ["strimzi", "logstash-json", "cri", "crlf", "doubled"])
+def test_logs_are_read_in_the_clothes_that_they_come_in(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path, name: str
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    shutil.copytree(LOGS / name, settings.landing)
+    done = run(spark, settings, *TOPOLOGY, feed="topology") | run(spark, settings, *DELIVERY, feed="delivery")
+    assert read(spark, settings) == expected(name)
+    assert done["bronze.streams_requests"].message.startswith("1 new or changed file; skipped FETCH ")
+    assert not any(one.quarantined for one in done.values())
