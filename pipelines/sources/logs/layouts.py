@@ -32,7 +32,7 @@ _DAY = (
 _NOT_A_LEVEL = rf"(?!\s?(?:{LEVELS})\b)"
 _DATE = rf"{_DAY}[T ,:]{{1,2}}{_CLOCK}(?:{_NOT_A_LEVEL} ?{_ZONE})?"
 _LEVEL = rf"[\[(<]?(?P<level{{}}>{LEVELS})(?![\w])[\])>]?\s*[|:]?\s*"
-_THREAD = r"[\[(](?P<thread{}>[^\]\n]{{1,200}}?)[\])]"
+_THREAD = r"\[(?P<thread{}>[^\]\n]{{1,200}})\]"
 _BEFORE = rf"(?:{_LEVEL.format(0)}(?:-\s+)?)?(?:{_THREAD.format(0)}\s+)?[\[(]?"
 
 _BEGINS = re.compile(rf"{_BEFORE}{_DATE}")
@@ -111,9 +111,11 @@ def parts(text: str, pattern: Pattern | None = None) -> Parts | None:
     if not is_sure:
         start = rest.start("logger") if logger is not None else rest.start("message")
         message, logger = text[start:], None
-    if not head["line"] and (tail := _TAIL.match(message if logger is None else text[rest.start("logger") :])):
-        logger, thread = tail["logger"], tail["thread"] or thread
-        message = tail["message"] + (tail["more"] or "")
+    after = _TAIL.match(message if logger is None else text[rest.start("logger") :])
+    is_before = logger is not None and (head["line"] or thread or ("." in logger and after and "." not in after["logger"]))
+    if after is not None and not is_before:
+        logger, thread = after["logger"], after["thread"] or thread
+        message = after["message"] + (after["more"] or "")
     return Parts(at, offset, level, thread, logger, message, "hour" in head and "year" not in head)
 
 

@@ -102,7 +102,7 @@ def _removed(line: Line, wanted: Collection[str] | None, pattern: layouts.Patter
         return
     kind = "digit" if first.isdigit() else "letter" if first.isalpha() else first
     for name in _STARTS.get(kind, ()):
-        if name in DOUBTFUL and wanted is not None and name not in wanted:
+        if name in line.wrappers or (name in DOUBTFUL and wanted is not None and name not in wanted):
             continue
         found = _COMPILED[name].match(text)
         if found is None:
