@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -51,13 +52,27 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None) -> Iterator[Row]:
     """
     read, found = _Reading(timezone, pattern), unknown.Census()
     known, every = events.sampled(lines, pattern)
+    foreign: Counter[str] = Counter()
+
+    def is_foreign(text: str) -> bool:
+        named = _NAMED.search(text)
+        if named is None or named[1] in APIS:
+            return False
+        foreign[named[1][:MOST_NAME]] += 1
+        return True
+
     last: Row | None = None
-    for line in events.joined(every, known, pattern):
+    for line in events.joined(every, known, pattern, is_foreign):
+        if is_foreign(line.text):
+            continue
         if last is not None:
             yield last
         last = read.row(line, found, known.is_dated)
     if last is not None:
         yield last._replace(other=CUT_LINES, kind=None) if lines.is_cut and last.error in _CUT else last
+    found.count(lines=foreign.total())
+    for name, times in foreign.items():
+        yield from repeat(Row(None, other=name), times)
     if (finding := found.finding("streams_requests", pattern)) is not None:
         yield Row(None, finding)
 
@@ -80,7 +95,6 @@ class _Reading:
         text = line.text
         named = _NAMED.search(text)
         if named is not None and named[1] not in APIS:
-            found.count()
             return Row(None, other=named[1][:MOST_NAME])
         begins = layouts.begins(text, self.pattern, is_dated)
         found.count(None if begins else text)

@@ -88,9 +88,7 @@ LAYOUTS = {
     # log4j2's own sample pattern, with a date: "%d [%t] %-5level %logger - %msg%n"
     "thread first": Layout(
         "%d{yyyy-MM-dd HH:mm:ss.SSS} [%t] %-5p %c - %m%n",
-        lambda one: _after(
-            one, f"{one.clock(mark='.')} [{one.thread}] {one.level:5} {one.logger} - {one.message}"
-        ),
+        lambda one: _after(one, f"{one.clock(mark='.')} [{one.thread}] {one.level:5} {one.logger} - {one.message}"),
     ),
     "level first": Layout(
         "%-5p %d [%t] %c{1}:%L - %m%n",
@@ -291,5 +289,6 @@ def dressed(logged: list[Logged], layout: str, wrapper: str, most: int = 1 << 20
     lines = []
     for event in logged:
         printed = LAYOUTS[layout].print(event)
-        lines += [(line, event.at + timedelta(milliseconds=3)) for line in printed.split("\n")]
+        taken = event.at + timedelta(milliseconds=3)
+        lines += [(line, taken + timedelta(microseconds=n)) for n, line in enumerate(printed.split("\n"))]
     return list(WRAPPERS[wrapper][0](lines, most))

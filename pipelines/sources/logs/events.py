@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -97,11 +97,21 @@ def sampled(lines: Iterable[str], pattern: Pattern | None = None) -> tuple[Manne
     return found, reversed(list(every)) if found.is_backward else every
 
 
-def joined(lines: Iterable[str], known: Manner, pattern: Pattern | None = None) -> Iterator[Line]:
-    """Yield lines without wrappers, each whole: parts of a line are joined. A last line that is cut stays a part."""
+def joined(
+    lines: Iterable[str],
+    known: Manner,
+    pattern: Pattern | None = None,
+    is_passed: Callable[[str], bool] | None = None,
+) -> Iterator[Line]:
+    """Yield lines without wrappers, each whole: parts of a line are joined. A last line that is cut stays a part.
+
+    ``is_passed`` tells of landed lines that surely hold one line whether to leave them out, wrapped as they are.
+    """
     begun: dict[str, list[Line]] = {}
     for raw in lines:
         if not raw.startswith("{") and not raw.strip(_BLANK):
+            continue
+        if is_passed is not None and not begun and wrappers.is_one_line(raw) and is_passed(raw):
             continue
         for line in wrappers.unwrapped(raw, known.wanted, pattern):
             if line.is_part:
@@ -162,12 +172,12 @@ def once(found: Iterable[Copy]) -> Iterator[Event]:
     """Yield the wanted events of a file without those that the log printed twice.
 
     A logger with two appenders prints each of its events twice. The copies are equal, time and all, and stand side by
-    side, or other events that are printed twice stand between them. If no event of a logger stands alone in the file,
-    each pair is one event: then four equal events are two. If one does, the logger prints once, and equal events are
-    different ones. The last event of a file tells nothing, as its copy may be missing.
+    side, or only other copies stand between them. If more events of a logger come in such pairs than alone, every
+    second one of equal events near each other is a copy, so four equal events are two. If not, the logger prints once,
+    and equal events are different ones. The last event of a file tells nothing, as its copy may be missing.
     """
-    single: set[str] = set()
     kept: list[tuple[Event, str, bool]] = []
+    pairs: Counter[str] = Counter()
     window: deque[tuple[int, Copy]] = deque()
     places: dict[int, list[int]] = {}
     said_at: dict[int, int] = {}
@@ -179,17 +189,16 @@ def once(found: Iterable[Copy]) -> Iterator[Event]:
         copies.discard(place)
         if not is_copy:
             after = next((at for at in places[one.said] if place < at <= place + BURST), None)
-            between = islice(window, 0, 0 if after is None else after - place - 1)
-            if after is not None and all(len(places[other.said]) > 1 for _, other in between):
+            if after is not None:
                 copies.add(after)
+                between = islice(window, after - place - 1)
+                pairs[one.logger] += 1 if all(len(places[other.said]) > 1 for _, other in between) else -1
             elif not is_last:
-                single.add(one.logger)
+                pairs[one.logger] -= 1
         if one.event is not None:
             kept.append((one.event, one.logger, is_copy))
-        forgotten = place - BURST
-        if forgotten in said_at:
-            said = said_at.pop(forgotten)
-            places[said].remove(forgotten)
+        if (said := said_at.pop(place - BURST, None)) is not None:
+            places[said].remove(place - BURST)
             if not places[said]:
                 del places[said]
 
@@ -201,4 +210,4 @@ def once(found: Iterable[Copy]) -> Iterator[Event]:
             decide(False)
     while window:
         decide(len(window) == 1)
-    yield from (event for event, logger, is_copy in kept if not is_copy or logger in single)
+    yield from (event for event, logger, is_copy in kept if not is_copy or pairs[logger] <= 0)

@@ -112,7 +112,9 @@ def parts(text: str, pattern: Pattern | None = None) -> Parts | None:
         start = rest.start("logger") if logger is not None else rest.start("message")
         message, logger = text[start:], None
     after = _TAIL.match(message if logger is None else text[rest.start("logger") :])
-    is_before = logger is not None and (head["line"] or thread or ("." in logger and after and "." not in after["logger"]))
+    is_before = logger is not None and (
+        head["line"] or thread or ("." in logger and after and "." not in after["logger"])
+    )
     if after is not None and not is_before:
         logger, thread = after["logger"], after["thread"] or thread
         message = after["message"] + (after["more"] or "")
@@ -133,19 +135,21 @@ def why_unread(text: str, pattern: Pattern | None = None) -> str:
             return "the JSON of the line has no time, or no message"
     if re.match(r"[\[(]?\d\d:\d\d:\d\d", text):
         return "the line begins with a time without a date"
+    if re.match(r"[\[(]?\d{10,}", text):
+        return "the line begins with a number, not with a date and a time"
     if re.match(rf"{_BEFORE}{_DAY}", text):
         return "the line begins with a date without a time of day"
     if re.match(r"[\[(]?\d{1,2}[/.-]\d{1,2}[/.-]\d{2,4}", text):
         return "the line begins with a date whose day and month are not certain"
-    if re.match(r"[\[(]?\d{10,}", text):
-        return "the line begins with a number, not with a date and a time"
     return "the line does not begin with a date and a time"
 
 
 def shape(text: str, most: int = 60) -> str:
-    """Return how a line looks, without what it says: letters are a, digits are 9, other words' characters are x."""
-    shown = re.sub(r"[^\x20-\x7e]", "x", text[:most])
-    return re.sub(r"[0-9]", "9", re.sub(r"[A-Za-z]", "a", shown))
+    """Return how a line looks, without what it says: letters are a, digits are 9, what is not plain ASCII is ?."""
+    shown = (
+        "9" if one.isdigit() else "a" if one.isalpha() else one if " " <= one <= "~" else "?" for one in text[:most]
+    )
+    return "".join(shown)
 
 
 def moment(said: Parts, stamp: str | float | None, zone: tzinfo) -> int | None:

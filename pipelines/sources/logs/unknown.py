@@ -37,7 +37,7 @@ class Census:
         )
 
 
-def why_no_time(text: str, said: Parts | None, pattern: Pattern | None) -> str:
+def why_no_time(text: str, said: Parts | None, pattern: Pattern | None = None) -> str:
     """Return why an event has no time."""
     if said is None:
         return layouts.why_unread(text, pattern)

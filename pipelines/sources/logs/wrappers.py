@@ -56,6 +56,11 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _ESCAPES = {"#011": "\t", "#012": "\n", "#015": ""}  # rsyslog writes control characters like this
 
 
+_PART = re.compile(" std(?:out|err) P[ :]")
+_PART_WITHIN = 300
+_SEVERAL = ('{"streams"', '{"status"', '{"data"')  # Loki's own answers
+
+
 class Line(NamedTuple):
     """A line without its wrappers; ``raw`` is how it landed.
 
@@ -84,6 +89,14 @@ def unwrapped(raw: str, wanted: Collection[str] | None = None, pattern: layouts.
             break
         lines = inner
     return lines
+
+
+def is_one_line(raw: str) -> bool:
+    """Tell, without removing wrappers, whether a landed line surely holds one whole line."""
+    if raw.startswith("{"):
+        is_docker = '"stream":"std' in raw
+        return not raw.startswith(_SEVERAL) and '"logtag"' not in raw and (not is_docker or '\\n","stream":"' in raw)
+    return not raw.startswith(("[{", ",{")) and _PART.search(raw, 0, _PART_WITHIN) is None
 
 
 def _plain(text: str) -> str:

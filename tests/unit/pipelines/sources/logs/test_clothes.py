@@ -19,7 +19,22 @@ from tests.testing.clothes import EPOCH, LAYOUTS, WRAPPERS, Logged, dressed
 
 BEGIN = datetime(2026, 11, 21, 2, 41, 6, 581000)
 ZONE = ZoneInfo("Asia/Kolkata")
-WORDS = ["DLQ", "orders-1", "=", "ünï", '"quoted"', "\\n", "{a=[b]}", "10:15", "<init>", "-", "a.b.C", "100%", "|", "[x]"]
+WORDS = [
+    "DLQ",
+    "orders-1",
+    "=",
+    "ünï",
+    '"quoted"',
+    "\\n",
+    "{a=[b]}",
+    "10:15",
+    "<init>",
+    "-",
+    "a.b.C",
+    "100%",
+    "|",
+    "[x]",
+]
 
 word = st.sampled_from(WORDS)
 line = st.lists(word, min_size=1, max_size=5).map(lambda words: "said " + " ".join(words) + " so")
@@ -89,7 +104,11 @@ def _mutated(line: bytes, chance: random.Random) -> bytes:
         elif what < 0.8:
             line = line[:at] + line[at:to] * 2 + line[to:]
         else:
-            line = line[:at] + chance.choice([b'{"', b"]}", b'\\"', b"\\ud800", b"\x1b[", b"2026-11-31", b"P "]) + line[at:]
+            line = (
+                line[:at]
+                + chance.choice([b'{"', b"]}", b'\\"', b"\\ud800", b"\x1b[", b"2026-11-31", b"P "])
+                + line[at:]
+            )
     return line.replace(b"\n", b"")
 
 
@@ -105,7 +124,14 @@ def _fuzz(lines: int, seed: int) -> None:
     done = 0
     while done < lines:
         sent = [
-            Logged(BEGIN + timedelta(seconds=n), "INFO", "main", "a.b.C", chance.choice(messages), chance.choice(["", "x.Y: z\n\tat a"]))
+            Logged(
+                BEGIN + timedelta(seconds=n),
+                "INFO",
+                "main",
+                "a.b.C",
+                chance.choice(messages),
+                chance.choice(["", "x.Y: z\n\tat a"]),
+            )
             for n in range(chance.randint(1, 20))
         ]
         raw = dressed(sent, chance.choice(sorted(LAYOUTS)), chance.choice(sorted(WRAPPERS)), chance.randint(20, 400))
