@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from pipelines.sources.logs import events as log_events
 from pipelines.sources.logs import layouts, unknown
 from pipelines.sources.logs.events import MOST_LINES, Copy, Event
-from pipelines.sources.logs.files import Row, Text
+from pipelines.sources.logs.files import Earlier, Row, Text
 from pipelines.sources.logs.layouts import Pattern
 
 if TYPE_CHECKING:
@@ -74,11 +74,12 @@ _GROUP_AND_TOPIC = (
 )
 
 
-def rows(lines: Text, timezone: str, pattern: Pattern | None) -> Iterator[Row]:
+def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier | None = None) -> Iterator[Row]:
     """Yield a row for each failure and each start, for each event of another kind and each line outside of events.
 
     Then yield one for the file if most of its lines are in no known layout. ``event_id`` does not depend on how far the
-    file goes. ``is_partial`` is true if the event may continue.
+    file goes. ``is_partial`` is true if the event may continue. If a write and its end are in two files, both tell of
+    it with the same ``event_id``: the first with ``is_partial``, the second whole.
     """
     found = unknown.Census()
     others = outside = copies = 0
@@ -98,10 +99,15 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None) -> Iterator[Row]:
                 copies += is_wanted
                 yield Copy(hash((event.stream, said)), f"{event.stream}\n{said.logger}", event if is_wanted else None)
 
+    def own() -> Iterator[Event]:
+        nonlocal copies
+        for event in log_events.once(told()):
+            copies -= 1
+            yield event
+
     zone = ZoneInfo(timezone)
     occurrences: Counter[str] = Counter()
-    for told_by in _paired(log_events.once(told())):
-        copies -= len(told_by)
+    for told_by in _paired(own(), earlier, pattern):
         row, opening = _row(told_by, zone, pattern)
         occurrences[opening] += 1
         number = occurrences[opening]
@@ -155,18 +161,27 @@ def _kind(event: Event) -> int | None:
     return _END if _ARCHIVED in first else None
 
 
-def _paired(found: Iterable[Event]) -> Iterator[list[Event]]:
+def _paired(
+    found: Iterable[Event], earlier: Earlier | None = None, pattern: Pattern | None = None
+) -> Iterator[list[Event]]:
     """Yield the events of each failure, and each start.
 
-    The end of a write follows the event that names its records, unless it names the group itself.
+    The end of a write follows the event that names its records, unless it names the group itself. The first end in a
+    file can follow the last write of the file before it.
     """
     writes: dict[str, Event] = {}
+    before: dict[str, Event] | None = None
+    seen: set[str] = set()
     for event in found:
         kind = _kind(event)
         if kind == _START or (kind == _END and _NAMES_GROUP in event.text):
             yield [event]
             continue
         write = writes.pop(event.stream, None)
+        if kind == _END and event.stream not in seen and earlier is not None:
+            before = _unended(log_events.events(earlier(), pattern)) if before is None else before
+            write = before.get(event.stream)
+        seen.add(event.stream)
         if kind == _WRITE:
             if write is not None:
                 yield [write]
@@ -174,6 +189,18 @@ def _paired(found: Iterable[Event]) -> Iterator[list[Event]]:
         else:
             yield [event] if write is None else [write, event]
     yield from ([write] for write in writes.values())
+
+
+def _unended(found: Iterable[Event]) -> dict[str, Event]:
+    """Return the last write of each stream whose end is not among the events."""
+    writes: dict[str, Event] = {}
+    for event in found:
+        kind = _kind(event) if event.begins else None
+        if kind == _WRITE:
+            writes[event.stream] = event
+        elif kind == _END and _NAMES_GROUP not in event.text:
+            writes.pop(event.stream, None)
+    return writes
 
 
 def text_of(line: Column, message: Column) -> Column:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from pipelines.columns.once import computed_once
 from pipelines.sources.logs import events, files, layouts, unknown
-from pipelines.sources.logs.files import Row, Text
+from pipelines.sources.logs.files import Earlier, Row, Text
 from pipelines.sources.logs.layouts import Pattern
 from pipelines.sources.logs.wrappers import Line
 
@@ -44,7 +44,7 @@ _EXCHANGE = r"(?s)Completed request:(\{.*\})"
 _FOUND = re.compile(_EXCHANGE)
 
 
-def rows(lines: Text, timezone: str, pattern: Pattern | None) -> Iterator[Row]:
+def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier | None = None) -> Iterator[Row]:
     """Yield a row for each line, then one for the file if most of its lines are in no known layout.
 
     A line of the JSON form concerns the API that its header names, any other line the first API that it mentions. A
@@ -141,7 +141,7 @@ def read_records(lines: DataFrame, settings: Settings) -> DataFrame:
     return files.read_records(lines, _rows_of_a_record, settings)
 
 
-def _rows_of_a_record(lines: Text, timezone: str, pattern: Pattern | None) -> Iterator[Row]:
+def _rows_of_a_record(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier | None) -> Iterator[Row]:
     read = _Reading(timezone, pattern)
     for line in events.joined(lines, events.Manner(), pattern):
         yield read.row(line, unknown.Census(), False)

@@ -11,8 +11,9 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,13 +54,17 @@ class Row(NamedTuple):
     is_partial: bool = False
 
 
-Reader = Callable[["Text", str, Pattern | None], Iterator[Row]]
-"""Makes rows of a file's lines, given the time zone and the pattern of the settings."""
+Earlier = Callable[[], "Text"]
+Reader = Callable[["Text", str, Pattern | None, Earlier | None], Iterator[Row]]
+"""Makes rows of a file's lines, given the time zone and the layout of the settings, and the file before it, if any."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """How a file begins: the time of its first event, and how many lines before it belong to the file before."""
+    """How a file begins: the time of its first event, and how many lines before it belong to the file before.
+
+    If it has no event, the time is that when a wrapper took its first line.
+    """
 
     first_at: datetime | None
     lines: int
@@ -67,7 +72,11 @@ class Head:
 
 @dataclass(frozen=True)
 class Work:
-    """A file to read; ``skip`` lines belong to the file before, and ``more`` is the path of the one after, if any."""
+    """A file to read, and what its log has before and after it.
+
+    ``skip`` lines belong to the file ``before``. ``more`` is the file after it, and how many lines of that belong to
+    this one.
+    """
 
     root: str
     source: str
@@ -77,6 +86,7 @@ class Work:
     pattern: Pattern | None
     skip: int = 0
     more: tuple[str, int] | None = None
+    before: Work | None = None
 
 
 def family(source: str) -> str:
@@ -97,13 +107,29 @@ def head(root: str, source: str, pattern: Pattern | None) -> Head:
     """Look at the beginning of a file."""
     beginning = list(islice(Text(landing.content(root, source)), _HEAD_LINES))
     known, every = events.sampled(beginning, pattern)
-    for count, raw in enumerate(every):
+    stamp: str | float | None = None
+    count = 0
+    for raw in every:
         for line in events.joined([raw], known, pattern):
             if layouts.begins(line.text, pattern, known.is_dated):
                 said = layouts.parts(line.text, pattern)
                 at = layouts.moment(said, line.stamp, UTC) if said else None
                 return Head(None if at is None else layouts.EPOCH + timedelta(microseconds=at), count)
-    return Head(None, 0)
+            stamp = line.stamp if stamp is None else stamp
+        count += 1
+    return Head(layouts.stamp_of(stamp)[0], count)
+
+
+def is_unknown(directory: Path, source: str, pattern: Pattern | None, have_continuations: bool) -> bool:
+    """Tell whether most of the first lines of a file are in no known layout, with the settings as they are."""
+    beginning = islice(Text(landing.content(os.path.realpath(directory), source)), _HEAD_LINES)
+    if have_continuations:
+        found = [(event.lines, event.begins) for event in events.events(beginning, pattern)]
+    else:
+        known, every = events.sampled(beginning, pattern)
+        lines = events.joined(every, known, pattern)
+        found = [(1, layouts.begins(line.text, pattern, known.is_dated)) for line in lines]
+    return 2 * sum(count for count, begins in found if not begins) > sum(count for count, _ in found)
 
 
 def brought_along(
@@ -115,25 +141,20 @@ def brought_along(
     for source in new:
         others = rotated(listed, source)
         if others and (first := head(root, source, pattern)).lines:
-            heads = {other: head(root, other, pattern) for other in others}
-            if (before := _neighbour(first, heads, is_before=True)) is not None and before not in new:
+            heads = {source: first, **{other: head(root, other, pattern) for other in others}}
+            if (before := _neighbour(source, heads, is_before=True)) is not None and before not in new:
                 found[before] = listed[before]
     return found
 
 
-def _neighbour(of: Head, heads: Mapping[str, Head], is_before: bool) -> str | None:
+def _neighbour(source: str, heads: Mapping[str, Head], is_before: bool) -> str | None:
     """Return the file of a log that is right before another one, or right after it."""
-    if of.first_at is None:
+    times = sorted((one.first_at, name) for name, one in heads.items() if one.first_at is not None)
+    names = [name for _, name in times]
+    if source not in names:
         return None
-    times = {source: one.first_at for source, one in heads.items() if one.first_at is not None}
-    beside = {source: at for source, at in times.items() if (at < of.first_at if is_before else at > of.first_at)}
-    if not beside:
-        return None
-    return (
-        max(beside, key=lambda one: (beside[one], one))
-        if is_before
-        else min(beside, key=lambda one: (beside[one], one))
-    )
+    place = names.index(source) + (-1 if is_before else 1)
+    return names[place] if 0 <= place < len(names) else None
 
 
 def pattern_of(settings: Settings, directory: str) -> Pattern | None:
@@ -204,7 +225,7 @@ def _batches_of_records(
         if record["damage"] is not None:
             rows.append((record["_source"], *Row(None, record["damage"]), record["_bronze_id"]))
             continue
-        made = list(reader(Text([record["line"]]), timezone, pattern)) or [Row(None)]
+        made = list(reader(Text([record["line"]]), timezone, pattern, None)) or [Row(None)]
         for number, row in enumerate(made):
             id_ = record["_bronze_id"]
             id_ = hashlib.sha256(f"{id_}\n{number}".encode()).hexdigest() if number else id_
@@ -226,11 +247,18 @@ def _work(
     others = rotated(listed, source)
     if not others:
         return work
-    own, heads = head(root, source, pattern), {other: head(root, other, pattern) for other in others}
-    before = _neighbour(own, heads, is_before=True)
-    after = _neighbour(own, heads, is_before=False)
-    more = (after, heads[after].lines) if after is not None and heads[after].lines else None
-    return Work(root, source, damage, reader, timezone, pattern, own.lines if before is not None else 0, more)
+    heads = {one: head(root, one, pattern) for one in (source, *others)}
+    before = _neighbour(source, heads, is_before=True)
+    return replace(
+        _followed(work, heads),
+        skip=0 if before is None else heads[source].lines,
+        before=None if before is None else _followed(replace(work, source=before, damage=None), heads),
+    )
+
+
+def _followed(work: Work, heads: Mapping[str, Head]) -> Work:
+    after = _neighbour(work.source, heads, is_before=False)
+    return replace(work, more=(after, heads[after].lines) if after is not None and heads[after].lines else None)
 
 
 def _batches(work: Iterable[Work]) -> Iterator[Any]:
@@ -270,7 +298,13 @@ def _rows(work: Work) -> Iterator[Row]:
     damage = work.damage or landing.unread_format(work.source)
     if damage is not None:
         yield Row(None, damage)
-    yield from work.reader(Text(_blocks(work), work.skip), work.timezone, work.pattern)
+    before = work.before
+    earlier = None if before is None else partial(_text, before)
+    yield from work.reader(_text(work), work.timezone, work.pattern, earlier)
+
+
+def _text(work: Work) -> Text:
+    return Text(_blocks(work), work.skip)
 
 
 def _blocks(work: Work) -> Iterator[bytes]:
