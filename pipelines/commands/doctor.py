@@ -617,7 +617,7 @@ def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
             (
                 "in no known layout",
                 of_layouts,
-                f"Name the layout in the settings, then land each again in {directory}. A file of other things goes away.",
+                f"Name the layout in the settings, then land each again in {directory}, or remove it.",
             ),
         ):
             if those:
@@ -652,11 +652,11 @@ def _damages(warehouse: Warehouse, stage: Land) -> list[tuple[str, str]]:
         if source.lower().endswith(landing.GZIP) and not error.startswith(unknown.FINDING)
     )
     still = landing.damaged(directory, packed)
-    damages = ((source, error) for source, error in errors.items() if listed[source] not in packed or source in still)
+    left = [(source, error) for source, error in errors.items() if listed[source] not in packed or source in still]
     pattern = log_files.pattern_of(warehouse.settings, stage.directory) if stage.is_rotated else None
     return sorted(
         (source, error)
-        for source, error in damages
+        for source, error in left
         if not error.startswith(unknown.FINDING)
         or log_files.is_unknown(directory, source, pattern, stage.directory == "broker-logs")
     )

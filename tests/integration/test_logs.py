@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.settings import ROOT, Settings
+from pipelines.bronze import streams_requests
+from pipelines.settings import ROOT, Settings, load
 from tests.testing.builders import rows, run, warehouse_of
+from tests.testing.requests import exchange, push
 
 LOGS = ROOT / "tests" / "data" / "logs"
 TOPOLOGY = ("bronze.streams_requests", "silver.topology_pushes", "silver.group_heartbeats")
@@ -73,3 +76,26 @@ def test_logs_are_read_in_the_clothes_that_they_come_in(
     assert read(spark, settings) == expected(name)
     assert done["bronze.streams_requests"].message.startswith("1 new or changed file; skipped FETCH ")
     assert not any(one.quarantined for one in done.values())
+
+
+def test_records_of_a_topic_are_unwrapped_one_by_one(spark: SparkSession) -> None:
+    settings = load()
+    line = push(7, "a")
+    wrapped = json.dumps([{"date": 1.5, "log": line}, {"date": 1.5, "log": push(8, "b")}]).encode()
+    foreign = exchange("FETCH", 9, {}, {}).encode()
+    records = [("kafka:t", "1", line.encode(), None), ("kafka:t", "2", f"kafka-1  | {line}".encode(), None)]
+    records += [("kafka:t", "3", wrapped, None), ("kafka:t", "4", foreign, None), ("kafka:t", "5", None, "none")]
+    lines = spark.createDataFrame(records, "_source string, _bronze_id string, line binary, damage string")
+    read = streams_requests.read_records(lines, settings)
+    skipped = {row["_bronze_id"]: row["_other"] for row in read.where(streams_requests.skipped(read)).collect()}
+    found = (
+        streams_requests.parse(read.where(~streams_requests.skipped(read)), settings).orderBy("_bronze_id").collect()
+    )
+    assert skipped == {"4": "FETCH"}
+    assert len({row["_bronze_id"] for row in found}) == 5
+    assert sorted((row["error"] or "", f"{row['logged_at'] or ''}"[-2:]) for row in found) == [
+        *[("", "07")] * 3,
+        ("", "08"),
+        ("none", ""),
+    ]
+    assert bytes(found[1]["line"]) == f"kafka-1  | {line}".encode()

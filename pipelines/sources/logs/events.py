@@ -19,6 +19,7 @@ SAMPLE_LINES, SAMPLE_CHARACTERS = 500, 1 << 20
 MOST_LINES = 10_000  # of an event: more than the longest stack trace
 BURST = 64  # so many other events can stand between the two copies of an event
 
+_OPENS = ("{", "[{", ",{", ", {")  # of an object of JSON over several lines
 _BLANK = " \t\r\x0b\x0c\ufeff"
 _EXTERNAL = re.compile("[\ud800-\udfff]")
 
@@ -105,9 +106,11 @@ def joined(
 ) -> Iterator[Line]:
     """Yield lines without wrappers, each whole: parts of a line are joined. A last line that is cut stays a part.
 
-    ``is_passed`` tells of landed lines that surely hold one line whether to leave them out, wrapped as they are.
+    An object of JSON that is printed over several lines is one line. ``is_passed`` tells of landed lines that surely
+    hold one line whether to leave them out, wrapped as they are.
     """
     begun: dict[str, list[Line]] = {}
+    objects: dict[str, list[Line]] = {}
     for raw in lines:
         if not raw.startswith("{") and not raw.strip(_BLANK):
             continue
@@ -116,12 +119,30 @@ def joined(
         for line in wrappers.unwrapped(raw, known.wanted, pattern):
             if line.is_part:
                 begun.setdefault(line.stream, []).append(line)
-            elif begun and line.stream in begun:
-                yield _whole([*begun.pop(line.stream), line])
+                continue
+            one = _whole([*begun.pop(line.stream), line]) if begun and line.stream in begun else line
+            if not objects and one.text not in _OPENS:
+                yield one
             else:
-                yield line
-    for parts in begun.values():
-        yield _whole(parts)
+                yield from _printed(one, objects)
+    yield from (_whole(parts) for parts in begun.values())
+    yield from (line for parts in objects.values() for line in parts)
+
+
+def _printed(line: Line, objects: dict[str, list[Line]]) -> Iterator[Line]:
+    """Collect the lines of an object that is printed over several lines, and yield it when it is whole."""
+    held = objects.get(line.stream)
+    if held is None:
+        if line.text in _OPENS:
+            objects[line.stream] = [line]
+        else:
+            yield line
+        return
+    held.append(line)
+    if line.text.startswith("}"):
+        yield _whole(objects.pop(line.stream))
+    elif len(held) >= MOST_LINES or not line.text.startswith((" ", "\t")):
+        yield from objects.pop(line.stream)
 
 
 def _whole(parts: list[Line]) -> Line:

@@ -70,8 +70,8 @@ def test_events_are_read_whole(spark: SparkSession, settings: Settings) -> None:
     assert bronze.message == "3 new or changed files; skipped lines of no known layout 3"
     [unknown] = rows(spark, settings, "quarantine.dlq_write_failures")
     assert unknown["error"] == (
-        "Most lines are in no known layout, 2 of 2: the line does not begin with a date and a time. The first looks like"
-        " 'aa aaaa aa aaa'. Name it as layout under [broker_logs] in the settings, then land the file again."
+        "Most lines are in no known layout, 2 of 2: the line does not begin with a date and a time. The first looks"
+        " like 'aa aaaa aa aaa'. Name it as layout under [broker_logs] in the settings, then land the file again."
     )
     found = {row["consumer_group"]: row for row in rows(spark, settings, "silver.dlq_write_failures")}
     assert (found["first"]["reason"], found[hostile]["reason"]) == ("said", "two\nlines")

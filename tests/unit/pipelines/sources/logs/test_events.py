@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipelines.sources.logs import events
+from pipelines.sources.logs import events, layouts
 from pipelines.sources.logs.events import Copy, Event
 
 A, B = "[2026-11-21 02:41:06,581] INFO a (x.A)", "[2026-11-21 02:41:07,581] INFO b (x.B)"
@@ -43,6 +43,15 @@ def test_parts_of_different_streams_are_joined_apart() -> None:
         f"{stamp} stdout F {A[half:]}",
         f"{stamp} stderr F {B[half:]}",
     ) == [A, B]
+
+
+def test_json_over_several_lines_is_one_event() -> None:
+    # apache/logging-log4j2, log4j-core: JsonLayout without compact
+    lines = ["{", '  "timeMillis" : 1795228866581,', '  "level" : "INFO",', '  "message" : "a\\nb"', "}"]
+    found = list(events.events([*lines, *lines, "{", '  "cut"', A]))
+    said = [layouts.parts(event.text) for event in found]
+    assert [one and one.message for one in said] == ["a\nb", "a\nb", None, "a"]
+    assert "\n".join(event.raw for event in found).split("\n") == [*lines, *lines, "{", '  "cut"', A]
 
 
 def test_an_event_has_a_bounded_number_of_lines() -> None:
