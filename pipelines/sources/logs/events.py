@@ -174,8 +174,11 @@ def events(lines: Iterable[str], pattern: Pattern | None = None) -> Iterator[Eve
             begun.add(stream)
         elif not line.text.strip(_BLANK):
             continue
-        elif len(held := open_.setdefault(stream, [])) < MOST_LINES:
-            held.append(line)
+        else:
+            if stream in begun and open_[stream][0].text.startswith("{"):  # a line of JSON is whole
+                yield closed(stream, False)
+            if len(held := open_.setdefault(stream, [])) < MOST_LINES:
+                held.append(line)
         counts[stream] += 1
     for stream in list(open_):
         yield closed(stream, True)

@@ -51,6 +51,7 @@ def test_json_over_several_lines_is_one_event() -> None:
     found = list(events.events([*lines, *lines, "{", '  "cut"', A]))
     said = [layouts.parts(event.text) for event in found]
     assert [one and one.message for one in said] == ["a\nb", "a\nb", None, "a"]
+    assert [event.begins for event in found] == [True, True, False, True]
     assert "\n".join(event.raw for event in found).split("\n") == [*lines, *lines, "{", '  "cut"', A]
 
 
