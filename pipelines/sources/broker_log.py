@@ -87,17 +87,18 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier |
     def told() -> Iterator[Copy]:
         nonlocal others, outside, copies
         for event in log_events.events(lines, pattern):
-            said = layouts.parts(event.text, pattern) if event.begins else None
             found.count(None if event.begins else event.text, min(event.lines, MOST_LINES))
             if event.lines > MOST_LINES:
                 found.count(event.text, event.lines - MOST_LINES)
-            if said is None:
-                outside += event.lines
-            else:
+            if event.begins:
                 is_wanted = _kind(event) is not None
                 others += not is_wanted
                 copies += is_wanted
-                yield Copy(hash((event.stream, said)), f"{event.stream}\n{said.logger}", event if is_wanted else None)
+                told_all = layouts.parsed_json(event.text) if event.text[:1] == "{" else event.text
+                logger = f"{event.stream}\n{layouts.logger_of(event.text, pattern)}"
+                yield Copy(hash((event.stream, told_all)), logger, event if is_wanted else None)
+            else:
+                outside += event.lines
 
     def own() -> Iterator[Event]:
         nonlocal copies

@@ -40,6 +40,8 @@ CUT_LINES = "lines that the end of a file cuts off"
 # Quotes are escaped where a wrapper or a layout holds the request in a string of JSON.
 _NAMED = re.compile(r'requestApiKeyName\\*":\s?\\*"([A-Z_]+)')
 _MENTIONED = re.compile(rf"(?<![A-Z_])({'|'.join(APIS)})(?![A-Z_])")
+# Other events of the log can have further lines, such as a stack trace.
+_CONTINUES = re.compile(r"\s|Caused by|\.\.\. |[\w.$]+(?:Exception|Error)\b")
 _EXCHANGE = r"(?s)Completed request:(\{.*\})"
 _FOUND = re.compile(_EXCHANGE)
 
@@ -97,7 +99,7 @@ class _Reading:
         if named is not None and named[1] not in APIS:
             return Row(None, other=named[1][:MOST_NAME])
         begins = layouts.begins(text, self.pattern, is_dated)
-        found.count(None if begins else text)
+        found.count(None if begins or _CONTINUES.match(text) else text)
         api = named or _MENTIONED.search(text)
         if api is None:
             return Row(None, other=OTHER_LINES if begins else unknown.LINES)

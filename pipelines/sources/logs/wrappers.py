@@ -23,7 +23,7 @@ _HOST = rf"(?!(?:{layouts.LEVELS})\b)[\w.:-]{{1,255}}"
 PATTERNS = {
     "cri": rf"(?P<stamp>{_ISO}) (?P<stream>stdout|stderr) (?P<tag>[FP](?::\S*)?)(?: (?P<text>.*)|$)",
     "loki": rf"(?P<stamp>{_ISO})\s+(?P<stream>\{{(?:\w+=\"[^\"]*\"(?:, ?)?)*\}}) ?(?P<text>.*)",
-    "syslog": rf"<\d{{1,3}}>1 (?:(?P<stamp>{_ISO})|-) (?P<stream>\S+ \S+ \S+) \S+"
+    "syslog": rf"(?:\d{{1,6}} )?<\d{{1,3}}>1 (?:(?P<stamp>{_ISO})|-) (?P<stream>\S+ \S+ \S+) \S+"
     r" (?:-|(?:\[(?:[^\]\\]|\\.)*\])+)(?: \ufeff?(?P<text>.*)|$)",
     "syslog of old": rf"(?:<\d{{1,3}}>)?[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? (?P<stream>{_HOST} {_TAG})"
     r"(?P<text>.*)",
@@ -40,7 +40,16 @@ PATTERNS = {
 }
 _COMPILED = {name: re.compile(pattern, re.DOTALL) for name, pattern in PATTERNS.items()}
 _STARTS = {  # by what a line begins with, the wrappers that it can have, the most specific first
-    "digit": ("cri", "loki", "journal with dates", "journal in seconds", "time stamp", "fluent bit's file", "compose"),
+    "digit": (
+        "syslog",
+        "cri",
+        "loki",
+        "journal with dates",
+        "journal in seconds",
+        "time stamp",
+        "fluent bit's file",
+        "compose",
+    ),
     "letter": ("syslog of old", "journal with days", "fluent bit's file", "compose"),
     "<": ("syslog", "syslog of old"),
     "[": ("kubectl", "fluent bit"),

@@ -19,6 +19,8 @@ SAMPLES = {
     "short-unix": (f"1795228896.581123 kafka-3 java[812]: {EVENT}", EVENT, "journal in seconds"),
     # RFC 5424, with nil values and a byte order mark before the message
     "syslog without values": (f"<13>1 - - - - - - \ufeff{EVENT}", EVENT, "syslog"),
+    # RFC 6587: the length of the message before it
+    "syslog with lengths": (f"77 <13>1 - - - - - - {EVENT}", EVENT, "syslog"),
     # rsyslog's RSYSLOG_FileFormat
     "rsyslog's file": (f"2026-11-21T02:41:36.581123+01:00 kafka-3 kafka: {EVENT}", EVENT, "journal with dates"),
     # fluent/fluent-bit, plugins/out_stdout: msgpack as text; plugins/out_file: JSON after the tag
