@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from pipelines.bronze import streams_requests
 from pipelines.settings import ROOT, Settings, load
+from pipelines.sources import broker_log
 from tests.testing.builders import rows, run, warehouse_of
 from tests.testing.requests import exchange, push
 
@@ -99,3 +101,12 @@ def test_records_of_a_topic_are_unwrapped_one_by_one(spark: SparkSession) -> Non
         ("none", ""),
     ]
     assert bytes(found[1]["line"]) == f"kafka-1  | {line}".encode()
+
+
+@pytest.mark.parametrize("end", [" (org.apache.kafka.X)", "", "\n"])
+def test_what_the_broker_answered_ends_with_the_message(spark: SparkSession, end: str) -> None:
+    text = f"Unable to produce X(y) to DLQ topic node n:1 (id: 1 rack: null isFenced: false) - Not the leader.{end}"
+    [row] = (
+        spark.createDataFrame([(text,)], "text string").select(broker_log.failure(F.col("text"))["reason"]).collect()
+    )
+    assert row[0] == "Not the leader"

@@ -7,8 +7,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from pipelines.sources import broker_log
 from pipelines.sources.logs import layouts, unknown
-from pipelines.sources.logs.files import Text
+from pipelines.sources.logs.files import Reader, Text
 from pipelines.sources.logs.layouts import Pattern, moment, parts
 from pipelines.sources.request_log import rows
 
@@ -34,6 +35,10 @@ SAMPLES = {
     "a message like a logger": (
         "[2026-11-21 02:41:06,581] INFO error: said - it (kafka.A$)",
         ("INFO", None, "kafka.A$", "error: said - it"),
+    ),
+    "a message that ends like a logger": (
+        "2026-11-21 02:41:06,581 [main] INFO a.A - said (a.b.C)",
+        ("INFO", "main", "a.A", "said (a.b.C)"),
     ),
     "the logger after several lines": (
         "[2026-11-21 02:41:06,581] ERROR one\ntwo (kafka.A)\njava.lang.E: why\n\tat a",
@@ -92,6 +97,7 @@ HERE = ZoneInfo("Europe/Berlin")
         ("2026-11-21 02:41:06 INFO", "2026-11-21T02:41:06+05:30", 21),
         ("2026-11-21 02:41:06 INFO", 1795228866.7, 2),
         ("2026-11-21 02:41:06 INFO", "2026-11-21T01:41:07.000000417Z", 1),  # the setting, which the wrapper proves
+        ("2026-11-21 02:41:06 INFO", "2026-11-21T01:46:07Z", 1),  # also if it was taken some minutes later
         ("2026-11-21 02:41:06 INFO", "2026-11-20T18:41:07Z", 18),  # a clock in a third zone
         ("2026-11-21 02:41:06 INFO", "2026-11-20T18:49:55Z", 2),  # taken late: it tells its own zone only
         ("02:41:06.581 [main] INFO", "2026-11-21T02:41:07Z", 2),  # a time of day is of the wrapper's date
@@ -127,6 +133,23 @@ def test_a_line_without_a_time_is_told_the_true_reason(text: str, why: str) -> N
     if text[0] != "{":
         [row, *_] = rows(Text([f"{text} DELETE_GROUPS\n".encode()]), "UTC", None)
         assert row.error == why
+
+
+STACK = ["[2026-11-21 02:41:06,581] ERROR said (a.A)", "java.lang.Error: why", *["\tat a.B.c(B.java:7)"] * 9]
+
+
+@pytest.mark.parametrize("reader", [rows, broker_log.rows])
+def test_a_file_is_told_of_if_most_of_its_lines_are_in_no_known_layout(reader: Reader) -> None:
+    def finding(*lines: str) -> list[str]:
+        return [row.damage for row in reader(Text(["\n".join(lines).encode()]), "UTC", None, None) if row.damage]
+
+    strange = "21.11.2026 02:41 said"
+    assert finding(*STACK) == finding(strange, strange, *STACK) == []
+    assert finding(strange, strange, STACK[0]) == [
+        "Most lines are in no known layout, 2 of 3: the line begins with a date whose day and month are not certain. The"
+        " first looks like '99.99.9999 99:99 aaaa'. Name it as layout under"
+        f" [{'streams_requests' if reader is rows else 'broker_logs'}] in the settings, then land the file again."
+    ]
 
 
 def test_a_shape_shows_no_value() -> None:

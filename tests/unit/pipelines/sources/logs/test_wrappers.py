@@ -65,3 +65,9 @@ def test_samples(name: str) -> None:
 def test_colours_and_windows_marks_are_no_text() -> None:
     [line] = unwrapped("\ufeff\x1b[32m[2026-11-21 02:41:36,581]\x1b[0;39m INFO said\r\n")
     assert line.text == "[2026-11-21 02:41:36,581] INFO said"
+
+
+def test_fluent_bit_keeps_the_tag_of_a_part() -> None:
+    part = '{"time":"2026-11-21T02:41:36.581Z","stream":"stdout","logtag":"P","log":"begun"}'
+    assert unwrapped(part)[0].is_part
+    assert not unwrapped(part.replace('"P"', '"F"'))[0].is_part
