@@ -18,11 +18,11 @@ class Census:
         self.example: str | None = None
 
     def count(self, unknown: str | None = None, lines: int = 1) -> None:
-        """Count lines; ``unknown`` is the first of them if they are in no known layout."""
+        """Count lines; ``unknown`` begins with the first of them if they are in no known layout."""
         self.lines += lines
         if unknown is not None:
             self.unknown += lines
-            self.example = self.example or unknown
+            self.example = self.example or unknown.partition("\n")[0]
 
     def finding(self, section: str, pattern: Pattern | None) -> str | None:
         """Return a sentence if most lines are in no known layout: how many, why, and how one looks."""

@@ -146,8 +146,8 @@ def test_a_file_is_told_of_if_most_of_its_lines_are_in_no_known_layout(reader: R
     strange = "21.11.2026 02:41 said"
     assert finding(*STACK) == finding(strange, strange, *STACK) == []
     assert finding(strange, strange, STACK[0]) == [
-        "Most lines are in no known layout, 2 of 3: the line begins with a date whose day and month are not certain. The"
-        " first looks like '99.99.9999 99:99 aaaa'. Name it as layout under"
+        "Most lines are in no known layout, 2 of 3: the line begins with a date whose day and month are not certain."
+        " The first looks like '99.99.9999 99:99 aaaa'. Name it as layout under"
         f" [{'streams_requests' if reader is rows else 'broker_logs'}] in the settings, then land the file again."
     ]
 
