@@ -75,9 +75,10 @@ def test_what_a_recipe_lands_is_read(recipe: str, tmp_path: Path) -> None:
     directory = tmp_path / "landing" / "broker-logs"
     listed = landing.listing(directory)
     assert len(listed) == 1 + recipe.count("\nmv ") // 2
+    rotations = files.Rotations(str(directory), listed, None)
     for source in listed:
-        work = files._work(str(directory), listed, source, None, broker_log.rows, "UTC", None)
-        told = [row for row in files._rows(work) if row.kind or row.damage or row.error]
+        work = files.work_on(rotations, source, None, broker_log.rows, "UTC")
+        told = [row for row in files.rows_of(work) if row.kind or row.damage or row.error]
         assert [(row.kind, row.logged_micros, row.error) for row in told] == [
             ("BROKER_STARTED", (STARTED.at - EPOCH) // timedelta(microseconds=1), None),
             ("DLQ_WRITE_FAILED", (FAILED.at - EPOCH) // timedelta(microseconds=1), None),

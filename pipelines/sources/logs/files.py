@@ -1,8 +1,8 @@
 """Landed files of lines -> rows: each file is read by one task, a rotated log across the ends of its files.
 
 A log can be rotated in the middle of an event. What a file begins with, up to its first event, then belongs to the file
-before it, and is read with that file only. Files belong to one log if their names differ in numbers and dates at the
-end only; the one whose first event is older is before the other one.
+before it, and is read with that file only. Files belong to one log if their names differ in dates, or in numbers after
+the extension, only; the one whose first event is older is before the other one.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ SCHEMA = """
 MOST_HERE = 4 << 20  # bytes of files that are read without a task: starting one takes longer
 PACKED = 20  # so many times smaller a packed file can be
 _HEAD_LINES = 2_000
+_NEAR = 2  # files on each side
 _BATCH_BYTES, _BATCH_ROWS = 8 << 20, 20_000
-_ROTATED = re.compile(r"(?:[._-]\d[\d_T-]*)+(?=\.|$)")
+_NUMBERED = re.compile(r"(\.[A-Za-z]+)(?:[._-]\d[\d_T-]*)+$")
+_DATED = re.compile(r"[._-]\d{4}-?\d\d-?\d\d(?:[._T-]\d+)*(?=\.)")
 
 
 class Row(NamedTuple):
@@ -90,22 +92,58 @@ class Work:
 
 
 def family(source: str) -> str:
-    """Return the name that the files of a rotated log share."""
+    """Return the name that the files of a rotated log share.
+
+    A number without an extension before it, as in ``kafka-1.log``, names a broker, unless it is a date.
+    """
     directory, _, name = source.rpartition("/")
     name = name[: -len(landing.GZIP)] if name.lower().endswith(landing.GZIP) else name
-    stem = _ROTATED.sub("", name)
-    return f"{directory}/{stem}"
+    name = _DATED.sub("", _NUMBERED.sub(r"\1", name))
+    return f"{directory}/{name}"
 
 
-def rotated(listed: Mapping[str, LandedFile], source: str) -> list[str]:
-    """Return the other files of a file's log."""
-    name = family(source)
-    return [other for other in listed if other != source and family(other) == name]
+class Rotations:
+    """The files of a landing directory by the log that they belong to, in the order of the numbers in their names.
+
+    Which of two files is older, their first events tell. Only files whose names are near each other are looked at, each
+    once. The file without a number is near the first one and near the last one: numbers count back, dates forward.
+    """
+
+    def __init__(self, root: str, listed: Mapping[str, LandedFile], pattern: Pattern | None) -> None:
+        """Sort the files by name; none is opened."""
+        self.root, self.pattern = root, pattern
+        self.members: dict[str, list[str]] = {}
+        self.heads: dict[str, Head] = {}
+        for source in sorted(listed, key=lambda one: ([int(digits) for digits in re.findall(r"\d+", one)], one)):
+            self.members.setdefault(family(source), []).append(source)
+
+    def head(self, source: str) -> Head:
+        """Return how a file begins."""
+        if source not in self.heads:
+            self.heads[source] = head(self.root, source, self.pattern)
+        return self.heads[source]
+
+    def is_alone(self, source: str) -> bool:
+        """Tell whether a log has one file."""
+        return len(self.members[family(source)]) == 1
+
+    def neighbours(self, source: str) -> tuple[str | None, str | None]:
+        """Return the files of a log that are right before and right after one; None where there is none."""
+        members = self.members[family(source)]
+        place = members.index(source)
+        near = {members[(place + step) % len(members)] for step in range(-_NEAR, _NEAR + 1)}
+        at = self.head(source).first_at
+        if at is None:
+            return None, None
+        timed = [(other_at, one) for one in near if (other_at := self.head(one).first_at) is not None]
+        before = max((one for one in timed if one < (at, source)), default=None)
+        after = min((one for one in timed if one > (at, source)), default=None)
+        return before and before[1], after and after[1]
 
 
 def head(root: str, source: str, pattern: Pattern | None) -> Head:
     """Look at the beginning of a file."""
-    beginning = list(islice(Text(landing.content(root, source)), _HEAD_LINES))
+    beginning = islice(Text(landing.content(root, source)), _HEAD_LINES)
     known, every = events.sampled(beginning, pattern)
     stamp: str | float | None = None
     count = 0
@@ -136,25 +174,14 @@ def brought_along(
     directory: Path, listed: Mapping[str, LandedFile], new: Mapping[str, LandedFile], pattern: Pattern | None
 ) -> dict[str, LandedFile]:
     """Return the files that are read again because a new file continues their last event."""
-    root = os.path.realpath(directory)
+    rotations = Rotations(os.path.realpath(directory), listed, pattern)
     found = {}
     for source in new:
-        others = rotated(listed, source)
-        if others and (first := head(root, source, pattern)).lines:
-            heads = {source: first, **{other: head(root, other, pattern) for other in others}}
-            if (before := _neighbour(source, heads, is_before=True)) is not None and before not in new:
+        if not rotations.is_alone(source) and rotations.head(source).lines:
+            before, _ = rotations.neighbours(source)
+            if before is not None and before not in new:
                 found[before] = listed[before]
     return found
-
-
-def _neighbour(source: str, heads: Mapping[str, Head], is_before: bool) -> str | None:
-    """Return the file of a log that is right before another one, or right after it."""
-    times = sorted((one.first_at, name) for name, one in heads.items() if one.first_at is not None)
-    names = [name for _, name in times]
-    if source not in names:
-        return None
-    place = names.index(source) + (-1 if is_before else 1)
-    return names[place] if 0 <= place < len(names) else None
 
 
 def pattern_of(settings: Settings, directory: str) -> Pattern | None:
@@ -186,8 +213,8 @@ def read(
     directory, pattern = settings.landing_of(feed), pattern_of(settings, feed)
     timezone = getattr(settings, section).timezone
     root = os.path.realpath(directory)
-    listed = landing.listing(directory)
-    work = [_work(root, listed, file.source, damaged.get(file.source), reader, timezone, pattern) for file in files]
+    rotations = Rotations(root, landing.listing(directory), pattern)
+    work = [work_on(rotations, file.source, damaged.get(file.source), reader, timezone) for file in files]
     size = sum(file.size * (PACKED if file.source.lower().endswith(landing.GZIP) else 1) for file in files)
     if size <= MOST_HERE:
         import pyarrow as arrow  # type: ignore[import-untyped]
@@ -199,22 +226,22 @@ def read(
     numbers = spark.createDataFrame([(number,) for number in range(len(work))], "number int")
     tasks = numbers.repartitionByRange(min(len(work), 1_000), "number")
 
-    def rows_of(batches: Iterable[Any]) -> Iterator[Any]:
+    def read_batches(batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             yield from _batches([work[number] for number in batch.column(0).to_pylist()])
 
-    return tasks.mapInArrow(rows_of, SCHEMA)
+    return tasks.mapInArrow(read_batches, SCHEMA)
 
 
 def read_records(lines: DataFrame, reader: Reader, settings: Settings) -> DataFrame:
     """Return ``SCHEMA`` and ``_bronze_id`` for the values of a topic's records."""
     timezone, pattern = settings.streams_requests.timezone, pattern_of(settings, "streams-requests")
 
-    def rows_of(batches: Iterable[Any]) -> Iterator[Any]:
+    def read_batches(batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             yield from _batches_of_records(batch.to_pylist(), reader, timezone, pattern)
 
-    return lines.mapInArrow(rows_of, f"{SCHEMA}, _bronze_id string")
+    return lines.mapInArrow(read_batches, f"{SCHEMA}, _bronze_id string")
 
 
 def _batches_of_records(
@@ -234,31 +261,23 @@ def _batches_of_records(
         yield _batch(rows, f"{SCHEMA}, _bronze_id string")
 
 
-def _work(
-    root: str,
-    listed: Mapping[str, LandedFile],
-    source: str,
-    damage: str | None,
-    reader: Reader,
-    timezone: str,
-    pattern: Pattern | None,
-) -> Work:
-    work = Work(root, source, damage, reader, timezone, pattern)
-    others = rotated(listed, source)
-    if not others:
+def work_on(rotations: Rotations, source: str, damage: str | None, reader: Reader, timezone: str) -> Work:
+    """Return how to read a file."""
+    work = Work(rotations.root, source, damage, reader, timezone, rotations.pattern)
+    if rotations.members.get(family(source), [source]) == [source]:
         return work
-    heads = {one: head(root, one, pattern) for one in (source, *others)}
-    before = _neighbour(source, heads, is_before=True)
+    before, _ = rotations.neighbours(source)
     return replace(
-        _followed(work, heads),
-        skip=0 if before is None else heads[source].lines,
-        before=None if before is None else _followed(replace(work, source=before, damage=None), heads),
+        _followed(work, rotations),
+        skip=0 if before is None else rotations.head(source).lines,
+        before=None if before is None else _followed(replace(work, source=before, damage=None), rotations),
     )
 
 
-def _followed(work: Work, heads: Mapping[str, Head]) -> Work:
-    after = _neighbour(work.source, heads, is_before=False)
-    return replace(work, more=(after, heads[after].lines) if after is not None and heads[after].lines else None)
+def _followed(work: Work, rotations: Rotations) -> Work:
+    _, after = rotations.neighbours(work.source)
+    lines = 0 if after is None else rotations.head(after).lines
+    return replace(work, more=(after, lines) if after is not None and lines else None)
 
 
 def _batches(work: Iterable[Work]) -> Iterator[Any]:
@@ -266,7 +285,7 @@ def _batches(work: Iterable[Work]) -> Iterator[Any]:
     rows: list[tuple[Any, ...]] = []
     size = 0
     for one in work:
-        for row in _rows(one):
+        for row in rows_of(one):
             rows.append((one.source, *row))
             size += len(row.line or b"") + len(row.message or "")
             if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
@@ -294,7 +313,8 @@ def _arrow_schema(schema: str = SCHEMA) -> Any:
     return arrow.schema([(name, types[kind]) for name, kind in (one.split() for one in schema.split(","))])
 
 
-def _rows(work: Work) -> Iterator[Row]:
+def rows_of(work: Work) -> Iterator[Row]:
+    """Yield the rows of a file."""
     damage = work.damage or landing.unread_format(work.source)
     if damage is not None:
         yield Row(None, damage)

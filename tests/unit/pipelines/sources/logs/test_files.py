@@ -13,7 +13,7 @@ from pipelines.errors import UsageError
 from pipelines.settings import load
 from pipelines.sources import broker_log, landing, request_log
 from pipelines.sources.logs import files
-from pipelines.sources.logs.files import Row
+from pipelines.sources.logs.files import Rotations, Row
 from tests.testing.deliveries import archived, logged, not_enabled, unproduced
 from tests.testing.requests import push
 
@@ -32,7 +32,9 @@ REQUESTS = [push(at, f"group-{at}") for at in (1, 2, 3)]
         ("server-2026-11-21-1.log.gz", "/server.log"),
         ("a/0.log.20261121-024136", "a/0.log"),
         ("a/1.log", "a/1.log"),
-        ("kafka-3.log", "/kafka.log"),
+        ("kafka-3.log", "/kafka-3.log"),
+        ("kafka-3", "/kafka-3"),
+        ("0a-json.log.1", "/0a-json.log"),
     ],
 )
 def test_files_of_a_log_have_one_family(name: str, of: str) -> None:
@@ -41,12 +43,12 @@ def test_files_of_a_log_have_one_family(name: str, of: str) -> None:
 
 def rows_of(directory: Path, reader: files.Reader) -> dict[str, list[Row]]:
     """Return the rows of each file that are wanted."""
-    root = os.path.realpath(directory)
     listed = landing.listing(directory)
+    rotations = Rotations(os.path.realpath(directory), listed, None)
     return {
         source: [
             row
-            for row in files._rows(files._work(root, listed, source, None, reader, "UTC", None))
+            for row in files.rows_of(files.work_on(rotations, source, None, reader, "UTC"))
             if row.kind is not None or row.damage is not None
         ]
         for source in sorted(listed)
@@ -111,9 +113,9 @@ def test_a_file_that_is_cut_within_a_line_goes_on_in_the_next(tmp_path: Path, at
 def test_a_line_that_is_not_written_to_its_end_is_counted_and_read_later(tmp_path: Path) -> None:
     data = text(*REQUESTS)
     put(tmp_path, {"kafka-request.log": data[:-60]})
-    root = os.path.realpath(tmp_path)
-    work = files._work(root, landing.listing(tmp_path), "kafka-request.log", None, request_log.rows, "UTC", None)
-    told = [(row.kind is not None, row.other) for row in files._rows(work)]
+    rotations = Rotations(os.path.realpath(tmp_path), landing.listing(tmp_path), None)
+    work = files.work_on(rotations, "kafka-request.log", None, request_log.rows, "UTC")
+    told = [(row.kind is not None, row.other) for row in files.rows_of(work)]
     assert told == [(True, None), (True, None), (False, request_log.CUT_LINES)]
 
 
@@ -130,3 +132,12 @@ def test_a_layout_that_is_not_understood_is_refused_in_a_sentence() -> None:
     settings = load(broker_logs={"layout": "%d %q %m"})
     with pytest.raises(UsageError, match=r"^The setting broker_logs.layout cannot be used: it has %q, which is not un"):
         files.pattern_of(settings, "broker-logs")
+
+
+def test_of_a_log_of_many_files_few_are_looked_at(tmp_path: Path) -> None:
+    put(tmp_path, {f"server.log.2026-11-{day:02}": text(logged(86_400 * day, "said (a.B)")) for day in range(1, 31)})
+    put(tmp_path, {"server.log": text("\tat a", logged(86_400 * 31, "said (a.B)"))})
+    rotations = Rotations(os.path.realpath(tmp_path), landing.listing(tmp_path), None)
+    assert rotations.neighbours("server.log") == ("server.log.2026-11-30", None)
+    assert rotations.neighbours("server.log.2026-11-07") == ("server.log.2026-11-06", "server.log.2026-11-08")
+    assert len(rotations.heads) <= 10
