@@ -204,11 +204,6 @@ def _unended(found: Iterable[Event]) -> dict[str, Event]:
     return writes
 
 
-def text_of(line: Column, message: Column) -> Column:
-    """Return what an event of bronze says."""
-    return F.coalesce(message, line.cast("string"))
-
-
 def start(text: Column) -> dict[str, Column]:
     """Return which component of which node an event says has started; null if it says it of none."""
     return {

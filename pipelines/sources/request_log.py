@@ -149,9 +149,8 @@ def _rows_of_a_record(lines: Text, timezone: str, pattern: Pattern | None, earli
         yield read.row(line, unknown.Census(), False)
 
 
-def exchange(bronze_line: Column, message: Column) -> Column:
-    """Return the JSON object of a row of bronze, null if it has none."""
-    text = F.coalesce(message, bronze_line.cast("string"))
+def exchange(text: Column) -> Column:
+    """Return the JSON object of what a row says, null if it has none."""
     return F.nullif(F.regexp_extract(text, _EXCHANGE, 1), F.lit(""))
 
 
@@ -168,7 +167,7 @@ def exchanges(bronze: DataFrame, settings: Settings, apis: tuple[str, ...], requ
     wanted = F.col("api").isin(*apis)
     if PUSH in apis:
         wanted = wanted | F.col("api").isNull()
-    json = F.when(wanted & F.col("error").isNull(), exchange(F.col("line"), F.col("message")))
+    json = F.when(wanted & F.col("error").isNull(), exchange(files.said(bronze)))
     read = bronze.withColumn("_json", computed_once(json)).withColumn(
         "_read", computed_once(F.from_json("_json", f"struct<{schema}>"))
     )

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pipelines.bronze import streams_requests
 from pipelines.settings import ROOT, Settings, load
 from pipelines.sources import broker_log
+from pipelines.sources.logs import files
 from tests.testing.builders import rows, run, warehouse_of
 from tests.testing.requests import exchange, push
 
@@ -110,3 +111,10 @@ def test_what_the_broker_answered_ends_with_the_message(spark: SparkSession, end
         spark.createDataFrame([(text,)], "text string").select(broker_log.failure(F.col("text"))["reason"]).collect()
     )
     assert row[0] == "Not the leader"
+
+
+def test_rows_of_an_earlier_version_have_no_message(spark: SparkSession) -> None:
+    bronze = spark.createDataFrame([(b"as landed", None), (b"{}", "said")], "line binary, message string")
+    assert [row[0] for row in bronze.select(files.said(bronze)).collect()] == ["as landed", "said"]
+    earlier = bronze.drop("message")
+    assert [row[0] for row in earlier.select(files.said(earlier)).collect()] == ["as landed", "{}"]

@@ -26,7 +26,7 @@ from pipelines.sources.logs import events, layouts
 from pipelines.sources.logs.layouts import Pattern
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 SCHEMA = """
   _source string, line binary, damage string, _occurrence int, _kind string, _other string, _logged_micros bigint,
@@ -231,6 +231,14 @@ def read(
             yield from _batches([work[number] for number in batch.column(0).to_pylist()])
 
     return tasks.mapInArrow(read_batches, SCHEMA)
+
+
+def said(bronze: DataFrame) -> Column:
+    """Return what rows of bronze say; a table that an earlier version wrote has no ``message``."""
+    from pyspark.sql import functions as F
+
+    line = F.col("line").cast("string")
+    return F.coalesce("message", line) if "message" in bronze.columns else line
 
 
 def read_records(lines: DataFrame, reader: Reader, settings: Settings) -> DataFrame:
