@@ -107,18 +107,21 @@ def parts(text: str, pattern: Pattern | None = None) -> Parts | None:
     head = {**found.groupdict(), **rest.groupdict()}
     level = head.get("level0") or head["level1"] or head["level2"]
     thread = head.get("thread0") or head["thread1"] or head["thread2"]
-    logger, message = head["logger"], head["message"]
-    is_sure = logger is not None and (head["line"] or head["dash"] == "-" or "." in logger)
-    if not is_sure:
-        start = rest.start("logger") if logger is not None else rest.start("message")
-        message, logger = text[start:], None
-    after = _TAIL.match(message if logger is None else text[rest.start("logger") :])
-    is_before = logger is not None and (
-        head["line"] or thread or ("." in logger and after and "." not in after["logger"])
-    )
-    if after is not None and not is_before:
-        logger, thread = after["logger"], after["thread"] or thread
-        message = after["message"] + (after["more"] or "")
+    logger = head["logger"]
+    start = rest.start("message")
+    if logger is not None and not (head["line"] or head["dash"] == "-" or "." in logger):
+        logger, start = None, rest.start("logger")
+    whole = rest.start("thread1") - 1 if head["thread1"] else start if logger is None else rest.start("logger")
+    message = text[start:]
+    if not head["line"] and (after := _TAIL.match(text, whole)) is not None:
+        is_before = logger is not None and (
+            head.get("thread0")
+            or head["thread2"]
+            or ("." in logger and (head["thread1"] or "." not in after["logger"]))
+        )
+        if not is_before:
+            logger, thread = after["logger"], after["thread"] or (None if head["thread1"] else thread)
+            message = after["message"] + (after["more"] or "")
     return Parts(at, offset, level, thread, logger, message, "hour" in head and "year" not in head)
 
 

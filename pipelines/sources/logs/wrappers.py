@@ -31,17 +31,19 @@ PATTERNS = {
     "journal with days": rf"[A-Z][a-z]{{2}} \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \w+ (?P<stream>{_HOST} {_TAG})"
     r"(?P<text>.*)",
     "journal in seconds": rf"(?P<epoch>\d{{10}}\.\d{{6}}) (?P<stream>{_HOST} {_TAG})(?P<text>.*)",
-    "time stamp": rf"(?P<stamp>{_ISO})(?: (?P<text>.*)|$)",
+    "time stamp": rf"(?P<stamp>{_ISO})(?:[ \t](?P<text>.*)|$)",
     "kubectl": r"\[(?P<stream>pod/[^\]\s]+)\](?: (?P<text>.*)|$)",
     "fluent bit": r"\[\d+\] (?P<stream>[^\s:]+): \[\[?(?P<epoch>\d+(?:\.\d+)?)(?:, \{.*?\}\])?,"
     r" \{.*?\"(?:log|message|MESSAGE)\"=>(?P<quoted>\"(?:[^\"\\]|\\.)*\").*\}\]$",
     "fluent bit's file": r"(?P<stream>[^\s:]+): \[(?P<epoch>\d+(?:\.\d+)?), (?P<object>\{.*\})\]$",
+    "fluentd's file": rf"(?P<stamp>{_ISO})\t(?P<stream>[^\t]+)\t(?P<object>\{{.*\}})$",
     "compose": r"(?P<stream>[A-Za-z0-9][\w.-]*) +\|(?: (?P<text>.*)|$)",
 }
 _COMPILED = {name: re.compile(pattern, re.DOTALL) for name, pattern in PATTERNS.items()}
 _STARTS = {  # by what a line begins with, the wrappers that it can have, the most specific first
     "digit": (
         "syslog",
+        "fluentd's file",
         "cri",
         "loki",
         "journal with dates",

@@ -32,6 +32,14 @@ SAMPLES = {
         "[2026-11-21 02:41:06,581] INFO [Broker id=3] said (kafka.A)",
         ("INFO", None, "kafka.A", "[Broker id=3] said"),
     ),
+    "a message in brackets, and a colon": (
+        "[2026-11-21 02:41:06,581] TRACE [Broker id=1] add: said - it (state.change.logger)",
+        ("TRACE", None, "state.change.logger", "[Broker id=1] add: said - it"),
+    ),
+    "a message in brackets, and a dash": (
+        "[2026-11-21 02:41:06,581] INFO [Broker id=1] add - said (kafka.A)",
+        ("INFO", None, "kafka.A", "[Broker id=1] add - said"),
+    ),
     "a message like a logger": (
         "[2026-11-21 02:41:06,581] INFO error: said - it (kafka.A$)",
         ("INFO", None, "kafka.A$", "error: said - it"),

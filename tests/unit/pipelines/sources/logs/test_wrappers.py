@@ -30,6 +30,14 @@ SAMPLES = {
         "fluent bit",
     ),
     "Fluent Bit's file": (f'kube.a: [1795228896.581, {{"log":"{EVENT}"}}]', EVENT, "fluent bit's file,json"),
+    # fluent/fluentd, lib/fluent/plugin/out_file.rb
+    "fluentd's file": (
+        f'2026-11-21T02:41:36+00:00\tkube.a\t{{"log":"{EVENT}"}}',
+        EVENT,
+        "fluentd's file,json",
+    ),
+    # Grafana's download of logs as text
+    "Grafana": (f"2026-11-21T02:41:36.581Z\t{EVENT}", EVENT, "time stamp"),
     # Fluent Bit that tails CRI files without a parser
     "CRI in Fluent Bit": (f'{{"log":"2026-11-21T02:41:36.581Z stdout F {EVENT}"}}', EVENT, "json,cri"),
     # grafana/loki: push and query_range
