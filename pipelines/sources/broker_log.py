@@ -95,7 +95,7 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier |
                 others += not is_wanted
                 copies += is_wanted
                 told_all = layouts.parsed_json(event.text) if event.text[:1] == "{" else event.text
-                logger = f"{event.stream}\n{layouts.logger_of(event.text, pattern)}"
+                logger = f"{event.stream}\n{layouts.logger_of(event.text, event.pattern)}"
                 yield Copy(hash((event.stream, told_all)), logger, event if is_wanted else None)
             else:
                 outside += event.lines
@@ -109,7 +109,7 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier |
     zone = ZoneInfo(timezone)
     occurrences: Counter[str] = Counter()
     for told_by in _paired(own(), earlier, pattern):
-        row, opening = _row(told_by, zone, pattern)
+        row, opening = _row(told_by, zone)
         occurrences[opening] += 1
         number = occurrences[opening]
         again = f"\n{number}" if number > 1 else ""
@@ -122,10 +122,10 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier |
         yield Row(None, finding)
 
 
-def _row(told_by: list[Event], zone: tzinfo, pattern: Pattern | None) -> tuple[Row, str]:
+def _row(told_by: list[Event], zone: tzinfo) -> tuple[Row, str]:
     """Return the row of a failure or a start without its numbers, and its first two lines."""
     first, last = told_by[0], told_by[-1]
-    said = layouts.parts(first.text, pattern)
+    said = layouts.parts(first.text, first.pattern)
     at = None if said is None else layouts.moment(said, first.stamp, zone)
     is_start = _kind(first) == _START
     text = "\n".join(event.text for event in told_by)
@@ -133,7 +133,7 @@ def _row(told_by: list[Event], zone: tzinfo, pattern: Pattern | None) -> tuple[R
     if is_start:
         text = text.split("\n", 1)[0]
     message = "\n".join(_message(event) for event in told_by)
-    error = None if at is not None else unknown.why_no_time(first.text, said, pattern)
+    error = None if at is not None else unknown.why_no_time(first.text, said, first.pattern)
     row = Row(
         line=log_events.encoded(text),
         kind=STARTED if is_start else FAILED,

@@ -52,8 +52,8 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier |
     A line of the JSON form concerns the API that its header names, any other line the first API that it mentions. A
     line that the end of the file cuts off is skipped: it is read when the file grows, or with the file that ends it.
     """
-    read, found = _Reading(timezone, pattern), unknown.Census()
     known, every = events.sampled(lines, pattern)
+    read, found = _Reading(timezone, known.pattern), unknown.Census()
     foreign: Counter[str] = Counter()
 
     def is_foreign(text: str) -> bool:
@@ -64,7 +64,7 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier |
         return True
 
     last: Row | None = None
-    for line in events.joined(every, known, pattern, is_foreign):
+    for line in events.joined(every, known, is_foreign):
         if is_foreign(line.text):
             continue
         if last is not None:
@@ -144,8 +144,9 @@ def read_records(lines: DataFrame, settings: Settings) -> DataFrame:
 
 
 def _rows_of_a_record(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier | None) -> Iterator[Row]:
-    read = _Reading(timezone, pattern)
-    for line in events.joined(lines, events.Manner(), pattern):
+    known, every = events.sampled(lines, pattern)
+    read = _Reading(timezone, known.pattern)
+    for line in events.joined(every, known):
         yield read.row(line, unknown.Census(), False)
 
 

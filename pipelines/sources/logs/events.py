@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ class Event(NamedTuple):
 
     ``raw`` are its lines as they landed, ``text`` without their wrappers; ``lines`` counts them, also those beyond
     ``MOST_LINES``. ``begins`` is false for lines that belong to no event. ``ends`` is true for the last event of a
-    stream, which may continue.
+    stream, which may continue. ``pattern`` is as in ``Manner``.
     """
 
     raw: str
@@ -39,6 +39,7 @@ class Event(NamedTuple):
     lines: int
     begins: bool
     ends: bool = False
+    pattern: Pattern | None = None
 
 
 def is_utf8(text: str) -> bool:
@@ -57,30 +58,35 @@ def encoded(text: str) -> bytes:
 class Manner(NamedTuple):
     """What the first lines of a file tell of all: its doubtful wrappers, and whether its events begin with their date.
 
-    ``is_backward``: the newest line is the first, as Loki's tool writes by default.
+    ``is_backward``: the newest line is the first, as Loki's tool writes by default. ``pattern`` is the layout of the
+    settings if it fits at least as many of these lines as looking does: files can have different layouts.
     """
 
     wanted: frozenset[str] | None = None
     is_dated: bool = False
     is_backward: bool = False
+    pattern: Pattern | None = None
+    begun: int = 0
 
 
-def manner(sample: Iterable[str], pattern: Pattern | None = None) -> Manner:
+def manner(sample: Sequence[str], pattern: Pattern | None = None) -> Manner:
     """Look at the first lines of a file."""
     wanted: set[str] = set()
-    is_dated = is_seen = False
+    is_dated = False
+    begun = 0
     stamps = []
     for raw in sample:
         for line in wrappers.unwrapped(raw, None, pattern):
             if line.stamp is not None and {"loki", wrappers.JSON}.intersection(line.wrappers):
                 stamps.append(layouts.stamp_of(line.stamp)[0])
             if layouts.begins(line.text, pattern):
-                is_seen = True
+                begun += 1
                 wanted.update(wrappers.DOUBTFUL.intersection(line.wrappers))
                 is_dated = is_dated or layouts.is_dated_event(line.text) or line.text[:1] == "{"
     known = [stamp for stamp in stamps if stamp is not None]
     is_backward = len(known) > 1 and known[0] > known[-1] and sorted(known, reverse=True) == known
-    return Manner(frozenset(wanted) if is_seen else None, is_dated, is_backward)
+    found = Manner(frozenset(wanted) if begun else None, is_dated, is_backward, pattern, begun)
+    return found if pattern is None else max(found, manner(sample), key=lambda one: one.begun)
 
 
 def sampled(lines: Iterable[str], pattern: Pattern | None = None) -> tuple[Manner, Iterator[str]]:
@@ -101,7 +107,6 @@ def sampled(lines: Iterable[str], pattern: Pattern | None = None) -> tuple[Manne
 def joined(
     lines: Iterable[str],
     known: Manner,
-    pattern: Pattern | None = None,
     is_passed: Callable[[str], bool] | None = None,
 ) -> Iterator[Line]:
     """Yield lines without wrappers, each whole: parts of a line are joined. A last line that is cut stays a part.
@@ -116,7 +121,7 @@ def joined(
             continue
         if is_passed is not None and not begun and wrappers.is_one_line(raw) and is_passed(raw):
             continue
-        for line in wrappers.unwrapped(raw, known.wanted, pattern):
+        for line in wrappers.unwrapped(raw, known.wanted, known.pattern):
             if line.is_part:
                 begun.setdefault(line.stream, []).append(line)
                 continue
@@ -163,11 +168,11 @@ def events(lines: Iterable[str], pattern: Pattern | None = None) -> Iterator[Eve
         text = "\n".join(line.text for line in held) if len(held) > 1 else held[0].text
         is_begun = stream in begun
         begun.discard(stream)
-        return Event(raw, text, stream, held[0].stamp, counts.pop(stream), is_begun, ends)
+        return Event(raw, text, stream, held[0].stamp, counts.pop(stream), is_begun, ends, known.pattern)
 
-    for line in joined(every, known, pattern):
+    for line in joined(every, known):
         stream = line.stream
-        if layouts.begins(line.text, pattern, known.is_dated):
+        if layouts.begins(line.text, known.pattern, known.is_dated):
             if stream in open_:
                 yield closed(stream, False)
             open_[stream] = [line]

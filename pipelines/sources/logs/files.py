@@ -148,9 +148,9 @@ def head(root: str, source: str, pattern: Pattern | None) -> Head:
     stamp: str | float | None = None
     count = 0
     for raw in every:
-        for line in events.joined([raw], known, pattern):
-            if layouts.begins(line.text, pattern, known.is_dated):
-                said = layouts.parts(line.text, pattern)
+        for line in events.joined([raw], known):
+            if layouts.begins(line.text, known.pattern, known.is_dated):
+                said = layouts.parts(line.text, known.pattern)
                 at = layouts.moment(said, line.stamp, UTC) if said else None
                 return Head(None if at is None else layouts.EPOCH + timedelta(microseconds=at), count)
             stamp = line.stamp if stamp is None else stamp
@@ -165,8 +165,8 @@ def is_unknown(directory: Path, source: str, pattern: Pattern | None, have_conti
         found = [(event.lines, event.begins) for event in events.events(beginning, pattern)]
     else:
         known, every = events.sampled(beginning, pattern)
-        lines = events.joined(every, known, pattern)
-        found = [(1, layouts.begins(line.text, pattern, known.is_dated)) for line in lines]
+        lines = events.joined(every, known)
+        found = [(1, layouts.begins(line.text, known.pattern, known.is_dated)) for line in lines]
     return 2 * sum(count for count, begins in found if not begins) > sum(count for count, _ in found)
 
 

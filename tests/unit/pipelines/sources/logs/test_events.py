@@ -55,6 +55,13 @@ def test_json_over_several_lines_is_one_event() -> None:
     assert "\n".join(event.raw for event in found).split("\n") == [*lines, *lines, "{", '  "cut"', A]
 
 
+def test_a_layout_of_the_settings_decides_where_looking_cannot() -> None:
+    pattern = layouts.Pattern("%d{dd/MM/yyyy HH:mm:ss} %p %m%n")
+    strange = ["21/11/2026 02:41:06 INFO a", "\tat a", "21/11/2026 02:41:07 INFO b"]
+    assert [event.text for event in events.events(strange, pattern)] == ["\n".join(strange[:2]), strange[2]]
+    assert [(event.text, event.pattern) for event in events.events([A, B], pattern)] == [(A, None), (B, None)]
+
+
 def test_an_event_has_a_bounded_number_of_lines() -> None:
     [event] = events.events([A, *["\tat a"] * (events.MOST_LINES + 7)])
     assert (event.lines, event.text.count("\n")) == (events.MOST_LINES + 8, events.MOST_LINES - 1)
