@@ -17,7 +17,8 @@ from pipelines.steps.modules import AskModule, LandModule, ReaderModule, SplitMo
 
 MUST: dict[type[Stage], set[str]] = {Land: {"parse"}, Split: {"transform"}, Ask: {"refresh"}}
 PROTOCOLS: dict[type[Stage], Any] = {Land: LandModule, Split: SplitModule, Ask: AskModule}
-OF_FUNCTIONS = {"parse_records": ["records", "settings"], "events": ["lines"]}  # properties in the protocol
+# Properties in the protocol.
+OF_FUNCTIONS = {"parse_records": ["records", "settings"], "read_files": ["spark", "files", "damaged", "settings"]}
 
 
 def parameters(protocol: Any, name: str) -> list[str]:
@@ -55,7 +56,7 @@ def test_a_reader_fulfils_its_protocol() -> None:
 def test_what_a_module_leaves_out_has_a_default() -> None:
     (dlq,) = [stage for stage in stages_of_type(Land) if stage.table == "bronze.dlq_records"]
     module = modules.land_module(dlq)
-    assert module.events is None
+    assert module.read_files is None
     assert module.parse_records is import_module("pipelines.bronze.dlq_records").parse_records
     (pushes,) = [stage for stage in stages_of_type(Split) if stage.table == "silver.topology_pushes"]
     verdict = Verdict(pushes.table, "a run", 0, ())
