@@ -35,13 +35,15 @@ class Land(Stage):
 
     Rows are inserted once on the contract's grain. The table's module is a ``steps.modules.LandModule``. If equal lines
     are different events (``lines_are_events``), ``_occurrence`` numbers them in their file. If files do not consist of
-    lines, ``pipelines/sources/<reader>.py`` reads them; it is a ``steps.modules.ReaderModule``.
+    lines, ``pipelines/sources/<reader>.py`` reads them; it is a ``steps.modules.ReaderModule``. Files of a log that is
+    rotated (``is_rotated``) can continue each other.
     """
 
     _: KW_ONLY
     directory: str
     lines_are_events: bool = False
     reader: str = ""
+    is_rotated: bool = False
 
 
 @dataclass(frozen=True)

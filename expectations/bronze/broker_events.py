@@ -12,8 +12,17 @@ CONTRACT = Contract(
             "File below the landing directory that the event was read from.",
         ),
         Column("kind", "string", "DLQ_WRITE_FAILED or BROKER_STARTED; null where the row is about a damaged file."),
-        Column("logged_at", "timestamp", "Timestamp of the event, of the setting's time zone where it names none."),
-        Column("line", "binary", "The event with its continuation lines, and the event that says how it ended."),
+        Column(
+            "logged_at",
+            "timestamp",
+            "Timestamp of the event; where it names no zone, of that of its wrapper, else of the setting.",
+        ),
+        Column(
+            "line",
+            "binary",
+            "The event as logged, without wrappers, with its continuation lines and the event that says how it ended.",
+        ),
+        Column("message", "string", "What the event says, where its layout is JSON; else null."),
         Column(
             "event_id", "string", "SHA-256 of the event's first two lines and its occurrence: a longer copy has it."
         ),

@@ -9,8 +9,13 @@ CONTRACT = Contract(
     columns=(
         *landed("SHA-256 of the line and its occurrence in a file, or of its place in a topic."),
         Column("api", "string", "Kafka's name of the API; null where the row is about a damaged file."),
-        Column("logged_at", "timestamp", "Timestamp of the line, of the setting's time zone where it names none."),
-        Column("line", "binary", "The line as logged."),
+        Column(
+            "logged_at",
+            "timestamp",
+            "Timestamp of the line; where it names no zone, of that of its wrapper, else of the setting.",
+        ),
+        Column("line", "binary", "The line as it landed, with its wrapper; parts of a line are lines of it."),
+        Column("message", "string", "What the line says, where `line` has it escaped or in parts; else null."),
         Column("error", "string", "Why the line cannot be read as a request and its response; else null."),
     ),
     grain=ORIGIN,

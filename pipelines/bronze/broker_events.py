@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from pipelines.settings import Settings
-from pipelines.sources import broker_log, landing, request_log
+from pipelines.sources import broker_log, landing
+from pipelines.sources.logs import files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-events = broker_log.events
+read_files = partial(files.read, broker_log.rows, "broker_logs")
 
 
 def skipped(lines: DataFrame) -> Column:
@@ -20,21 +22,22 @@ def skipped(lines: DataFrame) -> Column:
     return F.col("_kind").isNull() & F.col("damage").isNull()
 
 
+def skipped_as(lines: DataFrame) -> Column:
+    """Return what a skipped line is counted as if it belongs to no event; null for other events."""
+    return F.col("_other")
+
+
 def parse(lines: DataFrame, settings: Settings) -> DataFrame:
     """Return the contract's columns, without those that the run adds, for events of landed files."""
-    line = F.col("line")
-    logged_at = request_log.logged_at(line, settings.broker_logs.timezone)
-    error = F.when(~F.is_valid_utf8(line.cast("string")), "the event is not UTF-8").when(
-        logged_at.isNull(), "the event does not begin with a date and a time"
-    )
     return lines.select(
         "_source",
         landing.numbered_id("line", "damage", "_occurrence").alias("_bronze_id"),
         F.lit(settings.cluster).alias("cluster"),
         F.col("_kind").alias("kind"),
-        logged_at.alias("logged_at"),
+        F.timestamp_micros("_logged_micros").alias("logged_at"),
         "line",
-        F.col("_event_id").alias("event_id"),
+        "message",
+        F.coalesce("_event_id", F.sha2(F.concat_ws("\n", "_source", "damage").cast("binary"), 256)).alias("event_id"),
         F.col("_is_partial").alias("is_partial"),
-        F.coalesce("damage", error).alias("error"),
+        F.coalesce("damage", "error").alias("error"),
     )

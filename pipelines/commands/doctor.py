@@ -33,6 +33,8 @@ from pipelines.run import newest, runner
 from pipelines.settings import AIRFLOW_HOME, ROOT, Settings
 from pipelines.settings.layers import fields_of
 from pipelines.sources import landing
+from pipelines.sources.logs import files as log_files
+from pipelines.sources.logs import unknown
 from pipelines.stage import Land, Split, Stage, Summarise
 from pipelines.steps import held, unreadable
 from pipelines.steps.land import unread, waiting
@@ -626,18 +628,26 @@ def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
             damages = _damages(warehouse, stage)
         except Exception:  # the table cannot be read, which ``_tables`` reports
             continue
-        if damages:
-            lines = [f"{source}: {error}" for source, error in damages[:MOST_NAMED]]
-            more = len(damages) - MOST_NAMED
-            lines += [f"And {more:,} more."] if more > 0 else []
-            directory = warehouse.settings.landing_of(stage.directory)
-            yield Check(
-                f"files of {stage.directory}",
-                "error",
-                f"{counted(len(damages), 'file')} {'is' if len(damages) == 1 else 'are'} incomplete or damaged. "
-                f"{' '.join(lines)}",
+        directory = warehouse.settings.landing_of(stage.directory)
+        of_layouts = [one for one in damages if one[1].startswith(unknown.FINDING)]
+        for what, those, remedy in (
+            (
+                "incomplete or damaged",
+                [one for one in damages if one not in of_layouts],
                 f"Land each again from its source, under its name in {directory}; what is read already stays.",
-            )
+            ),
+            (
+                "in no known layout",
+                of_layouts,
+                f"Name the layout in the settings, then land each again in {directory}, or remove it.",
+            ),
+        ):
+            if those:
+                lines = [f"{source}: {error}" for source, error in those[:MOST_NAMED]]
+                more = len(those) - MOST_NAMED
+                lines += [f"And {more:,} more."] if more > 0 else []
+                are = f"{counted(len(those), 'file')} {'is' if len(those) == 1 else 'are'}"
+                yield Check(f"files of {stage.directory}", "error", f"{are} {what}. {' '.join(lines)}", remedy)
 
 
 def _damages(warehouse: Warehouse, stage: Land) -> list[tuple[str, str]]:
@@ -658,10 +668,19 @@ def _damages(warehouse: Warehouse, stage: Land) -> list[tuple[str, str]]:
     damages = f'SELECT DISTINCT "_source", error FROM rows WHERE error IS NOT NULL AND "{content}" IS NULL'
     rows = jvmless.query(warehouse, stage.table, damages, {"cluster": warehouse.cluster})
     errors = {row["_source"]: row["error"] for row in rows if row["_source"] in listed}
-    packed = tuple(listed[source] for source in errors if source.lower().endswith(landing.GZIP))
+    packed = tuple(
+        listed[source]
+        for source, error in errors.items()
+        if source.lower().endswith(landing.GZIP) and not error.startswith(unknown.FINDING)
+    )
     still = landing.damaged(directory, packed)
+    left = [(source, error) for source, error in errors.items() if listed[source] not in packed or source in still]
+    pattern = log_files.pattern_of(warehouse.settings, stage.directory) if stage.is_rotated else None
     return sorted(
-        (source, error) for source, error in errors.items() if listed[source] not in packed or source in still
+        (source, error)
+        for source, error in left
+        if not error.startswith(unknown.FINDING)
+        or log_files.is_unknown(directory, source, pattern, stage.directory == "broker-logs")
     )
 
 

@@ -111,6 +111,7 @@ class Dlq(Topics):
 
 class _Log(Section):
     timezone: str = "UTC"
+    layout: Annotated[str, Field(min_length=1)] | None = None
 
     @field_validator("timezone")
     @classmethod
@@ -123,6 +124,8 @@ class _Log(Section):
 class StreamsRequests(_Log, _OneTopic):
     """The brokers' request log: the time zone of its timestamps, which name none, and the topic that holds it.
 
+    ``layout`` is the logger's layout in log4j's pattern language, for one that is not found by looking.
+
     A member is silent when its last heartbeat is ``silent_after_seconds`` older than the latest logged exchange of its
     group.
     """
@@ -131,7 +134,7 @@ class StreamsRequests(_Log, _OneTopic):
 
 
 class BrokerLogs(_Log):
-    """The brokers' own log: the time zone of its timestamps, which name none."""
+    """The brokers' own log: the time zone of its timestamps, which name none, and its ``layout`` as above."""
 
 
 class Acknowledgements(_OneTopic):

@@ -10,6 +10,7 @@ from expectations.silver.broker_starts import CONTRACT
 from pipelines.columns import contract as columns
 from pipelines.settings import Settings
 from pipelines.sources import broker_log
+from pipelines.sources.logs import files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     """Return one candidate for each bronze row, in the contract's columns; rows about anything else are skipped."""
-    events = bronze.select("*", *(part.alias(name) for name, part in broker_log.start(F.col("line")).items()))
+    text = files.said(bronze)
+    events = bronze.select("*", *(part.alias(name) for name, part in broker_log.start(text).items()))
     derived = {"started_at": F.col("logged_at"), "_content_hash": F.xxhash64("component", "node_id", "logged_at")}
     is_start = F.coalesce(F.col("kind") == broker_log.STARTED, F.lit(False))
     return events.select(*columns.of_contract(CONTRACT, derived), (~is_start).alias("_skipped"))

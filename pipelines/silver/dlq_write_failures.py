@@ -11,6 +11,7 @@ from pipelines.columns import contract as columns
 from pipelines.columns.once import computed_once
 from pipelines.settings import Settings
 from pipelines.sources import broker_log
+from pipelines.sources.logs import files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,7 +22,8 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
 
     Rows about starts belong to silver.broker_starts.
     """
-    values = {name: computed_once(part) for name, part in broker_log.failure(F.col("line")).items()}
+    text = files.said(bronze)
+    values = {name: computed_once(part) for name, part in broker_log.failure(text).items()}
     events = bronze.select("*", *(part.alias(name) for name, part in values.items()))
     derived = {
         "failed_at": F.col("logged_at"),

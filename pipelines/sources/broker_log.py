@@ -11,22 +11,30 @@ A node logs several lines at the end of its start, each of one component; each i
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import tzinfo
+from itertools import repeat
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from pipelines.sources import request_log
+from pipelines.sources.logs import events as log_events
+from pipelines.sources.logs import layouts, unknown
+from pipelines.sources.logs.events import MOST_LINES, Copy, Event
+from pipelines.sources.logs.files import Earlier, Row, Text
+from pipelines.sources.logs.layouts import Pattern
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 FAILED, STARTED = "DLQ_WRITE_FAILED", "BROKER_STARTED"
-MOST_LINES = 10_000  # of an event: more than the longest stack trace
-
-_BEGINS = r"^(?!\s|Caused by|\.\.\. )" + request_log.TIME.removeprefix("^")
+COPIES = "events that the log printed twice"
 _ARCHIVED = "Failed to write to DLQ, proceeding to ARCHIVED regardless."
-_NAMES_RECORDS = (
+_NAMES_RECORDS = re.compile(
     r"(?:Unable to (?:produce|create|coalesce|find)|Exhausted max retries|Received empty|Uncaught error"
     r"|Error enqueueing).*ShareGroupDLQRecordParameter\["
 )
@@ -37,11 +45,13 @@ _STARTED = (
     r"\[(?:(BrokerServer) id=([0-9]{1,10})\] Transition from STARTING to STARTED"
     r"|(KafkaRaftServer) nodeId=([0-9]{1,10})\] Kafka Server started"
     r"|(GroupCoordinator) id=([0-9]{1,10})\] Startup complete\."
-    r"|(KafkaServer) id=([0-9]{1,10})\] started) \("
+    r"|(KafkaServer) id=([0-9]{1,10})\] started)(?= [\[(]|\s*$)"
 )
+_STARTS = re.compile(_STARTED)
+_MARKS = ("ShareGroupDLQRecordParameter[", _ARCHIVED, "STARTED", "tarted", "Startup complete.")
 
-# The kinds of events: any other event, a write that names its records, the end of a write, a start.
-_OTHER, _WRITE, _END, _START = 0, 1, 2, 3
+# The kinds of events that are kept: a write that names its records, the end of a write, a start.
+_WRITE, _END, _START = 1, 2, 3
 
 _LEGAL = "[a-zA-Z0-9._-]"
 _PARAMETER = (
@@ -56,7 +66,7 @@ _EXCEPTION = (
     r"(?:java\.util\.concurrent\.(?:Completion|Execution)Exception: )?"
     r"([\w.$]+)(?:: (.*?))?(?:\n\s+at |\nCaused by|\s*\z)"
 )
-_ANSWER = r"(?s)(?:isFenced: [a-z]+\) - |client response error )(.*?)\. \("
+_ANSWER = r"(?s)(?:isFenced: [a-z]+\) - |client response error )(.*?)\.(?: \(|\s*\n|\s*\z)"
 _GROUP_AND_TOPIC = (
     rf"(?s)share group: (.*?)(?: cannot start with __)?, topic: ({_LEGAL}+?)(?:, prefix: .*)?\.\z",
     rf"(?s)share group (.*) with DLQ topic ({_LEGAL}+?)(?: (?:could|and) .*)?\.\z",
@@ -64,50 +74,146 @@ _GROUP_AND_TOPIC = (
 )
 
 
-def events(lines: DataFrame) -> DataFrame:
-    """Return the events of files as lines: ``_source``, ``line``, ``damage``, ``_occurrence``, and what they are.
+def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier | None = None) -> Iterator[Row]:
+    """Yield a row for each failure and each start, for each event of another kind and each line outside of events.
 
-    ``_block`` and ``_place`` give the order of ``lines``. For an event that is not kept, ``_kind`` and
-    ``line`` are null. The lines of a file before its first event count as one event, as it may have begun in another
-    file. ``_event_id`` does not depend on how far the file goes. ``_is_partial`` is true if the event may continue.
+    Then yield one for the file if most of its lines are in no known layout. ``event_id`` does not depend on how far the
+    file goes. ``is_partial`` is true if the event may continue. If a write and its end are in two files, both tell of
+    it with the same ``event_id``: the first with ``is_partial``, the second whole.
     """
-    failures = _paired(_assembled(lines.where(F.col("damage").isNull())))
-    alike = Window.partitionBy("_source", "_is_other", "_opening").orderBy("_event")
-    numbered = failures.withColumn("_occurrence", F.when(F.col("_is_other"), 1).otherwise(F.row_number().over(alike)))
-    again = F.when(F.col("_occurrence") > 1, F.concat(F.lit("\n"), F.col("_occurrence").cast("string")))
-    parsed = numbered.select(
-        "_source",
-        F.col("_text").cast("binary").alias("line"),
-        F.lit(None).cast("string").alias("damage"),
-        "_occurrence",
-        F.when(F.col("_is_start"), STARTED).when(~F.col("_is_other"), FAILED).alias("_kind"),
-        F.sha2(F.concat("_opening", F.coalesce(again, F.lit(""))).cast("binary"), 256).alias("_event_id"),
-        "_is_partial",
-    )
-    damaged = lines.where(F.col("damage").isNotNull()).select(
-        "_source",
-        "line",
-        "damage",
-        F.lit(1).alias("_occurrence"),
-        F.lit(None).cast("string").alias("_kind"),
-        F.sha2(F.concat_ws("\n", "_source", "damage").cast("binary"), 256).alias("_event_id"),
-        F.lit(False).alias("_is_partial"),
-    )
-    return parsed.union(damaged)
+    found = unknown.Census()
+    others = outside = copies = 0
+
+    def told() -> Iterator[Copy]:
+        nonlocal others, outside, copies
+        for event in log_events.events(lines, pattern):
+            found.count(None if event.begins else event.text, min(event.lines, MOST_LINES))
+            if event.lines > MOST_LINES:
+                found.count(event.text, event.lines - MOST_LINES)
+            if event.begins:
+                is_wanted = _kind(event) is not None
+                others += not is_wanted
+                copies += is_wanted
+                told_all = layouts.parsed_json(event.text) if event.text[:1] == "{" else event.text
+                logger = f"{event.stream}\n{layouts.logger_of(event.text, event.pattern)}"
+                yield Copy(hash((event.stream, told_all)), logger, event if is_wanted else None)
+            else:
+                outside += event.lines
+
+    def own() -> Iterator[Event]:
+        nonlocal copies
+        for event in log_events.once(told()):
+            copies -= 1
+            yield event
+
+    zone = ZoneInfo(timezone)
+    occurrences: Counter[str] = Counter()
+    for told_by in _paired(own(), earlier, pattern):
+        row, opening = _row(told_by, zone)
+        occurrences[opening] += 1
+        number = occurrences[opening]
+        again = f"\n{number}" if number > 1 else ""
+        digest = hashlib.sha256(log_events.encoded(opening + again)).hexdigest()
+        yield row._replace(occurrence=number, event_id=digest)
+    yield from repeat(Row(None), others)
+    yield from repeat(Row(None, other=COPIES), copies)
+    yield from repeat(Row(None, other=unknown.LINES), outside)
+    if (finding := found.finding("broker_logs", pattern)) is not None:
+        yield Row(None, finding)
 
 
-def start(line: Column) -> dict[str, Column]:
-    """Return which component of which node an event (binary) says has started; null if it says it of none."""
-    text = line.cast("string")
+def _row(told_by: list[Event], zone: tzinfo) -> tuple[Row, str]:
+    """Return the row of a failure or a start without its numbers, and its first two lines."""
+    first, last = told_by[0], told_by[-1]
+    said = layouts.parts(first.text, first.pattern)
+    at = None if said is None else layouts.moment(said, first.stamp, zone)
+    is_start = _kind(first) == _START
+    text = "\n".join(event.text for event in told_by)
+    opening = "\n".join(text.split("\n", 2)[:2])
+    if is_start:
+        text = text.split("\n", 1)[0]
+    message = "\n".join(_message(event) for event in told_by)
+    error = None if at is not None else unknown.why_no_time(first.text, said, first.pattern)
+    row = Row(
+        line=log_events.encoded(text),
+        kind=STARTED if is_start else FAILED,
+        logged_micros=at,
+        message=log_events.encoded(message).decode("utf-8", "replace") if text[:1] == "{" else None,
+        error=error if log_events.is_utf8(text) else "the event is not UTF-8",
+        is_partial=not is_start and (last.ends or _kind(last) == _WRITE),
+    )
+    return row, opening
+
+
+def _message(event: Event) -> str:
+    """Return what an event says if it is in JSON, else its text."""
+    said = layouts.parsed_json(event.text) if event.text[:1] == "{" else None
+    return event.text if said is None else said.message
+
+
+def _kind(event: Event) -> int | None:
+    if not any(mark in event.text for mark in _MARKS):
+        return None
+    first = _message(event).split("\n", 1)[0]
+    if _NAMES_RECORDS.search(first):
+        return _WRITE
+    if _STARTS.search(first):
+        return _START
+    return _END if _ARCHIVED in first else None
+
+
+def _paired(
+    found: Iterable[Event], earlier: Earlier | None = None, pattern: Pattern | None = None
+) -> Iterator[list[Event]]:
+    """Yield the events of each failure, and each start.
+
+    The end of a write follows the event that names its records, unless it names the group itself. The first end in a
+    file can follow the last write of the file before it.
+    """
+    writes: dict[str, Event] = {}
+    before: dict[str, Event] | None = None
+    seen: set[str] = set()
+    for event in found:
+        kind = _kind(event)
+        if kind == _START or (kind == _END and _NAMES_GROUP in event.text):
+            yield [event]
+            continue
+        write = writes.pop(event.stream, None)
+        if kind == _END and event.stream not in seen and earlier is not None:
+            before = _unended(log_events.events(earlier(), pattern)) if before is None else before
+            write = before.get(event.stream)
+        seen.add(event.stream)
+        if kind == _WRITE:
+            if write is not None:
+                yield [write]
+            writes[event.stream] = event
+        else:
+            yield [event] if write is None else [write, event]
+    yield from ([write] for write in writes.values())
+
+
+def _unended(found: Iterable[Event]) -> dict[str, Event]:
+    """Return the last write of each stream whose end is not among the events."""
+    writes: dict[str, Event] = {}
+    for event in found:
+        kind = _kind(event) if event.begins else None
+        if kind == _WRITE:
+            writes[event.stream] = event
+        elif kind == _END and _NAMES_GROUP not in event.text:
+            writes.pop(event.stream, None)
+    return writes
+
+
+def start(text: Column) -> dict[str, Column]:
+    """Return which component of which node an event says has started; null if it says it of none."""
     return {
         "component": F.coalesce(*(_part(text, _STARTED, group) for group in (1, 3, 5, 7))),
         "node_id": F.coalesce(*(_part(text, _STARTED, group) for group in (2, 4, 6, 8))).try_cast("int"),
     }
 
 
-def failure(line: Column) -> dict[str, Column]:
-    """Return what an event (binary) says of a failed write; each part is null if the log does not give it."""
-    text = line.cast("string")
+def failure(text: Column) -> dict[str, Column]:
+    """Return what an event says of a failed write; each part is null if the log does not give it."""
     message = _part(text, _EXCEPTION, 2)
     answer = _part(text, _ANSWER, 1)
     groups = [_part(message, pattern, 1) for pattern in _GROUP_AND_TOPIC]
@@ -129,76 +235,3 @@ def failure(line: Column) -> dict[str, Column]:
 
 def _part(text: Column, pattern: str, group: int) -> Column:
     return F.nullif(F.regexp_extract(text, pattern, group), F.lit(""))
-
-
-def _assembled(lines: DataFrame) -> DataFrame:
-    """Return one row per event: its kind, its text (null for other events), and whether it is the last of its file."""
-    of_file = Window.partitionBy("_source").orderBy("_block", "_place")
-    so_far = of_file.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    text = F.col("line").cast("string")
-    begun = (
-        F.when(text.rlike(_BEGINS) & text.rlike(_NAMES_RECORDS), _WRITE)
-        .when(text.rlike(_BEGINS) & text.rlike(_STARTED), _START)
-        .when(text.rlike(_BEGINS) & text.contains(_ARCHIVED), _END)
-        .when(text.rlike(_BEGINS) | (F.row_number().over(of_file) == 1), _OTHER)
-    )
-    marked = lines.select(
-        *("_source", "_block", "_place", "line"),
-        begun.alias("_begun"),
-        F.lead(F.lit(True)).over(of_file).isNull().alias("_ends_file"),
-    )
-    numbered = marked.withColumns(
-        {
-            "_event": F.count("_begun").over(so_far),
-            "_what": F.last("_begun", ignorenulls=True).over(so_far),
-        }
-    )
-    in_event = Window.partitionBy("_source", "_event").orderBy("_block", "_place")
-    kept = (
-        numbered.where(F.col("_begun").isNotNull() | (F.col("_what") != _OTHER))
-        .withColumn("_nth", F.row_number().over(in_event))
-        .where(F.col("_nth") <= MOST_LINES)
-    )
-    is_told = (F.col("_what") != _OTHER) & ((F.col("_what") != _START) | (F.col("_nth") == 1))
-    wanted = F.when(is_told, F.struct("_nth", F.col("line").cast("string").alias("text")))
-    in_order = F.transform(F.array_sort("_lines"), lambda line: line["text"])
-    return (
-        kept.groupBy("_source", "_event", "_what")
-        .agg(F.collect_list(wanted).alias("_lines"), F.max("_ends_file").alias("_ends_file"))
-        .withColumn("_texts", in_order)
-        .select(
-            *("_source", "_event", "_what", "_ends_file"),
-            F.when(F.col("_what") != _OTHER, F.array_join("_texts", "\n")).alias("_text"),
-            F.when(F.col("_what") != _OTHER, F.array_join(F.slice("_texts", 1, 2), "\n")).alias("_opening"),
-        )
-    )
-
-
-def _paired(entries: DataFrame) -> DataFrame:
-    """Return one row per failure, joining the end of a write to the event that names its records, and per start."""
-    is_other, is_start = F.col("_what") == _OTHER, F.col("_what") == _START
-    names_group = F.coalesce((F.col("_what") == _END) & F.col("_text").contains(_NAMES_GROUP), F.lit(False))
-    in_turn = Window.partitionBy("_source", "_lane").orderBy("_event")
-    lanes = entries.withColumn("_lane", F.when(is_other | is_start, 0).when(names_group, 1).otherwise(2))
-    ends_former = (F.col("_lane") == 2) & (F.col("_what") == _END) & (F.lag("_what").over(in_turn) == _WRITE)
-    joined = lanes.withColumn("_first", F.when(ends_former, F.lag("_event").over(in_turn)).otherwise(F.col("_event")))
-    in_order = F.transform(F.array_sort("_texts"), lambda line: line["_text"])
-    return (
-        joined.groupBy("_source", "_first")
-        .agg(
-            F.collect_list(F.when(~is_other, F.struct("_event", "_text"))).alias("_texts"),
-            F.min_by("_opening", "_event").alias("_opening"),
-            F.max(is_other).alias("_is_other"),
-            F.max(is_start).alias("_is_start"),
-            (~F.max(is_start) & (F.max("_ends_file") | (F.max("_what") == _WRITE))).alias("_is_partial"),
-        )
-        .select(
-            "_source",
-            F.col("_first").alias("_event"),
-            F.when(~F.col("_is_other"), F.array_join(in_order, "\n")).alias("_text"),
-            "_opening",
-            "_is_other",
-            "_is_start",
-            "_is_partial",
-        )
-    )

@@ -235,12 +235,26 @@ DAMAGES = tuple(dict.fromkeys((_DAMAGED, _NO_GZIP, _TRUNCATED, *map(_unread_form
 
 def content(root: str, source: str) -> Iterator[bytes]:
     """Yield what a landed file holds, unpacked, block by block; nothing if it is gone or cannot be read as lines."""
-    path, suffix = path_of(root, source), _suffix(source)
-    if suffix in UNREAD_FORMATS or not os.path.isfile(path):
-        return
-    with suppress(OSError, zlib.error, _NotGzip, EOFError), open(path, "rb") as landed:
-        blocks = iter(lambda: landed.read(_BLOCK), b"")
-        yield from _inflate(blocks) if suffix == GZIP else blocks
+    if os.path.isfile(path_of(root, source)):
+        with suppress(OSError, zlib.error, _NotGzip, EOFError):
+            yield from whole(root, source)
+
+
+def whole(root: str, source: str) -> Iterator[bytes]:
+    """Yield what a landed file holds, unpacked, block by block; nothing if it is in a format that is not read.
+
+    Raises OSError, zlib.error, EOFError, _NotGzip: the file is gone or damaged.
+    """
+    if unread_format(source) is None:
+        with open(path_of(root, source), "rb") as landed:
+            blocks = iter(lambda: landed.read(_BLOCK), b"")
+            yield from _inflate(blocks) if _suffix(source) == GZIP else blocks
+
+
+def unread_format(source: str) -> str | None:
+    """Return why a file is in a format that is not read, as a sentence; None if its format is read."""
+    suffix = _suffix(source)
+    return _unread_format(suffix) if suffix in UNREAD_FORMATS else None
 
 
 class _StandIns:

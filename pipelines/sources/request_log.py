@@ -6,13 +6,21 @@ with the request's header, the request, the response, the connection and the tim
 
 from __future__ import annotations
 
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
-from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from pipelines.columns.once import computed_once
-from pipelines.errors import UsageError
+from pipelines.sources.logs import events, files, layouts, unknown
+from pipelines.sources.logs.files import Earlier, Row, Text
+from pipelines.sources.logs.layouts import Pattern
+from pipelines.sources.logs.wrappers import Line
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -25,81 +33,126 @@ DESCRIBE = "STREAMS_GROUP_DESCRIBE"
 DELETION = "DELETE_GROUPS"
 APIS = (PUSH, HEARTBEAT, DESCRIBE, DELETION)
 
-FIRST_YEAR, LAST_YEAR = 1970, 9998
 MOST_NAME = 80  # characters of an API's name
 OTHER_LINES = "lines of no API"
+CUT_LINES = "lines that the end of a file cuts off"
 
-_NAMED = r'"requestApiKeyName":"([A-Z_]+)"'
-_MENTIONED = rf"(?<![A-Z_])({'|'.join(APIS)})(?![A-Z_])"
+# Quotes are escaped where a wrapper or a layout holds the request in a string of JSON.
+_NAMED = re.compile(r'requestApiKeyName\\*":\s?\\*"([A-Z_]+)')
+_MENTIONED = re.compile(rf"(?<![A-Z_])({'|'.join(APIS)})(?![A-Z_])")
+# Other events of the log can have further lines, such as a stack trace.
+_CONTINUES = re.compile(r"\s|Caused by|\.\.\. |[\w.$]+(?:Exception|Error)\b")
 _EXCHANGE = r"(?s)Completed request:(\{.*\})"
-# log4j's ISO8601 and similar forms. Any short text can precede it, such as a bracket or a log shipper's words.
-TIME = (
-    r"^.{0,40}?([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})[,.]([0-9]{3,6})(Z|[+-][0-9]{2}:?[0-9]{2})?"
-)
+_FOUND = re.compile(_EXCHANGE)
 
 
-def api(line: Column) -> Column:
-    """Return which API of streams groups a line (binary) concerns, null if it concerns another API or none.
+def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier | None = None) -> Iterator[Row]:
+    """Yield a row for each line, then one for the file if most of its lines are in no known layout.
 
-    A line of the JSON form names its API in the header. Any other line concerns the first API that it mentions.
+    A line of the JSON form concerns the API that its header names, any other line the first API that it mentions. A
+    line that the end of the file cuts off is skipped: it is read when the file grows, or with the file that ends it.
     """
-    text = line.cast("string")
-    named = F.regexp_extract(text, _NAMED, 1)
-    concerned = F.when(named == "", F.nullif(F.regexp_extract(text, _MENTIONED, 1), F.lit(""))).otherwise(named)
-    return F.when(concerned.isin(*APIS), concerned)
+    known, every = events.sampled(lines, pattern)
+    read, found = _Reading(timezone, known.pattern), unknown.Census()
+    foreign: Counter[str] = Counter()
+
+    def is_foreign(text: str) -> bool:
+        named = _NAMED.search(text)
+        if named is None or named[1] in APIS:
+            return False
+        foreign[named[1][:MOST_NAME]] += 1
+        return True
+
+    last: Row | None = None
+    for line in events.joined(every, known, is_foreign):
+        if is_foreign(line.text):
+            continue
+        if last is not None:
+            yield last
+        last = read.row(line, found, known.is_dated)
+    if last is not None:
+        yield last._replace(other=CUT_LINES, kind=None) if lines.is_cut and last.error in _CUT else last
+    found.count(lines=foreign.total())
+    for name, times in foreign.items():
+        yield from repeat(Row(None, other=name), times)
+    if (finding := found.finding("streams_requests", pattern)) is not None:
+        yield Row(None, finding)
 
 
-def other_api(line: Column) -> Column:
-    """Return what a line (binary) that ``api`` skips concerns: Kafka's name of its API, or ``OTHER_LINES``."""
-    named = F.substring(F.regexp_extract(line.cast("string"), _NAMED, 1), 1, MOST_NAME)
-    return F.when(named == "", F.lit(OTHER_LINES)).otherwise(named)
+_CUT_OFF = "the line is not a completed request with its JSON: cut off, or logged at TRACE"
+_NOT_JSON = "the JSON of the request is cut off or not valid"
+_CUT = (_CUT_OFF, _NOT_JSON)
 
 
-def exchange(line: Column) -> Column:
-    """Return the JSON object of a line (binary), null if the line has none."""
-    return F.nullif(F.regexp_extract(line.cast("string"), _EXCHANGE, 1), F.lit(""))
+class _Reading:
+    """Reads lines one after the other; equal wanted lines are numbered."""
+
+    def __init__(self, timezone: str, pattern: Pattern | None) -> None:
+        self.zone = ZoneInfo(timezone)
+        self.pattern = pattern
+        self.equal: Counter[int] = Counter()
+
+    def row(self, line: Line, found: unknown.Census, is_dated: bool) -> Row:
+        """Return the row of a line."""
+        text = line.text
+        named = _NAMED.search(text)
+        if named is not None and named[1] not in APIS:
+            return Row(None, other=named[1][:MOST_NAME])
+        begins = layouts.begins(text, self.pattern, is_dated)
+        found.count(None if begins or _CONTINUES.match(text) else text)
+        api = named or _MENTIONED.search(text)
+        if api is None:
+            return Row(None, other=OTHER_LINES if begins else unknown.LINES)
+        if line.is_part:
+            return Row(None, other=CUT_LINES)
+        said = layouts.parts(text, self.pattern) if begins else None
+        at = None if said is None else layouts.moment(said, line.stamp, self.zone)
+        message = said.message if said is not None and text[:1] == "{" else text
+        self.equal[hash(line.raw)] += 1
+        return Row(
+            events.encoded(line.raw),
+            None,
+            self.equal[hash(line.raw)],
+            api[1],
+            None,
+            at,
+            None if message in line.raw else events.encoded(message).decode("utf-8", "replace"),
+            self._error(line, message, said, at),
+        )
+
+    def _error(self, line: Line, message: str, said: layouts.Parts | None, at: int | None) -> str | None:
+        if not events.is_utf8(message) or not events.is_utf8(line.raw):
+            return "the line is not UTF-8"
+        if at is None:
+            return unknown.why_no_time(line.text, said, self.pattern)
+        if (request := _FOUND.search(message)) is None:
+            return _CUT_OFF
+        try:
+            json.loads(request[1], parse_constant=_refused)
+        except (ValueError, RecursionError):
+            return _NOT_JSON
+        return None
 
 
-def logged_at(line: Column, timezone: str) -> Column:
-    """Return a line's timestamp, null if it has none; it is in the given zone, unless the line names a zone.
-
-    A year in which no broker can have logged gives null, as a time at the end of the calendar would be outside of the
-    calendar in another zone.
-
-    Raises UsageError: Java does not know the time zone, although Python does.
-    """
-    _require_zone(timezone)
-    text = line.cast("string")
-    date, time, fraction, zone = (F.regexp_extract(text, TIME, place) for place in (1, 2, 3, 4))
-    stated = F.concat(date, F.lit(" "), time, F.lit("."), fraction)
-    unzoned = F.to_utc_timestamp(stated.try_cast("timestamp_ntz").cast("timestamp"), timezone)
-    time = F.when(date == "", None).when(zone == "", unzoned).otherwise(F.concat(stated, zone).try_cast("timestamp"))
-    return F.when(F.year(time).between(FIRST_YEAR, LAST_YEAR), time)
+def _refused(constant: str) -> Any:
+    raise ValueError(constant)
 
 
-def _require_zone(timezone: str) -> None:
-    """Check a time zone by Java's list, which lacks some names of the machine's, and new ones."""
-    from pyspark.sql import SparkSession
-
-    java: Any = SparkSession.active().sparkContext._jvm
-    try:
-        java.java.time.ZoneId.of(timezone, java.java.time.ZoneId.SHORT_IDS)
-    except PySparkException:
-        raise UsageError(
-            f"The timezone {timezone} of a log is none that Java {java.System.getProperty('java.version')} knows: "
-            "name another zone with the same times under [streams_requests] or [broker_logs] in the settings."
-        ) from None
+def read_records(lines: DataFrame, settings: Settings) -> DataFrame:
+    """Return the rows of a topic's records, each of which is a line, or several in one wrapper."""
+    return files.read_records(lines, _rows_of_a_record, settings)
 
 
-def error(line: Column) -> Column:
-    """Return why a line that concerns one of the APIs cannot be read; null if it can."""
-    json = exchange(line)
-    return (
-        F.when(~F.is_valid_utf8(line.cast("string")), "the line is not UTF-8")
-        .when(logged_at(line, "UTC").isNull(), "the line does not begin with a date and a time")
-        .when(json.isNull(), "the line is not a completed request with its JSON: cut off, or logged at TRACE")
-        .when(F.try_parse_json(json).isNull(), "the JSON of the request is cut off or not valid")
-    )
+def _rows_of_a_record(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier | None) -> Iterator[Row]:
+    known, every = events.sampled(lines, pattern)
+    read = _Reading(timezone, known.pattern)
+    for line in events.joined(every, known):
+        yield read.row(line, unknown.Census(), False)
+
+
+def exchange(text: Column) -> Column:
+    """Return the JSON object of what a row says, null if it has none."""
+    return F.nullif(F.regexp_extract(text, _EXCHANGE, 1), F.lit(""))
 
 
 def exchanges(bronze: DataFrame, settings: Settings, apis: tuple[str, ...], request: str, response: str) -> DataFrame:
@@ -115,7 +168,7 @@ def exchanges(bronze: DataFrame, settings: Settings, apis: tuple[str, ...], requ
     wanted = F.col("api").isin(*apis)
     if PUSH in apis:
         wanted = wanted | F.col("api").isNull()
-    json = F.when(wanted & F.col("error").isNull(), exchange(F.col("line")))
+    json = F.when(wanted & F.col("error").isNull(), exchange(files.said(bronze)))
     read = bronze.withColumn("_json", computed_once(json)).withColumn(
         "_read", computed_once(F.from_json("_json", f"struct<{schema}>"))
     )

@@ -21,6 +21,7 @@ from pipelines.kafka.offsets import Gap, Log, OffsetRange, ReadPlan, TopicProgre
 from pipelines.settings import Settings, Topics
 from pipelines.sources import landing
 from pipelines.sources.landing import LandedFile
+from pipelines.sources.logs import files as log_files
 from pipelines.stage import Land
 from pipelines.steps.modules import land_module, reader_module
 from pipelines.steps.watch import NOBODY, Watch
@@ -51,7 +52,10 @@ def unread(settings: Settings, stage: Land, known: Progress | None) -> dict[str,
     if stage.reader:
         return reader_module(stage).unread(directory, read)
     listed = landing.listing(directory)
-    return {source: file for source, file in listed.items() if read.get(source) != file}
+    new = {source: file for source, file in listed.items() if read.get(source) != file}
+    if stage.is_rotated:
+        new = log_files.brought_along(directory, listed, new, log_files.pattern_of(settings, stage.directory)) | new
+    return new
 
 
 def waiting(
@@ -384,7 +388,8 @@ class _Landing:
         parse_records = self.module.parse_records
         read_records = read_records or kafka_records.records
         records = read_records(self.warehouse.spark, self.settings, topics, batch)
-        with cached(records if parse_records else kafka_records.lines(records)) as held:
+        lines = records if parse_records else self.module.read_records(kafka_records.lines(records), self.settings)
+        with cached(lines) as held:
             unwanted = self.module.skipped(held)
             may_be_few = sum(span.length for span in batch) <= few_rows.MOST_ROWS
             size = F.sum(kafka_records.size_of(held)) if may_be_few else F.lit(None)
@@ -424,11 +429,11 @@ class _Landing:
     def insert(self, files: Sequence[LandedFile], damaged: dict[str, str]) -> tuple[int, int, int]:
         """Insert the lines that bronze does not hold; return how many were read, skipped and inserted."""
         directory = self.settings.landing_of(self.stage.directory)
-        events = self.module.events
-        if not self.stage.reader and not events:
+        read_files = self.module.read_files
+        if not self.stage.reader and not read_files:
             return self._insert(landing.lines(self.warehouse.spark, directory, files, damaged), files)
-        if events:
-            decoded = events(landing.lines(self.warehouse.spark, directory, files, damaged, in_order=True))
+        if read_files:
+            decoded = read_files(self.warehouse.spark, files, damaged, self.settings)
         else:
             from pyspark.sql import functions as F
 

@@ -45,8 +45,14 @@ class LandModule(Protocol):
         ...
 
     @property
-    def events(self) -> Callable[[DataFrame], DataFrame] | None:
-        """Make events from lines in order, each with its ``_occurrence``. Default: each line is an event."""
+    def read_files(
+        self,
+    ) -> Callable[[SparkSession, Sequence[LandedFile], Mapping[str, str], Settings], DataFrame] | None:
+        """Make lines of files, and of their damages, each with its ``_occurrence``. Default: as they landed."""
+        ...
+
+    def read_records(self, lines: DataFrame, settings: Settings) -> DataFrame:
+        """Make lines of the values of a topic's records. Default: as they are."""
         ...
 
 
@@ -126,7 +132,8 @@ class DeriveModule(Protocol):
 
 def land_module(stage: Land) -> LandModule:
     """Return the module of a ``Land`` table."""
-    defaults = {"skipped": _nothing, "skipped_as": _nameless, "parse_records": None, "events": None}
+    defaults: dict[str, Any] = {"skipped": _nothing, "skipped_as": _nameless, "parse_records": None}
+    defaults |= {"read_files": None, "read_records": _as_they_are}
     return cast(LandModule, _module(stage.table, defaults))
 
 
@@ -170,6 +177,10 @@ def _nameless(lines: DataFrame) -> Column:
     from pyspark.sql import functions as F
 
     return F.lit(None).cast("string")
+
+
+def _as_they_are(lines: DataFrame, settings: Settings) -> DataFrame:
+    return lines
 
 
 def _never_stale(warehouse: Warehouse) -> bool:

@@ -64,8 +64,15 @@ def test_events_are_read_whole(spark: SparkSession, settings: Settings) -> None:
         ("00:04", "cut off", "dlq.orders", 0, None),
     ]
     bronze = done["bronze.broker_events"]
-    # Skipped: lines before the first event, two noise events, one event about a record, noise, another file.
-    assert (bronze.accepted, bronze.skipped, bronze.duplicates) == (6, 6, 0)
+    # Accepted: the finding about the file of another kind, too. Skipped: a line before the first event, the two lines
+    # of that file, and four events of no interest.
+    assert (bronze.accepted, bronze.skipped, bronze.duplicates) == (7, 7, 0)
+    assert bronze.message == "3 new or changed files; skipped lines of no known layout 3"
+    [unknown] = rows(spark, settings, "quarantine.dlq_write_failures")
+    assert unknown["error"] == (
+        "Most lines are in no known layout, 2 of 2: the line does not begin with a date and a time. The first looks"
+        " like 'aa aaaa aa aaa'. Name it as layout under [broker_logs] in the settings, then land the file again."
+    )
     found = {row["consumer_group"]: row for row in rows(spark, settings, "silver.dlq_write_failures")}
     assert (found["first"]["reason"], found[hostile]["reason"]) == ("said", "two\nlines")
     assert found["cut off"]["is_partial"]

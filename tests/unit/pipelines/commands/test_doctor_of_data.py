@@ -19,6 +19,7 @@ from pipelines.commands.doctor import Check
 from pipelines.run import newest
 from pipelines.settings import LANDING_DIRECTORIES, Settings, load
 from pipelines.site import report
+from pipelines.sources.logs import unknown
 from pipelines.warehouse import progress
 from pipelines.warehouse.progress import Held, Progress
 from pipelines.warehouse.tables import Warehouse
@@ -231,6 +232,23 @@ def test_a_truncated_file_needs_a_look_until_it_landed_whole(settings: Settings,
     assert (code, "files of dlq" in found) == (1, False)
     (settings.landing_of("acknowledgements") / "packed.bz2").unlink()
     assert checks(afterlog)[0] == 0
+
+
+def test_a_file_in_no_known_layout_needs_a_look_until_its_layout_is_known(
+    settings: Settings, afterlog: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"21/11/2026 02:41:06 INFO said\n" * 3
+    file(settings, "broker-logs", "server.log", content)
+    file(settings, "broker-logs", "other.log", content.replace(b"21/11/2026", b"2026-11-21"))
+    why = f"{unknown.FINDING}3 of 3: the line begins with a date whose day and month are not certain."
+    written(settings, "bronze.broker_events", *({"_source": f"{one}.log", "error": why} for one in ("server", "other")))
+
+    code, found = checks(afterlog)
+
+    check = found["files of broker-logs"]
+    assert (code, check.state, check.finding) == (1, "error", f"1 file is in no known layout. server.log: {why}")
+    monkeypatch.setenv("AFTERLOG_BROKER_LOGS__LAYOUT", "%d{dd/MM/yyyy HH:mm:ss} %p %m%n")
+    assert checks(afterlog)[1].get("files of broker-logs") is None
 
 
 def test_a_held_scope_and_what_waits_for_a_broken_table_need_a_look(settings: Settings, afterlog: Command) -> None:

@@ -19,7 +19,7 @@ MUST: dict[type[Stage], set[str]] = {Land: {"parse"}, Split: {"transform"}, Ask:
 PROTOCOLS: dict[type[Stage], Any] = {Land: LandModule, Split: SplitModule, Ask: AskModule}
 OF_FUNCTIONS = {  # properties in the protocol
     "parse_records": ["records", "settings"],
-    "events": ["lines"],
+    "read_files": ["spark", "files", "damaged", "settings"],
     "transform_of": ["rows", "warehouse"],
 }
 
@@ -59,7 +59,7 @@ def test_a_reader_fulfils_its_protocol() -> None:
 def test_what_a_module_leaves_out_has_a_default() -> None:
     (dlq,) = [stage for stage in stages_of_type(Land) if stage.table == "bronze.dlq_records"]
     module = modules.land_module(dlq)
-    assert module.events is None
+    assert module.read_files is None
     assert module.parse_records is import_module("pipelines.bronze.dlq_records").parse_records
     (pushes,) = [stage for stage in stages_of_type(Split) if stage.table == "silver.topology_pushes"]
     verdict = Verdict(pushes.table, "a run", 0, ())

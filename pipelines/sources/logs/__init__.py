@@ -1,0 +1,1 @@
+"""Landed logs -> events: wrappers of runtimes and shippers, layouts of loggers, events of lines, files of one log."""

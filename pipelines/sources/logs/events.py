@@ -1,0 +1,242 @@
+"""Lines of a log, in order -> events: parts are joined, wrappers removed, continuation lines put to what they continue.
+
+Lines of different streams, such as two containers in one file, do not continue each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import NamedTuple
+
+from pipelines.sources.logs import layouts, wrappers
+from pipelines.sources.logs.layouts import Pattern
+from pipelines.sources.logs.wrappers import Line
+
+SAMPLE_LINES, SAMPLE_CHARACTERS = 500, 1 << 20
+MOST_LINES = 10_000  # of an event: more than the longest stack trace
+BURST = 64  # so many other events can stand between the two copies of an event
+
+_OPENS = ("{", "[{", ",{", ", {")  # of an object of JSON over several lines
+_BLANK = " \t\r\x0b\x0c\ufeff"
+_EXTERNAL = re.compile("[\ud800-\udfff]")
+
+
+class Event(NamedTuple):
+    """An event, or lines that belong to none.
+
+    ``raw`` are its lines as they landed, ``text`` without their wrappers; ``lines`` counts them, also those beyond
+    ``MOST_LINES``. ``begins`` is false for lines that belong to no event. ``ends`` is true for the last event of a
+    stream, which may continue. ``pattern`` is as in ``Manner``.
+    """
+
+    raw: str
+    text: str
+    stream: str
+    stamp: str | float | None
+    lines: int
+    begins: bool
+    ends: bool = False
+    pattern: Pattern | None = None
+
+
+def is_utf8(text: str) -> bool:
+    """Tell whether text was UTF-8 before it was decoded."""
+    return text.isascii() or _EXTERNAL.search(text) is None
+
+
+def encoded(text: str) -> bytes:
+    """Return the bytes of text, which are the landed ones if it is from a file."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate of a JSON string
+        return text.encode("utf-8", "replace")
+
+
+class Manner(NamedTuple):
+    """What the first lines of a file tell of all: its doubtful wrappers, and whether its events begin with their date.
+
+    ``is_backward``: the newest line is the first, as Loki's tool writes by default. ``pattern`` is the layout of the
+    settings if it fits at least as many of these lines as looking does: files can have different layouts.
+    """
+
+    wanted: frozenset[str] | None = None
+    is_dated: bool = False
+    is_backward: bool = False
+    pattern: Pattern | None = None
+    begun: int = 0
+
+
+def manner(sample: Sequence[str], pattern: Pattern | None = None) -> Manner:
+    """Look at the first lines of a file."""
+    wanted: set[str] = set()
+    is_dated = False
+    begun = 0
+    stamps = []
+    for raw in sample:
+        for line in wrappers.unwrapped(raw, None, pattern):
+            if line.stamp is not None and {"loki", wrappers.JSON}.intersection(line.wrappers):
+                stamps.append(layouts.stamp_of(line.stamp)[0])
+            if layouts.begins(line.text, pattern):
+                begun += 1
+                wanted.update(wrappers.DOUBTFUL.intersection(line.wrappers))
+                is_dated = is_dated or layouts.is_dated_event(line.text) or line.text[:1] == "{"
+    known = [stamp for stamp in stamps if stamp is not None]
+    is_backward = len(known) > 1 and known[0] > known[-1] and sorted(known, reverse=True) == known
+    found = Manner(frozenset(wanted) if begun else None, is_dated, is_backward, pattern, begun)
+    return found if pattern is None else max(found, manner(sample), key=lambda one: one.begun)
+
+
+def sampled(lines: Iterable[str], pattern: Pattern | None = None) -> tuple[Manner, Iterator[str]]:
+    """Return what the first lines tell of all, and all lines, oldest first."""
+    ahead: list[str] = []
+    size = 0
+    rest = iter(lines)
+    for line in islice(rest, SAMPLE_LINES):
+        ahead.append(line)
+        size += len(line)
+        if size > SAMPLE_CHARACTERS:
+            break
+    found = manner(ahead, pattern)
+    every = chain(ahead, rest)
+    return found, reversed(list(every)) if found.is_backward else every
+
+
+def joined(
+    lines: Iterable[str],
+    known: Manner,
+    is_passed: Callable[[str], bool] | None = None,
+) -> Iterator[Line]:
+    """Yield lines without wrappers, each whole: parts of a line are joined. A last line that is cut stays a part.
+
+    An object of JSON that is printed over several lines is one line. ``is_passed`` tells of landed lines that surely
+    hold one line whether to leave them out, wrapped as they are.
+    """
+    begun: dict[str, list[Line]] = {}
+    objects: dict[str, list[Line]] = {}
+    for raw in lines:
+        if not raw.startswith("{") and not raw.strip(_BLANK):
+            continue
+        if is_passed is not None and not begun and wrappers.is_one_line(raw) and is_passed(raw):
+            continue
+        for line in wrappers.unwrapped(raw, known.wanted, known.pattern):
+            if line.is_part:
+                begun.setdefault(line.stream, []).append(line)
+                continue
+            one = _whole([*begun.pop(line.stream), line]) if begun and line.stream in begun else line
+            if not objects and one.text not in _OPENS:
+                yield one
+            else:
+                yield from _printed(one, objects)
+    yield from (_whole(parts) for parts in begun.values())
+    yield from (line for parts in objects.values() for line in parts)
+
+
+def _printed(line: Line, objects: dict[str, list[Line]]) -> Iterator[Line]:
+    """Collect the lines of an object that is printed over several lines, and yield it when it is whole."""
+    held = objects.get(line.stream)
+    if held is None:
+        if line.text in _OPENS:
+            objects[line.stream] = [line]
+        else:
+            yield line
+        return
+    held.append(line)
+    if line.text.startswith("}"):
+        yield _whole(objects.pop(line.stream))
+    elif len(held) >= MOST_LINES or not line.text.startswith((" ", "\t")):
+        yield from objects.pop(line.stream)
+
+
+def _whole(parts: list[Line]) -> Line:
+    raws, texts = [part.raw for part in parts], [part.text for part in parts]
+    return parts[0]._replace(raw="\n".join(raws), text="".join(texts), is_part=parts[-1].is_part)
+
+
+def events(lines: Iterable[str], pattern: Pattern | None = None) -> Iterator[Event]:
+    """Yield the events of a log, and the lines that belong to none, in the order in which they end."""
+    known, every = sampled(lines, pattern)
+    open_: dict[str, list[Line]] = {}
+    counts: Counter[str] = Counter()
+    begun: set[str] = set()
+
+    def closed(stream: str, ends: bool) -> Event:
+        held = open_.pop(stream)
+        raw = "\n".join(line.raw for line in held) if len(held) > 1 else held[0].raw
+        text = "\n".join(line.text for line in held) if len(held) > 1 else held[0].text
+        is_begun = stream in begun
+        begun.discard(stream)
+        return Event(raw, text, stream, held[0].stamp, counts.pop(stream), is_begun, ends, known.pattern)
+
+    for line in joined(every, known):
+        stream = line.stream
+        if layouts.begins(line.text, known.pattern, known.is_dated):
+            if stream in open_:
+                yield closed(stream, False)
+            open_[stream] = [line]
+            begun.add(stream)
+        elif not line.text.strip(_BLANK):
+            continue
+        else:
+            if stream in begun and open_[stream][0].text.startswith("{"):  # a line of JSON is whole
+                yield closed(stream, False)
+            if len(held := open_.setdefault(stream, [])) < MOST_LINES:
+                held.append(line)
+        counts[stream] += 1
+    for stream in list(open_):
+        yield closed(stream, True)
+
+
+class Copy(NamedTuple):
+    """What tells whether an event is a copy of another one: all that it says, its logger, and the event if wanted."""
+
+    said: int
+    logger: str
+    event: Event | None
+
+
+def once(found: Iterable[Copy]) -> Iterator[Event]:
+    """Yield the wanted events of a file without those that the log printed twice.
+
+    A logger with two appenders prints each of its events twice. The copies are equal, time and all, and stand side by
+    side, or only other copies stand between them. If more events of a logger come in such pairs than alone, every
+    second one of equal events near each other is a copy, so four equal events are two. If not, the logger prints once,
+    and equal events are different ones. The last event of a file tells nothing, as its copy may be missing.
+    """
+    kept: list[tuple[Event, str, bool]] = []
+    pairs: Counter[str] = Counter()
+    window: deque[tuple[int, Copy]] = deque()
+    places: dict[int, list[int]] = {}
+    said_at: dict[int, int] = {}
+    copies: set[int] = set()
+
+    def decide(is_last: bool) -> None:
+        place, one = window.popleft()
+        is_copy = place in copies
+        copies.discard(place)
+        if not is_copy:
+            after = next((at for at in places[one.said] if place < at <= place + BURST), None)
+            if after is not None:
+                copies.add(after)
+                between = islice(window, after - place - 1)
+                pairs[one.logger] += 1 if all(len(places[other.said]) > 1 for _, other in between) else -1
+            elif not is_last:
+                pairs[one.logger] -= 1
+        if one.event is not None:
+            kept.append((one.event, one.logger, is_copy))
+        if (said := said_at.pop(place - BURST, None)) is not None:
+            places[said].remove(place - BURST)
+            if not places[said]:
+                del places[said]
+
+    for place, one in enumerate(found):
+        window.append((place, one))
+        places.setdefault(one.said, []).append(place)
+        said_at[place] = one.said
+        if len(window) > 2 * BURST:
+            decide(False)
+    while window:
+        decide(len(window) == 1)
+    yield from (event for event, logger, is_copy in kept if not is_copy or pairs[logger] <= 0)

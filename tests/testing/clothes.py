@@ -1,0 +1,294 @@
+"""Events in the layouts and wrappers in which people have brokers' logs, as the programs that print them do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class Logged:
+    """An event: its time in UTC, the broker's clock, and what it says; the stack trace can be empty."""
+
+    at: datetime
+    level: str
+    thread: str
+    logger: str
+    message: str
+    stack: str
+    offset: timedelta = timedelta()
+
+    @property
+    def text(self) -> str:
+        """The message and the stack trace."""
+        return f"{self.message}\n{self.stack}" if self.stack else self.message
+
+    def clock(self, form: str = "%Y-%m-%d %H:%M:%S", mark: str = ",") -> str:
+        """The time on the broker's clock, with milliseconds unless ``mark`` is empty."""
+        local = self.at + self.offset
+        return local.strftime(form) + (f"{mark}{local.microsecond // 1000:03}" if mark else "")
+
+    def zone(self) -> str:
+        """The offset of the broker's clock, as ISO 8601 writes it."""
+        minutes = abs(self.offset) // timedelta(minutes=1)
+        return f"{'-' if self.offset < timedelta() else '+'}{minutes // 60:02}:{minutes % 60:02}"
+
+
+def _after(event: Logged, line: str) -> str:
+    return f"{line}\n{event.stack}" if event.stack else line
+
+
+def _short(event: Logged) -> str:
+    return event.logger.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A printer of events, and what it leaves out; ``pattern`` is what prints so in log4j's language."""
+
+    pattern: str
+    print: Callable[[Logged], str]
+    has_thread: bool = True
+    has_fraction: bool = True
+    has_zone: bool = False
+    has_short_logger: bool = False
+
+
+def _json(event: Logged, **members: object) -> str:
+    return json.dumps({name: value for name, value in members.items() if value is not None}, ensure_ascii=False)
+
+
+def _utc(event: Logged) -> str:
+    return f"{event.at:%Y-%m-%dT%H:%M:%S}.{event.at.microsecond // 1000:03}Z"
+
+
+LAYOUTS = {
+    # config/log4j2.yaml of Apache Kafka 4; confluentinc/kafka-images, log4j2.yaml of cp-kafka
+    "kafka": Layout(
+        "[%d] %p %m (%c)%n",
+        lambda one: _after(one, f"[{one.clock()}] {one.level} {one.message} ({one.logger})"),
+        has_thread=False,
+    ),
+    # strimzi-kafka-operator: documentation of "External logging", and its default since log4j2
+    "strimzi": Layout(
+        "%d{yyyy-MM-dd HH:mm:ss} %-5p [%t] %c{1}:%L - %m%n",
+        lambda one: _after(one, f"{one.clock(mark='')} {one.level:5} [{one.thread}] {_short(one)}:66 - {one.message}"),
+        has_fraction=False,
+        has_short_logger=True,
+    ),
+    # strimzi-kafka-operator with log4j 1: log4j.appender.CONSOLE.layout.ConversionPattern
+    "strimzi of old": Layout(
+        "%d{ISO8601} %p %m (%c) [%t]%n",
+        lambda one: _after(one, f"{one.clock()} {one.level} {one.message} ({one.logger}) [{one.thread}]"),
+    ),
+    # log4j2's own sample pattern, with a date: "%d [%t] %-5level %logger - %msg%n"
+    "thread first": Layout(
+        "%d{yyyy-MM-dd HH:mm:ss.SSS} [%t] %-5p %c - %m%n",
+        lambda one: _after(one, f"{one.clock(mark='.')} [{one.thread}] {one.level:5} {one.logger} - {one.message}"),
+    ),
+    "level first": Layout(
+        "%-5p %d [%t] %c{1}:%L - %m%n",
+        lambda one: _after(one, f"{one.level:5} {one.clock()} [{one.thread}] {_short(one)}:7 - {one.message}"),
+        has_short_logger=True,
+    ),
+    "dates with a zone": Layout(
+        "%d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX} %-5p %c:%L - %m%n",
+        lambda one: _after(
+            one, f"{one.clock('%Y-%m-%dT%H:%M:%S', '.')}{one.zone()} {one.level:5} {one.logger}:66 - {one.message}"
+        ),
+        has_thread=False,
+        has_zone=True,
+    ),
+    # apache/logging-log4j2, log4j-layout-template-json: LogstashJsonEventLayoutV1.json
+    "logstash": Layout(
+        "",
+        lambda one: _json(
+            one,
+            **{"@timestamp": _utc(one), "@version": 1, "source_host": "kafka-3", "level": one.level},
+            thread_name=one.thread,
+            logger_name=one.logger,
+            message=one.message,
+            exception={"stacktrace": one.stack + "\n"} if one.stack else None,
+        ),
+        has_zone=True,
+    ),
+    # the former log4j-jsonevent-layout: its version 0
+    "logstash of old": Layout(
+        "",
+        lambda one: _json(
+            one,
+            **{"@timestamp": _utc(one), "@message": one.message, "@source_host": "kafka-3"},
+            **{
+                "@fields": {"level": one.level, "loggerName": one.logger, "threadName": one.thread}
+                | ({"exception": {"stacktrace": one.stack}} if one.stack else {})
+            },
+        ),
+        has_zone=True,
+    ),
+    # apache/logging-log4j2, log4j-layout-template-json: EcsLayout.json
+    "ecs": Layout(
+        "",
+        lambda one: _json(
+            one,
+            **{"@timestamp": _utc(one), "ecs.version": "1.2.0", "log.level": one.level, "message": one.message},
+            **{"process.thread.name": one.thread, "log.logger": one.logger},
+            **({"error.stack_trace": one.stack} if one.stack else {}),
+        ),
+        has_zone=True,
+    ),
+    # apache/logging-log4j2, log4j-layout-template-json: JsonLayout.json, which is as JsonLayout of log4j2
+    "log4j2 json": Layout(
+        "",
+        lambda one: _json(
+            one,
+            instant={
+                "epochSecond": (one.at - EPOCH) // timedelta(seconds=1),
+                "nanoOfSecond": one.at.microsecond * 1000,
+            },
+            thread=one.thread,
+            level=one.level,
+            loggerName=one.logger,
+            message=one.message,
+            thrown={"extendedStackTrace": one.stack} if one.stack else None,
+            endOfBatch=False,
+        ),
+        has_zone=True,
+    ),
+    # apache/logging-log4j2, log4j-layout-template-json: GcpLayout.json
+    "google": Layout(
+        "",
+        lambda one: _json(
+            one,
+            timestamp=_utc(one),
+            severity=one.level,
+            message=one.message,
+            _exception={"stackTrace": one.stack} if one.stack else None,
+            _thread=one.thread,
+            _logger=one.logger,
+        ),
+        has_zone=True,
+    ),
+}
+
+Wrapper = Callable[[list[tuple[str, datetime]], int], Iterator[str]]
+"""Wraps lines, each with the moment when it is taken; a line that is longer than the number comes in parts."""
+
+
+def _stamp(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond:06}417Z"
+
+
+def _parts(line: str, most: int) -> list[str]:
+    return [line[at : at + most] for at in range(0, len(line), most)] or [""]
+
+
+def cri(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """kubernetes/design-proposals-archive, node/kubelet-cri-logging.md: stamp, stream, tag, line."""
+    for line, at in lines:
+        parts = _parts(line, most)
+        for number, part in enumerate(parts, 1):
+            yield f"{_stamp(at)} stdout {'F' if number == len(parts) else 'P'} {part}"
+
+
+def docker(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """moby/moby, daemon/logger/jsonfilelog: an object a line; a part of a line has no newline at its end."""
+    for line, at in lines:
+        for part in _parts(line + "\n", most):
+            yield json.dumps({"log": part, "stream": "stdout", "time": _stamp(at)}, separators=(",", ":"))
+
+
+def compose(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """``docker compose logs``, with colours."""
+    yield from (f"\x1b[36mkafka-1  | \x1b[0m{line}" for line, _ in lines)
+
+
+def kubectl(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """``kubectl logs --prefix --timestamps``."""
+    yield from (f"[pod/kafka-0/kafka] {_stamp(at)} {line}" for line, at in lines)
+
+
+def stamped(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """``kubectl logs --timestamps``, ``docker logs --timestamps``."""
+    yield from (f"{_stamp(at)} {line}" for line, at in lines)
+
+
+def journal(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """``journalctl``: its output ``short``."""
+    yield from (f"{at:%b %d %H:%M:%S} kafka-3 kafka-server-start.sh[812]: {line}" for line, at in lines)
+
+
+def journal_iso(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """``journalctl -o short-iso``."""
+    yield from (f"{at:%Y-%m-%dT%H:%M:%S}+0000 kafka-3 kafka-server-start.sh[812]: {line}" for line, at in lines)
+
+
+def journal_json(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """``journalctl -o json``: text with control characters is a list of bytes."""
+    for number, (line, at) in enumerate(lines):
+        text = line if number % 2 else list(line.encode("utf-8", "surrogateescape"))
+        micros = (at - EPOCH) // timedelta(microseconds=1)
+        yield json.dumps({"__REALTIME_TIMESTAMP": str(micros), "_HOSTNAME": "kafka-3", "_PID": "812", "MESSAGE": text})
+
+
+def syslog(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """RFC 5424."""
+    yield from (
+        f'<134>1 {at:%Y-%m-%dT%H:%M:%S}.{at.microsecond:06}Z kafka-3 kafka 812 - [a@1 b="c\\]"] {line}'
+        for line, at in lines
+    )
+
+
+def syslog_of_old(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """RFC 3164, as rsyslog writes it: control characters are octal."""
+    yield from (f"<134>{at:%b %d %H:%M:%S} kafka-3 kafka[812]: {line}".replace("\t", "#011") for line, at in lines)
+
+
+def fluent_bit(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """Fluent Bit, output stdout with the format json_lines."""
+    for line, at in lines:
+        yield json.dumps({"date": (at - EPOCH) / timedelta(seconds=1), "log": line, "kubernetes": {"pod_name": "k"}})
+
+
+def fluent_bit_arrays(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """Fluent Bit, output stdout with the format json: an array of records."""
+    yield json.dumps([{"date": (at - EPOCH) / timedelta(seconds=1), "log": line} for line, at in lines])
+
+
+def loki(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """``logcli query -o jsonl``, newest first as it is by default."""
+    for line, at in reversed(lines):
+        yield json.dumps({"labels": {"app": "kafka"}, "line": line, "timestamp": _stamp(at)})
+
+
+def loki_text(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """``logcli query --forward``."""
+    yield from (f'{_stamp(at)} {{app="kafka", pod="kafka-0"}} {line}' for line, at in lines)
+
+
+def crlf(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """A file of Windows tools, with a byte order mark."""
+    yield from (("\ufeff" if number == 0 else "") + line + "\r" for number, (line, _) in enumerate(lines))
+
+
+WRAPPERS: dict[str, tuple[Wrapper, bool]] = {  # with true if it says when it took a line
+    "none": (lambda lines, most: (line for line, _ in lines), False),
+    **{"cri": (cri, True), "docker": (docker, True), "compose": (compose, False), "kubectl": (kubectl, True)},
+    **{"stamped": (stamped, True), "journal": (journal, False), "journal_iso": (journal_iso, True)},
+    **{"journal_json": (journal_json, True), "syslog": (syslog, True), "syslog_of_old": (syslog_of_old, False)},
+    **{"fluent_bit": (fluent_bit, True), "fluent_bit_arrays": (fluent_bit_arrays, True), "loki": (loki, True)},
+    **{"loki_text": (loki_text, True), "crlf": (crlf, False)},
+}
+
+
+def dressed(logged: list[Logged], layout: str, wrapper: str, most: int = 1 << 20) -> list[str]:
+    """Return the lines of a file with these events."""
+    lines = []
+    for event in logged:
+        printed = LAYOUTS[layout].print(event)
+        taken = event.at + timedelta(milliseconds=3)
+        lines += [(line, taken + timedelta(microseconds=n)) for n, line in enumerate(printed.split("\n"))]
+    return list(WRAPPERS[wrapper][0](lines, most))
