@@ -636,11 +636,8 @@ def _damages(warehouse: Warehouse, stage: Land) -> list[tuple[str, str]]:
     damages = f'SELECT DISTINCT "_source", error FROM rows WHERE error IS NOT NULL AND "{content}" IS NULL'
     rows = jvmless.query(warehouse, stage.table, damages, {"cluster": warehouse.cluster})
     errors = {row["_source"]: row["error"] for row in rows if row["_source"] in listed}
-    packed = tuple(listed[source] for source in errors if source.lower().endswith(landing.GZIP))
-    still = landing.damaged(directory, packed)
-    return sorted(
-        (source, error) for source, error in errors.items() if listed[source] not in packed or source in still
-    )
+    still = landing.damaged(directory, [listed[source] for source in errors])
+    return sorted((source, error) for source, error in errors.items() if landing.is_unread(source) or source in still)
 
 
 def _policies(warehouse: Warehouse) -> Iterator[Check]:

@@ -459,9 +459,9 @@ class _Landing:
         existing_rows = self._existing_rows(files)
         if existing_rows is not None:
             rows = rows.join(existing_rows.select(grain), grain, how="left_anti")
-        is_plain = not self.stage.reader and landing.are_plain(files)
-        is_small = is_plain and sum(file.size for file in files) <= few_rows.MOST_PLAIN_BYTES
+        is_small = not self.stage.reader and sum(file.size for file in files) <= few_rows.MOST_PLAIN_BYTES
         are_few = is_small and read - skipped <= few_rows.MOST_ROWS
+        are_few = are_few and landing.are_plain(self.settings.landing_of(self.stage.directory), files)
         written = self.warehouse.insert(rows, self.contract, _from(files), are_few=are_few)
         return read, skipped, written
 
