@@ -24,21 +24,39 @@ NO_ZSTD = "The file is not zstd: land it again under a name that says what it is
 BINARY_DAMAGED = "The Parquet or Avro file is damaged or ends too early: land it again from its source."
 BINARY_PACKED = "The file holds Parquet or Avro, and is compressed: land it unpacked."
 
+BINARY_FILES = ("parquet", "avro")
+
 PRINTED = b'{"printed":'
-"""How a line begins that holds a console consumer's record of several lines, as a JSON string of bytes."""
+"""How a line begins that holds a console consumer's record: as kcat's JSON, after what was printed as a string."""
 
 UNPACKED = "unpacked"
-"""The field that names the format of a line made from a binary file: its name, then ``lossy`` if bytes are lost."""
+"""The field that says what a line was unpacked from, then ``lossy`` if bytes are lost, or may be."""
+
+_LOOKS = "the line looks like a console consumer's output"
+NO_OFFSET = f"{_LOOKS} without print.offset"
+NO_PARTITION = f"{_LOOKS} without print.partition"
+KEY_OR_HEADER = f"{_LOOKS} that may hold a key or a header: print both, with print.key and print.headers"
+TOO_MANY_TABS = f"{_LOOKS} with a tab in a key, a value or a header: land it as lines of kcat -J"
+NOT_PRINTED = (NO_PARTITION, NO_OFFSET, KEY_OR_HEADER, TOO_MANY_TABS)
 
 _BLOCK = 1 << 20
 _GZIP, _ZSTD, _PARQUET, _AVRO = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"Obj\x01"
 _BLANKS = b" \t\r\n"
+_REPLACED = "\ufffd".encode()
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PRETTY = re.compile(rb'\{[ \t\r]*\n\s*(?:"|\})|\{[ \t\r]*\n?\Z')
 _ARRAY = re.compile(rb"\[\s*\{")
 _CONSOLE = re.compile(
     rb"(?:(?:CreateTime|LogAppendTime|NoTimestampType):-?\d+|NO_TIMESTAMP|Partition:\d+|Offset:\d+)\t"
 )
+_FIELDS = re.compile(
+    rb"(?:(CreateTime|LogAppendTime|NoTimestampType):(-?\d+)\t|NO_TIMESTAMP\t)?"
+    rb"(?:Partition:(\d+)\t)?(?:Offset:(\d+)\t)?(?:Delivery:(?:\d+|NONE)\t)?(.*)",
+    re.DOTALL,
+)
+_SEPARATOR = re.compile(rb"(?<!\n)(?<!\n\t)(?<!\n\t\t)\t|\t(?!\t*(?:at |\.\.\. |Suppressed: |Caused by: ))")
+_HEADER = re.compile(rb"([A-Za-z_][\w.\-]*):")
+_NEXT_HEADER = re.compile(rb",(?=[A-Za-z_][\w.\-]*:)")
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"?|[{}]', re.DOTALL)
 _BETWEEN = b" \t\r,[]"
 
@@ -229,11 +247,48 @@ def _printed(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _quoted(record: list[bytes]) -> bytes:
-    """Return a record as a line: as it is, or as JSON that keeps each byte."""
-    if len(record) == 1:
-        return record[0]
-    text = b"\n".join(record).decode("iso-8859-1")
-    return PRINTED + json.dumps(text, ensure_ascii=False).encode("iso-8859-1") + b"}"
+    """Return what a console consumer printed as a line of kcat's JSON, or with an error in place of the payload.
+
+    Kafka's DefaultMessageFormatter escapes nothing: commas in headers and the word null leave doubts.
+    """
+    printed = b"\n".join(record)
+    kind, time, partition, offset, rest = (_FIELDS.fullmatch(printed) or _FIELDS.fullmatch(b"")).groups()  # type: ignore[union-attr]
+    fields = _SEPARATOR.split(rest or b"")
+    said: dict[str, Any] = {"printed": _text(printed), UNPACKED: "console-consumer"}
+    has_headers = len(fields) > 1 and (fields[0] == b"NO_HEADERS" or _HEADER.match(fields[0]) is not None)
+    pairs = _NEXT_HEADER.split(fields.pop(0)) if has_headers else []
+    if pairs == [b"NO_HEADERS"]:
+        pairs = []
+        error = None
+    else:
+        error = KEY_OR_HEADER if len(pairs) == 1 and len(fields) == 1 else None
+    error = TOO_MANY_TABS if len(fields) > 2 else error
+    error = NO_OFFSET if offset is None else error
+    error = NO_PARTITION if partition is None else error
+    if error:
+        return _json({**said, "payload_error": error})
+    is_lossy = bool(pairs) or b"null" in fields or len(record) > 1 or _REPLACED in printed
+    headers = [part for pair in pairs for part in pair.split(b":", 1)]
+    stated = {
+        UNPACKED: "console-consumer lossy" if is_lossy else "console-consumer",
+        "partition": int(partition),
+        "offset": int(offset),
+        "tstype": {b"CreateTime": "create", b"LogAppendTime": "logappend"}.get(kind, "unknown"),
+        "ts": int(time or -1),
+        "headers": [_text(part) if at % 2 == 0 or part != b"null" else None for at, part in enumerate(headers)],
+        "key": _text(fields[0]) if len(fields) == 2 and fields[0] != b"null" else None,
+        "payload": _text(fields[-1]) if fields[-1] != b"null" else None,
+    }
+    return _json({**said, **stated})
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("iso-8859-1")
+
+
+def _json(said: Mapping[str, Any]) -> bytes:
+    """Return JSON whose strings have the bytes that ``_text`` took, with nothing escaped but what JSON demands."""
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("iso-8859-1")
 
 
 _READERS: tuple[tuple[re.Pattern[bytes], Callable[[Iterator[bytes]], Iterator[bytes]]], ...] = (
