@@ -14,6 +14,8 @@ from pipelines.sources import captures
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+ordinary_form = captures.CAPTURE
+
 
 def parse(lines: DataFrame, settings: Settings) -> DataFrame:
     """Return the contract's columns, without those that the run adds, for the lines of landed files.

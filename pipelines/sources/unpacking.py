@@ -13,6 +13,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -37,7 +38,8 @@ NO_OFFSET = f"{_LOOKS} without print.offset"
 NO_PARTITION = f"{_LOOKS} without print.partition"
 KEY_OR_HEADER = f"{_LOOKS} that may hold a key or a header: print both, with print.key and print.headers"
 TOO_MANY_TABS = f"{_LOOKS} with a tab in a key, a value or a header: land it as lines of kcat -J"
-NOT_PRINTED = (NO_PARTITION, NO_OFFSET, KEY_OR_HEADER, TOO_MANY_TABS)
+NO_PLACE = f"{_LOOKS} without print.partition and print.offset"
+NOT_PRINTED = (NO_PLACE, NO_PARTITION, NO_OFFSET, KEY_OR_HEADER, TOO_MANY_TABS)
 
 _BLOCK = 1 << 20
 _GZIP, _ZSTD, _PARQUET, _AVRO = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"Obj\x01"
@@ -54,6 +56,8 @@ _FIELDS = re.compile(
     rb"(?:Partition:(\d+)\t)?(?:Offset:(\d+)\t)?(?:Delivery:(?:\d+|NONE)\t)?(.*)",
     re.DOTALL,
 )
+_MOST_DIGITS = 20  # more than Kafka's numbers have, fewer than Python refuses
+_PRINTED_HEADERS = re.compile(rb"NO_HEADERS\t|[A-Za-z_][\w.\-]*:[^\t,{]*,[A-Za-z_][\w.\-]*:[^\t]*\t")
 _SEPARATOR = re.compile(rb"(?<!\n)(?<!\n\t)(?<!\n\t\t)\t|\t(?!\t*(?:at |\.\.\. |Suppressed: |Caused by: ))")
 _HEADER = re.compile(rb"([A-Za-z_][\w.\-]*):")
 _NEXT_HEADER = re.compile(rb",(?=[A-Za-z_][\w.\-]*:)")
@@ -229,12 +233,12 @@ def _objects(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield b" ".join(parts)
 
 
-def _printed(lines: Iterable[bytes]) -> Iterator[bytes]:
+def _printed(begins: re.Pattern[bytes], lines: Iterable[bytes]) -> Iterator[bytes]:
     """Yield a console consumer's records; lines that do not begin one belong to the value or header before them."""
     record: list[bytes] = []
     try:
         for line in lines:
-            if record and _CONSOLE.match(line):
+            if record and begins.match(line):
                 yield _quoted(record)
                 record = []
             record.append(line)
@@ -265,21 +269,26 @@ def _quoted(record: list[bytes]) -> bytes:
     error = TOO_MANY_TABS if len(fields) > 2 else error
     error = NO_OFFSET if offset is None else error
     error = NO_PARTITION if partition is None else error
+    error = NO_PLACE if partition is None and offset is None else error
     if error:
         return _json({**said, "payload_error": error})
     is_lossy = bool(pairs) or b"null" in fields or len(record) > 1 or _REPLACED in printed
     headers = [part for pair in pairs for part in pair.split(b":", 1)]
     stated = {
         UNPACKED: "console-consumer lossy" if is_lossy else "console-consumer",
-        "partition": int(partition),
-        "offset": int(offset),
+        "partition": _number(partition),
+        "offset": _number(offset),
         "tstype": {b"CreateTime": "create", b"LogAppendTime": "logappend"}.get(kind, "unknown"),
-        "ts": int(time or -1),
+        "ts": _number(time or b"-1"),
         "headers": [_text(part) if at % 2 == 0 or part != b"null" else None for at, part in enumerate(headers)],
         "key": _text(fields[0]) if len(fields) == 2 and fields[0] != b"null" else None,
         "payload": _text(fields[-1]) if fields[-1] != b"null" else None,
     }
     return _json({**said, **stated})
+
+
+def _number(digits: bytes) -> int:
+    return int(digits[:_MOST_DIGITS])
 
 
 def _text(raw: bytes) -> str:
@@ -294,7 +303,8 @@ def _json(said: Mapping[str, Any]) -> bytes:
 _READERS: tuple[tuple[re.Pattern[bytes], Callable[[Iterator[bytes]], Iterator[bytes]]], ...] = (
     (_PRETTY, _objects),
     (_ARRAY, _objects),
-    (_CONSOLE, _printed),
+    (_CONSOLE, partial(_printed, _CONSOLE)),
+    (_PRINTED_HEADERS, partial(_printed, _PRINTED_HEADERS)),
 )
 
 
