@@ -8,6 +8,7 @@ import io
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,15 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import functions as F
 
+from expectations.bronze.dlq_records import CONTRACT
 from pipelines.bronze.dlq_records import parse
-from pipelines.settings import load
+from pipelines.catalog import stages
+from pipelines.run import runner
+from pipelines.settings import Settings, load
 from pipelines.sources import captures, landing
 from pipelines.sources.captures import FORMS
 from pipelines.steps.places import first_lines
+from pipelines.warehouse.tables import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -474,8 +479,8 @@ def test_a_broken_object_hides_no_other(spark: SparkSession, tmp_path: Path) -> 
         "a.json"
     ]
     assert sorted(str(record_of(row).get("error")) for row in found) == [
-        "None",
-        *["the line is not a JSON object"],
+        *["None"] * 2,
+        "the line is not a JSON object",
         *["the line is not valid JSON"] * 3,
     ]
 
@@ -514,3 +519,24 @@ def test_mutated_lines_break_nothing_and_are_all_kept(spark: SparkSession, tmp_p
     assert len(found) == len(kept) + 1
     assert all(bytes(row["raw"]) in lines for row in found if row["form"] != "capture" and b"first" not in row["raw"])
     assert all((row["topic"] is None) == (row["error"] is not None) == (row["form"] is None) for row in found)
+
+
+def test_the_run_says_which_forms_it_recognised(spark: SparkSession, settings: Settings) -> None:
+    warehouse = Warehouse(settings, spark)
+    old = replace(CONTRACT, columns=tuple(column for column in CONTRACT.columns if column.name != "form"))
+    warehouse.ensure_all([old])
+    messages = []
+    for content in (
+        {"plain.jsonl": capture(RECORD)},
+        {
+            "kcat.jsonl": kcat(RECORD | {"offset": 1}) + b"\nnoise",
+            "rpk.json": joined(rpk)(records_of(random.Random(4), True)),
+        },
+    ):
+        for name, raw in content.items():
+            file = settings.landing_of("dlq") / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(raw)
+        (done,) = runner.run(warehouse, stages("dlq", layer="bronze"))
+        messages.append(done.message)
+    assert messages == ["1 new or changed file", "2 new or changed files; recognised rpk 40, kcat 1"]
