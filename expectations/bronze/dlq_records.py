@@ -19,9 +19,10 @@ CONTRACT = Contract(
         Column("key", "binary", "Record key, the bytes."),
         Column("value", "binary", "Record value, the bytes."),
         Column("headers", HEADERS, "All headers in order, with duplicates."),
-        Column("lossy_encoding", "boolean", "True where the source's form cannot keep all bytes (kcat's JSON)."),
-        Column("raw", "binary", "The line, where it cannot be read as a record; else null."),
+        Column("lossy_encoding", "boolean", "True where bytes were lost before the record landed, or may have been."),
+        Column("raw", "binary", "The line, where it is not in the capture form, as it came; else null."),
         Column("error", "string", "Why the line cannot be read as a record; else null."),
+        Column("form", "string", "Form in which the record landed; null from topics, and where it cannot be read."),
     ),
     grain=ORIGIN,
 )

@@ -14,6 +14,8 @@ from pipelines.sources import captures
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+ordinary_form = captures.CAPTURE
+
 
 def parse(lines: DataFrame, settings: Settings) -> DataFrame:
     """Return the contract's columns, without those that the run adds, for the lines of landed files.
@@ -25,7 +27,6 @@ def parse(lines: DataFrame, settings: Settings) -> DataFrame:
         "_bronze_id": F.sha2(F.coalesce(F.col("line"), about_the_file), 256),
         "cluster": F.lit(settings.cluster),
         "topic_id": F.lit(None).cast("string"),
-        "raw": F.when(F.col("error").isNotNull(), F.col("line")),
     }
     return captures.records(lines).select(*columns.of_contract(CONTRACT, values))
 
@@ -35,6 +36,7 @@ def parse_records(records: DataFrame, settings: Settings) -> DataFrame:
     values = {
         "cluster": F.lit(settings.cluster),
         "lossy_encoding": F.lit(False),
+        "form": F.lit(None).cast("string"),
         "raw": F.lit(None).cast("binary"),
         "error": F.lit(None).cast("string"),
     }

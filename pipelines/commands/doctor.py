@@ -668,19 +668,18 @@ def _damages(warehouse: Warehouse, stage: Land) -> list[tuple[str, str]]:
     damages = f'SELECT DISTINCT "_source", error FROM rows WHERE error IS NOT NULL AND "{content}" IS NULL'
     rows = jvmless.query(warehouse, stage.table, damages, {"cluster": warehouse.cluster})
     errors = {row["_source"]: row["error"] for row in rows if row["_source"] in listed}
-    packed = tuple(
-        listed[source]
-        for source, error in errors.items()
-        if source.lower().endswith(landing.GZIP) and not error.startswith(unknown.FINDING)
-    )
+    packed = [listed[source] for source, error in errors.items() if not error.startswith(unknown.FINDING)]
     still = landing.damaged(directory, packed)
-    left = [(source, error) for source, error in errors.items() if listed[source] not in packed or source in still]
     pattern = log_files.pattern_of(warehouse.settings, stage.directory) if stage.is_rotated else None
     return sorted(
         (source, error)
-        for source, error in left
-        if not error.startswith(unknown.FINDING)
-        or log_files.is_unknown(directory, source, pattern, stage.directory == "broker-logs")
+        for source, error in errors.items()
+        if source in still
+        or landing.is_unread(source)
+        or (
+            error.startswith(unknown.FINDING)
+            and log_files.is_unknown(directory, source, pattern, stage.directory == "broker-logs")
+        )
     )
 
 

@@ -1,8 +1,8 @@
-"""Lines -> Kafka records: the capture form and kcat's JSON, read strictly; each line that cannot be read says why.
+"""Lines -> Kafka records: the capture form and the forms of other tools, read strictly; each bad line says why.
 
 Spark's ``from_json`` parses a line of the capture form once, base64 included, and tells whether a value has a wrong
-type. If one has, or may have, the line is parsed again into variants, which keep the types of JSON. They show whether
-the line is kcat's JSON, or which error it has.
+type. If one has, or may have, the line is parsed again into variants, which keep the types of JSON. They show in which
+of ``FORMS`` the line is, or which error it has. Where kcat's JSON is not UTF-8, its strings are read as bytes.
 """
 
 from __future__ import annotations
@@ -16,66 +16,383 @@ from pyspark.sql import functions as F
 from expectations.rules import GREATEST_MILLIS
 from pipelines.columns.contract import time_of_millis
 from pipelines.sources import json_lines
+from pipelines.sources.unpacking import BINARY_FILES, NOT_PRINTED, PRINTED, UNPACKED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+CAPTURE, SPARK, KCAT, RPK, CONSOLE = "capture", "spark", "kcat", "rpk", "console-consumer"
+CONFLUENT, REDPANDA_CONSOLE, KAFBAT = "confluent", "redpanda-console", "kafbat"
+FORMS = (CAPTURE, SPARK, KCAT, RPK, CONSOLE, CONFLUENT, REDPANDA_CONSOLE, KAFBAT, *BINARY_FILES)
+"""The names of all forms that land."""
+
 GREATEST_PARTITION = 2**31 - 1
 
+_PARTS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
+_HEADERS = "array<struct<key: string, value: binary>>"
 # `payload` and `tstype` are kcat's fields. kcat never writes true or false there, so they count as of a wrong type.
 _CAPTURE = (
-    "struct<topic: string, partition: int, offset: bigint, timestamp: bigint, timestampType: int, key: binary,"
-    " value: binary, headers: array<struct<key: string, value: binary>>, payload: boolean, tstype: boolean>"
+    "struct<topic: string, partition: int, offset: bigint, timestamp: {time}, timestampType: int, key: binary,"
+    f" value: binary, headers: array<struct<key: string, value: binary>>, payload: boolean, tstype: boolean,"
+    f" {UNPACKED}: string>"
 )
-_FIELDS = (
-    *("topic", "partition", "offset", "key", "headers"),
-    *("timestamp", "timestampType", "value"),
-    *("tstype", "ts", "payload", "key_error", "payload_error"),
-)
+# The fields of all forms, each with its name in the code: Kafbat's differ from others only in their case.
+_FIELDS = {
+    **{
+        name: name for name in ("topic", "partition", "offset", "key", "headers", "timestamp", "timestampType", "value")
+    },
+    **{name: name for name in ("tstype", "ts", "payload", "key_error", "payload_error")},
+    **{
+        name: name
+        for name in ("key_schema_id", "value_schema_id", "value_size", "partitionID", "__confluent_index", UNPACKED)
+    },
+    **{name: f"kafbat{name}" for name in ("Partition", "Offset", "Timestamp", "Key", "Value", "Headers")},
+}
 _ANY = f"struct<{', '.join(f'{name}: variant' for name in _FIELDS)}>"
+_ANY_RENAMED = (
+    f"struct<line: array<struct<{', '.join(f'{name}: variant' for name in _FIELDS.values())}>>, misread: string>"
+)
 # from_json turns any JSON value into text where it expects text, so text that looks like another type is parsed again.
 _LOOKS_UNQUOTED = r'\n(?:[-0-9\[{"]|(?:true|false)(?:\n|\z))'  # 1E400 becomes "Infinity", with its quotes
+_ESCAPE = r"(?<!\\)(?:\\\\)*\\u"
 _HALF_SURROGATE_PAIR = (
-    r"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
-    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F])"
+    rf"{_ESCAPE}(?:[dD][89abAB][0-9a-fA-F]{{2}}(?!\\u[dD][c-fC-F]))"
+    r"|(?<!\\)(?:\\\\)*(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
+_NON_ASCII_ESCAPE = rf"{_ESCAPE}(?!00[0-7])"
+_REPLACED = rf"(?i){_ESCAPE}fffd"
+# rpk writes the fields of its struct in this order, and no others.
+_RPK = (
+    r'(?s)\A\s*\{\s*"topic"\s*:.*"timestamp"\s*:\s*-?\d+\s*,\s*"partition"\s*:\s*\d+\s*,\s*"offset"\s*:\s*\d+\s*\}\s*\z'
+)
+_ISO_TIME = r"\A\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d(?::?\d\d)?)\z"
+_TOPIC = r"\A[A-Za-z0-9._-]*[A-Za-z][A-Za-z0-9._-]*\z"
+_SUFFIXES = r"(?i)(?:\.(?:gz|zst|zstd|json|jsonl|ndjson|txt|log|out|tsv|csv|dump))+\z"
+_NO_TOPIC = (
+    r"(?i)\A(?:dlq|dlt|dump|data|exports?|files?|lines|out|output|records?|results?|stdout|test|console|consumer?|kafka|"
+    r"(?:topic-?)?messages?.*)(?:[-_.]?\d+)?\z|\d{4}-?\d\d-?\d\d"
+)
+
+NOT_AN_OBJECT, NOT_JSON = "the line is not a JSON object", "the line is not valid JSON"
+HALF_PAIR = "a string holds half a surrogate pair"
+NOT_UTF_8 = "the line is not UTF-8"
+MIXED_BYTES = "the line mixes bytes that are not UTF-8 with escapes of characters"
+NO_FORM = "the line is in none of the forms that land: it has no topic, partition and offset"
+TOPIC = "topic is not a string that names a topic"
+PARTITION = "partition is not a whole number from 0 to 2147483647"
+OFFSET = "offset is not a whole number from 0 to 9223372036854775807"
+TIME = "timestamp is not a time"
+MIXED_FORMS = "the line mixes the capture form with kcat's JSON"
+UNNAMED = (
+    "the line names no topic, and neither does its file: land it in a directory of the topic's name, dlq/<topic>/<file>"
+)
+
+_NAMED_BY_FILE = (CONSOLE, KAFBAT, REDPANDA_CONSOLE)  # forms without a field of the topic
 
 
 def records(lines: DataFrame) -> DataFrame:
     """Return each line with its record: topic, partition, offset, timestamp, timestamp_type, key, value, headers.
 
-    ``lossy_encoding`` marks kcat's JSON, whose strings cannot keep all bytes. If ``error`` is not null, all columns of
-    the record are null. The steps are separate projections; Spark keeps them apart as long as later ones use a parsed
-    line twice.
+    ``form`` names the form of the line, ``raw`` holds its bytes if this is not the capture form, and ``lossy_encoding``
+    marks records that lost bytes before they landed. If ``error`` is not null, ``form`` and all columns of the record
+    are null. The steps are separate projections; Spark keeps them apart as long as later ones use a parsed line twice.
     """
     steps, columns = _projections()
     names = lines.columns
     for name, column in steps.items():
         lines = lines.withColumn(name, column)
-    return lines.select(*names, *columns, "lossy_encoding", "error")
+    return lines.select(*names, *columns, "form", "lossy_encoding", "raw", "error")
 
 
 @cache
 def _projections() -> tuple[dict[str, Column], list[Column]]:
-    """Return the columns that each step adds, and a record's; cached, because building them takes many JVM calls."""
-    plain, readable = F.col("_plain"), F.col("error").isNull()
+    """Return the columns that each step adds, and a record's; cached, because building them takes many JVM calls.
+
+    A line that is not plain is parsed again; ``_form`` is its form, ``_of`` has the fields of this form as variants.
+    """
+    plain, line, error, form = F.col("_plain"), F.col("line"), F.col("error"), F.col("_form")
+    is_other = ~plain & line.isNotNull()
+    is_read = is_other & error.isNull()
+    by_text = _CAPTURE.format(time="string")
     steps = {
-        "_text": json_lines.text(F.col("line")),
-        "_read": json_lines.parsed(F.col("_text"), _CAPTURE),
+        "_text": json_lines.text(line),
+        "_read": json_lines.parsed(F.col("_text"), _CAPTURE.format(time="bigint")),
         "_plain": F.coalesce(_is_plain_capture(), F.lit(False)),
-        "_again": F.when(~plain & F.col("line").isNotNull(), json_lines.parsed(F.col("_text"), _ANY)),
+        "_is_utf8": F.when(is_other, F.is_valid_utf8("_text")),
+        "_again": F.when(is_other, json_lines.parsed(_json(), _ANY).cast(_ANY_RENAMED)),
+        "_timed": F.when(is_other & _is_text("timestamp"), json_lines.parsed(F.col("_text"), by_text)),
+        "_form": F.when(is_other, _form()),
+        "_of": F.when(is_other, _fields_of_form()),
+        "_headers": F.when(is_other, _headers()),
         "error": F.when(~plain, _error()),
-        "lossy_encoding": ~plain & readable & F.coalesce(_is_kcat(), F.lit(False)),
+        "_key": F.when(is_read, _value_of("key")),
+        "_value": F.when(is_read, _value_of("value")),
+        "form": F.when(
+            plain | is_read, F.coalesce(_kind_of_file("_read"), _kind_of_file("_timed"), form, F.lit(CAPTURE))
+        ),
+        "lossy_encoding": F.coalesce(_is_marked("_read"), F.lit(False))
+        | F.coalesce(is_read & _is_lossy(), F.lit(False)),
+        "raw": F.when(~F.coalesce(F.col("form") == CAPTURE, F.lit(False)), _own_bytes()),
     }
-    captured, kcat = _captured(), _written_by_kcat()
-    of_kcat = F.col("lossy_encoding")
-    columns = [F.when(of_kcat, kcat[name]).when(readable, captured[name]).alias(name) for name in captured]
+    captured, other = _captured("_read"), _other()
+    columns = [F.when(plain, captured[name]).when(is_read, other[name]).alias(name) for name in _PARTS]
     return steps, columns
 
 
-def _captured() -> dict[str, Column]:
-    """Return the columns of a record in the capture form."""
-    record = F.col("_read.line")[0]
+def _first(*cases: tuple[Column, Column | str]) -> Column:
+    """Return the value of the first case that applies, else null.
+
+    It is one flat CASE: where Spark looks for common parts of nested ones, its time doubles with each level.
+    """
+    (applies, value), *others = cases
+    found = F.when(applies, value)
+    for applies, value in others:
+        found = found.when(applies, value)
+    return found
+
+
+def _form() -> Column:
+    """Return the first form that the line looks like; null if it looks like none."""
+    confluent = _text("timestampType").isin("CREATE_TIME", "LOG_APPEND_TIME", "NO_TIMESTAMP_TYPE")
+    return _first(
+        (_text(UNPACKED).startswith(CONSOLE), CONSOLE),
+        (_has("payload") | _has("tstype"), KCAT),
+        (_has("__confluent_index") | (_is_text("timestampType") & confluent), CONFLUENT),
+        (_has("partitionID"), REDPANDA_CONSOLE),
+        (_has("Partition") & _has("Offset"), KAFBAT),
+        (~_has("timestampType") & F.col("_text").rlike(_RPK), RPK),
+        (F.col("_timed").isNotNull(), SPARK),
+        (_has("topic") | _has("partition") | _has("offset"), CAPTURE),
+    )
+
+
+def _fields_of_form() -> Column:
+    """Return the variants that all forms have under some name: partition, offset, time, key and value."""
+
+    def named(*fields: str) -> Column:
+        names = ("partition", "offset", "time", "key", "value")
+        return F.struct(*(_again(field).alias(name) for name, field in zip(names, fields, strict=True)))
+
+    form = F.col("_form")
+    return (
+        F.when(form.isin(KCAT, CONSOLE), named("partition", "offset", "ts", "key", "payload"))
+        .when(form == KAFBAT, named("Partition", "Offset", "Timestamp", "Key", "Value"))
+        .when(form == REDPANDA_CONSOLE, named("partitionID", "offset", "timestamp", "key", "value"))
+        .otherwise(named("partition", "offset", "timestamp", "key", "value"))
+    )
+
+
+def _headers() -> Column:
+    """Return the headers; null if they are not as the form has them."""
+    form = F.col("_form")
+    pairs = F.try_variant_get(
+        _again("headers"), "$", "array<struct<key: variant, value: variant, stringValue: variant>>"
+    )
+
+    def are_pairs(value: str) -> Column:
+        return F.forall(
+            pairs,
+            lambda header: (
+                F.coalesce(F.schema_of_variant(header["key"]) == "STRING", F.lit(False))
+                & F.coalesce(F.schema_of_variant(header[value]).isin("STRING", "VOID"), F.lit(True))
+            ),
+        )
+
+    def texts(value: str) -> Column:
+        return F.transform(pairs, lambda one: _header(_string(one["key"]), _string(one[value]).cast("binary")))
+
+    def payloads() -> Column:
+        said = F.try_variant_get(_again("headers"), "$", f"array<struct<key: variant, value: {_PAYLOAD}>>")
+        return F.transform(said, lambda one: _header(_string(one["key"]), _payload(one["value"])))
+
+    of_kafbat = F.map_entries(F.try_variant_get(_again("Headers"), "$", "map<string, string>"))
+    absent = F.when(form == KAFBAT, _is_absent("Headers")).otherwise(_is_absent("headers"))
+    return _first(
+        (absent, F.array().cast(_HEADERS)),
+        (form.isin(KCAT, CONSOLE), _flat_headers()),
+        (form == KAFBAT, F.transform(of_kafbat, lambda one: _header(one["key"], one["value"].cast("binary")))),
+        (form == REDPANDA_CONSOLE, payloads()),
+        ((form == CONFLUENT) & are_pairs("stringValue"), texts("stringValue")),
+        ((form == RPK) & are_pairs("value"), texts("value")),
+        ((form == SPARK) & are_pairs("value"), F.col("_timed.line")[0]["headers"]),
+        ((form == CAPTURE) & are_pairs("value"), F.col("_read.line")[0]["headers"]),
+    )
+
+
+def _header(name: Column, value: Column) -> Column:
+    return F.struct(name.alias("key"), value.alias("value"))
+
+
+def _error() -> Column:
+    """Return the first reason why the line is not a record; null if it is one."""
+    form, of = F.col("_form"), F.col("_of")
+    is_json = F.col("_again.misread").isNull() & (F.size("_again.line") == 2)
+    of_kcat, of_console = form == KCAT, form == CONSOLE
+    has_base64 = form.isin(CAPTURE, SPARK)
+    captured = F.when(form == SPARK, F.col("_timed.line")[0]["key"]).otherwise(F.col("_read.line")[0]["key"])
+    value = F.when(form == SPARK, F.col("_timed.line")[0]["value"]).otherwise(F.col("_read.line")[0]["value"])
+    misread = F.when(form == SPARK, F.col("_timed.misread")).otherwise(F.col("_read.misread"))
+    wrong_headers = F.col("_headers").isNull() & (~has_base64 | misread.isNull() | ~_are_named_texts())
+    told = _text("payload_error")
+    return _first(
+        (F.col("line").isNull(), F.col("damage")),
+        (~json_lines.begins_object(F.col("_text")), NOT_AN_OBJECT),
+        (~F.coalesce(is_json, F.lit(False)), NOT_JSON),
+        (_has_half_surrogate_pair(), HALF_PAIR),
+        (of_console & told.isin(*NOT_PRINTED), told),
+        (form.isNull(), NO_FORM),
+        (of_kcat & _mixes_bytes(), MIXED_BYTES),
+        (~(of_kcat | of_console) & ~F.col("_is_utf8"), NOT_UTF_8),
+        (form.isin(*_NAMED_BY_FILE) & _topic_of_file().isNull(), UNNAMED),
+        (~form.isin(*_NAMED_BY_FILE) & (~_is_text("topic") | (_text("topic") == "")), TOPIC),
+        (_whole(of["partition"], 0, GREATEST_PARTITION).isNull(), PARTITION),
+        (_whole(of["offset"], 0, 2**63 - 1).isNull(), OFFSET),
+        (of_kcat & (_has("value") | _has("timestamp") | _has("timestampType")), MIXED_FORMS),
+        (of_kcat & ~_is_absent("key_error"), "kcat could not decode the key"),
+        (of_kcat & ~_is_absent("payload_error"), "kcat could not decode the payload"),
+        (
+            of_kcat
+            & ~_is_absent("tstype")
+            & ~(_is_text("tstype") & _text("tstype").isin("create", "logappend", "unknown")),
+            "tstype is none of create, logappend, unknown",
+        ),
+        (~_is_null(of["time"]) & _millis().isNull(), TIME),
+        (
+            has_base64 & ~_is_absent("timestampType") & _whole(_again("timestampType"), -1, 1).isNull(),
+            "timestampType is none of -1, 0, 1",
+        ),
+        (has_base64 & ~_is_absent("key") & captured.isNull(), "key is not base64"),
+        (has_base64 & ~_is_absent("value") & value.isNull(), "value is not base64"),
+        ((form == RPK) & _has("value_size"), "rpk left out the value, with --meta-only"),
+        (
+            (form == REDPANDA_CONSOLE)
+            & (_payload_of("key").isNull() & ~_is_absent("key") | _payload_of("value").isNull() & ~_is_absent("value")),
+            "key or value is not an object with a payload",
+        ),
+        (wrong_headers & (of_kcat | of_console), "headers is not a flat array of names and values"),
+        (wrong_headers & (form == KAFBAT), "Headers is not an object of names and texts"),
+        (wrong_headers & (form == CONFLUENT), "headers is not an array of objects with a key and a stringValue"),
+        (wrong_headers, "headers is not an array of objects with a key and a value"),
+        (has_base64 & misread.isNotNull(), "a header's value is not base64"),
+    )
+
+
+def _are_named_texts() -> Column:
+    """Tell whether headers are objects with a key, and a value that is text or null."""
+    pairs = F.try_variant_get(_again("headers"), "$", "array<struct<key: variant, value: variant>>")
+    named = F.forall(
+        pairs,
+        lambda header: (
+            F.coalesce(F.schema_of_variant(header["key"]) == "STRING", F.lit(False))
+            & F.coalesce(F.schema_of_variant(header["value"]).isin("STRING", "VOID"), F.lit(True))
+        ),
+    )
+    return F.coalesce(named, F.lit(False))
+
+
+def _value_of(part: str) -> Column:
+    """Return the key or the value of a record that is not plain."""
+    form, said = F.col("_form"), _string(F.col("_of")[part])
+    return (
+        F.when(form == CAPTURE, F.col("_read.line")[0][part])
+        .when(form == SPARK, F.col("_timed.line")[0][part])
+        .when(form == REDPANDA_CONSOLE, _payload(_payload_of(part)))
+        .otherwise(_bytes(said))
+    )
+
+
+def _other() -> dict[str, Column]:
+    """Return the columns of a record that is not plain."""
+    of, kind = F.col("_of"), F.coalesce(_text("tstype"), _text("timestampType"))
+    is_timed = ~F.col("_form").isin(KCAT, CONSOLE) | _text("tstype").isin("create", "logappend")
+    by_number = F.when(F.col("_form").isin(CAPTURE, SPARK), _whole(_again("timestampType"), 0, 1).cast("int"))
+    topic = F.make_valid_utf8(_bytes(_text("topic")).cast("string"))
+    return {
+        "topic": F.when(F.col("_form").isin(*_NAMED_BY_FILE), _topic_of_file()).otherwise(topic),
+        "partition": _whole(of["partition"], 0, GREATEST_PARTITION).cast("int"),
+        "offset": _whole(of["offset"], 0, 2**63 - 1),
+        "timestamp": F.when(is_timed, time_of_millis(_millis())),
+        "timestamp_type": F.when(kind.isin("create", "CREATE_TIME"), 0)
+        .when(kind.isin("logappend", "LOG_APPEND_TIME"), 1)
+        .otherwise(by_number),
+        "key": F.col("_key"),
+        "value": F.col("_value"),
+        "headers": F.col("_headers"),
+    }
+
+
+def _is_lossy() -> Column:
+    """Tell whether the record lost bytes, or may have: what a form never keeps, and U+FFFD in place of other bytes.
+
+    rpk writes null as empty; objects of headers keep neither order nor duplicates; decoded values are no bytes.
+    """
+    form, of = F.col("_form"), F.col("_of")
+    is_decoded = ~((_is_string(of["key"]) | _is_null(of["key"])) & (_is_string(of["value"]) | _is_null(of["value"])))
+    is_renamed = F.exists("_headers", lambda header: header["key"].contains("\ufffd"))
+    is_unlike = is_decoded | is_renamed | _is_replaced() | _has("key_schema_id") | _has("value_schema_id")
+    of_headers = F.try_variant_get(_again("headers"), "$", f"array<struct<value: {_PAYLOAD}>>")
+    return (
+        F.when(form.isin(CAPTURE, SPARK), F.coalesce(_is_marked("_timed"), F.lit(False)))
+        .when(form == RPK, F.lit(True))
+        .when(form == CONSOLE, _text(UNPACKED).endswith(" lossy"))
+        .when(
+            form == REDPANDA_CONSOLE,
+            _is_lost(_payload_of("key"))
+            | _is_lost(_payload_of("value"))
+            | F.coalesce(F.exists(of_headers, lambda one: _is_lost(one["value"])), F.lit(False)),
+        )
+        .when(form == KAFBAT, is_unlike | (F.size("_headers") > 0))
+        .otherwise(is_unlike)
+    )
+
+
+def _own_bytes() -> Column:
+    """Return the bytes of the line, or those that a console consumer printed, which it quotes."""
+    line = F.col("line")
+    quoted = F.try_variant_get(F.try_parse_json(F.decode(line, "ISO-8859-1")), "$.printed", "string")
+    unquoted = F.when(~quoted.rlike(r"[^\x00-\xff]"), F.encode(quoted, "ISO-8859-1"))
+    return F.when(line.startswith(F.lit(PRINTED)), F.coalesce(unquoted, line)).otherwise(line)
+
+
+def _json() -> Column:
+    """Return the text to parse; if it is not UTF-8, each byte as a character, unless escapes name others, too."""
+    as_bytes = F.decode(F.col("_text").cast("binary"), "ISO-8859-1")
+    return F.when(_strings_are_bytes(), as_bytes).otherwise(F.col("_text"))
+
+
+def _strings_are_bytes() -> Column:
+    return ~F.col("_is_utf8") & ~_mixes_bytes()
+
+
+def _mixes_bytes() -> Column:
+    """Tell whether text that is not UTF-8 has escapes of characters beyond ASCII, which kcat does not write."""
+    return ~F.col("_is_utf8") & F.col("_text").contains("\\u") & F.col("_text").rlike(_NON_ASCII_ESCAPE)
+
+
+def _bytes(text: Column) -> Column:
+    """Return the bytes of a string of the line."""
+    return F.when(_strings_are_bytes(), F.encode(text, "ISO-8859-1")).otherwise(text.cast("binary"))
+
+
+def _kind_of_file(read: str) -> Column:
+    """Return the format of the binary file that a line of the capture form was made from, else null."""
+    kind = F.split_part(F.col(f"{read}.line")[0][UNPACKED], F.lit(" "), F.lit(1))
+    return F.when(kind.isin(*BINARY_FILES), kind)
+
+
+def _is_marked(read: str) -> Column:
+    """Tell whether a binary file held values that are neither bytes nor text."""
+    return F.col(f"{read}.line")[0][UNPACKED].isin(*(f"{kind} lossy" for kind in BINARY_FILES))
+
+
+def _is_replaced() -> Column:
+    """Tell whether the line holds U+FFFD, which other tools write for bytes that are not UTF-8."""
+    return F.col("_text").contains("\ufffd") | F.col("_text").contains("\\u") & F.col("_text").rlike(_REPLACED)
+
+
+def _captured(read: str) -> dict[str, Column]:
+    """Return the columns of a record in the capture form, without its timestamp if this is text."""
+    record = F.col(f"{read}.line")[0]
     return {
         "topic": record["topic"],
         "partition": record["partition"],
@@ -100,7 +417,7 @@ def _is_plain_capture() -> Column:
         record["partition"] >= 0,
         record["offset"] >= 0,
         F.coalesce(record["timestamp"].between(-1, GREATEST_MILLIS), F.lit(True)),
-        F.coalesce(record["timestampType"].between(-1, 1), F.lit(True)),
+        F.coalesce(record["timestampType"].between(-1, 1), ~F.col("_text").rlike(_RPK)),
         ~texts.rlike(_LOOKS_UNQUOTED),
         F.is_valid_utf8("_text"),
         ~_has_half_surrogate_pair(),
@@ -112,7 +429,7 @@ def _has_half_surrogate_pair() -> Column:
 
 
 def _again(field: str) -> Column:
-    return F.col("_again.line")[0][field]
+    return F.col("_again.line")[0][_FIELDS[field]]
 
 
 def _kind(field: str) -> Column:
@@ -136,85 +453,44 @@ def _text(field: str) -> Column:
     return F.try_variant_get(_again(field), "$", "string")
 
 
-def _number(field: str, least: int, greatest: int) -> Column:
-    """Return a field as bigint if it is a whole number in the range, else null."""
-    number = F.when(_kind(field) == "BIGINT", F.try_variant_get(_again(field), "$", "bigint"))
+def _string(variant: Column) -> Column:
+    return F.try_variant_get(variant, "$", "string")
+
+
+def _is_string(variant: Column) -> Column:
+    return F.coalesce(F.schema_of_variant(variant) == "STRING", F.lit(False))
+
+
+def _is_null(variant: Column) -> Column:
+    return F.coalesce(F.schema_of_variant(variant) == "VOID", F.lit(True))
+
+
+def _whole(variant: Column, least: int, greatest: int) -> Column:
+    """Return a whole number in the range as bigint, else null."""
+    number = F.when(F.schema_of_variant(variant) == "BIGINT", F.try_variant_get(variant, "$", "bigint"))
     return F.when(number.between(least, greatest), number)
 
 
-def _is_kcat() -> Column:
-    return _has("payload") | _has("tstype")
+def _millis() -> Column:
+    """Return the record's time in epoch milliseconds, given as such or in ISO-8601 with its zone; else null."""
+    time = F.col("_of.time")
+    text = _string(time)
+    zoned = F.regexp_replace(text, r"([+-]\d\d)(\d\d)\z", "$1:$2")
+    millis = F.unix_millis(F.when(_is_string(time) & text.rlike(_ISO_TIME), zoned.try_cast("timestamp")))
+    of_text = F.when(millis.between(-1, GREATEST_MILLIS), millis)
+    return F.coalesce(_whole(time, -1, GREATEST_MILLIS), of_text)
 
 
-def _error() -> Column:
-    """Return the first reason why the line is not a record; null if it is one."""
-    captured = F.col("_read.line")[0]
-    is_kcat, headers = _is_kcat(), _kcat_headers()
-    capture_headers = F.try_variant_get(_again("headers"), "$", "array<struct<key: variant, value: variant>>")
-    well_formed = F.forall(
-        capture_headers,
-        lambda header: (
-            F.coalesce(F.schema_of_variant(header["key"]) == "STRING", F.lit(False))
-            & F.coalesce(F.schema_of_variant(header["value"]).isin("STRING", "VOID"), F.lit(True))
-        ),
-    )
-    reasons = {
-        "the line is not a JSON object": ~json_lines.begins_object(F.col("_text")),
-        "the line is not valid JSON": F.col("_again.misread").isNotNull()
-        | (F.size("_again.line") != 2)
-        | F.col("_again.line").isNull(),
-        "a string holds half a surrogate pair": _has_half_surrogate_pair(),
-        "the line is neither in the capture form nor kcat's JSON": ~(
-            _has("topic") | _has("partition") | _has("offset")
-        ),
-        "topic is not a string that names a topic": ~_is_text("topic") | (_text("topic") == ""),
-        "partition is not a whole number from 0 to 2147483647": _number("partition", 0, GREATEST_PARTITION).isNull(),
-        "offset is not a whole number from 0 to 9223372036854775807": _number("offset", 0, 2**63 - 1).isNull(),
-        "the line mixes the capture form with kcat's JSON": is_kcat
-        & (_has("value") | _has("timestamp") | _has("timestampType")),
-        "kcat could not decode the key": is_kcat & ~_is_absent("key_error"),
-        "kcat could not decode the payload": is_kcat & ~_is_absent("payload_error"),
-        "tstype is none of create, logappend, unknown": is_kcat
-        & ~_is_absent("tstype")
-        & ~(_is_text("tstype") & _text("tstype").isin("create", "logappend", "unknown")),
-        "ts is not a time in milliseconds": is_kcat & ~_is_absent("ts") & _number("ts", -1, GREATEST_MILLIS).isNull(),
-        "headers is not a flat array of names and values": is_kcat & ~_is_absent("headers") & headers.isNull(),
-        "the line is not UTF-8": ~is_kcat & ~F.is_valid_utf8("_text"),
-        "timestamp is not a time in milliseconds": ~is_kcat
-        & ~_is_absent("timestamp")
-        & _number("timestamp", -1, GREATEST_MILLIS).isNull(),
-        "timestampType is none of -1, 0, 1": ~is_kcat
-        & ~_is_absent("timestampType")
-        & _number("timestampType", -1, 1).isNull(),
-        "key is not base64": ~is_kcat & ~_is_absent("key") & captured["key"].isNull(),
-        "value is not base64": ~is_kcat & ~_is_absent("value") & captured["value"].isNull(),
-        "headers is not an array of objects with a key and a value": ~is_kcat
-        & ~_is_absent("headers")
-        & ~F.coalesce(well_formed, F.lit(False)),
-        "a header's value is not base64": ~is_kcat & F.col("_read.misread").isNotNull(),
-    }
-    error = F.when(F.col("line").isNull(), F.col("damage"))
-    for reason, applies in reasons.items():
-        error = error.when(applies, F.lit(reason))
-    return error
+def _topic_of_file() -> Column:
+    """Return the topic that the file's directory names, else the file itself; null if neither clearly does."""
+    path = F.split("_source", "/")
+    directories = F.filter(F.slice(path, 1, F.size(path) - 1), lambda name: name.rlike(_TOPIC))
+    name = F.regexp_replace(F.element_at(path, -1), _SUFFIXES, "")
+    of_name = F.when(name.rlike(_TOPIC) & ~name.rlike(_NO_TOPIC), name)
+    return F.when(F.size(directories) == 1, directories[0]).when(F.size(directories) == 0, of_name)
 
 
-def _written_by_kcat() -> dict[str, Column]:
-    """Return the columns of a record in kcat's JSON; values that kcat decoded from Avro to JSON stay JSON text."""
-    known = _text("tstype").isin("create", "logappend")
-    return {
-        "topic": _text("topic"),
-        "partition": _number("partition", 0, GREATEST_PARTITION).cast("int"),
-        "offset": _number("offset", 0, 2**63 - 1),
-        "timestamp": F.when(known, time_of_millis(_number("ts", 0, GREATEST_MILLIS))),
-        "timestamp_type": F.when(_text("tstype") == "create", 0).when(_text("tstype") == "logappend", 1),
-        "key": _text("key").cast("binary"),
-        "value": _text("payload").cast("binary"),
-        "headers": F.coalesce(_kcat_headers(), F.array()),
-    }
-
-
-def _kcat_headers() -> Column:
+def _flat_headers() -> Column:
     """Return kcat's flat array [name, value, name, value ...] as headers; null if it is not such an array."""
     flat = F.when(
         _kind("headers").isin("ARRAY<STRING>", "ARRAY<VOID>"),
@@ -224,9 +500,33 @@ def _kcat_headers() -> Column:
     values = F.filter(flat, lambda _, at: at % 2 == 1)
     complete = (F.size(flat) % 2 == 0) & F.forall(names, lambda name: name.isNotNull())
     headers = F.transform(
-        names, lambda name, at: F.struct(name.alias("key"), F.get(values, at).cast("binary").alias("value"))
+        names,
+        lambda name, at: _header(F.make_valid_utf8(_bytes(name).cast("string")), _bytes(F.get(values, at))),
     )
     return F.when(complete, headers)
+
+
+_PAYLOAD = "struct<payload: variant, rawPayload: string, isPayloadNull: boolean>"
+
+
+def _payload_of(field: str) -> Column:
+    """Return a key or value of Redpanda Console, with raw data or without (its save-messages-dialog.tsx)."""
+    return F.try_variant_get(_again(field), "$", _PAYLOAD)
+
+
+def _payload(said: Column) -> Column:
+    """Return the bytes of a payload: its raw data, else its text."""
+    raw = F.try_to_binary(said["rawPayload"], F.lit("base64"))
+    is_null = F.coalesce(said["isPayloadNull"], F.lit(False))
+    return F.when(~is_null, F.coalesce(raw, _string(said["payload"]).cast("binary")))
+
+
+def _is_lost(said: Column) -> Column:
+    """Tell whether a payload is there without its raw data, as text that lost bytes or as decoded JSON."""
+    is_there = said.isNotNull() & ~F.coalesce(said["isPayloadNull"], F.lit(False))
+    has_raw = F.try_to_binary(said["rawPayload"], F.lit("base64")).isNotNull()
+    is_whole = _is_string(said["payload"]) & ~F.coalesce(_string(said["payload"]).contains("\ufffd"), F.lit(False))
+    return is_there & ~has_raw & ~is_whole
 
 
 def _all(*conditions: Column) -> Column:

@@ -5,38 +5,29 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from pipelines import scratch
 from pipelines.errors import EnvironmentLacking, UsageError
+from pipelines.sources import unpacking
+from pipelines.sources.unpacking import Damage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 SCHEMA = "_source string, line binary, damage string"
-ORDER = ("_block", "_place")
 
 GZIP = ".gz"
-# Hadoop and Spark unpack these suffixes too, but not reliably: a broken .lz4 or .snappy file is read as an empty one,
-# and a broken .zstd file fails the whole query.
-UNREAD_FORMATS = {
-    **{".bz2": "bzip2", ".deflate": "deflate", ".lz4": "lz4", ".snappy": "snappy"},
-    **{".zst": "zstd", ".zstd": "zstd"},
-}
-
-_DAMAGED = "The gzip file is damaged: land it again from its source."
-_NO_GZIP = "The file, or its end, is not gzip: land it again under a name that says what it is."
-_TRUNCATED = "The gzip file ends too early: land it again from its source."
+# Hadoop and Spark unpack these suffixes too, but not reliably: a broken .lz4 or .snappy file is read as an empty one.
+UNREAD_FORMATS = {".bz2": "bzip2", ".deflate": "deflate", ".lz4": "lz4", ".snappy": "snappy"}
 
 _BLANK = " \t\r\x0b\x0c\ufeff"
 _BLOCK = 1 << 20
-_GZIP_BEGINS = 0x1F
 _LINK_PART = 200
 # Paths that Hadoop and java.net.URI leave unchanged in every locale.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./=,@&;~+-]*")
@@ -75,32 +66,36 @@ def lines(
     directory: Path,
     files: Sequence[LandedFile],
     damaged: Mapping[str, str] | None = None,
-    in_order: bool = False,
 ) -> DataFrame:
-    """Return ``SCHEMA``: a row per line that is not blank, split only at newlines, with gzip files unpacked.
+    """Return ``SCHEMA``: a row per line that is not blank, split only at newlines, with files unpacked.
 
-    ``damaged`` is the result of the function of that name. The lines before the damage are read, and one row per
-    damaged file, without a line, says in ``damage`` what is wrong. A file in a format that is not read always gets such
-    a row. With ``in_order``, two more columns, ``_block`` and ``_place``, give the order of the lines of a file.
+    What is not lines, such as an array, is unpacked to a line per record (``unpacking``). ``damaged`` is the result of
+    the function of that name. The lines before the damage are read, and one row per damaged file, without a line, says
+    in ``damage`` what is wrong. A file in a format that is not read always gets such a row.
     """
     from pyspark.sql import functions as F
 
     root = os.path.realpath(directory)
     stand_ins = _StandIns(root)
-    paths, damages = [], []
+    paths: list[str] = []
+    damages: list[tuple[str, None, str]] = []
     for file in files:
         source, suffix = file.source, _suffix(file.source)
         if suffix in UNREAD_FORMATS:
             damages.append((source, None, _unread_format(suffix)))
+        elif (unpacked := unpacking.unpacked(path_of(root, source))) is not None:
+            stand_in, damage = stand_ins.fill(source, unpacked)
+            paths.append(stand_in)
+            damages += [(source, None, damage)] if damage else []
         elif damaged and source in damaged:
             damages.append((source, None, damaged[source]))
-            paths.append(stand_ins.unpack(source))
+            paths.append(stand_ins.fill(source, _inflated(path_of(root, source)))[0])
         elif _PLAIN_PATH.fullmatch(f"{root}/{source}"):
             paths.append(f"{root}/{source}")
         else:
             paths.append(stand_ins.link(source))
     if not paths:
-        return _damage_rows(spark, damages, in_order)
+        return spark.createDataFrame(damages, SCHEMA)
     text = F.col("value")
     read = (
         spark.read.option("lineSep", "\n")
@@ -110,32 +105,38 @@ def lines(
             stand_ins.source(F.col("_metadata.file_path")).alias("_source"),
             text.cast("binary").alias("line"),
             F.lit(None).cast("string").alias("damage"),
-            *([F.col("_metadata.file_block_start").alias("_block")] if in_order else []),
         )
     )
-    if in_order:  # a task reads a block from its beginning to its end, so the ids follow the order of the lines
-        read = read.withColumn("_place", F.monotonically_increasing_id())
-    return read.union(_damage_rows(spark, damages, in_order)) if damages else read
+    return read.union(spark.createDataFrame(damages, SCHEMA)) if damages else read
 
 
-def _damage_rows(spark: SparkSession, damages: list[tuple[str, None, str]], in_order: bool) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    rows = spark.createDataFrame(damages, SCHEMA)
-    return rows.withColumns({name: F.lit(None).cast("bigint") for name in ORDER}) if in_order else rows
-
-
-def are_plain(files: Sequence[LandedFile]) -> bool:
+def are_plain(directory: Path, files: Sequence[LandedFile]) -> bool:
     """Tell whether no file is packed, so that their lines are no larger than the files."""
-    return not any(_suffix(file.source) == GZIP for file in files)
+    root = os.path.realpath(directory)
+    return not any(
+        _suffix(file.source) == GZIP or unpacking.unpacked(path_of(root, file.source)) is not None for file in files
+    )
+
+
+def is_unread(source: str) -> bool:
+    """Tell whether a file is in a format that is not read, however sound it is."""
+    return _suffix(source) in UNREAD_FORMATS
 
 
 def damaged(directory: Path, files: Sequence[LandedFile]) -> dict[str, str]:
-    """Unpack the gzip files and return, by source, a sentence on each that cannot be unpacked to its end."""
+    """Unpack the packed files and return, by source, a sentence on each that cannot be unpacked to its end."""
     root = os.path.realpath(directory)
-    packed = [file.source for file in files if _suffix(file.source) == GZIP]
-    errors = ((source, _unpack(path_of(root, source))) for source in packed)
-    return {source: error for source, error in errors if error}
+    found: dict[str, str] = {}
+    for file in files:
+        blocks = unpacking.unpacked(path_of(root, file.source))
+        if blocks is None and _suffix(file.source) == GZIP:
+            blocks = _inflated(path_of(root, file.source))
+        try:
+            for _ in blocks or ():
+                pass
+        except Damage as damage:
+            found[file.source] = str(damage)
+    return found
 
 
 def numbered_id(line: str, damage: str, occurrence: str | None) -> Column:
@@ -229,32 +230,46 @@ def _unread_format(suffix: str) -> str:
     return f"The file is compressed with {UNREAD_FORMATS[suffix]}, which is not read here: land it as gzip or plain."
 
 
-DAMAGES = tuple(dict.fromkeys((_DAMAGED, _NO_GZIP, _TRUNCATED, *map(_unread_format, UNREAD_FORMATS))))
+DAMAGES = (
+    *(unpacking.GZIP_DAMAGED, unpacking.NO_GZIP, unpacking.GZIP_TRUNCATED, unpacking.ZSTD_DAMAGED, unpacking.NO_ZSTD),
+    *(unpacking.BINARY_DAMAGED, unpacking.BINARY_PACKED),
+    *map(_unread_format, UNREAD_FORMATS),
+)
 """All that may be wrong with a file as a whole, in the words of its row."""
 
 
 def content(root: str, source: str) -> Iterator[bytes]:
-    """Yield what a landed file holds, unpacked, block by block; nothing if it is gone or cannot be read as lines."""
+    """Yield the lines of a landed file, block by block; nothing if it is gone or cannot be read as lines."""
     if os.path.isfile(path_of(root, source)):
-        with suppress(OSError, zlib.error, _NotGzip, EOFError):
+        with suppress(OSError, Damage):
             yield from whole(root, source)
 
 
 def whole(root: str, source: str) -> Iterator[bytes]:
-    """Yield what a landed file holds, unpacked, block by block; nothing if it is in a format that is not read.
+    """Yield the lines of a landed file, block by block; nothing if it is in a format that is not read.
 
-    Raises OSError, zlib.error, EOFError, _NotGzip: the file is gone or damaged.
+    Raises OSError, Damage: the file is gone or damaged.
     """
-    if unread_format(source) is None:
-        with open(path_of(root, source), "rb") as landed:
-            blocks = iter(lambda: landed.read(_BLOCK), b"")
-            yield from _inflate(blocks) if _suffix(source) == GZIP else blocks
+    if is_unread(source):
+        return
+    path = path_of(root, source)
+    if (unpacked := unpacking.unpacked(path)) is not None:
+        yield from unpacked
+        return
+    with open(path, "rb") as landed:
+        blocks = iter(lambda: landed.read(_BLOCK), b"")
+        yield from unpacking.inflated(blocks) if _suffix(source) == GZIP else blocks
 
 
 def unread_format(source: str) -> str | None:
     """Return why a file is in a format that is not read, as a sentence; None if its format is read."""
-    suffix = _suffix(source)
-    return _unread_format(suffix) if suffix in UNREAD_FORMATS else None
+    return _unread_format(_suffix(source)) if is_unread(source) else None
+
+
+def _inflated(path: str) -> Iterator[bytes]:
+    """Yield the content of a gzip file, nothing if it is gone."""
+    with suppress(FileNotFoundError), open(path, "rb") as packed:
+        yield from unpacking.inflated(iter(lambda: packed.read(_BLOCK), b""))
 
 
 class _StandIns:
@@ -275,12 +290,15 @@ class _StandIns:
         os.symlink(path_of(self.root, source), stand_in)
         return stand_in
 
-    def unpack(self, source: str) -> str:
-        """Return a file with the content of a damaged file before its damage."""
+    def fill(self, source: str, blocks: Iterator[bytes]) -> tuple[str, str | None]:
+        """Return a file with these blocks, up to any damage, and a sentence on the damage, or None."""
         stand_in = self._named(source, ".lines")
         with open(stand_in, "wb") as readable:
-            _unpack(path_of(self.root, source), readable)
-        return stand_in
+            try:
+                readable.writelines(blocks)
+            except Damage as damage:
+                return stand_in, str(damage)
+        return stand_in, None
 
     def source(self, path: Column) -> Column:
         """Return the source of a row, given the path that Spark read."""
@@ -306,64 +324,3 @@ def _stand_ins_of_this_process() -> str:
     if not _PLAIN_PATH.fullmatch(own):
         raise EnvironmentLacking(f"Spark cannot read below {_shown(own)}: set TMPDIR to a directory in plain ASCII.")
     return own
-
-
-def _unpack(path: str, target: BinaryIO | None = None) -> str | None:
-    """Write the content of a gzip file to the target, up to any damage; return a sentence on the damage, or None."""
-    try:
-        with open(path, "rb") as packed:
-            for block in _inflate(iter(lambda: packed.read(_BLOCK), b"")):
-                if target:
-                    target.write(block)
-    except FileNotFoundError:
-        return None
-    except zlib.error:
-        return _DAMAGED
-    except _NotGzip:
-        return _NO_GZIP
-    except EOFError:
-        return _TRUNCATED
-    return None
-
-
-class _NotGzip(Exception):
-    """Raised if other bytes stand where a gzip member should begin."""
-
-
-def _inflate(packed: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the content of gzip members, one after the other, with at most a block in memory.
-
-    Raises _NotGzip, zlib.error, EOFError: the bytes are not gzip, are damaged, or end too early.
-    """
-    member = _member()
-    begun = False
-    for block in packed:
-        while block:
-            if member.eof:
-                member, begun = _member(), False
-            if not begun and block[0] != _GZIP_BEGINS:
-                raise _NotGzip
-            begun = True
-            before = member.copy()
-            try:
-                yield member.decompress(block, _BLOCK)
-            except zlib.error:
-                yield from _up_to_damage(before, block)
-                raise
-            block = member.unused_data or member.unconsumed_tail
-    while begun and not member.eof:
-        rest = member.decompress(b"", _BLOCK)
-        if not rest:
-            raise EOFError
-        yield rest
-
-
-def _member() -> zlib._Decompress:
-    return zlib.decompressobj(zlib.MAX_WBITS | 16)
-
-
-def _up_to_damage(member: zlib._Decompress, block: bytes) -> Iterator[bytes]:
-    """Yield what a block holds before its damage, byte by byte: a zlib call that fails returns nothing."""
-    with suppress(zlib.error):
-        for at in range(len(block)):
-            yield member.decompress(block[at : at + 1])

@@ -26,7 +26,7 @@ from pipelines.stage import Land
 from pipelines.steps.modules import land_module, reader_module
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.text import files_of
-from pipelines.warehouse import few_rows, progress, quality
+from pipelines.warehouse import few_rows, jvmless, progress, quality
 from pipelines.warehouse.progress import Progress
 from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.ranges import Range, points
@@ -170,6 +170,7 @@ class _Landing:
         self.records = 0
         self.topics: set[str] = set()
         self.skipped: Counter[str] = Counter()  # skipped lines by name, if the table's module names them
+        self.forms: Counter[str] = Counter()  # inserted records of files by their form, if the table has forms
         self.unreadable: AfterlogError | None = None  # why a partition could not be read
         self.most: int | None = None  # offsets of a batch, after a larger one could not be read
 
@@ -359,6 +360,7 @@ class _Landing:
         said += [f"{counted(self.records, 'record')} of {topics}"] if self.records else []
         more = len(self.topics) - MOST_TOPICS
         said[-1:] = [f"{said[-1]} and {more:,} more"] if more > 0 else said[-1:]
+        said += [f"recognised {_listed(self.forms)}"] if self.forms.keys() - {self.module.ordinary_form} else []
         said += [f"skipped {_listed(self.skipped)}"] if self.skipped else []
         self.stage_run = replace(
             before,
@@ -464,10 +466,15 @@ class _Landing:
         existing_rows = self._existing_rows(files)
         if existing_rows is not None:
             rows = rows.join(existing_rows.select(grain), grain, how="left_anti")
-        is_plain = not self.stage.reader and landing.are_plain(files)
-        is_small = is_plain and sum(file.size for file in files) <= few_rows.MOST_PLAIN_BYTES
+        is_small = not self.stage.reader and sum(file.size for file in files) <= few_rows.MOST_PLAIN_BYTES
         are_few = is_small and read - skipped <= few_rows.MOST_ROWS
+        are_few = are_few and landing.are_plain(self.settings.landing_of(self.stage.directory), files)
         written = self.warehouse.insert(rows, self.contract, _from(files), are_few=are_few)
+        if written and self.module.ordinary_form is not None:
+            text = "SELECT form, count(*) AS row_count FROM rows WHERE form IS NOT NULL GROUP BY form"
+            mine = {"cluster": self.settings.cluster, "_run_id": self.run_id}
+            found = jvmless.query(self.warehouse, self.stage.table, text, mine)
+            self.forms = Counter({row["form"]: row["row_count"] for row in found})
         return read, skipped, written
 
     def _census(self, lines: DataFrame, unwanted: Column) -> tuple[int, int, bool]:

@@ -40,6 +40,11 @@ class LandModule(Protocol):
         ...
 
     @property
+    def ordinary_form(self) -> str | None:
+        """Return the form of lines that goes without saying, if the table has a column ``form``. Default: none."""
+        ...
+
+    @property
     def parse_records(self) -> Callable[[DataFrame, Settings], DataFrame] | None:
         """Parse whole records of topics instead of lines. Default: ``parse`` takes their values as lines."""
         ...
@@ -132,8 +137,14 @@ class DeriveModule(Protocol):
 
 def land_module(stage: Land) -> LandModule:
     """Return the module of a ``Land`` table."""
-    defaults: dict[str, Any] = {"skipped": _nothing, "skipped_as": _nameless, "parse_records": None}
-    defaults |= {"read_files": None, "read_records": _as_they_are}
+    defaults: dict[str, Any] = {
+        "skipped": _nothing,
+        "skipped_as": _nameless,
+        "ordinary_form": None,
+        "parse_records": None,
+        "read_files": None,
+        "read_records": _as_they_are,
+    }
     return cast(LandModule, _module(stage.table, defaults))
 
 

@@ -157,7 +157,7 @@ def test_what_stands_before_the_damage_is_read_and_the_damage_told(spark: SparkS
 
 
 def test_formats_that_are_not_read_are_told_each_time(spark: SparkSession, tmp_path: Path) -> None:
-    suffixes = ("bz2", "deflate", "lz4", "snappy", "zst", "ZST", "zstd", "ZSTD")
+    suffixes = ("bz2", "deflate", "lz4", "snappy", "BZ2")
     for suffix in suffixes:
         landed(tmp_path, f"a.{suffix}", b'{"a":1}\n')
     landed(tmp_path, "b.jsonl", b"{}\n")

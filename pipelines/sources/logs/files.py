@@ -207,7 +207,7 @@ def read(
 ) -> DataFrame:
     """Return ``SCHEMA``: the rows that the reader makes of the files, and a row for what is wrong with a file.
 
-    Raises OSError, zlib.error, EOFError: a file is gone, or is damaged and ``damaged`` does not say so.
+    Raises OSError, Damage: a file is gone, or is damaged and ``damaged`` does not say so.
     """
     feed = section.replace("_", "-")
     directory, pattern = settings.landing_of(feed), pattern_of(settings, feed)

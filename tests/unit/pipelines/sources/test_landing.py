@@ -125,7 +125,6 @@ SOUND = {
     "empty.gz": b"",
     "large.gz": gzip.compress(NOISE * 4),
     "plain.jsonl": TEXT,
-    "not by its name": gzip.compress(TEXT)[:-9],
 }
 TOO_EARLY = "The gzip file ends too early: land it again from its source."
 DAMAGED = "The gzip file is damaged: land it again from its source."
@@ -134,6 +133,7 @@ BROKEN = {
     "truncated.gz": (gzip.compress(NOISE)[:-5_000], TOO_EARLY),
     "without its last byte.gz": (gzip.compress(TEXT)[:-1], TOO_EARLY),
     "only a header.gz": (gzip.compress(TEXT)[:10], TOO_EARLY),
+    "by its content": (gzip.compress(TEXT)[:-9], TOO_EARLY),
     "UPPER.GZ": (gzip.compress(TEXT)[:-1], TOO_EARLY),
     "wrong checksum.gz": (gzip.compress(TEXT)[:-8] + bytes(8), DAMAGED),
     "overwritten.gz": (gzip.compress(NOISE)[:200_000] + bytes(1_000) + gzip.compress(NOISE)[201_000:], DAMAGED),
