@@ -11,7 +11,7 @@ FORMAT = rf"(?:\A[vV]?[012]\z)|(?:{VERSION})"
 
 CONTRACT = Contract(
     table="silver.producers",
-    description="One row per distinct statement on a producer: the settings that decide on idempotence, topic, brokers.",
+    description="One row per distinct statement on a producer: settings that decide on idempotence, topic and brokers.",
     columns=(
         *origin("bronze.producers"),
         Column("client_id", "string", "The producer's client.id.", (not_null("It is named.").where(READABLE),)),
@@ -42,7 +42,7 @@ CONTRACT = Contract(
         Column(
             "client_mode",
             "string",
-            "What the client makes of its settings: IDEMPOTENT; PLAIN; REFUSED: it does not start. Null where it depends"
+            "What the client makes of its settings: IDEMPOTENT; PLAIN; REFUSED: it does not start. Null where that depends"
             " on the client's version, which is not told.",
             (one_of("IDEMPOTENT", "PLAIN", "REFUSED"),),
         ),
@@ -52,7 +52,9 @@ CONTRACT = Contract(
             "Setting that idempotence does not go with: acks, retries, max_in_flight, or transactional_id without"
             " idempotence; null where there is none.",
         ),
-        Column("is_on_by_default", "boolean", "True where the client's documentation says that idempotence is the default."),
+        Column(
+            "is_on_by_default", "boolean", "True where the client's documentation says that idempotence is the default."
+        ),
         Column("most_in_flight", "int", "The most requests in flight that the client allows with idempotence."),
         Column(
             "broker_version",
@@ -80,7 +82,9 @@ CONTRACT = Contract(
             "Magic of the message format: 0, 1 or 2. Brokers from 3.0 on write 2, whatever is said. Null: not known.",
             (between(0, 2),),
         ),
-        Column("broker_has_idempotence", "boolean", "True from 0.11 on, and where message format 2 is; null: not known."),
+        Column(
+            "broker_has_idempotence", "boolean", "True from 0.11 on, and where message format 2 is; null: not known."
+        ),
         Column(
             "broker_tells_format",
             "boolean",

@@ -564,7 +564,9 @@ def _log(warehouse: Warehouse, place: Place) -> Iterator[Event]:
         for row in rows(warehouse, LOG_RANGES, {"cluster": warehouse.cluster, "slice": place.slice})
         if row["first_offset"] <= place.offset <= row["last_offset"]
     ]
-    for row in sorted(ranges, key=lambda row: (not row["is_present"], not row.get("has_batch"), not row["is_compacted"]))[:1]:
+    for row in sorted(
+        ranges, key=lambda row: (not row["is_present"], not row.get("has_batch"), not row["is_compacted"])
+    )[:1]:
         compacted = ", which is compacted" if row["is_compacted"] else ""
         what = {True: "in the log", False: "absent from the log", None: "perhaps in the log"}[row["is_present"]]
         if row["is_present"] is None:

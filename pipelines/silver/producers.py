@@ -1,4 +1,4 @@
-"""bronze.producers -> silver.producers: the idempotence that a producer's settings give it, and what its topic supports."""
+"""bronze.producers -> silver.producers: what a client makes of a producer's settings, and what its topic supports."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         {
             "client_library": _library(F.col("client_version")),
             "_client": _version(F.col("client_version")),
-            "requested_mode": F.when(mode == "true", MODES["true"]).when(mode == "false", MODES["false"]).otherwise(mode),
+            "requested_mode": F.when(mode == "true", MODES["true"])
+            .when(mode == "false", MODES["false"])
+            .otherwise(mode),
         }
     ).withColumn("most_in_flight", F.when(_is_java() & (F.col("_client") < _number("1.0")), 1).otherwise(5))
     values = {
@@ -138,7 +140,10 @@ def _is_java() -> Column:
 def _library(client: Column) -> Column:
     """Return the library that a client's version names: java, librdkafka or another; null if there is no version."""
     name = F.trim(F.regexp_extract(client, CLIENT, 1))
-    return F.when(client.rlike(CLIENT), F.when(name.rlike(JAVA), "java").when(client.rlike(LIBRDKAFKA), "librdkafka").otherwise(F.lower(name)))
+    return F.when(
+        client.rlike(CLIENT),
+        F.when(name.rlike(JAVA), "java").when(client.rlike(LIBRDKAFKA), "librdkafka").otherwise(F.lower(name)),
+    )
 
 
 def _version(text: Column) -> Column:

@@ -56,10 +56,7 @@ explained AS (
         latest.most_in_flight
       )
       WHEN 'transactional_id' THEN 'it has a transactional.id and enable.idempotence is false'
-      ELSE concat(
-        'the default of client version ', latest.client_version,
-        ' does not come into effect: it does from 3.0.1 and 3.1.1 on'
-      )
+      ELSE concat('version ', latest.client_version, ' does not apply that default (3.0.1, 3.1.1 and 3.2.0 do)')
     END AS why
   FROM stated
 ),
@@ -120,7 +117,7 @@ SELECT
     )
     WHEN latest.severity = 3 AND latest.requested_mode IS NULL THEN concat(
       'Its client should have idempotence by default, and turns it off without an error, as ', why,
-      ': retries can duplicate records. Set enable.idempotence to true, and what contradicts it is refused.'
+      ': retries can duplicate records. Set enable.idempotence to true: the client then refuses what contradicts it.'
     )
     WHEN latest.severity = 3 AND latest.client_mode = 'PLAIN' THEN concat(
       'It asks for idempotence (', latest.requested_mode, ') in a way that its client, version ', latest.client_version,
