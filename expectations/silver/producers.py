@@ -42,8 +42,8 @@ CONTRACT = Contract(
         Column(
             "client_mode",
             "string",
-            "What the client makes of its settings: IDEMPOTENT; PLAIN; REFUSED: it does not start. Null where that depends"
-            " on the client's version, which is not told.",
+            "What the client makes of its settings: IDEMPOTENT; PLAIN; REFUSED: it does not start. Null where that"
+            " depends on the client's version, which is not told.",
             (one_of("IDEMPOTENT", "PLAIN", "REFUSED"),),
         ),
         Column(

@@ -25,7 +25,7 @@ _STRICT = {
 _BYTE_ORDER_MARK = "\ufeff"
 UNKNOWN = "-1"  # what Kafka's clients write for a number that they do not know
 LIBRDKAFKAS_UNKNOWN = "-1001"  # what librdkafka writes for an offset that it does not know
-_NUMBER = re.compile(r"(?P<name>\w+): (?P<type>int|bigint)\b")
+_NUMBER = re.compile(r"`?(?P<name>[\w.]+)`?: (?P<type>int|bigint)\b")
 
 
 def text(line: Column) -> Column:
@@ -81,7 +81,7 @@ def objects(bronze: DataFrame, record: str, *, numbers_as_clients_write_them: bo
     """
     types = {one["name"]: one["type"] for one in _NUMBER.finditer(record)} if numbers_as_clients_write_them else {}
     json = F.when(F.col("error").isNull(), text(F.col("line")))
-    as_read = _NUMBER.sub(r"\g<name>: string", record) if types else record
+    as_read = _NUMBER.sub(r"`\g<name>`: string", record) if types else record
     read = bronze.withColumn("_read", computed_once(parsed(json, as_read)))
     misread = F.col("_read.misread").isNotNull() | (F.size("_read.line") != 2) | F.col("_read.line").isNull()
     one = F.get("_read.line", F.lit(0))
@@ -90,7 +90,7 @@ def objects(bronze: DataFrame, record: str, *, numbers_as_clients_write_them: bo
     line_error = F.coalesce(F.col("error"), F.when(misread, "a field of the object is not of its type"))
     typed = one
     for name, type_ in types.items():
-        typed = typed.withField(name, _told(one[name]).try_cast(type_))
+        typed = typed.withField(f"`{name}`", _told(one[name]).try_cast(type_))
     return (
         read.withColumn("line_error", line_error)
         .withColumn("_object", F.when(F.col("line_error").isNull(), typed))
