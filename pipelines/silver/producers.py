@@ -106,9 +106,7 @@ def _client_mode() -> Column:
         .when(asks | in_transactions, F.when(clashes, "REFUSED").otherwise("IDEMPOTENT"))
         .when(~by_default, "PLAIN")
         .when(many & is_4, "REFUSED")
-        .when(many & is_4.isNull(), F.lit(None))
-        .when(clashes, "PLAIN")
-        .when(by_default, "IDEMPOTENT")
+        .when(by_default, F.when(clashes, "PLAIN").otherwise("IDEMPOTENT"))
     )
 
 

@@ -23,7 +23,7 @@ rated AS (
     *,
     CASE
       WHEN effective_mode IN ('REFUSED', 'UNSUPPORTED') THEN 4
-      WHEN effective_mode = 'PLAIN' AND (requested_mode <> 'off' OR is_on_by_default) THEN 3
+      WHEN effective_mode = 'PLAIN' AND coalesce(requested_mode <> 'off', is_on_by_default) THEN 3
       WHEN effective_mode = 'PLAIN' THEN 2
       WHEN effective_mode IS NULL THEN 1
       ELSE 0
