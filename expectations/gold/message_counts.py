@@ -12,8 +12,8 @@ def counts(**comments: str) -> tuple[Column, ...]:
 COUNTS = (
     *counts(
         acknowledged="Messages whose producer was told success and an offset.",
-        failed="Messages whose producer was told of a failure.",
-        unknown="Messages sent with acks=0, of which nothing else is known.",
+        failed="Messages whose producer was told an error that rules out that they were written.",
+        unknown="Messages of which nothing tells whether they were written: an error left it open, or no offset came.",
         aborted="Acknowledged messages whose transaction was aborted.",
         open="Acknowledged messages whose transaction has not ended in what landed.",
         lost="Acknowledged messages that are absent from a log which is known not to be compacted.",

@@ -51,7 +51,7 @@ CONTRACT = Contract(
         Column("produced_at", "timestamp", "Timestamp of the record, as the acknowledgement says it."),
         Column("client_id", "string", "The producer's client.id."),
         Column("trace_id", "string", "Trace of the message; many messages may share it."),
-        Column("error", "string", "Exception that the producer was told."),
+        Column("error", "string", "Exception, or error, that the producer was told."),
         Column("error_class", "string", "Its class."),
         Column(
             "transaction_state",
@@ -61,7 +61,12 @@ CONTRACT = Contract(
         ),
         Column("producer_id", "bigint", "Producer id of the transaction."),
         Column("producer_epoch", "int", "Producer epoch of the transaction."),
-        Column("in_log", "boolean", "True where a landed segment holds the offset, false where one proves it absent."),
+        Column(
+            "in_log",
+            "boolean",
+            "True where a landed segment has the record, false where one proves it absent; null where none tells, also"
+            " where a batch at the offset has lost some records.",
+        ),
         Column(
             "dead_lettered_count",
             "bigint",

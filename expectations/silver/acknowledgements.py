@@ -6,7 +6,7 @@ from expectations.json_lines import EVIDENCE, READABLE
 from expectations.provenance import origin
 from expectations.rules import GREATEST_MILLIS, at_least, between, is_true, not_null, one_of
 
-UNKNOWN_PARTITION, UNKNOWN_OFFSET = -1, -1
+UNKNOWN_PARTITION, UNKNOWN_OFFSET, UNKNOWN_SIZE = -1, -1, -1
 OUTCOMES = ("ACKNOWLEDGED", "FAILED", "UNKNOWN")
 
 CONTRACT = Contract(
@@ -37,12 +37,12 @@ CONTRACT = Contract(
         Column(
             "offset",
             "bigint",
-            "Offset; -1 where it is unknown: of a failure, and of a success with acks=0.",
+            "Offset; -1 where it is unknown: with an error, and of a success that came without one.",
             (
                 at_least(UNKNOWN_OFFSET),
-                is_true("unknown_on_failure", "offset = -1", "A record that was not written has no offset.")
-                .where("outcome = 'FAILED'")
-                .failing("came as a failure with an offset"),
+                is_true("unknown_on_failure", "offset = -1", "An error comes without an offset.")
+                .where("error IS NOT NULL")
+                .failing("came with an error and an offset"),
             ),
         ),
         Column(
@@ -53,7 +53,7 @@ CONTRACT = Contract(
         ),
         Column("key_size", "int", "Bytes of the serialized key; -1 where there is none, or it is unknown."),
         Column("value_size", "int", "Bytes of the serialized value; -1 where there is none, or it is unknown."),
-        Column("error", "string", "Exception, class and message; null on success."),
+        Column("error", "string", "Exception, class and message, or the error code's name; null on success."),
         Column("error_class", "string", "Class of the exception, where the text begins with one."),
         Column("headers", HEADERS, "Headers of the record in order, with those that interceptors added."),
         Column("trace_id", "string", "Trace of the message, from the header that the settings name; else null."),
@@ -67,7 +67,8 @@ CONTRACT = Contract(
         Column(
             "outcome",
             "string",
-            "ACKNOWLEDGED, FAILED, or UNKNOWN: a success without an offset, which is what acks=0 gives.",
+            "ACKNOWLEDGED: success at an offset. FAILED: the error rules out that the record was written. UNKNOWN: the"
+            " error leaves that open, such as a timeout or a disconnect, or a success came without an offset.",
             (
                 not_null("An acknowledgement says how it went.").where(READABLE),
                 one_of(*OUTCOMES),

@@ -19,10 +19,23 @@ CONTRACT = Contract(
             (is_true("not_before_first", "last_offset >= first_offset", "A run ends where it begins, or later."),),
         ),
         Column(
+            "has_batch",
+            "boolean",
+            "True where batches stand at the offsets, whatever records they still have; false where nothing stands.",
+            (not_null(),),
+        ),
+        Column(
             "is_present",
             "boolean",
-            "True where batches hold the offsets; false where nothing stands where they should be.",
-            (not_null(),),
+            "True where each offset has its record; false where none has one: nothing stands there, or batches without"
+            " records; null where batches have fewer records than offsets, as their headers do not tell which.",
+            (
+                is_true(
+                    "in_a_batch",
+                    "has_batch OR (is_present IS NOT NULL AND NOT is_present)",
+                    "A record is in a batch.",
+                ),
+            ),
         ),
         Column("is_compacted", "boolean", "True where a batch of the segment has fewer records than offsets."),
         Column("slice", "string", "Part of gold.message_ledger that the run is of.", (not_null(),)),

@@ -1,4 +1,4 @@
-"""Contract of silver.producers: how producers ask for idempotence, and what their topics and brokers support."""
+"""Contract of silver.producers: the idempotence that producers' settings give them, and what their topics support."""
 
 from expectations.contract import Column, Contract
 from expectations.json_lines import EVIDENCE, READABLE
@@ -11,33 +11,56 @@ FORMAT = rf"(?:\A[vV]?[012]\z)|(?:{VERSION})"
 
 CONTRACT = Contract(
     table="silver.producers",
-    description="One row per distinct statement on a producer: the mode that it asks for (KIP-185), topic and brokers.",
+    description="One row per distinct statement on a producer: settings that decide on idempotence, topic and brokers.",
     columns=(
         *origin("bronze.producers"),
         Column("client_id", "string", "The producer's client.id.", (not_null("It is named.").where(READABLE),)),
         Column("topic", "string", "Topic that it writes to.", (not_null("It is named.").where(READABLE),)),
-        Column("client_version", "string", "Version of the client."),
+        Column("client_version", "string", "Version of the client, with its library's name if it is not Kafka's own."),
+        Column(
+            "client_library",
+            "string",
+            "java, librdkafka, or the name of another library; null where no version tells it.",
+        ),
         Column(
             "requested_mode",
             "string",
-            "required, requested or off: enable.idempotence, of which true means required and false off.",
-            (
-                not_null("A statement says how idempotence is asked for.").where(READABLE),
-                one_of(*MODES, meaning="KIP-185 knows three modes, true and false."),
-            ),
+            "required, requested or off: enable.idempotence, of which true means required and false off. Null where it"
+            " is left out: then the client's default counts.",
+            (one_of(*MODES, meaning="KIP-185 knows three modes, true and false."),),
         ),
+        Column("acks", "string", "all (also -1), 1 or 0; null where it is left out."),
+        Column("retries", "bigint", "Setting of this name; null where it is left out."),
+        Column("max_in_flight_requests_per_connection", "bigint", "Setting of this name; null where it is left out."),
+        Column("transactional_id", "string", "Setting of this name; null where it is left out."),
         Column(
             "client_knows_mode",
             "boolean",
             "True where the client's version knows the mode as it is written: true and false from 0.11 on; required,"
-            " requested and off from 1.0 on. Null where the version is not told.",
+            " requested and off from 1.0 on. Null where the version is not told, or no mode.",
         ),
+        Column(
+            "client_mode",
+            "string",
+            "What the client makes of its settings: IDEMPOTENT; PLAIN; REFUSED: it does not start. Null where that"
+            " depends on the client's version, which is not told.",
+            (one_of("IDEMPOTENT", "PLAIN", "REFUSED"),),
+        ),
+        Column(
+            "contradiction",
+            "string",
+            "Setting that idempotence does not go with: acks, retries, max_in_flight, or transactional_id without"
+            " idempotence; null where there is none.",
+        ),
+        Column(
+            "is_on_by_default", "boolean", "True where the client's documentation says that idempotence is the default."
+        ),
+        Column("most_in_flight", "int", "The most requests in flight that the client allows with idempotence."),
         Column(
             "broker_version",
             "string",
-            "Version of the brokers, of the oldest if they differ.",
+            "Version of the brokers, of the oldest if they differ; null where it is not told.",
             (
-                not_null("What is in effect depends on the brokers.").where(READABLE),
                 matches("version", VERSION, "A version of Kafka, such as 0.11.0 or 4.4.0.").failing(
                     "named no version of Kafka"
                 ),
@@ -46,18 +69,26 @@ CONTRACT = Contract(
         Column(
             "message_format_version",
             "string",
-            "Message format of the topic: 0, 1, 2, or the version of Kafka that brought it.",
+            "Message format of the topic: 0, 1, 2, or the version of Kafka that brought it; null where it is not told.",
             (
-                not_null("What is in effect depends on the topic's message format.").where(READABLE),
                 matches("format", FORMAT, "A message format, such as 2, v1 or 0.10.2.").failing(
                     "named no message format"
                 ),
             ),
         ),
-        Column("message_format", "int", "Magic of the message format: 0, 1 or 2.", (between(0, 2),)),
-        Column("broker_has_idempotence", "boolean", "True from 0.11 on."),
         Column(
-            "broker_tells_format", "boolean", "True where brokers tell a client the topic's message format: after 0.11."
+            "message_format",
+            "int",
+            "Magic of the message format: 0, 1 or 2. Brokers from 3.0 on write 2, whatever is said. Null: not known.",
+            (between(0, 2),),
+        ),
+        Column(
+            "broker_has_idempotence", "boolean", "True from 0.11 on, and where message format 2 is; null: not known."
+        ),
+        Column(
+            "broker_tells_format",
+            "boolean",
+            "True where brokers tell a client the topic's message format: after 0.11; null: not known.",
         ),
         Column("producer_id", "bigint", "The producer's id, where it is known.", (at_least(0),)),
         Column(

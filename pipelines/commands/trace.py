@@ -21,6 +21,7 @@ from pipelines.warehouse.tables import Warehouse
 
 LEDGER = "gold.message_ledger"
 ACKNOWLEDGEMENTS = "silver.acknowledgements"
+PRODUCERS = "silver.producers"
 TRANSACTIONS = "silver.transactions"
 LOG_RANGES = "silver.log_ranges"
 DEAD_LETTERS = "silver.dead_letters"
@@ -52,9 +53,9 @@ OUTCOMES = {
     "DEAD_LETTERED": "a group could not consume it",
     "ABSENT": "its producer was told success, and its partition's log does not have it; it is lost unless compaction "
     "removed it, which nothing tells",
-    "FAILED": "its producer was told that it was not written",
+    "FAILED": "its producer was told an error that rules out that it was written",
     "ACKNOWLEDGED": "its producer was told success, and nothing else is known to have happened to it",
-    "UNKNOWN": "it was sent without waiting for an answer (acks=0)",
+    "UNKNOWN": "nothing tells whether it was written",
 }
 STATES = {
     "COMMITTED": "transaction committed",
@@ -354,12 +355,26 @@ def _acknowledgements(warehouse: Warehouse, key: Key) -> Iterator[Event]:
         facts = {
             name: row[name] for name in ("outcome", "client_id", "trace_id", "error", "timestamp", "acknowledged_at")
         }
-        if row["outcome"] == "FAILED":
-            at, sentence = row["acknowledged_at"], f"{sender}: {visible(row['error'])}".removeprefix(": ")
-            yield Event(at, "refused", sentence, facts)
+        at = row["acknowledged_at"]
+        if row["error"] is not None:
+            what = "refused" if row["outcome"] == "FAILED" else "error"
+            yield Event(at, what, f"{sender}: {visible(row['error'])}".removeprefix(": "), facts)
+        elif row["outcome"] == "ACKNOWLEDGED":
+            yield Event(at or row["timestamp"], "acknowledged", sender, facts)
         else:
-            at = row["acknowledged_at"] or row["timestamp"]
-            yield Event(at, "acknowledged" if row["outcome"] == "ACKNOWLEDGED" else "sent with acks=0", sender, facts)
+            what = "sent with acks=0" if _sends_with_acks_0(warehouse, row) else "success without an offset"
+            yield Event(at or row["timestamp"], what, sender, facts)
+
+
+def _sends_with_acks_0(warehouse: Warehouse, told: dict[str, Any]) -> bool:
+    """Tell whether the latest statement on the producer of an acknowledgement and its topic says acks=0."""
+    if told["client_id"] is None or not warehouse.exists(PRODUCERS):
+        return False
+    key: Key = {name: told[name] for name in ("cluster", "client_id", "topic")}
+    stated = rows(warehouse, PRODUCERS, key)
+    never = datetime.min.replace(tzinfo=UTC)
+    latest = max((row["stated_at"] or never for row in stated), default=None)
+    return bool(stated) and {row.get("acks") for row in stated if (row["stated_at"] or never) == latest} == {"0"}
 
 
 def _transaction(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> Iterator[Event]:
@@ -606,11 +621,17 @@ def _log(warehouse: Warehouse, place: Place) -> Iterator[Event]:
         for row in rows(warehouse, LOG_RANGES, {"cluster": warehouse.cluster, "slice": place.slice})
         if row["first_offset"] <= place.offset <= row["last_offset"]
     ]
-    for row in sorted(ranges, key=lambda row: (not row["is_present"], not row["is_compacted"]))[:1]:
+    for row in sorted(
+        ranges, key=lambda row: (not row["is_present"], not row.get("has_batch"), not row["is_compacted"])
+    )[:1]:
         compacted = ", which is compacted" if row["is_compacted"] else ""
-        what = "in the log" if row["is_present"] else "absent from the log"
-        facts = {name: row[name] for name in ("segment", "is_present", "is_compacted")}
-        if not row["is_present"]:
+        what = {True: "in the log", False: "absent from the log", None: "perhaps in the log"}[row["is_present"]]
+        if row["is_present"] is None:
+            compacted += ": a batch has lost some of its records, and its header does not tell which"
+        elif row.get("has_batch") and not row["is_present"]:
+            compacted += ": a batch stands there without its records"
+        facts = {name: row.get(name) for name in ("segment", "has_batch", "is_present", "is_compacted")}
+        if row["is_present"] is False:
             for policies in rows(warehouse, POLICIES, {"cluster": warehouse.cluster, "topic": place.topic}):
                 policy, source = (policies[name] for name in ("cleanup_policy", "source"))
                 facts |= {"cleanup_policy": policy, "cleanup_policy_source": source}

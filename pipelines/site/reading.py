@@ -544,7 +544,7 @@ def _delivery(warehouse: Warehouse, tables: _Tables) -> Delivery:
         for row in rows
         if row["verdict"] != "OK"
     ]
-    order = ("WOULD_FAIL", "SILENTLY_OFF", "DUPLICATES_POSSIBLE")
+    order = ("WOULD_FAIL", "SILENTLY_OFF", "DUPLICATES_POSSIBLE", "UNKNOWN")
     broken.sort(
         key=lambda one: (order.index(one.verdict) if one.verdict in order else len(order), one.client, one.topic)
     )

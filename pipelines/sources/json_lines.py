@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -22,6 +23,9 @@ _STRICT = {
     "maxStringLen": str(2**31 - 1),
 }
 _BYTE_ORDER_MARK = "\ufeff"
+UNKNOWN = "-1"  # what Kafka's clients write for a number that they do not know
+LIBRDKAFKAS_UNKNOWN = "-1001"  # what librdkafka writes for an offset that it does not know
+_NUMBER = re.compile(r"`?(?P<name>[\w.]+)`?: (?P<type>int|bigint)\b")
 
 
 def text(line: Column) -> Column:
@@ -69,17 +73,37 @@ def landed(lines: DataFrame, settings: Settings) -> DataFrame:
     )
 
 
-def objects(bronze: DataFrame, record: str) -> DataFrame:
+def objects(bronze: DataFrame, record: str, *, numbers_as_clients_write_them: bool = False) -> DataFrame:
     """Return bronze rows with their object as ``_object``, of the given struct type, null if it cannot be read.
 
-    ``line_error`` is bronze's error, or says that a field is not of its type.
+    ``line_error`` is bronze's error, or says that a field is not of its type. Numbers as clients write them can be
+    text, and librdkafka's unknown is -1, as Kafka's; the record then has numbers (int, bigint) in its own struct only.
     """
+    types = {one["name"]: one["type"] for one in _NUMBER.finditer(record)} if numbers_as_clients_write_them else {}
     json = F.when(F.col("error").isNull(), text(F.col("line")))
-    read = bronze.withColumn("_read", computed_once(parsed(json, record)))
+    as_read = _NUMBER.sub(r"`\g<name>`: string", record) if types else record
+    read = bronze.withColumn("_read", computed_once(parsed(json, as_read)))
     misread = F.col("_read.misread").isNotNull() | (F.size("_read.line") != 2) | F.col("_read.line").isNull()
+    one = F.get("_read.line", F.lit(0))
+    for name, type_ in types.items():
+        misread = misread | (_told(one[name]).isNotNull() & _told(one[name]).try_cast(type_).isNull())
     line_error = F.coalesce(F.col("error"), F.when(misread, "a field of the object is not of its type"))
+    typed = one
+    for name, type_ in types.items():
+        typed = typed.withField(f"`{name}`", _told(one[name]).try_cast(type_))
     return (
         read.withColumn("line_error", line_error)
-        .withColumn("_object", F.when(F.col("line_error").isNull(), F.get("_read.line", F.lit(0))))
+        .withColumn("_object", F.when(F.col("line_error").isNull(), typed))
         .drop("_read", "error")
+    )
+
+
+def _told(number: Column) -> Column:
+    """Return the text of a number; null if there is none, the empty text if it is not the text of a whole number."""
+    trimmed = F.lower(F.trim(number))
+    return (
+        F.when(trimmed.isin("", "null"), None)
+        .when(trimmed == LIBRDKAFKAS_UNKNOWN, UNKNOWN)
+        .when(trimmed.rlike(r"\A-?[0-9]+\z"), trimmed)
+        .when(trimmed.isNotNull(), "")
     )

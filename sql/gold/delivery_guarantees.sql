@@ -3,18 +3,18 @@
 -- Parameters: {producers}, {log_batches}, rows of these silver tables, complete for each topic that is in them.
 -- Engine: duckdb
 -- Refresh: topic
--- requested means best effort: idempotence is not in effect if the topic's message format is older than 2, or if the
--- brokers are 0.11.0 or older, which do not tell the format. required fails if the format or the brokers have no
--- idempotence. A mode that the client's version does not know is not in effect; if the client tells no version, the
--- mode counts as known. Landed batches do not affect the verdict, because those of the topic can be another client's.
+-- The client decides first: it may refuse its settings, or turn idempotence off (client_mode). What it asks for then
+-- needs message format 2 and brokers that have idempotence: else sends fail. requested means best effort: idempotence
+-- is then not in effect, also on brokers that do not tell the format (0.11). Landed batches do not affect the verdict,
+-- because those of the topic can be another client's.
 WITH judged AS (
   SELECT
     *,
     CASE
-      WHEN requested_mode = 'off' OR NOT client_knows_mode THEN 'PLAIN'
+      WHEN client_mode <> 'IDEMPOTENT' THEN client_mode
       WHEN requested_mode = 'requested' AND (message_format < 2 OR NOT broker_tells_format) THEN 'PLAIN'
-      WHEN requested_mode = 'required' AND (message_format < 2 OR NOT broker_has_idempotence) THEN 'UNSUPPORTED'
-      ELSE 'IDEMPOTENT'
+      WHEN message_format < 2 OR NOT broker_has_idempotence THEN 'UNSUPPORTED'
+      WHEN client_mode = 'IDEMPOTENT' AND message_format = 2 AND broker_has_idempotence THEN 'IDEMPOTENT'
     END AS effective_mode
   FROM {producers}
 ),
@@ -22,9 +22,10 @@ rated AS (
   SELECT
     *,
     CASE
-      WHEN effective_mode = 'UNSUPPORTED' THEN 3
-      WHEN effective_mode = 'PLAIN' AND requested_mode <> 'off' THEN 2
-      WHEN effective_mode = 'PLAIN' THEN 1
+      WHEN effective_mode IN ('REFUSED', 'UNSUPPORTED') THEN 4
+      WHEN effective_mode = 'PLAIN' AND coalesce(requested_mode <> 'off', is_on_by_default) THEN 3
+      WHEN effective_mode = 'PLAIN' THEN 2
+      WHEN effective_mode IS NULL THEN 1
       ELSE 0
     END AS severity
   FROM judged
@@ -38,10 +39,26 @@ stated AS (
     array_sort(collect_set(producer_id)) AS producer_ids,
     max(struct(
       stated_at, severity, _bronze_id, client_version, requested_mode, effective_mode, broker_version,
-      message_format_version, client_knows_mode
+      message_format_version, client_knows_mode, client_mode, contradiction, acks,
+      max_in_flight_requests_per_connection AS in_flight, most_in_flight, message_format, broker_has_idempotence
     )) AS latest
   FROM rated
   GROUP BY cluster, client_id, topic
+),
+explained AS (
+  SELECT
+    *,
+    CASE latest.contradiction
+      WHEN 'acks' THEN concat('acks is ', latest.acks, ' and idempotence needs all')
+      WHEN 'retries' THEN 'retries is 0 and idempotence needs retries'
+      WHEN 'max_in_flight' THEN concat(
+        'max.in.flight.requests.per.connection is ', latest.in_flight, ' and idempotence allows at most ',
+        latest.most_in_flight
+      )
+      WHEN 'transactional_id' THEN 'it has a transactional.id and enable.idempotence is false'
+      ELSE concat('version ', latest.client_version, ' does not apply that default (3.0.1, 3.1.1 and 3.2.0 do)')
+    END AS why
+  FROM stated
 ),
 written AS (
   SELECT cluster, topic, producer_id, count(*) AS batch_count
@@ -81,30 +98,50 @@ SELECT
   CASE WHEN by_client.batch_count > 0 THEN 'producer' WHEN idempotent_count + plain_count > 0 THEN 'topic' END
     AS observed_by,
   CASE latest.severity
-    WHEN 3 THEN 'WOULD_FAIL'
-    WHEN 2 THEN 'SILENTLY_OFF'
-    WHEN 1 THEN 'DUPLICATES_POSSIBLE'
+    WHEN 4 THEN 'WOULD_FAIL'
+    WHEN 3 THEN 'SILENTLY_OFF'
+    WHEN 2 THEN 'DUPLICATES_POSSIBLE'
+    WHEN 1 THEN 'UNKNOWN'
     ELSE 'OK'
   END AS verdict,
-  CASE latest.severity
-    WHEN 3 THEN concat(
-      'It requires idempotence, which message format ', latest.message_format_version, ' of the topic on brokers ',
-      latest.broker_version,
+  CASE
+    WHEN latest.effective_mode = 'REFUSED' THEN concat(
+      'Its client refuses to start, as ', why, '. Change that setting, or set enable.idempotence to false and do ',
+      'without transactions.'
+    )
+    WHEN latest.effective_mode = 'UNSUPPORTED' THEN concat(
+      'It requires idempotence, which message format ', coalesce(latest.message_format_version, '2'),
+      ' of the topic on brokers ', coalesce(latest.broker_version, 'of an unknown version'),
       ' does not support: sends fail. Raise the message format to 2 and the brokers to 0.11 or later, or ask for it ',
       'as best effort.'
     )
-    WHEN 2 THEN IF(latest.client_knows_mode <=> false, concat(
+    WHEN latest.severity = 3 AND latest.requested_mode IS NULL THEN concat(
+      'Its client should have idempotence by default, and turns it off without an error, as ', why,
+      ': retries can duplicate records. Set enable.idempotence to true: the client then refuses what contradicts it.'
+    )
+    WHEN latest.severity = 3 AND latest.client_mode = 'PLAIN' THEN concat(
       'It asks for idempotence (', latest.requested_mode, ') in a way that its client, version ', latest.client_version,
       ', does not know: it is not in effect, and retries can duplicate records. Upgrade the client to 1.0 or later.'
-    ), concat(
+    )
+    WHEN latest.severity = 3 THEN concat(
       'It asks for idempotence as best effort and does not have it, with message format ',
-      latest.message_format_version, ' of the topic on brokers ', latest.broker_version,
+      coalesce(latest.message_format_version, '2'), ' of the topic on brokers ',
+      coalesce(latest.broker_version, 'of an unknown version'),
       ': no error says so, and retries can duplicate records. Raise the message format to 2 and the brokers to 1.0 or ',
       'later, or require idempotence to be told.'
-    ))
-    WHEN 1 THEN concat(
+    )
+    WHEN latest.severity = 2 THEN concat(
       'Idempotence is off: a retry after a lost answer can duplicate or reorder records. Set enable.idempotence to ',
       'true, or make the consumers recognise duplicates.'
+    )
+    WHEN latest.severity = 1 THEN concat(
+      'It is not known whether idempotence is in effect: that depends on ',
+      CASE
+        WHEN latest.client_mode IS NULL THEN 'the client, whose library and version the statement does not tell'
+        WHEN latest.broker_has_idempotence IS NULL THEN 'the version of the brokers, which the statement does not tell'
+        ELSE 'the message format of the topic, which the statement does not tell of brokers before 3.0'
+      END,
+      '.'
     )
     ELSE 'Idempotence is in effect: retries neither duplicate nor reorder records.'
   END AS sentence,
@@ -114,7 +151,7 @@ SELECT
   latest.stated_at AS stated_at,
   statement_count,
   producer_ids
-FROM stated
+FROM explained AS stated
 LEFT JOIN by_topic ON by_topic.cluster = stated.cluster AND by_topic.topic = stated.topic
 LEFT JOIN by_client
   ON by_client.cluster = stated.cluster AND by_client.client_id = stated.client_id AND by_client.topic = stated.topic

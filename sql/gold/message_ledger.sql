@@ -114,7 +114,12 @@ spans AS (
   UNION ALL
   SELECT
     cluster, topic, partition, first_offset, last_offset,
-    CASE WHEN is_present THEN 'PRESENT' WHEN is_compacted THEN 'COMPACTED' ELSE 'ABSENT' END AS kind,
+    CASE
+      WHEN is_present IS NULL THEN 'THINNED'
+      WHEN is_present THEN 'PRESENT'
+      WHEN is_compacted THEN 'COMPACTED'
+      ELSE 'ABSENT'
+    END AS kind,
     CAST(NULL AS BIGINT) AS producer_id, CAST(NULL AS INT) AS producer_epoch, slice
   FROM {log_ranges}
 ),
@@ -148,10 +153,12 @@ known AS (
     get(filter(here, span -> span.kind IN ('COMMITTED', 'ABORTED', 'OPEN', 'UNKNOWN')), 0) AS wrote,
     CASE
       WHEN exists(here, span -> span.kind = 'PRESENT') THEN true
+      WHEN exists(here, span -> span.kind = 'THINNED') THEN NULL
       WHEN exists(here, span -> span.kind IN ('ABSENT', 'COMPACTED')) THEN false
     END AS in_log,
     coalesce(
-      exists(here, span -> span.kind = 'ABSENT') AND NOT exists(here, span -> span.kind IN ('PRESENT', 'COMPACTED')),
+      exists(here, span -> span.kind = 'ABSENT')
+        AND NOT exists(here, span -> span.kind IN ('PRESENT', 'THINNED', 'COMPACTED')),
       false
     ) AS is_missing
   FROM placed

@@ -1,4 +1,4 @@
--- Purpose: which producers can send duplicates, or would fail, and what should their owners be told?
+-- Purpose: which producers can send duplicates, would fail or cannot be judged, and what should their owners be told?
 -- Usage: afterlog ask guarantees_not_in_effect
 -- Parameters: none.
 -- Feeds: producers.
@@ -16,4 +16,4 @@ SELECT
 FROM gold.delivery_guarantees
 WHERE verdict <> 'OK'
 ORDER BY
-  array_position(array('WOULD_FAIL', 'SILENTLY_OFF', 'DUPLICATES_POSSIBLE'), verdict), cluster, client_id, topic
+  array_position(array('WOULD_FAIL', 'SILENTLY_OFF', 'DUPLICATES_POSSIBLE', 'UNKNOWN'), verdict), cluster, client_id, topic

@@ -14,8 +14,8 @@
 -- payload is a marker. A record with a payload whose key is not one of a control record is data and has no row here: the
 -- offset was that of another record before, as in a topic that was created again or a log that was truncated. So it was
 -- if the record was dead-lettered before the control batch was written, by an hour at least, as clocks differ: it has no
--- row either. A record with a marker's bytes is data if the log holds the offset without a control batch. If no landed
--- segment holds the offset, the record has no row here.
+-- row either. A record with a marker's bytes is data if a batch stands at the offset that is no control batch. If no landed
+-- segment has a batch there, the record has no row here.
 WITH letters AS (
   SELECT
     cluster, _bronze_id, dlq_topic, dlq_topic_id, dlq_partition, dlq_offset, original_topic, original_partition,
@@ -38,7 +38,7 @@ held AS (
   SELECT DISTINCT letters.cluster, letters._bronze_id
   FROM letters
   JOIN {log_ranges} AS ranges
-    ON ranges.is_present
+    ON ranges.has_batch
       AND ranges.cluster = letters.cluster
       AND ranges.topic = letters.original_topic
       AND ranges.partition = letters.original_partition

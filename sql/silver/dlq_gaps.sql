@@ -9,7 +9,8 @@
 --   silver.transactions: concat(partition, ':', topic)
 --   silver.log_ranges: concat(partition, ':', topic)
 -- The DLQ topic's own landed segments can explain an offset: by a transaction marker, also one whose data did not land,
--- by a record of an aborted transaction, which readers of committed records do not see, or by compaction.
+-- by a record of an aborted transaction, which readers of committed records do not see, or by compaction. The cleaner
+-- also empties batches of markers and of aborted transactions: these explain their offsets already.
 -- Records of files name no topic id. If the partition's other records name one topic id only, these are taken to be of the
 -- same topic: what landed from a file did land. A file's record can then be at the offset of one with an id.
 -- The offsets of a kind up to a place are the offsets of all ranges that begin at or before it, minus the part of the
@@ -66,6 +67,20 @@ landed AS (
 partitions AS (
   SELECT DISTINCT cluster, dlq_topic, dlq_topic_id, dlq_partition FROM landed
 ),
+placed AS (
+  SELECT
+    partitions.cluster, dlq_topic, dlq_topic_id, dlq_partition, first_offset, last_offset, kind,
+    max(last_offset) OVER (
+      PARTITION BY partitions.cluster, dlq_topic, dlq_topic_id, dlq_partition ORDER BY first_offset, last_offset, kind
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS reached
+  FROM partitions
+  JOIN known
+    ON known.cluster = partitions.cluster
+      AND known.topic = partitions.dlq_topic
+      AND known.partition = partitions.dlq_partition
+      AND coalesce(known.topic_id = partitions.dlq_topic_id, true)
+),
 places AS (
   SELECT
     cluster, dlq_topic, dlq_topic_id, dlq_partition, edge.place, CAST(NULL AS BIGINT) AS last_offset, edge.kind, routed_at
@@ -75,14 +90,17 @@ places AS (
     )) AS edge
   UNION ALL
   SELECT
-    partitions.cluster, dlq_topic, dlq_topic_id, dlq_partition, first_offset AS place, last_offset,
-    kind, CAST(NULL AS TIMESTAMP) AS routed_at
-  FROM partitions
-  JOIN known
-    ON known.cluster = partitions.cluster
-      AND known.topic = partitions.dlq_topic
-      AND known.partition = partitions.dlq_partition
-      AND coalesce(known.topic_id = partitions.dlq_topic_id, true)
+    cluster, dlq_topic, dlq_topic_id, dlq_partition, first_offset AS place, last_offset, kind,
+    CAST(NULL AS TIMESTAMP) AS routed_at
+  FROM placed
+  WHERE kind <> 'compacted'
+  UNION ALL
+  -- The union of all that explains offsets, without those that are in two of its ranges.
+  SELECT
+    cluster, dlq_topic, dlq_topic_id, dlq_partition, greatest(first_offset, try_add(reached, 1)) AS place, last_offset,
+    'explained' AS kind, CAST(NULL AS TIMESTAMP) AS routed_at
+  FROM placed
+  WHERE reached IS NULL OR last_offset > reached
 ),
 begun AS (
   SELECT
@@ -91,8 +109,8 @@ begun AS (
     max(IF(kind = 'marker', last_offset, NULL)) OVER so_far AS last_marker,
     sum(IF(kind = 'aborted', last_offset - place + 1, 0)) OVER so_far AS aborted,
     max(IF(kind = 'aborted', last_offset, NULL)) OVER so_far AS last_aborted,
-    sum(IF(kind = 'compacted', last_offset - place + 1, 0)) OVER so_far AS compacted,
-    max(IF(kind = 'compacted', last_offset, NULL)) OVER so_far AS last_compacted
+    sum(IF(kind = 'explained', last_offset - place + 1, 0)) OVER so_far AS explained,
+    max(IF(kind = 'explained', last_offset, NULL)) OVER so_far AS last_explained
   FROM places
   WINDOW so_far AS (
     PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition ORDER BY place, startswith(kind, 'landed')
@@ -112,8 +130,8 @@ counted AS (
     IF(last_marker >= place, 1, 0) AS is_marker,
     aborted - greatest(0, coalesce(last_aborted, -1) - place) AS aborted,
     IF(last_aborted >= place, 1, 0) AS is_aborted,
-    compacted - greatest(0, coalesce(last_compacted, -1) - place) AS compacted,
-    IF(last_compacted >= place, 1, 0) AS is_compacted
+    explained - greatest(0, coalesce(last_explained, -1) - place) AS explained,
+    IF(last_explained >= place, 1, 0) AS is_explained
   FROM begun
   WHERE startswith(kind, 'landed')
 ),
@@ -129,7 +147,7 @@ gaps AS (
     routed_at AS found_at,
     markers - is_marker - lag(markers) OVER in_partition AS marker_count,
     aborted - is_aborted - lag(aborted) OVER in_partition AS aborted_count,
-    compacted - is_compacted - lag(compacted) OVER in_partition AS compacted_count
+    explained - is_explained - lag(explained) OVER in_partition AS explained_count
   FROM counted
   WINDOW in_partition AS (PARTITION BY cluster, dlq_topic, dlq_topic_id, dlq_partition ORDER BY place, kind)
 )
@@ -144,8 +162,8 @@ SELECT
   last_offset - first_offset + 1 AS offset_count,
   marker_count,
   aborted_count,
-  compacted_count,
-  greatest(0, last_offset - first_offset + 1 - marker_count - aborted_count - compacted_count) AS unexplained_count,
+  greatest(0, explained_count - marker_count - aborted_count) AS compacted_count,
+  greatest(0, last_offset - first_offset + 1 - explained_count) AS unexplained_count,
   concat(dlq_partition, ':', dlq_topic) AS dlq_log
 FROM gaps
 WHERE kind = 'landed from' AND first_offset <= last_offset

@@ -1,4 +1,4 @@
--- Purpose: which offsets a landed log segment holds, and which it proves to be absent.
+-- Purpose: which offsets a landed log segment holds records at, and which it proves to be absent.
 -- Grain: cluster, segment, first_offset; ranges are cut at slices of a thousand offsets.
 -- Parameters: {log_batches}, {log_copies}, rows of these silver tables, complete for each segment that is in them.
 -- Engine: duckdb
@@ -17,6 +17,8 @@ WITH batches AS (
     base_offset,
     last_offset,
     position,
+    CASE WHEN record_count >= last_offset - base_offset + 1 THEN true WHEN record_count = 0 THEN false END
+      AS is_present,
     superseded_by IS NULL AS speaks,
     coalesce(try_cast(regexp_extract(segment, '([0-9]+)[.]log$', 1) AS BIGINT), base_offset) AS segment_offset,
     bool_or(superseded_by IS NULL AND coalesce(record_count < last_offset - base_offset + 1, false)) OVER (
@@ -29,14 +31,20 @@ WITH batches AS (
   WHERE superseded_by IS DISTINCT FROM 'VERSION'
   WINDOW in_segment AS (PARTITION BY cluster, segment ORDER BY position)
 ),
+ordered AS (
+  SELECT
+    *,
+    lag(is_present) OVER (PARTITION BY cluster, segment ORDER BY position) IS DISTINCT FROM is_present AS differs
+  FROM batches
+  WHERE speaks
+),
 numbered AS (
   SELECT
     *,
-    count_if(offset_before IS NULL OR NOT spoke_before OR base_offset > offset_before + 1) OVER (
+    count_if(differs OR offset_before IS NULL OR NOT spoke_before OR base_offset > offset_before + 1) OVER (
       PARTITION BY cluster, segment ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS range_number
-  FROM batches
-  WHERE speaks
+  FROM ordered
 ),
 holes AS (
   SELECT
@@ -63,7 +71,8 @@ ranges AS (
     max(topic_id) AS topic_id,
     min(base_offset) AS first_offset,
     max(last_offset) AS last_offset,
-    true AS is_present,
+    true AS has_batch,
+    any_value(is_present) AS is_present,
     any_value(is_compacted) AS is_compacted
   FROM numbered
   GROUP BY cluster, segment, topic, partition, range_number
@@ -76,6 +85,7 @@ ranges AS (
     holes.topic_id,
     holes.first_offset,
     holes.last_offset,
+    false AS has_batch,
     false AS is_present,
     is_compacted
   FROM holes
@@ -91,6 +101,7 @@ SELECT
   partition,
   greatest(first_offset, 1000 * place) AS first_offset,
   least(last_offset, 1000 * place + 999) AS last_offset,
+  has_batch,
   is_present,
   is_compacted,
   concat(lpad(place, 16, '0'), ':', partition, ':', topic) AS slice,

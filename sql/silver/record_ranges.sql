@@ -8,10 +8,10 @@
 --   silver.acknowledgements: slice
 --   silver.log_batches: each of concat(lpad(base_offset div 1000, 16, '0'), ':', partition, ':', topic)
 --     and concat(lpad(last_offset div 1000, 16, '0'), ':', partition, ':', topic)
---     where superseded_by IS NULL AND (is_control OR record_count < last_offset - base_offset + 1)
+--     where superseded_by IS NULL AND record_count > 0 AND (is_control OR record_count < last_offset - base_offset + 1)
 --   silver.log_ranges: slice
--- These offsets hold no record: a transaction marker, and what the segment proves to be absent. Of a compacted batch
--- only the number of its records is known. A slice without dead letters has no row, so that news of other messages
+-- These offsets hold no record: a transaction marker, and what the segment proves to be absent, batches without records
+-- included. Of a thinned batch only the number of its records is known. A slice without dead letters has no row, so that news of other messages
 -- judges no incident again.
 WITH letters AS (
   SELECT DISTINCT
@@ -63,7 +63,7 @@ batches AS (
     IF(is_control, last_offset - base_offset + 1, last_offset - base_offset + 1 - record_count) AS empty_count
   FROM {log_batches}
     LATERAL VIEW explode(array_distinct(array(base_offset div 1000, last_offset div 1000))) AS place
-  WHERE superseded_by IS NULL AND (is_control OR record_count < last_offset - base_offset + 1)
+  WHERE superseded_by IS NULL AND record_count > 0 AND (is_control OR record_count < last_offset - base_offset + 1)
 ),
 empty AS (
   SELECT cluster, slice, array_sort(collect_list(struct(first_offset, last_offset, offset_count))) AS ranges

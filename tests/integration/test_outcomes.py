@@ -21,6 +21,7 @@ from pipelines.warehouse.quality import StageRun
 from pipelines.warehouse.tables import Warehouse
 from tests.testing import segments
 from tests.testing.builders import kip_1191, kip_1317, land, line, needed_by, rows, warehouse_of
+from tests.testing.clients import ERRORS, NO_NUMBERS
 from tests.testing.deliveries import acknowledgement, millis
 
 MARKER = {"key": b"\0\0\0\1", "value": b"\0\0\0\0\0\0"}
@@ -326,6 +327,93 @@ CONNECT = {
     "exception.message": b"m",
     "exception.stacktrace": b"s",
 }
+
+
+# --- believed as far as it goes: a model ---------------------------------------------------------------------------
+
+
+class Told:
+    """A topic with one segment whose batches were kept, thinned, emptied or removed, and what producers were told."""
+
+    def __init__(self, topic: str, policy: str | None, chance: random.Random) -> None:
+        self.topic, self.policy, self.chance = topic, policy, chance
+        self.batches: list[bytes] = []
+        self.lines: list[str] = []
+        self.expected: dict[str, tuple[str, bool | None]] = {}
+        fates: list[tuple[int, int, str, str | None]] = []
+        offset = 0
+        for number in range(chance.randint(1, 8)):
+            count, ends = chance.randint(1, 5), chance.choice((None, None, "commit", "abort"))
+            fate = chance.choice(("kept", "kept", "thinned", "emptied", "removed"))
+            fate = "kept" if fate == "thinned" and count == 1 else fate
+            fates.append((offset, count, fate, ends))
+            left = {"kept": count, "thinned": chance.randint(1, max(1, count - 1)), "emptied": 0}.get(fate)
+            if left is not None:
+                in_transaction = {"flags": IN_TRANSACTION, "producer": (number, 0, 0)} if ends else {}
+                records = [segments.record(delta) for delta in sorted(chance.sample(range(count), left))]
+                self.batches.append(segments.batch(offset, count, records=records, record_count=left, **in_transaction))
+            offset += count
+            if ends:
+                self.batches.append(segments.marker(offset, commits=ends == "commit", producer=(number, 0)))
+                offset += 1
+        self.batches.append(segments.batch(offset, 1))
+        fates += [(offset, 1, "kept", None), (offset + 1, 2, "not landed", None)]
+        cleaned = any(fate in ("thinned", "emptied") for _, _, fate, _ in fates)
+        for base, count, fate, ends in fates:
+            for at in range(base, base + count):
+                self._acknowledge(at, fate, ends, cleaned)
+        for _ in range(6):
+            self._leave_open()
+
+    def _acknowledge(self, at: int, fate: str, ends: str | None, cleaned: bool) -> None:
+        in_log = {"kept": True, "emptied": False, "removed": False}.get(fate)
+        outcome = "ACKNOWLEDGED"
+        if fate == "removed" and not cleaned:
+            outcome = {"delete": "LOST", "compact": "ACKNOWLEDGED", None: "ABSENT"}[self.policy]
+        elif ends == "abort" and fate != "removed":
+            outcome = "ABORTED"
+        place = {"partition": self.chance.choice((0, "0")), "offset": self.chance.choice((at, f"{at}"))}
+        self._tell(outcome, in_log, error=self.chance.choice((None, "")), **place)
+
+    def _leave_open(self) -> None:
+        """Tell a success without an offset, or an error, of a record that the log may have."""
+        none = self.chance.choice(NO_NUMBERS)
+        if self.chance.random() < 0.4:
+            self._tell("UNKNOWN", None, offset=none, errorCode=self.chance.choice((None, 0, "0")))
+            return
+        outcome, error = self.chance.choice(ERRORS)
+        partition = self.chance.choice((0, "0", None, -1, "-1"))
+        refused = "FAILED" if partition in (-1, "-1") else outcome
+        self._tell(refused, None, partition=partition, offset=none, error=error)
+
+    def _tell(self, outcome: str, in_log: bool | None, **more: Any) -> None:
+        client = f"{self.topic}/{len(self.lines)}"
+        self.lines.append(acknowledgement(self.topic, client_id=client, **more))
+        self.expected[client] = (outcome, in_log)
+
+
+@pytest.mark.parametrize("seed", [46, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(4))])
+def test_outcomes_claim_no_more_than_producers_and_logs_tell(
+    seed: int, spark: SparkSession, settings: Settings
+) -> None:
+    chance = random.Random(seed)
+    given = {f"t{number}": chance.choice(("delete", "compact", None)) for number in range(60)}
+    topics = [Told(topic, policy, chance) for topic, policy in given.items()]
+    for one in topics:
+        land_segment(settings, f"{one.topic}-0", 0, *one.batches)
+    land(settings, {"a.jsonl": [line for one in topics for line in one.lines]}, "acknowledgements")
+
+    run(
+        spark,
+        with_policies(settings, *((topic, policy) for topic, policy in given.items() if policy)),
+        tables=(LEDGER, "gold.reconciliation"),
+    )
+
+    found = {row["client_id"]: (row["outcome"], row["in_log"]) for row in rows(spark, settings, LEDGER)}
+    expected = {client: told for one in topics for client, told in one.expected.items()}
+    assert found == expected
+    outcomes_ = {outcome for outcome, _ in expected.values()}
+    assert outcomes_ == {"LOST", "ABORTED", "ABSENT", "FAILED", "ACKNOWLEDGED", "UNKNOWN"}
 
 
 # --- any order -------------------------------------------------------------------------------------------------------

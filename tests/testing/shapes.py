@@ -176,7 +176,8 @@ def log_ranges(row: Row, chance: random.Random, hostile: float) -> None:
     _topic_id(row, chance, "topic_id")
     row["first_offset"] = offset(chance, hostile)
     row["last_offset"] = min(end(row["first_offset"], chance, 400), row["first_offset"] // 1000 * 1000 + 999, 2**63 - 1)
-    row["is_present"] = chance.random() < 0.4
+    row["has_batch"] = chance.random() < 0.6
+    row["is_present"] = chance.choice((True, True, False, None)) if row["has_batch"] else False
     row["is_compacted"] = chance.random() < 0.3
     row["slice"] = slice_of(row["first_offset"], row["partition"], row["topic"])
 
@@ -392,8 +393,16 @@ def producers(row: Row, chance: random.Random, hostile: float) -> None:
     row["topic"] = topic(chance, hostile)
     row["client_id"] = chance.choice(("app", "app-2", "it's"))
     row["_bronze_id"] = f"p{chance.randrange(1000)}"
-    row["requested_mode"] = chance.choice(("required", "requested", "off"))
-    row["broker_version"] = chance.choice(("0.11.0", "3.9"))
+    row["requested_mode"] = chance.choice(("required", "requested", "off", None))
+    row["client_mode"] = chance.choice(("IDEMPOTENT", "IDEMPOTENT", "PLAIN", "REFUSED", None))
+    row["client_version"] = chance.choice(("0.11.0", "3.9.0", "librdkafka 2.5.0", None))
+    row["contradiction"] = chance.choice(("acks", "retries", "max_in_flight", "transactional_id", None))
+    row["acks"] = chance.choice(("all", "1", "0", None))
+    row["max_in_flight_requests_per_connection"] = chance.choice((5, 6, None))
+    row["most_in_flight"] = 5
+    for name in ("client_knows_mode", "is_on_by_default", "broker_has_idempotence", "broker_tells_format"):
+        row[name] = chance.choice((True, True, False, None))
+    row["broker_version"] = chance.choice(("0.11.0", "3.9", None))
     row["message_format_version"] = chance.choice(("0.10", "2.0"))
     row["message_format"] = chance.choice((0, 1, 2, 2, None))
     row["producer_id"] = chance.choice((1, 2, 3, None))

@@ -7,7 +7,7 @@ WITH logs AS (
     topic,
     partition,
     CAST(max(last_offset) AS DECIMAL(20, 0)) - min(first_offset) + 1 AS span,
-    sum(IF(is_present, CAST(last_offset AS DECIMAL(20, 0)) - first_offset + 1, 0)) AS present
+    sum(IF(has_batch, CAST(last_offset AS DECIMAL(20, 0)) - first_offset + 1, 0)) AS read_count
   FROM {log_ranges}
   GROUP BY cluster, topic, partition
 ),
@@ -19,4 +19,4 @@ unread AS (
 SELECT count(*) AS `offset_count.beyond_log`
 FROM unread
 LEFT JOIN logs USING (cluster, topic, partition)
-WHERE coalesce(present + offset_count > span, true)
+WHERE coalesce(read_count + offset_count > span, true)

@@ -4,5 +4,11 @@
 -- {log_copies}.
 SELECT
   (SELECT coalesce(sum(last_offset - base_offset + 1), 0) FROM {log_batches} WHERE superseded_by IS NULL)
-    - (SELECT coalesce(sum(last_offset - first_offset + 1), 0) FROM {fresh} WHERE is_present)
-    AS `offset_count.difference`
+    - (SELECT coalesce(sum(last_offset - first_offset + 1), 0) FROM {fresh} WHERE has_batch)
+    AS `offset_count.difference`,
+  (
+    SELECT coalesce(sum(last_offset - base_offset + 1), 0)
+    FROM {log_batches}
+    WHERE superseded_by IS NULL AND record_count >= last_offset - base_offset + 1
+  ) - (SELECT coalesce(sum(last_offset - first_offset + 1), 0) FROM {fresh} WHERE is_present)
+    AS `present_count.difference`

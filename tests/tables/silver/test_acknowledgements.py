@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from pipelines.settings import Settings
 from tests.testing.builders import land, rows, run, warehouse_of
-from tests.testing.deliveries import acknowledgement
+from tests.testing.clients import ERRORS, NO_NUMBERS
+from tests.testing.deliveries import acknowledgement, millis
 
 TABLES = ("bronze.acknowledgements", "silver.acknowledgements")
 
@@ -57,14 +58,14 @@ def test_acknowledgements_that_contradict_themselves_are_quarantined(spark: Spar
     accepted = rows(spark, settings, "silver.acknowledgements")
     assert done["bronze.acknowledgements"].accepted == 23
     assert sorted((row["partition"], row["offset"], row["outcome"]) for row in accepted) == [
-        (-1, -1, "FAILED"),
+        (-1, -1, "UNKNOWN"),  # an error that says nothing of the partition
         (0, -1, "UNKNOWN"),
-        *((0, offset, "ACKNOWLEDGED") for offset in (0, 0, 1, 2, 50, 51, 52, 103)),
+        *((0, offset, "ACKNOWLEDGED") for offset in (0, 0, 1, 2, 7, 50, 51, 52, 103)),
     ]
     assert {row["trace_id"] for row in accepted if row["offset"] in (50, 51, 52)} == {None}
     why = Counter(code for row in rows(spark, settings, "quarantine.acknowledgements") for code in row["violations"])
     assert why == {
-        "line_error.readable": 6,
+        "line_error.readable": 5,
         "partition.of_success": 2,
         "partition.at_least_minus_1": 1,
         "offset.at_least_minus_1": 1,
@@ -86,3 +87,44 @@ def test_another_header_may_hold_the_trace(spark: SparkSession, settings: Settin
 
     found = {row["offset"]: row["trace_id"] for row in rows(spark, settings, "silver.acknowledgements")}
     assert found == {0: "r-\u202e1", 1: None}
+
+
+def test_an_error_decides_only_if_it_rules_a_write_out(spark: SparkSession, settings: Settings) -> None:
+    told = [acknowledgement(offset=-1, error=error, client_id=error) for _, error in ERRORS]
+    told += [acknowledgement(partition=-1, offset=-1, error=error, client_id=f"-1 {error}") for _, error in ERRORS]
+    codes = {7: "UNKNOWN", 13: "UNKNOWN", 20: "UNKNOWN", 59: "UNKNOWN", 9999: "UNKNOWN", 10: "FAILED", 19: "FAILED"}
+    told += [acknowledgement(offset=-1, errorCode=code, client_id=f"code {code}") for code in codes]
+    told += [acknowledgement(offset=-1, errorCode=str(code), client_id=f"code '{code}'") for code in codes]
+    told += [
+        acknowledgement(offset=3, error=none, errorCode=0, client_id=f"none {none}") for none in ("", "null", "None")
+    ]
+    land(settings, {"a.jsonl": told}, "acknowledgements")
+
+    run(spark, settings, *TABLES, feed="delivery")
+
+    found = {row["client_id"]: row for row in rows(spark, settings, "silver.acknowledgements")}
+    expected = {error: outcome for outcome, error in ERRORS}
+    expected |= {f"-1 {error}": "FAILED" for _, error in ERRORS}
+    expected |= {f"code {code}": outcome for code, outcome in codes.items()}
+    expected |= {f"code '{code}'": outcome for code, outcome in codes.items()}
+    expected |= {f"none {none}": "ACKNOWLEDGED" for none in ("", "null", "None")}
+    assert {name: row["outcome"] for name, row in found.items()} == expected
+    assert (found["code 7"]["error"], found["code 9999"]["error"]) == ("REQUEST_TIMED_OUT", "error code 9999")
+
+
+def test_what_clients_write_for_no_number_is_no_number(spark: SparkSession, settings: Settings) -> None:
+    fields = ("offset", "timestamp", "serializedKeySize", "serializedValueSize", "acknowledged_at", "baseOffset")
+    told = [acknowledgement(**dict.fromkeys(fields, none), client_id=repr(none)) for none in NO_NUMBERS]
+    texts = {"partition": "2", "offset": " 7 ", "timestamp": str(millis()), "acknowledged_at": str(millis(1))}
+    told.append(acknowledgement(**texts, serializedKeySize="3", client_id="text"))
+    land(settings, {"a.jsonl": told}, "acknowledgements")
+    names = ("partition", "offset", "timestamp", "key_size", "value_size", "acknowledged_at", "outcome")
+
+    run(spark, settings, *TABLES, feed="delivery")
+
+    found = {row["client_id"]: row for row in rows(spark, settings, "silver.acknowledgements")}
+    for none in NO_NUMBERS:
+        assert [found[repr(none)][name] for name in names] == [0, -1, None, -1, -1, None, "UNKNOWN"], none
+    text = found["text"]
+    assert (text["partition"], text["offset"], text["key_size"], text["outcome"]) == (2, 7, 3, "ACKNOWLEDGED")
+    assert None not in (text["timestamp"], text["acknowledged_at"])

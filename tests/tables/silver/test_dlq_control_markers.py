@@ -20,7 +20,7 @@ BATCHES = (
     "cluster string, topic string, partition int, base_offset bigint, control_type string, is_control boolean, "
     "superseded_by string, max_timestamp timestamp"
 )
-RANGES = "cluster string, topic string, partition int, first_offset bigint, last_offset bigint, is_present boolean"
+RANGES = "cluster string, topic string, partition int, first_offset bigint, last_offset bigint, has_batch boolean"
 WRITTEN = datetime(2026, 11, 21, tzinfo=UTC)
 COMMIT, OF_MARKER = b"\0\0\0\1", b"\0\0\0\0\0\0"
 

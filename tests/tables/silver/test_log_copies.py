@@ -210,8 +210,8 @@ def test_which_copy_speaks(topic: str, cases: dict[str, list[list[dict[str, Any]
     assert (
         sorted((r["base_offset"], r["leader_epoch"], r["superseded_by"]) for r in batches if r["superseded_by"]) == gone
     )
-    assert sorted((row["first_offset"], row["last_offset"]) for row in ranges if not row["is_present"]) == holes
-    assert sum(row["last_offset"] - row["first_offset"] + 1 for row in ranges if row["is_present"]) == sum(
+    assert sorted((row["first_offset"], row["last_offset"]) for row in ranges if not row["has_batch"]) == holes
+    assert sum(row["last_offset"] - row["first_offset"] + 1 for row in ranges if row["has_batch"]) == sum(
         last - first + 1 for first, last, _ in speaks
     )
 

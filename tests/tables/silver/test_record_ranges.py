@@ -44,7 +44,7 @@ def batch(base: int, last: int, count: int, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def landed(first: int, last: int, is_present: bool = True) -> dict[str, Any]:
+def landed(first: int, last: int, is_present: bool | None = True) -> dict[str, Any]:
     place = {"topic": "orders", "partition": 0, "segment": "orders-0/0.log", "slice": name("orders", 0, first)}
     return {**OURS, **place, "first_offset": first, "last_offset": last, "is_present": is_present}
 
@@ -86,16 +86,27 @@ def test_acknowledgements_and_segments_tell_which_offsets_hold_records(
         batch(2, 2, 1, is_control=True),
         batch(3, 12, 4),  # compacted
         batch(990, 1_009, 10),  # compacted, in two slices
+        batch(21, 24, 0),  # without records, as its range says
+        batch(25, 25, 0, is_control=True),
         batch(5, 5, 1, is_control=True, version=1, superseded_by="VERSION"),
     )
-    store(settings, RANGES, landed(0, 12), landed(13, 20, is_present=False), landed(990, 999), landed(1_000, 1_009))
+    store(
+        settings,
+        RANGES,
+        landed(0, 2),
+        landed(3, 12, is_present=None),
+        landed(13, 20, is_present=False),
+        landed(21, 25, is_present=False),
+        landed(990, 999, is_present=None),
+        landed(1_000, 1_009, is_present=None),
+    )
     assert found(spark, settings) == {
         first: (
             2,
             1,
             [(0, 1), (3, 4)],
-            [(0, 12), (13, 20), (990, 999)],
-            [(2, 2, 1), (3, 12, 6), (13, 20, 8), (990, 999, 5)],
+            [(0, 2), (3, 12), (13, 20), (21, 25), (990, 999)],
+            [(2, 2, 1), (3, 12, 6), (13, 20, 8), (21, 25, 5), (990, 999, 5)],
         ),
         second: (1, 0, [], [(1_000, 1_009)], [(1_000, 1_009, 5)]),
     }

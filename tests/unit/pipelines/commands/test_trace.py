@@ -90,7 +90,7 @@ def transaction(**more: Any) -> dict[str, Any]:
 def log_range(**more: Any) -> dict[str, Any]:
     where = {"cluster": "default", "segment": "orders-0/00000000000000000000.log", "topic": "orders", "partition": 0}
     span = {"first_offset": 0, "last_offset": 9, "slice": slices.name("orders", 0, 0)}
-    return {**where, **span, "is_present": True, "is_compacted": False, **more}
+    return {**where, **span, "has_batch": True, "is_present": True, "is_compacted": False, **more}
 
 
 def policy(said: str | None, **more: Any) -> dict[str, Any]:
@@ -149,7 +149,11 @@ def test_a_message_is_told_in_time_order(warehouse: Settings) -> None:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        pytest.param({trace.LOG_RANGES: log_range(is_present=False)}, ["absent from the log"], id="lost"),
+        pytest.param(
+            {trace.LOG_RANGES: log_range(has_batch=False, is_present=False)}, ["absent from the log"], id="lost"
+        ),
+        pytest.param({trace.LOG_RANGES: log_range(is_present=None)}, ["perhaps in the log"], id="thinned"),
+        pytest.param({trace.LOG_RANGES: log_range(is_present=False)}, ["absent from the log"], id="emptied"),
         pytest.param({trace.TRANSACTIONS: transaction(state="ABORTED")}, ["transaction aborted"], id="aborted"),
         pytest.param(
             {trace.TRANSACTIONS: transaction(state="OPEN", marker_offset=None, ended_at=None, last_written_at=at(3))},
@@ -219,7 +223,7 @@ def test_it_is_told_what_decides_of_an_absent_message(
     said: str | None, outcome: str, sentence: str, warehouse: Settings
 ) -> None:
     store(warehouse, trace.LEDGER, message(outcome=outcome, in_log=False))
-    store(warehouse, trace.LOG_RANGES, log_range(is_present=False))
+    store(warehouse, trace.LOG_RANGES, log_range(has_batch=False, is_present=False))
     store(warehouse, trace.POLICIES, policy(said))
 
     lines = trace.answer(Warehouse(warehouse), "orders:0:7").result.splitlines()
@@ -230,6 +234,40 @@ def test_it_is_told_what_decides_of_an_absent_message(
     in_doubt = [line for line in lines if "[[segments.cleanup_policy]]" in line and "DescribeConfigs" in line]
     assert len(in_doubt) == (outcome == "ABSENT")
     assert (story["remark"] is not None) == (outcome == "ABSENT")
+
+
+def test_acks_0_is_said_only_where_the_producers_settings_say_so(warehouse: Settings) -> None:
+    unanswered = {"offset": -1, "outcome": "UNKNOWN"}
+    clients = ("silent", "of 0", "of 1", "of 0 before")
+    for number, client in enumerate(clients):
+        one = {"client_id": client, "trace_id": client, "_bronze_id": f"{number}" * 64}
+        store(warehouse, trace.ACKNOWLEDGEMENTS, acknowledgement(**unanswered, **one))
+        of_ledger = {"offset": None, "acknowledgement_id": f"{number}" * 64, "acknowledged": False, "slice": "-:x:"}
+        store(warehouse, trace.LEDGER, message(outcome="UNKNOWN", trace_id=client, **of_ledger))
+    assert [whats(*told(warehouse, client)) for client in clients] == [["success without an offset"]] * 4
+
+    stated = {"cluster": "default", "topic": "orders"}
+    for client, acks, seconds in (
+        ("of 0", "0", 1),
+        ("of 1", "1", 1),
+        ("of 0 before", "0", 1),
+        ("of 0 before", "all", 2),
+    ):
+        store(warehouse, trace.PRODUCERS, {**stated, "client_id": client, "acks": acks, "stated_at": at(seconds)})
+    store(warehouse, trace.PRODUCERS, {**stated, "topic": "other", "client_id": "silent", "acks": "0"})
+
+    said = [whats(*told(warehouse, client)) for client in clients]
+    assert said == [["success without an offset"], ["sent with acks=0"], *[["success without an offset"]] * 2]
+    assert "UNKNOWN: nothing tells whether it was written." in trace.answer(Warehouse(warehouse), "of 0").result
+
+
+def test_an_error_that_leaves_it_open_is_no_refusal(warehouse: Settings) -> None:
+    late = acknowledgement(offset=-1, outcome="UNKNOWN", error="TimeoutException: expired", _bronze_id="b" * 64)
+    store(warehouse, trace.ACKNOWLEDGEMENTS, late)
+    of_ledger = {"offset": None, "acknowledgement_id": "b" * 64, "acknowledged": False, "slice": "-:x:"}
+    store(warehouse, trace.LEDGER, message(outcome="UNKNOWN", **of_ledger))
+
+    assert whats(*told(warehouse, TRACE)) == ["error"]
 
 
 def test_a_suspected_marker_is_told_as_a_dead_letter_in_doubt(warehouse: Settings) -> None:

@@ -1,0 +1,82 @@
+"""What producers' clients write: errors of each library, and whether each rules a write out; numbers not known."""
+
+from __future__ import annotations
+
+NO_NUMBERS = (None, "", "null", -1, "-1", -1001, "-1001")
+
+_JAVA = "org.apache.kafka.common.errors"
+_OPEN = (
+    f"{_JAVA}.TimeoutException: Expiring 1 record(s) for orders-0:120001 ms has passed since batch creation",
+    f"{_JAVA}.TimeoutException: expired after 120001 ms",
+    f"{_JAVA}.NetworkException: The server disconnected before a response was received.",
+    f"{_JAVA}.DisconnectException",
+    f"{_JAVA}.NotEnoughReplicasAfterAppendException: Messages are written to the log, but to fewer in-sync replicas",
+    f"{_JAVA}.UnknownProducerIdException: This exception is raised by the broker if it could not locate the producer",
+    f"{_JAVA}.OutOfOrderSequenceException: The broker received an out of order sequence number.",
+    f"{_JAVA}.NotLeaderOrFollowerException: For requests intended only for the leader, this error indicates",
+    f"{_JAVA}.KafkaStorageException: Disk error when trying to access log file on the disk.",
+    f"{_JAVA}.ProducerFencedException: There is a newer producer with the same transactionalId",
+    f"{_JAVA}.UnknownServerException: The server experienced an unexpected error when processing the request.",
+    f"java.util.concurrent.ExecutionException: {_JAVA}.TimeoutException: The last error was NOT_ENOUGH_REPLICAS",
+    "org.apache.kafka.common.KafkaException: Producer is closed forcefully.",
+    "_MSG_TIMED_OUT: Local: Message timed out",
+    "_TIMED_OUT: Local: Timed out",
+    "_TRANSPORT: Local: Broker transport failure",
+    "_PURGE_INFLIGHT: Local: Purged in flight",
+    "REQUEST_TIMED_OUT: Broker: Request timed out",
+    "Local: Message timed out",
+    "Broker: Message(s) written to insufficient number of in-sync replicas",
+    'KafkaError{code=_MSG_TIMED_OUT,val=-192,str="Local: Message timed out"}',
+    'KafkaError{code=NOT_ENOUGH_REPLICAS_AFTER_APPEND,val=20,str="Broker: Message(s) written"}',
+    "KafkaJSRequestTimeoutError: Request Produce(key: 0, version: 7) timed out",
+    "KafkaJSConnectionError: Connection timeout",
+    "KafkaJSNumberOfRetriesExceeded: The request timed out",
+    "KafkaJSProtocolError: Messages are written to the log, but to fewer in-sync replicas than required",
+    "KafkaTimeoutError: Batch for TopicPartition(topic='orders', partition=0) expired",
+    "[Error 7] RequestTimedOutError: ('orders', 0)",
+    "the dog ate it",
+    "RecordTooLarge is what this text is not about: no name of an error begins it",
+    "X: y",
+)
+_REFUSED = (
+    f"{_JAVA}.SerializationException: cannot serialise",
+    f"{_JAVA}.RecordTooLargeException: The message is 2000177 bytes when serialized",
+    f"{_JAVA}.RecordBatchTooLargeException: The request included message batch larger than the configured segment size",
+    f"{_JAVA}.NotEnoughReplicasException: too few in-sync replicas",
+    f"{_JAVA}.TopicAuthorizationException: Not authorized to access topics: [orders]",
+    f"{_JAVA}.ClusterAuthorizationException: Cluster authorization failed.",
+    f"{_JAVA}.InvalidTopicException: Invalid topics: [bad topic!]",
+    f"{_JAVA}.UnknownTopicOrPartitionException: This server does not host this topic-partition.",
+    f"{_JAVA}.BufferExhaustedException: Failed to allocate 16384 bytes within the configured max blocking time 5 ms.",
+    f"{_JAVA}.CorruptRecordException",
+    f"{_JAVA}.TransactionAbortedException: Failing batch since transaction was aborted",
+    f"{_JAVA}.TimeoutException: Topic orders not present in metadata after 1500 ms.",
+    f"{_JAVA}.TimeoutException: Partition 9 of topic a with partition count 3 is not present in metadata after 5 ms",
+    f"{_JAVA}.TimeoutException: Failed to update metadata after 60000 ms.",
+    f"{_JAVA}.TimeoutException: Failed to allocate memory within the configured max blocking time 60000 ms.",
+    "org.apache.kafka.common.InvalidRecordException: Compacted topic cannot accept message without key",
+    "org.apache.kafka.common.KafkaException: Failed to append record because it was part of a batch which had one more"
+    " more invalid records",
+    f"java.util.concurrent.ExecutionException: {_JAVA}.RecordTooLargeException: too large",
+    "MSG_SIZE_TOO_LARGE: Broker: Message size too large",
+    "_KEY_SERIALIZATION: Local: Key serialization error",
+    "_QUEUE_FULL: Local: Queue full",
+    "_PURGE_QUEUE: Local: Purged in queue",
+    "_UNKNOWN_TOPIC: Local: Unknown topic",
+    "_UNKNOWN_PARTITION: Local: Unknown partition",
+    "NOT_ENOUGH_REPLICAS: Broker: Not enough in-sync replicas",
+    "Broker: Not enough in-sync replicas",
+    "Broker: Topic authorization failed",
+    "Local: Timed out in queue",
+    'KafkaError{code=MSG_SIZE_TOO_LARGE,val=10,str="Broker: Message size too large"}',
+    "KafkaJSProtocolError: Messages are rejected since there are fewer in-sync replicas than required",
+    "KafkaJSNumberOfRetriesExceeded: Messages are rejected since there are fewer in-sync replicas than required",
+    "KafkaJSProtocolError: The request included a message larger than the max message size the server will accept",
+    "KafkaJSProtocolError: This message has failed its CRC checksum, exceeds the valid size, or is otherwise corrupt",
+    "[Error 10] MessageSizeTooLargeError: The message is 2000177 bytes",
+    "kafka.errors.TopicAuthorizationFailedError: [Error 29] TopicAuthorizationFailedError",
+    "NOT_ENOUGH_REPLICAS",
+)
+
+ERRORS = tuple(("UNKNOWN", error) for error in _OPEN) + tuple(("FAILED", error) for error in _REFUSED)
+"""The outcome that each error leaves, if the record was assigned to a partition."""
