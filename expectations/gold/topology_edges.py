@@ -27,8 +27,8 @@ CONTRACT = Contract(
         Column(
             "topic_role",
             "string",
-            "repartition, changelog, or internal (of a foreign-key join) where it is a topic that Kafka Streams makes for"
-            " this application, else external: for another application it is external, too.",
+            "repartition, changelog, or internal (of a foreign-key join) where Kafka Streams made the topic for this"
+            " application, else external.",
             (one_of("repartition", "changelog", "internal", "external"),),
         ),
         Column("subtopology_id", "string", "Sub-topology of the node; null for a global store's."),

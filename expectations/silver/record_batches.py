@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from expectations.bronze.record_batches import OF_A_FILE, VERSION
+from expectations.bronze.record_batches import OF_A_FILE, UNREAD, VERSION
 from expectations.contract import Column, Contract
 from expectations.provenance import origin
 from expectations.rules import at_least, is_true, not_null
@@ -22,13 +22,14 @@ CONTRACT = Contract(
             "Topic, from the name of the segment's directory.",
             (
                 not_null("A batch is of a topic.").where(READABLE),
-                is_true(
-                    "named_by_directory",
-                    "error <> 'not_a_segment'",
-                    "A segment is landed as <topic>-<partition>/<base offset>.log.",
-                )
-                .failing("came from a file that is no segment by its path")
-                .hinting("Land segments as a broker names them, <topic>-<partition>/<base offset>.log, unpacked."),
+                *(
+                    is_true(
+                        name, f"error <> '{code}'", "A segment is landed as a broker, or its tiered storage, names it."
+                    )
+                    .failing(f"came from a file that {failure}")
+                    .hinting(hint)
+                    for code, (name, failure, hint) in UNREAD.items()
+                ),
             ),
         ),
         Column(
@@ -142,6 +143,9 @@ CONTRACT = Contract(
                 )
                 .failing("ended too early", "batch")
                 .hinting("A segment was copied while its broker wrote to it: land it again."),
+                is_true("unpacked", "error <> 'damaged_pack'", "A packed segment can be unpacked to its end.")
+                .failing("cannot be unpacked to its end", "segment")
+                .hinting("Pack the segment again, and land it again."),
             ),
         ),
         Column(

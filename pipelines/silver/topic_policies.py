@@ -15,7 +15,7 @@ from pipelines.columns import globs
 from pipelines.errors import AfterlogError
 from pipelines.kafka.cluster import connected
 from pipelines.settings import CleanupPolicy, Settings
-from pipelines.sources.segments import TOPIC_PROPERTIES
+from pipelines.sources.log_dirs import TOPIC_PROPERTIES
 from pipelines.stage import Land
 from pipelines.warehouse import jvmless, progress, quality
 from pipelines.warehouse.groups import MOST_GROUPS, Groups

@@ -22,7 +22,7 @@ from pipelines.settings import Settings, Topics
 from pipelines.sources import landing
 from pipelines.sources.landing import LandedFile
 from pipelines.stage import Land
-from pipelines.steps.modules import land_module, reader_module
+from pipelines.steps.modules import land_module, listing, reader_module
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.text import files_of
 from pipelines.warehouse import few_rows, progress, quality
@@ -163,6 +163,7 @@ class _Landing:
         self.module = land_module(stage)
         self.stage_run: StageRun | None = None
         self.files = 0
+        self.passed_over = ""  # words for files that are passed over by their names
         self.records = 0
         self.topics: set[str] = set()
         self.skipped: Counter[str] = Counter()  # skipped lines by name, if the table's module names them
@@ -181,7 +182,7 @@ class _Landing:
         except AfterlogError:
             raise
         except Exception:
-            gone = files.keys() - landing.listing(directory).keys()
+            gone = files.keys() - listing(self.stage, directory).keys()
             files = {source: file for source, file in files.items() if source not in gone}
             damaged = landing.damaged(directory, tuple(files.values()))
             if not damaged and not gone:
@@ -195,6 +196,8 @@ class _Landing:
             self.skipped.clear()
             counts = self.insert(tuple(files.values()), damaged)
         self.files = len(files)
+        if self.stage.reader:
+            self.passed_over = reader_module(self.stage).passed_over(listing(self.stage, directory))
         self.count(*counts)
         self.save(self.known.with_files(directory, files))
 
@@ -356,6 +359,7 @@ class _Landing:
         more = len(self.topics) - MOST_TOPICS
         said[-1:] = [f"{said[-1]} and {more:,} more"] if more > 0 else said[-1:]
         said += [f"skipped {_listed(self.skipped)}"] if self.skipped else []
+        said += [f"passed over: {self.passed_over}"] if self.passed_over else []
         self.stage_run = replace(
             before,
             finished_at=quality.now(),

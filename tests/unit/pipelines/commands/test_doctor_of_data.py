@@ -222,7 +222,7 @@ def test_a_truncated_file_needs_a_look_until_it_landed_whole(settings: Settings,
 
     check = found["files of dlq"]
     assert (code, check.state) == (1, "error")
-    assert check.finding == f"1 file is incomplete or damaged. torn.jsonl.gz: {damage}"
+    assert check.finding == f"1 file cannot be read, or not to the end. torn.jsonl.gz: {damage}"
     assert str(settings.landing_of("dlq")) in (check.remedy or "")
     assert "packed.bz2: The file is compressed." in found["files of acknowledgements"].finding
 
