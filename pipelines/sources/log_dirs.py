@@ -103,7 +103,7 @@ def passed_over(sources: Iterable[str]) -> str:
         if named := _ASIDE.search(source):
             aside.setdefault(named[1], set()).add(source[: named.end()])
         elif (name := _passed_over(source)) and name != TOPIC_PROPERTIES:
-            found[name] += 1
+            found[f"{name} file" if name in (*_OF_THE_BROKER, METADATA) else name] += 1
     said = [counted(number, name) for name, number in sorted(found.items())]
     said += [f"{counted(len(logs), 'directory')} {suffix}" for suffix, logs in sorted(aside.items())]
     return ", ".join(said)

@@ -292,7 +292,8 @@ def rows(work: Work) -> Iterator[tuple[Any, ...]]:
 
 def _unread(work: Work) -> str | None:
     """Return the code of ``UNREAD`` that says what a file is in place of a segment; None if it may be one."""
-    if work.file.source.lower().endswith(log_dirs.OTHERWISE_PACKED):
+    unread = log_dirs.OTHERWISE_PACKED if work.segment else (*log_dirs.OTHERWISE_PACKED, *log_dirs.GZIP, *log_dirs.ZSTD)
+    if work.file.source.lower().endswith(unread):
         return PACKED
     head = b""
     try:
