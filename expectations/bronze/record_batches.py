@@ -24,7 +24,7 @@ UNREAD = {
     "configs_text": (
         "no_configs_text",
         "is the text of kafka-configs --describe",
-        "Write the topic's cleanup.policy into topic.properties beside its segments, or run `afterlog collect`.",
+        "Land it as topic.properties beside the topic's segments, or run `afterlog collect`.",
     ),
 }
 

@@ -1,19 +1,17 @@
-"""Contract of silver.record_batches: valid record batches of landed log segments, typed, and the segments' versions."""
+"""Contract of silver.record_batches: valid record batches of landed log segments, typed."""
 
-from dataclasses import replace
-
-from expectations.bronze.record_batches import OF_A_FILE, UNREAD, VERSION
+from expectations.bronze.record_batches import UNREAD, VERSION
 from expectations.contract import Column, Contract
 from expectations.provenance import origin
 from expectations.rules import at_least, is_true, not_null
 
-READABLE = "error IS NULL AND file IS NULL"
+READABLE = "error IS NULL"
 HAS_PRODUCER = "producer_id >= 0"
 
 CONTRACT = Contract(
     table="silver.record_batches",
-    description="One row per record batch of a landed log segment whose checksum is right (KIP-98), and per landed"
-    " version of a segment. silver.log_batches says which of them the log holds now.",
+    description="One row per record batch of a landed log segment whose checksum is right (KIP-98)."
+    " silver.log_batches says which of them the log holds now, silver.log_files what is known of the segments.",
     columns=(
         *origin("bronze.record_batches", "batch", "Segment below the landing directory that the batch was read from."),
         Column(
@@ -30,6 +28,11 @@ CONTRACT = Contract(
                     .hinting(hint)
                     for code, (name, failure, hint) in UNREAD.items()
                 ),
+                is_true(
+                    "topic_metadata",
+                    "error <> 'not_topic_metadata'",
+                    "partition.metadata says its version, 0, and a topic id.",
+                ).failing("cannot be read as partition.metadata", "file"),
             ),
         ),
         Column(
@@ -116,18 +119,8 @@ CONTRACT = Contract(
         ),
         Column("last_sequence", "int", "Sequence number of the last record, -1 for none."),
         Column("partition_leader_epoch", "int", "Epoch of the leader that appended the batch, -1 for none."),
-        Column("position", "bigint", "Where the batch begins in the segment, in bytes; of a file its end."),
+        Column("position", "bigint", "Where the batch begins in the segment, in bytes, once it is unpacked."),
         VERSION,
-        replace(
-            OF_A_FILE,
-            rules=(
-                is_true(
-                    "topic_metadata",
-                    "error <> 'not_topic_metadata'",
-                    "partition.metadata says its version, 0, and a topic id.",
-                ).failing("cannot be read as partition.metadata", "file"),
-            ),
-        ),
         Column(
             "size_in_bytes",
             "bigint",

@@ -30,7 +30,7 @@ import cramjam
 from crc32c import crc32c
 
 from expectations.bronze.record_batches import UNREAD
-from pipelines.sources import landing, log_dirs, message_sets
+from pipelines.sources import kafka_tools, landing, log_dirs, message_sets
 from pipelines.sources.landing import LandedFile
 from pipelines.sources.log_dirs import METADATA, OFFSET_MOST, Segment
 
@@ -69,12 +69,9 @@ SCHEMA = f"""
 """
 
 _MOST_OF_A_TEXT = 4096
-# What Kafka's tools print, and people save, in place of what the tools were asked about.
 _TEXTS = {
-    DUMP_TEXT: re.compile(rb"^(?:Dumping \S|(?:\| )?(?:baseO|o)ffset: \d+ )", re.MULTILINE),
-    CONFIGS_TEXT: re.compile(
-        rb"^(?:(?:Dynamic|All|Default) configs for |[ \t]*\S+=.* sensitive=(?:true|false) synonyms=\{)", re.MULTILINE
-    ),
+    code: re.compile(rb"^(?:" + begins.encode() + rb")", re.MULTILINE)
+    for code, begins in ((DUMP_TEXT, kafka_tools.DUMP_LOG), (CONFIGS_TEXT, kafka_tools.CONFIGS))
 }
 
 _BLOCK = 1 << 20
