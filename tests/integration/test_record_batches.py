@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections import Counter
@@ -198,3 +199,35 @@ def test_directories_of_any_name_are_read(spark: SparkSession, tmp_path: Path, n
 
 def test_no_files_give_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert segments.read(spark, tmp_path, []).collect() == []
+
+
+def test_a_whole_copy_of_log_dirs_is_read_and_says_once_what_it_passes_over(
+    spark: SparkSession, settings: Settings
+) -> None:
+    aside = ".ffee2d3c4b5a69788796a5b4c3d2e1f0"
+    for log in (
+        "pallets-0",
+        "_prices-3",
+        "second/edi-2024-06-0",
+        *(f"x-1{aside}{end}" for end in ("-stray", "-delete")),
+    ):
+        land(settings, 0, batch(0, 3), log)
+    top = settings.landing_of("segments")
+    for name in ("meta.properties", "bootstrap.checkpoint", ".lock", f"pallets-0/{ZERO}.deleted"):
+        (top / name).write_bytes(b"x")
+    (top / "pallets-0" / f"{3:020}.log.gz").write_bytes(gzip.compress(batch(3, 2)))
+
+    done = run(spark, settings)
+
+    assert (done[SILVER].read, done[SILVER].accepted, done[SILVER].quarantined) == (8, 4, 0)
+    assert done[BRONZE].message == (
+        "4 new or changed files; passed over: 1 .deleted file, 1 checkpoint, 1 meta.properties file, "
+        "1 directory -delete, 1 directory -stray"
+    )
+    assert sorted((row["topic"], row["base_offset"], row["last_offset"]) for row in rows(spark, settings, SILVER)) == [
+        ("_prices", 0, 2),
+        ("edi-2024-06", 0, 2),
+        ("pallets", 0, 2),
+        ("pallets", 3, 4),
+    ]
+    assert {one.status for one in run(spark, settings).values()} == {"idle"}

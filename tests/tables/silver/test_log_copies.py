@@ -248,9 +248,9 @@ def test_a_copy_whose_batches_are_held_supersedes_nothing(spark: SparkSession, s
     before = rows(spark, settings, "silver.log_batches")
     assert [row["superseded_by"] for row in before] == [None, None]
 
-    wrong = b"".join(one(offset)[:-1] + b"\xff" for offset in range(3, 9))
+    wrong = b"".join(one(offset)[:-1] + b"\xff" for offset in range(3, 103))
     lands(settings, "a", {"0.log": (one(0, 3) + wrong, T + 1)})
     done = builders.run(spark, settings, *counted, feed="delivery")
-    assert (done["silver.record_batches"].held, done["silver.log_files"].accepted) == (7, 1)
+    assert (done["silver.record_batches"].held, done["silver.log_files"].accepted) == (101, 1)
     assert rows(spark, settings, "silver.log_batches") == before
     assert [row["segment"] for row in rows(spark, settings, "silver.log_copies")] == [f"a-0/{ZERO}"]
