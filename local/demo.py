@@ -37,7 +37,7 @@ from pipelines.jvm import class_data_archive, jars, java
 from pipelines.settings import AIRFLOW_HOME, ROOT, Settings, load
 from pipelines.site import reading
 from pipelines.site.report import DATA_DOCS
-from pipelines.sources.segments import TOPIC_PROPERTIES
+from pipelines.sources.log_dirs import TOPIC_PROPERTIES
 from pipelines.stage import Land
 from pipelines.steps import held
 from pipelines.warehouse import jvmless, progress

@@ -38,10 +38,12 @@ CATALOG: tuple[Stage, ...] = (
     Land("bronze.record_batches", feed="delivery", directory="segments", reader="segments"),
     Split("silver.acknowledgements", feed="delivery", inputs=("bronze.acknowledgements",)),
     Split("silver.record_batches", feed="delivery", inputs=("bronze.record_batches",)),
+    Split("silver.log_files", feed="delivery", inputs=("bronze.record_batches",)),
     Split("silver.producers", feed="delivery", inputs=("bronze.producers",)),
     Split("silver.dlq_write_failures", feed="delivery", inputs=("bronze.broker_events",)),
     Split("silver.broker_starts", feed="delivery", inputs=("bronze.broker_events",)),
-    Summarise("silver.log_copies", feed="delivery", inputs=("silver.record_batches",)),
+    Summarise("silver.log_copies", feed="delivery", inputs=(
+        "silver.log_files", "silver.record_batches", "held.record_batches")),
     Summarise("silver.log_batches", feed="delivery", inputs=("silver.record_batches", "silver.log_copies")),
     Summarise("silver.log_ranges", feed="delivery", inputs=("silver.log_batches", "silver.log_copies")),
     Summarise("silver.log_gaps", feed="delivery", inputs=("silver.log_ranges",)),

@@ -27,8 +27,9 @@ CONTRACT = Contract(
         Column(
             "topic_role",
             "string",
-            "repartition or changelog where the name is that of an internal topic of Kafka Streams, else external.",
-            (one_of("repartition", "changelog", "external"),),
+            "repartition, changelog, or internal (of a foreign-key join) where Kafka Streams made the topic for this"
+            " application, else external.",
+            (one_of("repartition", "changelog", "internal", "external"),),
         ),
         Column("subtopology_id", "string", "Sub-topology of the node; null for a global store's."),
         Column("is_current", "boolean", "True where it is the topology of the group's latest revision."),

@@ -1,19 +1,26 @@
-"""Contract of silver.record_batches: valid record batches of landed log segments, typed, and the segments' versions."""
+"""Contract of silver.record_batches: valid record batches of landed log segments, typed."""
 
-from dataclasses import replace
-
-from expectations.bronze.record_batches import OF_A_FILE, VERSION
+from expectations.bronze.record_batches import UNREAD, VERSION
 from expectations.contract import Column, Contract
 from expectations.provenance import origin
-from expectations.rules import at_least, is_true, not_null
+from expectations.rules import Rule, at_least, is_true, not_null
 
-READABLE = "error IS NULL AND file IS NULL"
+READABLE = "error IS NULL"
 HAS_PRODUCER = "producer_id >= 0"
+
+
+def _named(code: str, said: tuple[str, str, str]) -> Rule:
+    """Return the rule that a file is not of a kind that is not read."""
+    name, failure, hint = said
+    rule = is_true(name, f"error <> '{code}'", "A segment is landed as a broker, or its tiered storage, names it.")
+    rule = rule.failing(f"came from a file that {failure}").hinting(hint)
+    return rule.because("error") if code == "not_a_segment" else rule
+
 
 CONTRACT = Contract(
     table="silver.record_batches",
-    description="One row per record batch of a landed log segment whose checksum is right (KIP-98), and per landed"
-    " version of a segment. silver.log_batches says which of them the log holds now.",
+    description="One row per record batch of a landed log segment whose checksum is right (KIP-98)."
+    " silver.log_batches says which of them the log holds now, silver.log_files what is known of the segments.",
     columns=(
         *origin("bronze.record_batches", "batch", "Segment below the landing directory that the batch was read from."),
         Column(
@@ -22,14 +29,12 @@ CONTRACT = Contract(
             "Topic, from the name of the segment's directory.",
             (
                 not_null("A batch is of a topic.").where(READABLE),
+                *(_named(*one) for one in UNREAD.items()),
                 is_true(
-                    "named_by_directory",
-                    "error <> 'not_a_segment'",
-                    "A segment is landed as <topic>-<partition>/<base offset>.log.",
-                )
-                .failing("came from a file that is no segment by its path")
-                .because("error")
-                .hinting("Land segments as a broker names them, <topic>-<partition>/<base offset>.log, unpacked."),
+                    "topic_metadata",
+                    "error <> 'not_topic_metadata'",
+                    "partition.metadata says its version, 0, and a topic id.",
+                ).failing("cannot be read as partition.metadata", "file"),
             ),
         ),
         Column(
@@ -116,18 +121,8 @@ CONTRACT = Contract(
         ),
         Column("last_sequence", "int", "Sequence number of the last record, -1 for none."),
         Column("partition_leader_epoch", "int", "Epoch of the leader that appended the batch, -1 for none."),
-        Column("position", "bigint", "Where the batch begins in the segment, in bytes; of a file its end."),
+        Column("position", "bigint", "Where the batch begins in the segment, in bytes, once it is unpacked."),
         VERSION,
-        replace(
-            OF_A_FILE,
-            rules=(
-                is_true(
-                    "topic_metadata",
-                    "error <> 'not_topic_metadata'",
-                    "partition.metadata says its version, 0, and a topic id.",
-                ).failing("cannot be read as partition.metadata", "file"),
-            ),
-        ),
         Column(
             "size_in_bytes",
             "bigint",
@@ -143,6 +138,9 @@ CONTRACT = Contract(
                 )
                 .failing("ended too early", "batch")
                 .hinting("A segment was copied while its broker wrote to it: land it again."),
+                is_true("unpacked", "error <> 'damaged_pack'", "A packed segment can be unpacked to its end.")
+                .failing("cannot be unpacked to its end", "segment")
+                .hinting("Pack the segment again, and land it again."),
             ),
         ),
         Column(

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from expectations import owners
+from expectations.bronze.record_batches import UNREAD
 from expectations.contract import contract_of
 from expectations.quality import GAPS
 from expectations.rules import counted
@@ -38,6 +39,7 @@ from pipelines.sources.logs import unknown
 from pipelines.stage import Land, Split, Stage, Summarise
 from pipelines.steps import held, unreadable
 from pipelines.steps.land import unread, waiting
+from pipelines.steps.modules import listing
 from pipelines.text import files_of, size_of
 from pipelines.warehouse import delta_log, jvmless, lock, progress, quality, storage
 from pipelines.warehouse.progress import Progress
@@ -629,13 +631,10 @@ def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
         except Exception:  # the table cannot be read, which ``_tables`` reports
             continue
         directory = warehouse.settings.landing_of(stage.directory)
+        again = f"Land each again from its source, under its name in {directory}; what is read already stays."
         of_layouts = [one for one in damages if one[1].startswith(unknown.FINDING)]
         for what, those, remedy in (
-            (
-                "incomplete or damaged",
-                [one for one in damages if one not in of_layouts],
-                f"Land each again from its source, under its name in {directory}; what is read already stays.",
-            ),
+            ("cannot be read, or not to the end", [one for one in damages if one not in of_layouts], again),
             (
                 "in no known layout",
                 of_layouts,
@@ -643,26 +642,32 @@ def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
             ),
         ):
             if those:
-                lines = [f"{source}: {error}" for source, error in those[:MOST_NAMED]]
+                lines = [f"{source}: {_in_words(error)}" for source, error in those[:MOST_NAMED]]
                 more = len(those) - MOST_NAMED
                 lines += [f"And {more:,} more."] if more > 0 else []
-                are = f"{counted(len(those), 'file')} {'is' if len(those) == 1 else 'are'}"
-                yield Check(f"files of {stage.directory}", "error", f"{are} {what}. {' '.join(lines)}", remedy)
+                are = "is " if len(those) == 1 else "are "
+                finding = f"{counted(len(those), 'file')} {are if what.startswith('in ') else ''}{what}."
+                remedies = dict.fromkeys(UNREAD[error][-1] if error in UNREAD else remedy for _, error in those)
+                yield Check(f"files of {stage.directory}", "error", f"{finding} {' '.join(lines)}", " ".join(remedies))
+
+
+def _in_words(error: str) -> str:
+    """Return a sentence about a file, given the sentence or the code in its row of bronze."""
+    words = f"it {UNREAD[error][1]}" if error in UNREAD else error
+    return words if words.endswith(".") else f"{words}."
 
 
 def _damages(warehouse: Warehouse, stage: Land) -> list[tuple[str, str]]:
     """Return the files of a feed that bronze records as damaged, each with its error, if they are still damaged."""
     directory = warehouse.settings.landing_of(stage.directory)
-    listed = landing.listing(directory)
+    listed = listing(stage, directory)
     if stage.reader:
         versions = 'SELECT "_source", version, error FROM rows WHERE error IS NOT NULL'
         rows = jvmless.query(warehouse, stage.table, versions, {"cluster": warehouse.cluster})
         latest = 'SELECT "_source", max(version) AS version FROM rows GROUP BY "_source"' if rows else ""
         last = jvmless.query(warehouse, stage.table, latest, {"cluster": warehouse.cluster}) if rows else []
         version = {row["_source"]: row["version"] for row in last}
-        errors = {
-            row["_source"]: f"{row['error']}." for row in rows if row["version"] in (None, version[row["_source"]])
-        }
+        errors = {row["_source"]: row["error"] for row in rows if row["version"] in (None, version[row["_source"]])}
         return sorted((source, error) for source, error in errors.items() if source in listed)
     content = "raw" if stage.directory == "dlq" else "line"
     damages = f'SELECT DISTINCT "_source", error FROM rows WHERE error IS NOT NULL AND "{content}" IS NULL'

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
-    """Return one candidate for each bronze row, in the contract's columns; values that cannot be typed are null."""
+    """Return one candidate for each bronze row, in the contract's columns; rows of files are skipped.
+
+    Values that cannot be typed are null.
+    """
     has_horizon = F.col("has_delete_horizon")
     values = {
         "base_timestamp": F.when(~has_horizon, columns.time_of_millis(F.col("base_timestamp"))),
@@ -24,5 +27,6 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
         "_content_hash": F.xxhash64("header"),
     }
     return bronze.select(
-        *(values.get(column.name, F.col(column.name)).alias(column.name) for column in CONTRACT.columns)
+        *(values.get(column.name, F.col(column.name)).alias(column.name) for column in CONTRACT.columns),
+        F.col("file").isNotNull().alias("_skipped"),
     )

@@ -15,7 +15,7 @@ from pipelines.columns import globs
 from pipelines.errors import AfterlogError
 from pipelines.kafka.cluster import connected
 from pipelines.settings import CleanupPolicy, Settings
-from pipelines.sources.segments import TOPIC_PROPERTIES
+from pipelines.sources.log_dirs import TOPIC_PROPERTIES
 from pipelines.stage import Land
 from pipelines.warehouse import jvmless, progress, quality
 from pipelines.warehouse.groups import MOST_GROUPS, Groups
@@ -29,7 +29,10 @@ PATIENCE_SECONDS = 60.0  # how long this process waits to ask a cluster that did
 LOG_RANGES = "silver.log_ranges"
 LOG = "log"  # the source of a policy that the landed log itself shows
 MOST_OF_PROPERTIES = 1 << 16  # bytes
-_POLICY = re.compile(rb"^[ \t]*cleanup\.policy[ \t]*[=:][ \t]*([a-z, \t]*)\r?$", re.MULTILINE)
+# A line of properties, or one of what kafka-configs --describe prints.
+_POLICY = re.compile(
+    rb"^[ \t]*cleanup\.policy[ \t]*[=:][ \t]*([a-z, \t]*?)(?: sensitive=\w+ synonyms=\{.*)?\r?$", re.MULTILINE
+)
 _DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(?:0|[1-9][0-9]{0,9})")
 
 Row = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pipelines.columns.once import computed_once
-from pipelines.sources import landing
+from pipelines.sources import kafka_tools, landing
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -52,9 +52,17 @@ def parsed(json: Column, record: str) -> Column:
 def error(line: Column) -> Column:
     """Return why a line (binary) is not a JSON object; null if it is one."""
     json = text(line)
+    no_object = (
+        F.when(json.rlike(f"^(?:{kafka_tools.DUMP_LOG})"), "the line is text of kafka-dump-log: land the log segment")
+        .when(
+            json.rlike(f"^(?:{kafka_tools.CONFIGS})"),
+            "the line is text of kafka-configs --describe: `afterlog collect` asks for settings and lands them",
+        )
+        .otherwise("the line is not a JSON object")
+    )
     return (
         F.when(~F.is_valid_utf8(json), "the line is not UTF-8")
-        .when(~begins_object(json), "the line is not a JSON object")
+        .when(~begins_object(json), no_object)
         .when(F.try_parse_json(json).isNull(), "the line is not valid JSON")
     )
 

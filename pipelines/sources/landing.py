@@ -43,17 +43,17 @@ class LandedFile:
     modified_ns: int
 
 
-def listing(directory: Path) -> dict[str, LandedFile]:
+def listing(directory: Path, also: re.Pattern[str] | None = None) -> dict[str, LandedFile]:
     r"""Return the files that have landed, by source: the path below the directory, separated by ``/``.
 
     Files and directories whose names begin with ``.`` or ``_``, or end in ``.tmp``, are left out: they are not meant
-    for the feed, or not yet. Links are followed, except those that lead back up. Bytes of a name that are not UTF-8
-    appear as ``\xe9``.
+    for the feed, or not yet. ``also`` matches names that are listed all the same. Links are followed, except those that
+    lead back up. Bytes of a name that are not UTF-8 appear as ``\xe9``.
 
     Raises UsageError: something cannot be read, or two names appear alike.
     """
     files: dict[str, LandedFile] = {}
-    for name, facts in _walk(os.fspath(directory)):
+    for name, facts in _walk(os.fspath(directory), also):
         source = _source_of(name)
         if source in files:
             raise UsageError(f"Two files in {_shown(directory)} have names that are shown as {source!r}: rename one.")
@@ -168,7 +168,7 @@ def line_id(lines: DataFrame) -> Column:
     return numbered_id("line", "damage", "_occurrence" if "_occurrence" in lines.columns else None)
 
 
-def _walk(top: str) -> Iterator[tuple[str, os.stat_result]]:
+def _walk(top: str, also: re.Pattern[str] | None) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the files below a directory, each with its path relative to it, as Python decodes the name."""
     pending = [("", top, frozenset[tuple[int, int]]())]
     while pending:
@@ -184,7 +184,8 @@ def _walk(top: str) -> Iterator[tuple[str, os.stat_result]]:
         if this in above:
             continue
         for entry in entries:
-            if entry.name.startswith((".", "_")) or entry.name.endswith(".tmp"):
+            is_left_out = entry.name.startswith((".", "_")) or entry.name.endswith(".tmp")
+            if is_left_out and not (also and also.fullmatch(entry.name)):
                 continue
             try:
                 if entry.is_dir():

@@ -1,8 +1,8 @@
 """Log segments -> record batches: the header of each and the control records; no payload, in bounded memory.
 
-A segment, ``<topic>-<partition>/<base offset>.log``, is a sequence of batches. The header of a batch of magic 2 says
-everything (KIP-98). With magic 0 and 1, a message is a batch of its own, and a compressed message is a batch of the
-messages in its value.
+A segment, ``<topic>-<partition>/<base offset>.log`` (``log_dirs`` has all names), is a sequence of batches. The header
+of a batch of magic 2 says everything (KIP-98). With magic 0 and 1, a message is a batch of its own, and a compressed
+message is a batch of the messages in its value. A segment can be packed as a whole, by gzip or Zstandard.
 
 A landed file is a snapshot: its next version can continue where it ended, or have other content. A digest of headers
 tells which. ``partition.metadata`` beside segments has the topic id; a topic that is created again gets another id.
@@ -10,27 +10,34 @@ tells which. ``partition.metadata`` beside segments has the topic id; a topic th
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
+import json
 import os
 import re
+import shutil
 import struct
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+import cramjam
 from crc32c import crc32c
 
-from pipelines.sources import landing, message_sets
+from expectations.bronze.record_batches import UNREAD
+from pipelines.sources import kafka_tools, landing, log_dirs, message_sets
 from pipelines.sources.landing import LandedFile
+from pipelines.sources.log_dirs import METADATA, OFFSET_MOST, Segment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-NOT_A_SEGMENT = "not_a_segment"
+NOT_A_SEGMENT, PACKED, DUMP_TEXT, CONFIGS_TEXT = UNREAD
 IMPLAUSIBLE_SIZE = "implausible_size"
 UNKNOWN_MAGIC = "unknown_magic"
 WRONG_CRC = "wrong_crc"
@@ -39,20 +46,13 @@ OUT_OF_ORDER = "out_of_order"
 TORN_BATCH = "torn_batch"
 ZERO_FILLED = "zero_filled"
 NOT_TOPIC_METADATA = "not_topic_metadata"
+DAMAGED_PACK = "damaged_pack"
 ERRORS = (
-    *(NOT_A_SEGMENT, IMPLAUSIBLE_SIZE, UNKNOWN_MAGIC, WRONG_CRC),
-    *(MALFORMED, OUT_OF_ORDER, TORN_BATCH, ZERO_FILLED, NOT_TOPIC_METADATA),
+    *(*UNREAD, IMPLAUSIBLE_SIZE, UNKNOWN_MAGIC, WRONG_CRC, MALFORMED),
+    *(OUT_OF_ORDER, TORN_BATCH, ZERO_FILLED, NOT_TOPIC_METADATA, DAMAGED_PACK),
 )
 # How a segment can end while its broker still writes to it: such a copy is incomplete, not wrong.
 OPEN_ENDS = (TORN_BATCH, ZERO_FILLED)
-
-METADATA = "partition.metadata"
-TOPIC_PROPERTIES = "topic.properties"  # settings of a topic, of which only cleanup.policy matters
-# Files beside segments in a broker's own directories.
-COMPANIONS = (
-    *(".index", ".timeindex", ".txnindex", ".snapshot", ".deleted", ".cleaned", ".swap"),
-    *("leader-epoch-checkpoint", METADATA, TOPIC_PROPERTIES),
-)
 
 FILE = """struct<
   size_in_bytes: bigint, modified_ns: bigint, topic_id: string, first_version: int, batch_count: bigint,
@@ -68,19 +68,21 @@ SCHEMA = f"""
   control_type string, coordinator_epoch int, version int, kept_bytes bigint, file {FILE}
 """
 
+_MOST_OF_A_TEXT = 4096
+_TEXTS = {
+    code: re.compile(rb"^(?:" + begins.encode() + rb")", re.MULTILINE)
+    for code, begins in ((DUMP_TEXT, kafka_tools.DUMP_LOG), (CONFIGS_TEXT, kafka_tools.CONFIGS))
+}
+
 _BLOCK = 1 << 20
 _MOST_TASKS = 1_000
 _MOST_OF_A_CONTROL_RECORD = 4096
 _INT32_MOST = 2**31 - 1
 _INT64_MOST = 2**63 - 1
-# No log comes near this offset. Queries can add to an offset, and round it up, without an overflow.
-_OFFSET_MOST = _INT64_MOST - _INT32_MOST
 
-_DIRECTORY = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})/" + re.escape(METADATA))
 _TOPIC_METADATA = re.compile(rb"version: ?0\r?\ntopic_id: ?([A-Za-z0-9_-]{21}[AQgw])\s*")
 _MOST_OF_METADATA = 1024
 _NO_TOPIC_ID = "A" * 22
-_NAME = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})/([0-9]{1,20})\.log")
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _CREATE_TIME, _LOG_APPEND_TIME, _NO_TIME = "CreateTime", "LogAppendTime", "NoTimestampType"
@@ -138,26 +140,6 @@ class Batch(NamedTuple):
     coordinator_epoch: int | None = None
 
 
-@dataclass(frozen=True)
-class Segment:
-    """A landed segment, as its name ``<topic>-<partition>/<base offset>.log`` describes it."""
-
-    source: str
-    topic: str
-    partition: int
-    base_offset: int
-
-    @classmethod
-    def of(cls, source: str) -> Segment | None:
-        """Return the segment that a name describes; None if it is not a segment's name."""
-        named = _NAME.fullmatch(source)
-        if named is None:
-            return None
-        segment = cls(source, named[1], int(named[2]), int(named[3]))
-        legal = segment.partition <= _INT32_MOST and segment.base_offset <= _OFFSET_MOST
-        return segment if legal and segment.topic not in (".", "..") else None
-
-
 class Version(NamedTuple):
     """What bronze holds of the latest version of a file: columns of ``SCHEMA`` and of its ``file``."""
 
@@ -176,16 +158,20 @@ class TopicMetadata(NamedTuple):
     modified_ns: int
 
 
+listing = log_dirs.listing
+passed_over = log_dirs.passed_over
+
+
 def unread(directory: Path, read: Mapping[str, LandedFile]) -> dict[str, LandedFile]:
     """Return, by source, the files that are new, or changed since they were read.
 
     The segment before a new one is read again: an open end was allowed while it was the newest, and is an error now.
     All segments beside a new or changed ``partition.metadata`` are read again too.
     """
-    listed = {name: file for name, file in landing.listing(directory).items() if _is_read(name)}
+    listed = {name: file for name, file in listing(directory).items() if log_dirs.is_read(name)}
     sources = {source for source, file in listed.items() if read.get(source) != file}
-    stated = {source for source in sources if _DIRECTORY.fullmatch(source)}
-    for segments in _by_partition(listed).values():
+    stated = {source for source in sources if log_dirs.partition_of_metadata(source)}
+    for segments in _by_log(listed).values():
         sources |= {before.source for before, after in pairwise(segments) if after.source not in read}
         sources |= {segment.source for segment in segments if stated and _metadata_beside(segment.source) in stated}
     return {source: listed[source] for source in sorted(sources)}
@@ -201,8 +187,8 @@ def read(
     ended, bronze already holds its first ``kept_bytes`` bytes.
     Executors need this package and the directory. They send rows as they decode them, whatever the file's size.
     """
-    listed = landing.listing(directory)
-    newest = {segments[-1].source for segments in _by_partition(listed).values()}
+    listed = listing(directory)
+    newest = {segments[-1].source for segments in _by_log(filter(log_dirs.is_read, listed)).values()}
     root = os.path.realpath(directory)
     stated = {
         beside: _topic_metadata(landing.path_of(root, beside), listed[beside])
@@ -216,7 +202,7 @@ def read(
             file,
             landing.path_of(root, file.source),
             file.source in newest,
-            stated.get(_metadata_beside(file.source)),
+            _stated(file, stated),
             before.get(file.source),
         )
         for file in sorted(files, key=lambda file: file.size, reverse=True)
@@ -281,23 +267,68 @@ def rows(work: Work) -> Iterator[tuple[Any, ...]]:
     """Yield a file's rows of ``SCHEMA``, without an open end of a partition's newest segment; its own row is last."""
     segment, file = work.segment, work.file
     version = work.before.version + 1 if work.before else 1
-    if segment is None:
-        if named := _DIRECTORY.fullmatch(file.source):
-            if work.stated is None:
-                wrong = Batch(position=0, unread_bytes=file.size, error=NOT_TOPIC_METADATA)
-                yield (file.source, named[1], min(int(named[2]), _INT32_MOST), *wrong, version, None, None)
-            return
-        wrong = Batch(position=0, unread_bytes=file.size, error=NOT_A_SEGMENT)
-        yield (file.source, None, None, *wrong, version, None, None)
+    of = log_dirs.partition_of_metadata(file.source)
+    wrong = (None if work.stated else NOT_TOPIC_METADATA) if of else _unread(work)
+    if wrong:
+        topic, partition = of or ((segment.topic, segment.partition) if segment else (None, None))
+        batch = Batch(position=0, unread_bytes=file.size, error=wrong)
+        yield (file.source, topic, partition, *batch, version, None, None)
+    if wrong or segment is None:
         return
     log = (file.source, segment.topic, segment.partition)
     snapshot = _Snapshot(work, segment)
-    with open(work.path, "rb") as stream:
-        for batch in batches(stream, file.size, segment.base_offset):
+    with _opened(work) as (stream, size, is_damaged):
+        for batch in batches(stream, size, segment.base_offset):
             if not (work.is_newest and batch.error in OPEN_ENDS):
                 snapshot.add(batch)
                 yield (*log, *batch, version, None, None)
-    yield (*log, *Batch(position=file.size), version, *snapshot.end())
+        if is_damaged:
+            yield (*log, *Batch(position=size, error=DAMAGED_PACK), version, None, None)
+    yield (*log, *Batch(position=size), version, *snapshot.end())
+
+
+def _unread(work: Work) -> str | None:
+    """Return the code of ``UNREAD`` that says what a file is in place of a segment; None if it may be one."""
+    unread = log_dirs.OTHERWISE_PACKED if work.segment else (*log_dirs.OTHERWISE_PACKED, *log_dirs.GZIP, *log_dirs.ZSTD)
+    if work.file.source.lower().endswith(unread):
+        return PACKED
+    head = b""
+    try:
+        with open(work.path, "rb") as stream:
+            head = stream.read(_MOST_OF_A_TEXT)
+        if work.segment and work.segment.is_tiered:
+            with open(f"{work.path.removesuffix('.log')}.rsm-manifest", "rb") as stream:
+                manifest = json.load(stream)
+            if manifest.get("compression") or manifest.get("encryption"):
+                return PACKED
+    except (OSError, ValueError, AttributeError):
+        pass
+    found = (code for code, text in _TEXTS.items() if b"\0" not in head and text.search(head))
+    return next(found, None if work.segment else NOT_A_SEGMENT)
+
+
+@contextmanager
+def _opened(work: Work) -> Iterator[tuple[BinaryIO, int, bool]]:
+    """Open a segment, unpacked; yield its size, too, and whether it is packed and can be unpacked only in part."""
+    source = work.file.source.lower()
+    if not source.endswith((*log_dirs.GZIP, *log_dirs.ZSTD)):
+        with open(work.path, "rb") as stream:
+            yield stream, work.file.size, False
+        return
+    is_damaged = False
+    with NamedTemporaryFile() as unpacked:
+        try:
+            if source.endswith(log_dirs.GZIP):
+                with gzip.open(work.path) as packed:
+                    shutil.copyfileobj(packed, unpacked, _BLOCK)
+            else:
+                cramjam.zstd.decompress_into(cramjam.File(work.path), cramjam.File(unpacked.name))
+        except (cramjam.DecompressionError, zlib.error, gzip.BadGzipFile, EOFError):
+            is_damaged = True
+        unpacked.flush()
+        size = os.stat(unpacked.name).st_size
+        with open(unpacked.name, "rb") as stream:
+            yield stream, size, is_damaged
 
 
 class _Snapshot:
@@ -367,8 +398,12 @@ class _Snapshot:
         return stated.topic_id if stated else None
 
 
-def _is_read(source: str) -> bool:
-    return not source.endswith(COMPANIONS) or _DIRECTORY.fullmatch(source) is not None
+def _stated(file: LandedFile, beside: Mapping[str, TopicMetadata | None]) -> TopicMetadata | None:
+    """Return what is said of a file's topic: by its ``partition.metadata``, or by its own name."""
+    segment = Segment.of(file.source)
+    if segment and segment.topic_id:
+        return TopicMetadata(segment.topic_id, file.modified_ns)
+    return beside.get(_metadata_beside(file.source))
 
 
 def _metadata_beside(source: str) -> str:
@@ -386,11 +421,12 @@ def _topic_metadata(path: str, file: LandedFile) -> TopicMetadata | None:
     return None if topic_id == _NO_TOPIC_ID else TopicMetadata(topic_id, file.modified_ns)
 
 
-def _by_partition(sources: Collection[str]) -> dict[tuple[str, int], list[Segment]]:
-    """Return the segments among files by topic and partition, in order of base offset."""
-    logs: dict[tuple[str, int], list[Segment]] = {}
+def _by_log(sources: Iterable[str]) -> dict[str, list[Segment]]:
+    """Return the segments of brokers by directory, in order of base offset; those of tiered storage are complete."""
+    logs: dict[str, list[Segment]] = {}
     for segment in filter(None, map(Segment.of, sources)):
-        logs.setdefault((segment.topic, segment.partition), []).append(segment)
+        if not segment.is_tiered:
+            logs.setdefault(segment.source.rpartition("/")[0], []).append(segment)
     return {of: sorted(segments, key=lambda segment: segment.base_offset) for of, segments in logs.items()}
 
 
@@ -504,7 +540,7 @@ def _batch_v2(window: _Window, position: int, size: int, head: bytes) -> Batch:
     consistent = (
         base_offset >= 0
         and last_delta >= 0
-        and last_offset <= _OFFSET_MOST
+        and last_offset <= OFFSET_MOST
         and 0 <= record_count <= last_delta + 1
         and codec < len(_CODECS)
     )
@@ -598,7 +634,7 @@ def _message(window: _Window, position: int, size: int, head: bytes) -> Batch:
         position,
         size,
         header=head[: _HEADERS[magic].size],
-        error=None if crc_ok and 0 <= offset <= _OFFSET_MOST else MALFORMED if crc_ok else WRONG_CRC,
+        error=None if crc_ok and 0 <= offset <= OFFSET_MOST else MALFORMED if crc_ok else WRONG_CRC,
         base_offset=offset if codec == 0 else None,
         last_offset=offset,
         magic=magic,

@@ -23,7 +23,7 @@ from pipelines.sources import landing
 from pipelines.sources.landing import LandedFile
 from pipelines.sources.logs import files as log_files
 from pipelines.stage import Land
-from pipelines.steps.modules import land_module, reader_module
+from pipelines.steps.modules import land_module, listing, reader_module
 from pipelines.steps.watch import NOBODY, Watch
 from pipelines.text import files_of
 from pipelines.warehouse import few_rows, jvmless, progress, quality
@@ -167,6 +167,7 @@ class _Landing:
         self.module = land_module(stage)
         self.stage_run: StageRun | None = None
         self.files = 0
+        self.passed_over = ""  # words for files that are passed over by their names
         self.records = 0
         self.topics: set[str] = set()
         self.skipped: Counter[str] = Counter()  # skipped lines by name, if the table's module names them
@@ -186,7 +187,7 @@ class _Landing:
         except AfterlogError:
             raise
         except Exception:
-            gone = files.keys() - landing.listing(directory).keys()
+            gone = files.keys() - listing(self.stage, directory).keys()
             files = {source: file for source, file in files.items() if source not in gone}
             damaged = landing.damaged(directory, tuple(files.values()))
             if not damaged and not gone:
@@ -200,6 +201,8 @@ class _Landing:
             self.skipped.clear()
             counts = self.insert(tuple(files.values()), damaged)
         self.files = len(files)
+        if self.stage.reader:
+            self.passed_over = reader_module(self.stage).passed_over(listing(self.stage, directory))
         self.count(*counts)
         self.save(self.known.with_files(directory, files))
 
@@ -362,6 +365,7 @@ class _Landing:
         said[-1:] = [f"{said[-1]} and {more:,} more"] if more > 0 else said[-1:]
         said += [f"recognised {_listed(self.forms)}"] if self.forms.keys() - {self.module.ordinary_form} else []
         said += [f"skipped {_listed(self.skipped)}"] if self.skipped else []
+        said += [f"passed over: {self.passed_over}"] if self.passed_over else []
         self.stage_run = replace(
             before,
             finished_at=quality.now(),

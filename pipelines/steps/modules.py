@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from expectations.verdict import Verdict
 from pipelines.settings import Settings
+from pipelines.sources import landing
 from pipelines.sources.landing import LandedFile
 from pipelines.stage import Ask, Derive, Land, Split
 from pipelines.warehouse.tables import Warehouse
@@ -63,6 +64,14 @@ class LandModule(Protocol):
 
 class ReaderModule(Protocol):
     """``pipelines/sources/<reader>.py`` of a ``Land`` table whose files do not consist of lines."""
+
+    def listing(self, directory: Path) -> dict[str, LandedFile]:
+        """Return the files that have landed, by source."""
+        ...
+
+    def passed_over(self, sources: Iterable[str]) -> str:
+        """Return words for the files that are passed over by their names; empty if there are none."""
+        ...
 
     def unread(self, directory: Path, read: Mapping[str, LandedFile]) -> dict[str, LandedFile]:
         """Return the files to read, by source; ``read`` has the files that were read."""
@@ -151,6 +160,11 @@ def land_module(stage: Land) -> LandModule:
 def reader_module(stage: Land) -> ReaderModule:
     """Return the module that reads the files of a ``Land`` table."""
     return cast(ReaderModule, import_module(f"pipelines.sources.{stage.reader}"))
+
+
+def listing(stage: Land, directory: Path) -> dict[str, LandedFile]:
+    """Return the files that have landed for a ``Land`` table, by source."""
+    return reader_module(stage).listing(directory) if stage.reader else landing.listing(directory)
 
 
 def split_module(stage: Split) -> SplitModule:

@@ -40,4 +40,5 @@ LEFT JOIN (
   FROM {log_copies}
 ) AS copies
   ON copies.cluster = batches.cluster AND copies.segment = batches._source
-WHERE file IS NULL
+-- Tables of earlier releases also have rows of files.
+WHERE base_offset IS NOT NULL

@@ -1,9 +1,10 @@
 -- Purpose: for each landed segment, the offsets that another landed copy of the same log supersedes.
 -- Grain: cluster, segment.
--- Parameters: {record_batches}, rows of silver.record_batches, complete for each topic in them.
+-- Parameters: {log_files}, {record_batches}, {held_record_batches}, rows of silver.log_files, silver.record_batches and
+-- held.record_batches, complete for each topic in them.
 -- Engine: duckdb
 -- Refresh: topic
--- The latest version of a file represents it. If files cover the same offsets, the one that was modified last
+-- The latest version of a file represents it, of which no batch is held: what waits supersedes nothing. If files cover the same offsets, the one that was modified last
 -- supersedes the others, unless it is an old copy that came late: its leader epoch at these offsets is lower, and its
 -- timestamps are no later. It then ranks behind the copy that shows this. A file also covers the offsets between its
 -- batches if these are adjacent in the file: a hole is information, too.
@@ -11,11 +12,28 @@
 -- log: if a copy of higher rank has a batch of a higher epoch, batches of lower epochs behind it were truncated.
 -- If a file is copied again unchanged, or grows alone, only its own row can change, so that nothing else is computed
 -- again. Batches are read only for files that meet.
-WITH latest AS (
-  SELECT cluster, topic, partition, _source AS segment, max_by(file, version) AS file
-  FROM {record_batches}
-  WHERE file IS NOT NULL
-  GROUP BY cluster, topic, partition, _source
+WITH waiting AS (
+  SELECT cluster, _source, min(version) AS version
+  FROM {held_record_batches}
+  GROUP BY cluster, _source
+),
+latest AS (
+  SELECT
+    files.cluster,
+    files.topic,
+    files.partition,
+    files._source AS segment,
+    max_by(
+      struct(
+        topic_id, first_version, batch_count, covered, modified_ns, greatest_timestamp, least_epoch, greatest_epoch,
+        greatest_epoch_offset
+      ),
+      files.version
+    ) AS file
+  FROM {log_files} AS files
+  LEFT JOIN waiting ON waiting.cluster = files.cluster AND waiting._source = files._source
+  WHERE coalesce(files.version < waiting.version, true)
+  GROUP BY files.cluster, files.topic, files.partition, files._source
 ),
 logs AS (
   SELECT
@@ -76,7 +94,7 @@ batches AS (
     partition_leader_epoch AS epoch,
     coalesce(max_timestamp, TIMESTAMP '1970-01-01 00:00:00') AS written_at
   FROM {record_batches}
-  WHERE file IS NULL
+  WHERE base_offset IS NOT NULL
 ),
 shown AS (
   SELECT

@@ -45,7 +45,8 @@ def test_a_run_fills_the_ledger(first: dict[str, Any], directory: Path) -> None:
     )
     assert first["state"] == "success"
     assert counts(first, "silver.acknowledgements") == [25, 25, 0, 0, 0]
-    assert counts(first, "silver.record_batches") == [43, 43, 0, 0, 0]
+    assert counts(first, "silver.record_batches") == [43, 40, 0, 0, 3]
+    assert counts(first, "silver.log_files") == [43, 3, 0, 0, 40]
     assert counts(first, "silver.producers") == [5, 5, 0, 0, 0]
     read, failures, quarantined, duplicates, skipped = counts(first, "silver.dlq_write_failures")
     assert (failures, quarantined, duplicates, skipped) == (5, 0, 0, read - 5)

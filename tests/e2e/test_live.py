@@ -182,7 +182,8 @@ def test_gold_counts_dead_letters_and_no_markers_that_the_brokers_own_log_proves
 
 
 OF_MARKERS = (
-    *("bronze.record_batches", "silver.record_batches", "silver.log_copies", "silver.log_batches"),
+    *("bronze.record_batches", "silver.record_batches", "silver.log_files"),
+    *("silver.log_copies", "silver.log_batches"),
     *("silver.log_ranges", "silver.dlq_control_markers"),
     *("gold.dlq_counts", "gold.dlq_summary", "silver.dead_letters"),
 )

@@ -60,7 +60,8 @@ OF_LETTERS = (
     *("silver.dlq_hops", "silver.dlq_roots", "silver.dlq_ranges"),
 )
 OF_LOGS = (
-    *("bronze.record_batches", "silver.record_batches", "silver.log_copies", "silver.log_batches"),
+    *("bronze.record_batches", "silver.record_batches", "silver.log_files"),
+    *("silver.log_copies", "silver.log_batches"),
     *("silver.log_ranges", "silver.log_gaps", "silver.transactions"),
 )
 OF_ACKNOWLEDGEMENTS = ("bronze.acknowledgements", "silver.acknowledgements", "silver.acknowledged_topics")

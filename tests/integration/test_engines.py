@@ -61,6 +61,10 @@ def seconds(*after: int) -> Callable[[random.Random], object]:
     )
 
 
+OF_STREAMS = (
+    *("-a-repartition", "-s-changelog", "-b-changelog", "-a-subscription-response-topic"),
+    *("-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000004-topic", "a-repartition"),
+)
 TOPOLOGY = {
     "cluster": among("a", "a", "b"),
     "group_id": among(*"abcdefghijklmnopqrst", "it's \U0001f4a3", ""),
@@ -90,6 +94,11 @@ TOPOLOGY = {
         )
     ),
     "api_version": among(0, 1, 1),
+    "source_topics": lambda chance: lambda row: [f"{row['group_id']}{chance.choice(OF_STREAMS)}", "t", None],
+    "sink_topic": lambda chance: (
+        lambda row: chance.choice((f"{row['group_id']}{chance.choice(OF_STREAMS)}", "t", None))
+    ),
+    "stores": among([], ["s"], [None, "s", "s"]),
     "followed": among(True, False, None),
 }
 DAY = seconds(-90_000, -86_401, -86_400, -7200, -3601, -3600, -61, -60, 0, 0, 1, 59, 60, 61, 3600, 82_800, 90_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections import Counter
@@ -24,7 +25,8 @@ from tests.testing.segments import assembled, batch, marker, record
 
 DATA = ROOT / "tests" / "data"
 BRONZE, SILVER, QUARANTINE = "bronze.record_batches", "silver.record_batches", "quarantine.record_batches"
-STAGES = (*stages(only=BRONZE), *stages(only=SILVER))
+FILES = "silver.log_files"
+STAGES = (*stages(only=BRONZE), *stages(only=SILVER), *stages(only=FILES))
 
 
 def run(spark: SparkSession, settings: Settings) -> dict[str, StageRun]:
@@ -50,9 +52,9 @@ def test_captured_segments_give_kafkas_own_batches(spark: SparkSession, settings
         for path in (DATA / "decoded").glob("*.jsonl")
         for batch in map(json.loads, path.read_text().splitlines())
     }
-    assert (done[SILVER].read, done[SILVER].accepted, done[SILVER].quarantined) == (43, 43, 0)
-    found = (row for row in rows(spark, settings, SILVER) if row["file"] is None)
-    silver = {(row["topic"], row["base_offset"]): row for row in found}
+    assert (done[SILVER].read, done[SILVER].accepted, done[SILVER].skipped) == (43, 40, 3)
+    assert (done[FILES].read, done[FILES].accepted, done[FILES].skipped) == (43, 3, 40)
+    silver = {(row["topic"], row["base_offset"]): row for row in rows(spark, settings, SILVER)}
     assert silver.keys() == truth.keys()
     for coordinates, row in silver.items():
         expected = truth[coordinates]
@@ -108,8 +110,7 @@ class After:
         return [row for row in self.tables[table] if row["_source"].rpartition("/")[0] == log]
 
     def offsets(self, log: str) -> list[tuple[int, int]]:
-        found = (row for row in self.rows(SILVER, log) if row["file"] is None)
-        return sorted((row["base_offset"], row["last_offset"]) for row in found)
+        return sorted((row["base_offset"], row["last_offset"]) for row in self.rows(SILVER, log))
 
     def refused(self, log: str) -> list[tuple[Any, ...]]:
         names = ("_source", "position", "unread_bytes", "error", "violations")
@@ -132,7 +133,7 @@ def after(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.T
         assert {one.status for one in done.values()} == {"passed"}
         silver = done[SILVER]
         assert silver.read == silver.accepted + silver.quarantined + silver.duplicates + silver.skipped
-        found.append(After({table: rows(spark, settings, table) for table in (BRONZE, SILVER, QUARANTINE)}))
+        found.append(After({table: rows(spark, settings, table) for table in (BRONZE, SILVER, FILES, QUARANTINE)}))
     return found
 
 
@@ -166,7 +167,7 @@ def test_wrong_batches_are_quarantined_with_position_and_reason_and_mended_ones_
 
 
 def test_a_rewritten_file_is_another_version_and_no_conflict(after: list[After]) -> None:
-    assert Counter(row["version"] for row in after[1].rows(SILVER, "rewritten-0")) == {1: 3, 2: 3}
+    assert Counter(row["version"] for row in after[1].rows(SILVER, "rewritten-0")) == {1: 2, 2: 2}
     assert after[1].refused("rewritten-0") == []
 
 
@@ -177,9 +178,11 @@ def test_a_file_that_says_nothing_new_of_its_batches_stores_none(after: list[Aft
 
 def test_topic_metadata_that_says_nothing_is_quarantined(after: list[After]) -> None:
     source = "named-0/partition.metadata"
-    assert after[0].refused("named-0") == [(source, 0, 43, "not_topic_metadata", ["file.topic_metadata"])]
-    stated = [(row["version"], row["file"]["topic_id"]) for row in after[1].rows(SILVER, "named-0") if row["file"]]
-    assert sorted(stated) == [(1, None), (2, TOPIC_ID)]
+    assert after[0].refused("named-0") == [(source, 0, 43, "not_topic_metadata", ["topic.topic_metadata"])]
+    assert sorted((row["version"], row["topic_id"]) for row in after[1].rows(FILES, "named-0")) == [
+        (1, None),
+        (2, TOPIC_ID),
+    ]
     assert after[1].offsets("named-0") == [(0, 0)]
 
 
@@ -196,3 +199,35 @@ def test_directories_of_any_name_are_read(spark: SparkSession, tmp_path: Path, n
 
 def test_no_files_give_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert segments.read(spark, tmp_path, []).collect() == []
+
+
+def test_a_whole_copy_of_log_dirs_is_read_and_says_once_what_it_passes_over(
+    spark: SparkSession, settings: Settings
+) -> None:
+    aside = ".ffee2d3c4b5a69788796a5b4c3d2e1f0"
+    for log in (
+        "pallets-0",
+        "_prices-3",
+        "second/edi-2024-06-0",
+        *(f"x-1{aside}{end}" for end in ("-stray", "-delete")),
+    ):
+        land(settings, 0, batch(0, 3), log)
+    top = settings.landing_of("segments")
+    for name in ("meta.properties", "bootstrap.checkpoint", ".lock", f"pallets-0/{ZERO}.deleted"):
+        (top / name).write_bytes(b"x")
+    (top / "pallets-0" / f"{3:020}.log.gz").write_bytes(gzip.compress(batch(3, 2)))
+
+    done = run(spark, settings)
+
+    assert (done[SILVER].read, done[SILVER].accepted, done[SILVER].quarantined) == (8, 4, 0)
+    assert done[BRONZE].message == (
+        "4 new or changed files; passed over: 1 .deleted file, 1 checkpoint, 1 meta.properties file, "
+        "1 directory -delete, 1 directory -stray"
+    )
+    assert sorted((row["topic"], row["base_offset"], row["last_offset"]) for row in rows(spark, settings, SILVER)) == [
+        ("_prices", 0, 2),
+        ("edi-2024-06", 0, 2),
+        ("pallets", 0, 2),
+        ("pallets", 3, 4),
+    ]
+    assert {one.status for one in run(spark, settings).values()} == {"idle"}

@@ -196,7 +196,8 @@ def put(file: Path, data: bytes, at: int) -> None:
 
 ID, NEXT_ID = "1yZyCpwHTlKiUsmJv1k7xQ", "2yZyCpwHTlKiUsmJv1k7xQ"
 OF_LOGS = (
-    *("bronze.record_batches", "silver.record_batches", "silver.log_copies", "silver.log_batches"),
+    *("bronze.record_batches", "silver.record_batches", "silver.log_files", "silver.log_copies"),
+    "silver.log_batches",
     *("silver.log_ranges", "silver.log_gaps", "silver.transactions"),
 )
 T = 1_800_000_000_000_000_000  # ns

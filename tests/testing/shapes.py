@@ -122,22 +122,28 @@ def record_batches(row: Row, chance: random.Random, hostile: float) -> None:
     row["partition_leader_epoch"] = epoch if chance.random() < 0.9 else chance.choice((-1, 0, 1, 2, 3))
     row["max_timestamp"] = time(chance, hostile)
     row["position"] = chance.choice((0, 61, 100, 130, 200))
-    row["file"] = None
-    if chance.random() < 0.2:
-        row["version"] = row["version"] or 1
-        row["position"] = 10_000
-        epoch = epoch if chance.random() < 0.7 else chance.choice((-1, 0, 1, 2))
-        covered = ranges(chance, hostile, 900) if chance.random() > hostile / 4 else []
-        if covered and chance.random() < 0.7:
-            covered[-1]["last_offset"] = max(covered[-1]["last_offset"], 1500)
-        topic_id = chance.choice((None, None, "id1", "id2"))
-        row["file"] = {
-            "size_in_bytes": 10_000, "modified_ns": chance.choice((1, 2, 3, 3, 4)), "topic_id": topic_id,
-            "first_version": chance.randint(1, row["version"]), "batch_count": chance.choice((0, 1, 2)),
-            "covered": covered, "greatest_timestamp": chance.choice((-1, 5, 6)),
-            "least_epoch": max(-1, epoch - chance.choice((0, 1))), "greatest_epoch": epoch,
-            "greatest_epoch_offset": offset(chance, hostile), "read_to": 1, "digest": b"\x00",
-        }  # fmt: skip
+
+
+def log_files(row: Row, chance: random.Random, hostile: float) -> None:
+    _segment(row, chance, hostile, "_source")
+    row["version"] = chance.choice((1, 1, 2, 2))
+    epoch = crc32(f"{row['cluster']} {row['_source']}".encode()) % 4
+    epoch = epoch if chance.random() < 0.7 else chance.choice((-1, 0, 1, 2))
+    row["covered"] = ranges(chance, hostile, 900) if chance.random() > hostile / 4 else []
+    if row["covered"] and chance.random() < 0.7:
+        row["covered"][-1]["last_offset"] = max(row["covered"][-1]["last_offset"], 1500)
+    row["modified_ns"] = chance.choice((1, 2, 3, 3, 4))
+    _topic_id(row, chance, "topic_id")
+    row["first_version"] = chance.randint(1, row["version"])
+    row["batch_count"] = chance.choice((0, 1, 2))
+    row["greatest_timestamp"] = chance.choice((-1, 5, 6))
+    row["least_epoch"], row["greatest_epoch"] = max(-1, epoch - chance.choice((0, 1))), epoch
+    row["greatest_epoch_offset"] = offset(chance, hostile)
+
+
+def held_record_batches(row: Row, chance: random.Random, hostile: float) -> None:
+    _segment(row, chance, hostile, "_source")
+    row["version"] = chance.choice((1, 2, 2, 3, 3, 3))
 
 
 def log_copies(row: Row, chance: random.Random, hostile: float) -> None:
@@ -411,6 +417,8 @@ def producers(row: Row, chance: random.Random, hostile: float) -> None:
 
 SHAPES: dict[str, Shape] = {
     "silver.record_batches": record_batches,
+    "silver.log_files": log_files,
+    "held.record_batches": held_record_batches,
     "silver.log_copies": log_copies,
     "silver.log_batches": log_batches,
     "silver.log_ranges": log_ranges,

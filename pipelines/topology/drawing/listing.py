@@ -1,19 +1,22 @@
-"""Topology -> text: the format of KIP-1331's command-line section, as ``kafka-streams-groups.sh`` prints it."""
+"""Topology -> text: byte for byte what ``kafka-streams-groups.sh --describe --topology`` of Kafka 4.4 prints.
+
+This is the text of its ``TopologyDescriptionFormatter``, which differs from KIP-1331's example. Only what a terminal
+obeys or hides is escaped here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 
 from expectations.text import visible
-from pipelines.topology.model import PROCESSOR, SINK, SOURCE, Node, Part, Topology, predecessors
-
-OWN = {SOURCE: "topics", PROCESSOR: "stores", SINK: "topic"}
+from pipelines.topology.model import PROCESSOR, SINK, SOURCE, Node, Topology, predecessors
 
 
 def text(topology: Topology) -> str:
-    """Return the lines of a topology, each with its line end, nodes in the order of the description.
+    """Return the lines of a topology, each with its line end, parts and nodes in the order of the description.
 
-    If a malformed description gives a node what its type must not have, the text shows that too.
+    Of a node the text shows what its type can have. Kafka's tool refuses other types: of such a node it shows all.
     """
     return "".join(f"{line}\n" for line in _lines(topology))
 
@@ -22,46 +25,43 @@ def _lines(topology: Topology) -> Iterator[str]:
     yield "Topologies:"
     for subtopology in topology.subtopologies:
         yield f"   Sub-topology: {visible(subtopology.subtopology_id)}"
-        yield from _nodes(subtopology)
-    if topology.global_stores:
-        yield "   Global Stores:"
-    for store in topology.global_stores:
-        yield from _nodes(store)
+        yield from _nodes(subtopology.nodes)
+    # The tool numbers global stores after the sub-topologies, whatever ids these have.
+    for number, store in zip(count(len(topology.subtopologies)), topology.global_stores, strict=False):
+        yield f"   Sub-topology: {number} for global store (will not generate tasks)"
+        yield from _nodes(store.nodes)
 
 
-def _nodes(part: Part) -> Iterator[str]:
-    before = predecessors(part.nodes)
-    for node in part.nodes:
-        # The specification's example has two spaces after ``Source:`` only.
-        gap = "  " if node.node_type == SOURCE else " "
-        details = _details(node)
-        yield f"     {node.kind}:{gap}{visible(node.name)}{f' ({details})' if details else ''}"
+def _nodes(nodes: Iterable[Node]) -> Iterator[str]:
+    before = predecessors(nodes)
+    for node in nodes:
+        yield f"    {node.kind}: {visible(node.name)}{_details(node)}"
         yield from _edges(node, before)
+    yield ""
 
 
 def _details(node: Node) -> str:
-    """Return first the detail that the node's type has, then details that its type must not have."""
-    own = OWN.get(node.node_type)
-    facts = {
-        "topics": (node.source_topics, _listed(node.source_topics)),
-        "stores": (node.stores, _listed(node.stores)),
-        "topic": (node.sink_topic is not None, "null" if node.sink_topic is None else visible(node.sink_topic)),
-    }
-    shown = [name for name, (there, _) in facts.items() if there or name == own]
-    return ", ".join(f"{name}: {facts[name][1]}" for name in sorted(shown, key=lambda name: name != own))
+    if node.node_type == SOURCE:
+        return f" (topics: [{_joined(node.source_topics)}])"
+    if node.node_type == PROCESSOR:
+        return f" (stores: [{_joined(node.stores)}])"
+    topic = "null" if node.sink_topic is None else visible(node.sink_topic)
+    if node.node_type == SINK:
+        return f" (topic: {topic})"
+    return f" (topics: [{_joined(node.source_topics)}], stores: [{_joined(node.stores)}], topic: {topic})"
 
 
 def _edges(node: Node, before: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    sources, successors = before.get(node.name, ()), node.successors
-    if sources or node.node_type in (PROCESSOR, SINK):
-        yield f"       <-- {_joined(sources) or 'none'}"
-    if successors or node.node_type in (SOURCE, PROCESSOR):
-        yield f"       --> {_joined(successors) or 'none'}"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return f"[{_joined(names)}]"
+    if node.node_type != SINK:
+        yield f"      --> {_joined(node.successors) or 'none'}"
+    if node.node_type != SOURCE:
+        yield f"      <-- {_joined(before.get(node.name, ())) or 'none'}"
 
 
 def _joined(names: Iterable[str]) -> str:
-    return ", ".join(map(visible, sorted(set(names))))
+    return ", ".join(map(visible, sorted(set(names), key=_java_order)))
+
+
+def _java_order(name: str) -> bytes:
+    """Return what orders names as Java does: by UTF-16 units, not by characters."""
+    return name.encode("utf-16-be", "surrogatepass")

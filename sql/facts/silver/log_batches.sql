@@ -3,4 +3,4 @@
 -- Parameters: {record_batches} rows of silver.record_batches of the segments that are refreshed; {fresh} the new rows;
 -- {log_copies}.
 SELECT
-  (SELECT count_if(file IS NULL) FROM {record_batches}) - (SELECT count(*) FROM {fresh}) AS `batch_count.difference`
+  (SELECT count(base_offset) FROM {record_batches}) - (SELECT count(*) FROM {fresh}) AS `batch_count.difference`

@@ -1,6 +1,13 @@
 -- Purpose: facts that must be 0 before silver.log_copies is written; any other value breaks its gate.
 -- Grain: one row, one column per fact.
--- Parameters: {record_batches} rows of silver.record_batches of the topics that are refreshed; {fresh} the new rows.
+-- Parameters: {log_files}, {held_record_batches} rows of these tables of the topics that are refreshed; {fresh} the new
+-- rows; {record_batches}.
 SELECT
-  (SELECT count(DISTINCT cluster, _source) FROM {record_batches} WHERE file IS NOT NULL)
+  (SELECT count(DISTINCT cluster, _source) FROM {log_files})
+    - (SELECT count(*)
+       FROM (SELECT cluster, _source, min(version) AS version FROM {log_files} GROUP BY cluster, _source) AS first
+       JOIN (
+         SELECT cluster, _source, min(version) AS version FROM {held_record_batches} GROUP BY cluster, _source
+       ) AS waiting
+         ON waiting.cluster = first.cluster AND waiting._source = first._source AND waiting.version <= first.version)
     - (SELECT count(*) FROM {fresh}) AS `segment_count.difference`

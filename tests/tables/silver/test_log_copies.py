@@ -228,7 +228,7 @@ def test_a_new_copy_of_a_segment_touches_nothing_of_other_logs(
     lands(settings, "a", {segment(6): (one(6, 5) + one(11) + one(12), T + 1)})
 
     grown = run(spark, settings)
-    assert grown["silver.record_batches"].accepted == 3
+    assert (grown["silver.record_batches"].accepted, grown["silver.log_files"].accepted) == (2, 1)
     assert grown["silver.log_copies"].message == "2 rows refreshed"
     assert grown["silver.log_batches"].message == "3 rows refreshed"
     assert grown["silver.log_ranges"].message == "1 row refreshed"
@@ -239,3 +239,18 @@ def test_a_new_copy_of_a_segment_touches_nothing_of_other_logs(
     assert (touched["bronze.record_batches"].accepted, touched["bronze.record_batches"].duplicates) == (1, 3)
     assert {touched[f"silver.{name}"].status for name in ("transactions", "log_ranges")} == {"idle"}
     assert {one.status for one in run(spark, settings).values()} == {"idle"}
+
+
+def test_a_copy_whose_batches_are_held_supersedes_nothing(spark: SparkSession, settings: Settings) -> None:
+    counted = [stage.table for stage in needed_by("silver.log_batches")]
+    lands(settings, "a", {ZERO: (one(0, 5) + one(5, 5), T)})
+    builders.run(spark, settings, *counted, feed="delivery")
+    before = rows(spark, settings, "silver.log_batches")
+    assert [row["superseded_by"] for row in before] == [None, None]
+
+    wrong = b"".join(one(offset)[:-1] + b"\xff" for offset in range(3, 103))
+    lands(settings, "a", {"0.log": (one(0, 3) + wrong, T + 1)})
+    done = builders.run(spark, settings, *counted, feed="delivery")
+    assert (done["silver.record_batches"].held, done["silver.log_files"].accepted) == (101, 1)
+    assert rows(spark, settings, "silver.log_batches") == before
+    assert [row["segment"] for row in rows(spark, settings, "silver.log_copies")] == [f"a-0/{ZERO}"]

@@ -98,13 +98,15 @@ def test_a_policy_that_kafka_does_not_know_is_refused(policy: str | None) -> Non
 
 
 def test_properties_beside_segments_say_a_topics_policy(settings: Settings) -> None:
-    store(settings, TABLE, *(row(topic=topic) for topic in ("orders", "orders-eu", "state", "odd", "never")))
+    store(settings, TABLE, *(row(topic=topic) for topic in ("orders", "orders-eu", "state", "printed", "odd", "never")))
     store(settings, TABLE, row("delete", topic="told"))
     for log, text in {
         "orders-0": "# of the topic\nretention.ms=1\ncleanup.policy = delete\r\n",
         "orders-eu-0": "cleanup.policy=compact, delete\n",
         "state-0": "cleanup.policy=delete",
         "state-1": "cleanup.policy: compact\n",
+        "printed-0": "Dynamic configs for topic printed are:\n  cleanup.policy=compact,delete sensitive=false"
+        " synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete}\n",
         "odd-0": "cleanup.policy=shred\n",
         "never": "cleanup.policy=delete\n",
         "told-0": "cleanup.policy=delete\n",
@@ -120,6 +122,7 @@ def test_properties_beside_segments_say_a_topics_policy(settings: Settings) -> N
 
     assert topic_policies.is_stale(Warehouse(settings))
     known = {"orders": ("delete", False), "orders-eu": ("compact,delete", True), "state": ("compact", True)}
+    known |= {"printed": ("compact,delete", True)}
     assert said(settings) == known
     given = {"cleanup_policy": [{"topic": "state", "policy": "delete"}]}
     told = load(warehouse=settings.warehouse, landing=settings.landing, segments=given)

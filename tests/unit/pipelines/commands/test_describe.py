@@ -94,7 +94,7 @@ def wire(source: str = "orders", *stores: str) -> dict[str, Any]:
 
 def text(description: dict[str, Any]) -> str:
     """The topology as the command prints it."""
-    return drawing.text(Topology.parsed(json.dumps(description))).rstrip("\n") + "\n"
+    return drawing.text(Topology.parsed(json.dumps(description)))
 
 
 def write(settings: Settings, table: str, columns: dict[str, str], *rows: dict[str, Any]) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from arro3.core import Array, DataType, Table
+from deltalake import write_deltalake
 
 from pipelines import cli
 from pipelines.commands import doctor
@@ -208,6 +210,28 @@ def test_data_files_that_are_missing_or_damaged_are_told(
     assert {one.newest.feed for one in report.feeds_of(Warehouse(settings))} == set(LANDING_DIRECTORIES)
 
 
+def test_a_file_that_is_no_segment_is_not_called_damaged(settings: Settings, afterlog: Command) -> None:
+    for name in ("dump.txt", "readme.txt", "_prices-0/0.log"):
+        file(settings, "segments", name, b"x")
+    wrong = {"dump.txt": "dump_text", "readme.txt": "not_a_segment", "_prices-0/0.log": "wrong_crc", "gone": "packed"}
+    text, place = DataType.string(), Warehouse(settings).location("bronze.record_batches")
+    rows = {"cluster": Array(["default"] * 4, text), "_source": Array([*wrong], text)}
+    rows |= {"version": Array([1] * 4, DataType.int32()), "error": Array([*wrong.values()], text)}
+    for rows_of_a_commit in (Table.from_pydict(rows).slice(0, 0), Table.from_pydict(rows)):
+        write_deltalake(place, rows_of_a_commit, mode="append")
+
+    code, found = checks(afterlog)
+
+    check = found["files of segments"]
+    assert (code, check.state) == (1, "error")
+    assert check.finding == (
+        "3 files cannot be read, or not to the end. _prices-0/0.log: wrong_crc. dump.txt: it is the text of"
+        " kafka-dump-log. readme.txt: it is no segment by its path."
+    )
+    assert (check.remedy or "").startswith("Land each again from its source, under its name in")
+    assert "Land the segment that the tool was asked about" in (check.remedy or "")
+
+
 def test_a_truncated_file_needs_a_look_until_it_landed_whole(settings: Settings, afterlog: Command) -> None:
     whole = gzip.compress(b"".join(os.urandom(64).hex().encode() + b"\n" for _ in range(200)))
     torn = file(settings, "dlq", "torn.jsonl.gz", whole[: len(whole) // 2])
@@ -223,7 +247,7 @@ def test_a_truncated_file_needs_a_look_until_it_landed_whole(settings: Settings,
 
     check = found["files of dlq"]
     assert (code, check.state) == (1, "error")
-    assert check.finding == f"1 file is incomplete or damaged. torn.jsonl.gz: {damage}"
+    assert check.finding == f"1 file cannot be read, or not to the end. torn.jsonl.gz: {damage}"
     assert str(settings.landing_of("dlq")) in (check.remedy or "")
     assert "packed.bz2: The file is compressed." in found["files of acknowledgements"].finding
 
