@@ -7,6 +7,8 @@ of ``FORMS`` the line is, or which error it has. Where kcat's JSON is not UTF-8,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -90,6 +92,22 @@ UNNAMED = (
 _NAMED_BY_FILE = (CONSOLE, KAFBAT, REDPANDA_CONSOLE)  # forms without a field of the topic
 
 
+@dataclass(frozen=True)
+class _Line:
+    """What is known of a line that is not plain, the columns in the order in which they are found.
+
+    ``again`` is the line parsed into variants, ``timed`` the capture form with a time as text, and ``of`` has the
+    fields of the line's form.
+    """
+
+    is_utf8: Column
+    again: Column
+    timed: Column
+    form: Column
+    of: Column
+    headers: Column
+
+
 def records(lines: DataFrame) -> DataFrame:
     """Return each line with its record: topic, partition, offset, timestamp, timestamp_type, key, value, headers.
 
@@ -101,42 +119,74 @@ def records(lines: DataFrame) -> DataFrame:
     names = lines.columns
     for name, column in steps.items():
         lines = lines.withColumn(name, column)
-    return lines.select(*names, *columns, "form", "lossy_encoding", "raw", "error")
+    return lines.select(*names, *columns)
 
 
 @cache
 def _projections() -> tuple[dict[str, Column], list[Column]]:
-    """Return the columns that each step adds, and a record's; cached, because building them takes many JVM calls.
-
-    A line that is not plain is parsed again; ``_form`` is its form, ``_of`` has the fields of this form as variants.
-    """
-    plain, line, error, form = F.col("_plain"), F.col("line"), F.col("error"), F.col("_form")
-    is_other = ~plain & line.isNotNull()
-    is_read = is_other & error.isNull()
-    by_text = _CAPTURE.format(time="string")
+    """Return the columns that each step adds, and a record's; cached, because building them takes many JVM calls."""
+    plain, line, read, said = F.col("_plain"), F.col("line"), F.col("_read"), F.col("_said")
     steps = {
         "_text": json_lines.text(line),
         "_read": json_lines.parsed(F.col("_text"), _CAPTURE.format(time="bigint")),
         "_plain": F.coalesce(_is_plain_capture(), F.lit(False)),
-        "_is_utf8": F.when(is_other, F.is_valid_utf8("_text")),
-        "_again": F.when(is_other, json_lines.parsed(_json(), _ANY).cast(_ANY_RENAMED)),
-        "_timed": F.when(is_other & _is_text("timestamp"), json_lines.parsed(F.col("_text"), by_text)),
-        "_form": F.when(is_other, _form()),
-        "_of": F.when(is_other, _fields_of_form()),
-        "_headers": F.when(is_other, _headers()),
-        "error": F.when(~plain, _error()),
-        "_key": F.when(is_read, _value_of("key")),
-        "_value": F.when(is_read, _value_of("value")),
-        "form": F.when(
-            plain | is_read, F.coalesce(_kind_of_file("_read"), _kind_of_file("_timed"), form, F.lit(CAPTURE))
-        ),
-        "lossy_encoding": F.coalesce(_is_marked("_read"), F.lit(False))
-        | F.coalesce(is_read & _is_lossy(), F.lit(False)),
-        "raw": F.when(~F.coalesce(F.col("form") == CAPTURE, F.lit(False)), _own_bytes()),
+        "_said": F.when(~plain & line.isNotNull(), _said()),
     }
-    captured, other = _captured("_read"), _other()
-    columns = [F.when(plain, captured[name]).when(is_read, other[name]).alias(name) for name in _PARTS]
+    captured = _captured("_read")
+    form = F.when(plain, F.coalesce(_kind_of_file(read), F.lit(CAPTURE))).otherwise(said["form"])
+    columns = [
+        *(F.when(plain, captured[part]).otherwise(said[part]).alias(part) for part in _PARTS),
+        form.alias("form"),
+        F.coalesce(F.when(plain, _is_marked(read)).otherwise(said["lossy"]), F.lit(False)).alias("lossy_encoding"),
+        F.when(~F.coalesce(form == CAPTURE, F.lit(False)), _own_bytes()).alias("raw"),
+        F.when(~plain, F.coalesce(said["error"], F.col("damage"))).alias("error"),
+    ]
     return steps, columns
+
+
+def _said() -> Column:
+    """Return what a line that is not plain says: a record's columns, ``form`` and ``lossy``, or ``error``.
+
+    All of it is one expression that only such lines evaluate: a projection for each step would copy every line.
+    """
+    by_text = _CAPTURE.format(time="string")
+    none = F.lit(None)
+
+    def parsed(is_utf8: Column) -> Column:
+        this = _Line(is_utf8, none, none, none, none, none)
+        return _with(
+            json_lines.parsed(_json(this), _ANY).cast(_ANY_RENAMED), lambda again: timed(replace(this, again=again))
+        )
+
+    def timed(this: _Line) -> Column:
+        found = F.when(_is_text(this, "timestamp"), json_lines.parsed(F.col("_text"), by_text))
+        return _with(found, lambda timed: named(replace(this, timed=timed)))
+
+    def named(this: _Line) -> Column:
+        return _with(_form(this), lambda form: read(replace(this, form=form)))
+
+    def read(this: _Line) -> Column:
+        return _with(_fields_of_form(this), lambda of: headed(replace(this, of=of)))
+
+    def headed(this: _Line) -> Column:
+        return _with(_headers(this), lambda headers: judged(replace(this, headers=headers)))
+
+    def judged(this: _Line) -> Column:
+        return _with(_error(this), lambda error: told(this, error))
+
+    def told(this: _Line, error: Column) -> Column:
+        kind = F.coalesce(_kind_of_file(F.col("_read")), _kind_of_file(this.timed), this.form)
+        columns = _other(this) | {"form": kind, "lossy": F.coalesce(_is_lossy(this), F.lit(False))}
+        return F.struct(
+            error.alias("error"), *(F.when(error.isNull(), one).alias(name) for name, one in columns.items())
+        )
+
+    return _with(F.is_valid_utf8("_text"), parsed)
+
+
+def _with(value: Column, body: Callable[[Column], Column]) -> Column:
+    """Return what the body makes of a value that is computed once."""
+    return F.transform(F.array(value), body)[0]
 
 
 def _first(*cases: tuple[Column, Column | str]) -> Column:
@@ -151,29 +201,29 @@ def _first(*cases: tuple[Column, Column | str]) -> Column:
     return found
 
 
-def _form() -> Column:
+def _form(this: _Line) -> Column:
     """Return the first form that the line looks like; null if it looks like none."""
-    confluent = _text("timestampType").isin("CREATE_TIME", "LOG_APPEND_TIME", "NO_TIMESTAMP_TYPE")
+    confluent = _text(this, "timestampType").isin("CREATE_TIME", "LOG_APPEND_TIME", "NO_TIMESTAMP_TYPE")
     return _first(
-        (_text(UNPACKED).startswith(CONSOLE), CONSOLE),
-        (_has("payload") | _has("tstype"), KCAT),
-        (_has("__confluent_index") | (_is_text("timestampType") & confluent), CONFLUENT),
-        (_has("partitionID"), REDPANDA_CONSOLE),
-        (_has("Partition") & _has("Offset"), KAFBAT),
-        (~_has("timestampType") & F.col("_text").rlike(_RPK), RPK),
-        (F.col("_timed").isNotNull(), SPARK),
-        (_has("topic") | _has("partition") | _has("offset"), CAPTURE),
+        (_text(this, UNPACKED).startswith(CONSOLE), CONSOLE),
+        (_has(this, "payload") | _has(this, "tstype"), KCAT),
+        (_has(this, "__confluent_index") | (_is_text(this, "timestampType") & confluent), CONFLUENT),
+        (_has(this, "partitionID"), REDPANDA_CONSOLE),
+        (_has(this, "Partition") & _has(this, "Offset"), KAFBAT),
+        (~_has(this, "timestampType") & F.col("_text").rlike(_RPK), RPK),
+        (this.timed.isNotNull(), SPARK),
+        (_has(this, "topic") | _has(this, "partition") | _has(this, "offset"), CAPTURE),
     )
 
 
-def _fields_of_form() -> Column:
+def _fields_of_form(this: _Line) -> Column:
     """Return the variants that all forms have under some name: partition, offset, time, key and value."""
 
     def named(*fields: str) -> Column:
         names = ("partition", "offset", "time", "key", "value")
-        return F.struct(*(_again(field).alias(name) for name, field in zip(names, fields, strict=True)))
+        return F.struct(*(_again(this, field).alias(name) for name, field in zip(names, fields, strict=True)))
 
-    form = F.col("_form")
+    form = this.form
     return (
         F.when(form.isin(KCAT, CONSOLE), named("partition", "offset", "ts", "key", "payload"))
         .when(form == KAFBAT, named("Partition", "Offset", "Timestamp", "Key", "Value"))
@@ -182,11 +232,11 @@ def _fields_of_form() -> Column:
     )
 
 
-def _headers() -> Column:
+def _headers(this: _Line) -> Column:
     """Return the headers; null if they are not as the form has them."""
-    form = F.col("_form")
+    form = this.form
     pairs = F.try_variant_get(
-        _again("headers"), "$", "array<struct<key: variant, value: variant, stringValue: variant>>"
+        _again(this, "headers"), "$", "array<struct<key: variant, value: variant, stringValue: variant>>"
     )
 
     def are_pairs(value: str) -> Column:
@@ -202,19 +252,19 @@ def _headers() -> Column:
         return F.transform(pairs, lambda one: _header(_string(one["key"]), _string(one[value]).cast("binary")))
 
     def payloads() -> Column:
-        said = F.try_variant_get(_again("headers"), "$", f"array<struct<key: variant, value: {_PAYLOAD}>>")
+        said = F.try_variant_get(_again(this, "headers"), "$", f"array<struct<key: variant, value: {_PAYLOAD}>>")
         return F.transform(said, lambda one: _header(_string(one["key"]), _payload(one["value"])))
 
-    of_kafbat = F.map_entries(F.try_variant_get(_again("Headers"), "$", "map<string, string>"))
-    absent = F.when(form == KAFBAT, _is_absent("Headers")).otherwise(_is_absent("headers"))
+    of_kafbat = F.map_entries(F.try_variant_get(_again(this, "Headers"), "$", "map<string, string>"))
+    absent = F.when(form == KAFBAT, _is_absent(this, "Headers")).otherwise(_is_absent(this, "headers"))
     return _first(
         (absent, F.array().cast(_HEADERS)),
-        (form.isin(KCAT, CONSOLE), _flat_headers()),
+        (form.isin(KCAT, CONSOLE), _flat_headers(this)),
         (form == KAFBAT, F.transform(of_kafbat, lambda one: _header(one["key"], one["value"].cast("binary")))),
         (form == REDPANDA_CONSOLE, payloads()),
         ((form == CONFLUENT) & are_pairs("stringValue"), texts("stringValue")),
         ((form == RPK) & are_pairs("value"), texts("value")),
-        ((form == SPARK) & are_pairs("value"), F.col("_timed.line")[0]["headers"]),
+        ((form == SPARK) & are_pairs("value"), this.timed["line"][0]["headers"]),
         ((form == CAPTURE) & are_pairs("value"), F.col("_read.line")[0]["headers"]),
     )
 
@@ -223,50 +273,52 @@ def _header(name: Column, value: Column) -> Column:
     return F.struct(name.alias("key"), value.alias("value"))
 
 
-def _error() -> Column:
+def _error(this: _Line) -> Column:
     """Return the first reason why the line is not a record; null if it is one."""
-    form, of = F.col("_form"), F.col("_of")
-    is_json = F.col("_again.misread").isNull() & (F.size("_again.line") == 2)
+    form, of = this.form, this.of
+    is_json = this.again["misread"].isNull() & (F.size(this.again["line"]) == 2)
     of_kcat, of_console = form == KCAT, form == CONSOLE
     has_base64 = form.isin(CAPTURE, SPARK)
-    captured = F.when(form == SPARK, F.col("_timed.line")[0]["key"]).otherwise(F.col("_read.line")[0]["key"])
-    value = F.when(form == SPARK, F.col("_timed.line")[0]["value"]).otherwise(F.col("_read.line")[0]["value"])
-    misread = F.when(form == SPARK, F.col("_timed.misread")).otherwise(F.col("_read.misread"))
-    wrong_headers = F.col("_headers").isNull() & (~has_base64 | misread.isNull() | ~_are_named_texts())
-    told = _text("payload_error")
+    captured = F.when(form == SPARK, this.timed["line"][0]["key"]).otherwise(F.col("_read.line")[0]["key"])
+    value = F.when(form == SPARK, this.timed["line"][0]["value"]).otherwise(F.col("_read.line")[0]["value"])
+    misread = F.when(form == SPARK, this.timed["misread"]).otherwise(F.col("_read.misread"))
+    wrong_headers = this.headers.isNull() & (~has_base64 | misread.isNull() | ~_are_named_texts(this))
+    told = _text(this, "payload_error")
     return _first(
-        (F.col("line").isNull(), F.col("damage")),
         (~json_lines.begins_object(F.col("_text")), NOT_AN_OBJECT),
         (~F.coalesce(is_json, F.lit(False)), NOT_JSON),
         (_has_half_surrogate_pair(), HALF_PAIR),
         (of_console & told.isin(*NOT_PRINTED), told),
         (form.isNull(), NO_FORM),
-        (of_kcat & _mixes_bytes(), MIXED_BYTES),
-        (~(of_kcat | of_console) & ~F.col("_is_utf8"), NOT_UTF_8),
+        (of_kcat & _mixes_bytes(this), MIXED_BYTES),
+        (~(of_kcat | of_console) & ~this.is_utf8, NOT_UTF_8),
         (form.isin(*_NAMED_BY_FILE) & _topic_of_file().isNull(), UNNAMED),
-        (~form.isin(*_NAMED_BY_FILE) & (~_is_text("topic") | (_text("topic") == "")), TOPIC),
+        (~form.isin(*_NAMED_BY_FILE) & (~_is_text(this, "topic") | (_text(this, "topic") == "")), TOPIC),
         (_whole(of["partition"], 0, GREATEST_PARTITION).isNull(), PARTITION),
         (_whole(of["offset"], 0, 2**63 - 1).isNull(), OFFSET),
-        (of_kcat & (_has("value") | _has("timestamp") | _has("timestampType")), MIXED_FORMS),
-        (of_kcat & ~_is_absent("key_error"), "kcat could not decode the key"),
-        (of_kcat & ~_is_absent("payload_error"), "kcat could not decode the payload"),
+        (of_kcat & (_has(this, "value") | _has(this, "timestamp") | _has(this, "timestampType")), MIXED_FORMS),
+        (of_kcat & ~_is_absent(this, "key_error"), "kcat could not decode the key"),
+        (of_kcat & ~_is_absent(this, "payload_error"), "kcat could not decode the payload"),
         (
             of_kcat
-            & ~_is_absent("tstype")
-            & ~(_is_text("tstype") & _text("tstype").isin("create", "logappend", "unknown")),
+            & ~_is_absent(this, "tstype")
+            & ~(_is_text(this, "tstype") & _text(this, "tstype").isin("create", "logappend", "unknown")),
             "tstype is none of create, logappend, unknown",
         ),
-        (~_is_null(of["time"]) & _millis().isNull(), TIME),
+        (~_is_null(of["time"]) & _millis(this).isNull(), TIME),
         (
-            has_base64 & ~_is_absent("timestampType") & _whole(_again("timestampType"), -1, 1).isNull(),
+            has_base64 & ~_is_absent(this, "timestampType") & _whole(_again(this, "timestampType"), -1, 1).isNull(),
             "timestampType is none of -1, 0, 1",
         ),
-        (has_base64 & ~_is_absent("key") & captured.isNull(), "key is not base64"),
-        (has_base64 & ~_is_absent("value") & value.isNull(), "value is not base64"),
-        ((form == RPK) & _has("value_size"), "rpk left out the value, with --meta-only"),
+        (has_base64 & ~_is_absent(this, "key") & captured.isNull(), "key is not base64"),
+        (has_base64 & ~_is_absent(this, "value") & value.isNull(), "value is not base64"),
+        ((form == RPK) & _has(this, "value_size"), "rpk left out the value, with --meta-only"),
         (
             (form == REDPANDA_CONSOLE)
-            & (_payload_of("key").isNull() & ~_is_absent("key") | _payload_of("value").isNull() & ~_is_absent("value")),
+            & (
+                _payload_of(this, "key").isNull() & ~_is_absent(this, "key")
+                | _payload_of(this, "value").isNull() & ~_is_absent(this, "value")
+            ),
             "key or value is not an object with a payload",
         ),
         (wrong_headers & (of_kcat | of_console), "headers is not a flat array of names and values"),
@@ -277,9 +329,9 @@ def _error() -> Column:
     )
 
 
-def _are_named_texts() -> Column:
+def _are_named_texts(this: _Line) -> Column:
     """Tell whether headers are objects with a key, and a value that is text or null."""
-    pairs = F.try_variant_get(_again("headers"), "$", "array<struct<key: variant, value: variant>>")
+    pairs = F.try_variant_get(_again(this, "headers"), "$", "array<struct<key: variant, value: variant>>")
     named = F.forall(
         pairs,
         lambda header: (
@@ -290,58 +342,58 @@ def _are_named_texts() -> Column:
     return F.coalesce(named, F.lit(False))
 
 
-def _value_of(part: str) -> Column:
+def _value_of(this: _Line, part: str) -> Column:
     """Return the key or the value of a record that is not plain."""
-    form, said = F.col("_form"), _string(F.col("_of")[part])
+    form, said = this.form, _string(this.of[part])
     return (
         F.when(form == CAPTURE, F.col("_read.line")[0][part])
-        .when(form == SPARK, F.col("_timed.line")[0][part])
-        .when(form == REDPANDA_CONSOLE, _payload(_payload_of(part)))
-        .otherwise(_bytes(said))
+        .when(form == SPARK, this.timed["line"][0][part])
+        .when(form == REDPANDA_CONSOLE, _payload(_payload_of(this, part)))
+        .otherwise(_bytes(this, said))
     )
 
 
-def _other() -> dict[str, Column]:
+def _other(this: _Line) -> dict[str, Column]:
     """Return the columns of a record that is not plain."""
-    of, kind = F.col("_of"), F.coalesce(_text("tstype"), _text("timestampType"))
-    is_timed = ~F.col("_form").isin(KCAT, CONSOLE) | _text("tstype").isin("create", "logappend")
-    by_number = F.when(F.col("_form").isin(CAPTURE, SPARK), _whole(_again("timestampType"), 0, 1).cast("int"))
-    topic = F.make_valid_utf8(_bytes(_text("topic")).cast("string"))
+    of, kind = this.of, F.coalesce(_text(this, "tstype"), _text(this, "timestampType"))
+    is_timed = ~this.form.isin(KCAT, CONSOLE) | _text(this, "tstype").isin("create", "logappend")
+    by_number = F.when(this.form.isin(CAPTURE, SPARK), _whole(_again(this, "timestampType"), 0, 1).cast("int"))
+    topic = F.make_valid_utf8(_bytes(this, _text(this, "topic")).cast("string"))
     return {
-        "topic": F.when(F.col("_form").isin(*_NAMED_BY_FILE), _topic_of_file()).otherwise(topic),
+        "topic": F.when(this.form.isin(*_NAMED_BY_FILE), _topic_of_file()).otherwise(topic),
         "partition": _whole(of["partition"], 0, GREATEST_PARTITION).cast("int"),
         "offset": _whole(of["offset"], 0, 2**63 - 1),
-        "timestamp": F.when(is_timed, time_of_millis(_millis())),
+        "timestamp": F.when(is_timed, time_of_millis(_millis(this))),
         "timestamp_type": F.when(kind.isin("create", "CREATE_TIME"), 0)
         .when(kind.isin("logappend", "LOG_APPEND_TIME"), 1)
         .otherwise(by_number),
-        "key": F.col("_key"),
-        "value": F.col("_value"),
-        "headers": F.col("_headers"),
+        "key": _value_of(this, "key"),
+        "value": _value_of(this, "value"),
+        "headers": this.headers,
     }
 
 
-def _is_lossy() -> Column:
+def _is_lossy(this: _Line) -> Column:
     """Tell whether the record lost bytes, or may have: what a form never keeps, and U+FFFD in place of other bytes.
 
     rpk writes null as empty; objects of headers keep neither order nor duplicates; decoded values are no bytes.
     """
-    form, of = F.col("_form"), F.col("_of")
+    form, of = this.form, this.of
     is_decoded = ~((_is_string(of["key"]) | _is_null(of["key"])) & (_is_string(of["value"]) | _is_null(of["value"])))
-    is_renamed = F.exists("_headers", lambda header: header["key"].contains("\ufffd"))
-    is_unlike = is_decoded | is_renamed | _is_replaced() | _has("key_schema_id") | _has("value_schema_id")
-    of_headers = F.try_variant_get(_again("headers"), "$", f"array<struct<value: {_PAYLOAD}>>")
+    is_renamed = F.exists(this.headers, lambda header: header["key"].contains("\ufffd"))
+    is_unlike = is_decoded | is_renamed | _is_replaced() | _has(this, "key_schema_id") | _has(this, "value_schema_id")
+    of_headers = F.try_variant_get(_again(this, "headers"), "$", f"array<struct<value: {_PAYLOAD}>>")
     return (
-        F.when(form.isin(CAPTURE, SPARK), F.coalesce(_is_marked("_timed"), F.lit(False)))
+        F.when(form.isin(CAPTURE, SPARK), F.coalesce(_is_marked(this.timed), F.lit(False)))
         .when(form == RPK, F.lit(True))
-        .when(form == CONSOLE, _text(UNPACKED).endswith(" lossy"))
+        .when(form == CONSOLE, _text(this, UNPACKED).endswith(" lossy"))
         .when(
             form == REDPANDA_CONSOLE,
-            _is_lost(_payload_of("key"))
-            | _is_lost(_payload_of("value"))
+            _is_lost(_payload_of(this, "key"))
+            | _is_lost(_payload_of(this, "value"))
             | F.coalesce(F.exists(of_headers, lambda one: _is_lost(one["value"])), F.lit(False)),
         )
-        .when(form == KAFBAT, is_unlike | (F.size("_headers") > 0))
+        .when(form == KAFBAT, is_unlike | (F.size(this.headers) > 0))
         .otherwise(is_unlike)
     )
 
@@ -354,35 +406,35 @@ def _own_bytes() -> Column:
     return F.when(line.startswith(F.lit(PRINTED)), F.coalesce(unquoted, line)).otherwise(line)
 
 
-def _json() -> Column:
+def _json(this: _Line) -> Column:
     """Return the text to parse; if it is not UTF-8, each byte as a character, unless escapes name others, too."""
     as_bytes = F.decode(F.col("_text").cast("binary"), "ISO-8859-1")
-    return F.when(_strings_are_bytes(), as_bytes).otherwise(F.col("_text"))
+    return F.when(_strings_are_bytes(this), as_bytes).otherwise(F.col("_text"))
 
 
-def _strings_are_bytes() -> Column:
-    return ~F.col("_is_utf8") & ~_mixes_bytes()
+def _strings_are_bytes(this: _Line) -> Column:
+    return ~this.is_utf8 & ~_mixes_bytes(this)
 
 
-def _mixes_bytes() -> Column:
+def _mixes_bytes(this: _Line) -> Column:
     """Tell whether text that is not UTF-8 has escapes of characters beyond ASCII, which kcat does not write."""
-    return ~F.col("_is_utf8") & F.col("_text").contains("\\u") & F.col("_text").rlike(_NON_ASCII_ESCAPE)
+    return ~this.is_utf8 & F.col("_text").contains("\\u") & F.col("_text").rlike(_NON_ASCII_ESCAPE)
 
 
-def _bytes(text: Column) -> Column:
+def _bytes(this: _Line, text: Column) -> Column:
     """Return the bytes of a string of the line."""
-    return F.when(_strings_are_bytes(), F.encode(text, "ISO-8859-1")).otherwise(text.cast("binary"))
+    return F.when(_strings_are_bytes(this), F.encode(text, "ISO-8859-1")).otherwise(text.cast("binary"))
 
 
-def _kind_of_file(read: str) -> Column:
+def _kind_of_file(read: Column) -> Column:
     """Return the format of the binary file that a line of the capture form was made from, else null."""
-    kind = F.split_part(F.col(f"{read}.line")[0][UNPACKED], F.lit(" "), F.lit(1))
+    kind = F.split_part(read["line"][0][UNPACKED], F.lit(" "), F.lit(1))
     return F.when(kind.isin(*BINARY_FILES), kind)
 
 
-def _is_marked(read: str) -> Column:
+def _is_marked(read: Column) -> Column:
     """Tell whether a binary file held values that are neither bytes nor text."""
-    return F.col(f"{read}.line")[0][UNPACKED].isin(*(f"{kind} lossy" for kind in BINARY_FILES))
+    return read["line"][0][UNPACKED].isin(*(f"{kind} lossy" for kind in BINARY_FILES))
 
 
 def _is_replaced() -> Column:
@@ -428,29 +480,29 @@ def _has_half_surrogate_pair() -> Column:
     return F.col("_text").contains("\\u") & F.col("_text").rlike(_HALF_SURROGATE_PAIR)
 
 
-def _again(field: str) -> Column:
-    return F.col("_again.line")[0][_FIELDS[field]]
+def _again(this: _Line, field: str) -> Column:
+    return this.again["line"][0][_FIELDS[field]]
 
 
-def _kind(field: str) -> Column:
+def _kind(this: _Line, field: str) -> Column:
     """Return the type of a field in the JSON: STRING, BIGINT, VOID for null ...; null if the field does not exist."""
-    return F.schema_of_variant(_again(field))
+    return F.schema_of_variant(_again(this, field))
 
 
-def _has(field: str) -> Column:
-    return _again(field).isNotNull()
+def _has(this: _Line, field: str) -> Column:
+    return _again(this, field).isNotNull()
 
 
-def _is_absent(field: str) -> Column:
-    return F.coalesce(_kind(field) == "VOID", F.lit(True))
+def _is_absent(this: _Line, field: str) -> Column:
+    return F.coalesce(_kind(this, field) == "VOID", F.lit(True))
 
 
-def _is_text(field: str) -> Column:
-    return F.coalesce(_kind(field) == "STRING", F.lit(False))
+def _is_text(this: _Line, field: str) -> Column:
+    return F.coalesce(_kind(this, field) == "STRING", F.lit(False))
 
 
-def _text(field: str) -> Column:
-    return F.try_variant_get(_again(field), "$", "string")
+def _text(this: _Line, field: str) -> Column:
+    return F.try_variant_get(_again(this, field), "$", "string")
 
 
 def _string(variant: Column) -> Column:
@@ -471,9 +523,9 @@ def _whole(variant: Column, least: int, greatest: int) -> Column:
     return F.when(number.between(least, greatest), number)
 
 
-def _millis() -> Column:
+def _millis(this: _Line) -> Column:
     """Return the record's time in epoch milliseconds, given as such or in ISO-8601 with its zone; else null."""
-    time = F.col("_of.time")
+    time = this.of["time"]
     text = _string(time)
     zoned = F.regexp_replace(text, r"([+-]\d\d)(\d\d)\z", "$1:$2")
     millis = F.unix_millis(F.when(_is_string(time) & text.rlike(_ISO_TIME), zoned.try_cast("timestamp")))
@@ -490,18 +542,18 @@ def _topic_of_file() -> Column:
     return F.when(F.size(directories) == 1, directories[0]).when(F.size(directories) == 0, of_name)
 
 
-def _flat_headers() -> Column:
+def _flat_headers(this: _Line) -> Column:
     """Return kcat's flat array [name, value, name, value ...] as headers; null if it is not such an array."""
     flat = F.when(
-        _kind("headers").isin("ARRAY<STRING>", "ARRAY<VOID>"),
-        F.try_variant_get(_again("headers"), "$", "array<string>"),
+        _kind(this, "headers").isin("ARRAY<STRING>", "ARRAY<VOID>"),
+        F.try_variant_get(_again(this, "headers"), "$", "array<string>"),
     )
     names = F.filter(flat, lambda _, at: at % 2 == 0)
     values = F.filter(flat, lambda _, at: at % 2 == 1)
     complete = (F.size(flat) % 2 == 0) & F.forall(names, lambda name: name.isNotNull())
     headers = F.transform(
         names,
-        lambda name, at: _header(F.make_valid_utf8(_bytes(name).cast("string")), _bytes(F.get(values, at))),
+        lambda name, at: _header(F.make_valid_utf8(_bytes(this, name).cast("string")), _bytes(this, F.get(values, at))),
     )
     return F.when(complete, headers)
 
@@ -509,9 +561,9 @@ def _flat_headers() -> Column:
 _PAYLOAD = "struct<payload: variant, rawPayload: string, isPayloadNull: boolean>"
 
 
-def _payload_of(field: str) -> Column:
+def _payload_of(this: _Line, field: str) -> Column:
     """Return a key or value of Redpanda Console, with raw data or without (its save-messages-dialog.tsx)."""
-    return F.try_variant_get(_again(field), "$", _PAYLOAD)
+    return F.try_variant_get(_again(this, field), "$", _PAYLOAD)
 
 
 def _payload(said: Column) -> Column:
