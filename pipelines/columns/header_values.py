@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from expectations.rules import INT32, INT64
 from expectations.silver.dlq_records import DISPOSITIONS, ISO_8601_UTC, TOPIC_NAME
@@ -23,6 +24,7 @@ GREATEST = {
     "delivery_count": 10**6,
 }
 """Greater numbers are read with a wrong encoding, such as little-endian."""
+BYTE_ORDERS: tuple[Literal["big", "little"], ...] = ("big", "little")
 NUMBERS = frozenset((*GREATEST, "original_timestamp", "routed_at"))
 
 _TOPIC = re.compile(TOPIC_NAME.replace(r"\z", r"\Z"))
@@ -81,12 +83,21 @@ class Values:
         if not self.contents:
             return "no values"
         if (encoding := self.number_encoding) is not None:
+            if encoding in ("int32", "int64") and self._is_little_endian:
+                return f"{len(self.contents[0])} bytes, little-endian"
             return {"text": "decimal digits", "int32": "4 bytes", "int64": "8 bytes"}.get(encoding, "few bytes")
         if self.fraction(_is_stack) >= LEAST_SHARE:
             return "stack traces"
         if self.fraction(lambda text: _ISO.match(text) is not None) >= LEAST_SHARE:
             return "ISO times"
         return "text" if None not in self.texts else "bytes"
+
+    @property
+    def _is_little_endian(self) -> bool:
+        """Whether the numbers are small only if their bytes are read from the last to the first."""
+        most = GREATEST["original_offset"] if self.number_encoding == "int64" else GREATEST["original_partition"]
+        straight, swapped = (max(int.from_bytes(content, order) for content in self.contents) for order in BYTE_ORDERS)
+        return straight >= most > swapped
 
     @property
     def numbers(self) -> list[int | None]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 
 ORIGIN = ("original_topic", "original_partition", "original_offset")
 
@@ -18,12 +19,25 @@ _ERRORS = (
     *("error", "errors", "err", "exception", "exc", "ex", "failure", "failures", "fail", "failed", "failing", "fault"),
     *("throwable", "crash"),
 )
-_KINDS = ("class", "classname", "type", "name", "fqcn", "kind", "clazz")
+_KINDS = ("class", "cls", "classname", "type", "name", "fqcn", "kind", "clazz")
 _NUMBERS = ("id", "number", "num", "no", "nr", "index", "idx", "value")
 _ATTEMPTS = ("attempt", "attempts", "tries", "retries", "deliveries", "redeliveries", "deliverycount")
 _TRIED = (*_ATTEMPTS, *_ERRORS, "retry", "try", "delivery", "redelivery", "redelivered", "death", "deaths", "requeue")
 _LATER = ("next", "max", "maximum", "remaining", "left", "limit", "backoff", "delay", "interval", "timeout", "total")
-_UNTIL = ("next", "expires", "expiry", "expiration", "until", "delay", "not", "before", "after", "backoff", "ttl", "due")
+_UNTIL = (
+    "next",
+    "expires",
+    "expiry",
+    "expiration",
+    "until",
+    "delay",
+    "not",
+    "before",
+    "after",
+    "backoff",
+    "ttl",
+    "due",
+)
 _NEUTRAL = ("x", "kafka", "header", "headers", "message", "msg", "record", "name", "value", "of", "the", "in", "by")
 
 
@@ -44,7 +58,7 @@ class _Rule:
 # The word that names the field is the last one in most names: the rule whose word stands last counts, then the first.
 _RULES = (
     _Rule("original_timestamp_type", ("type", "kind"), (("timestamp", "time"),)),
-    _Rule("exception_stacktrace", ("stacktrace", "stack", "traceback", "backtrace")),
+    _Rule("exception_stacktrace", ("stacktrace", "stack", "traceback", "backtrace", "tb")),
     _Rule("exception_stacktrace", ("trace",), (("stack", *_ERRORS),)),
     _Rule("stage_class", _KINDS[:-1], (("stage",),), weak=True),
     _Rule("exception_cause_class", _KINDS, (("cause", "rootcause", "root", "inner"),)),
@@ -57,12 +71,15 @@ _RULES = (
     _Rule("connector_name", ("connector", "name"), (("connector",),), weak=True),
     _Rule("task_id", ("task", *_NUMBERS), (("task",),), weak=True),
     _Rule("stage", ("stage", "step", "phase"), weak=True),
-    _Rule("original_partition", ("partition", "shard", *_NUMBERS), (("partition", "shard"),), _ELSEWHERE),
-    _Rule("original_offset", ("offset", *_NUMBERS), (("offset",),), _ELSEWHERE),
+    _Rule(
+        "original_partition", ("partition", "part", "shard", *_NUMBERS), (("partition", "part", "shard"),), _ELSEWHERE
+    ),
+    _Rule("original_offset", ("offset", "off", *_NUMBERS), (("offset", "off"),), _ELSEWHERE),
     _Rule("original_offset", ("position", "pos"), (), _ELSEWHERE, weak=True),
     _Rule("original_topic", ("topic", "topicname", "name", "value"), (("topic", "topicname"),), _ELSEWHERE),
-    _Rule("consumer_group", ("group", "id", "name"), (("group",), ("consumer", "id"))),
-    _Rule("consumer_group", ("group", "name"), (("group",),), weak=True),
+    _Rule("original_topic", ("queue", "channel", "stream"), (_FIRST,), _ELSEWHERE),
+    _Rule("consumer_group", ("group", "grp", "id", "name"), (("group", "grp"), ("consumer", "id"))),
+    _Rule("consumer_group", ("group", "grp", "name"), (("group", "grp"),), weak=True),
     _Rule("consumer_group", ("consumer", "subscription", "subscriber"), weak=True),
     _Rule(
         "application",
@@ -94,7 +111,7 @@ _OTHERWISE = {
 _QUALIFIERS = (_TIMES, _FIRST, _MADE, _ELSEWHERE, _DEAD, _ERRORS, _LATER, _UNTIL, _NEUTRAL)
 _VOCABULARY = frozenset(
     word
-    for words in (*_QUALIFIERS, *(rule.nouns for rule in _RULES), *(need for rule in _RULES for need in rule.needs))
+    for words in (*_QUALIFIERS, *(words for rule in _RULES if rule.field for words in (rule.nouns, *rule.needs)))
     for word in words
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -158,6 +175,12 @@ def words(name: str) -> tuple[str, ...]:
 def strange(name: str) -> frozenset[str]:
     """Return the words of a name that say nothing about fields, such as the name of a company."""
     return frozenset(word for word in words(name) if word not in _VOCABULARY and word.isalpha())
+
+
+def beginning(sequences: Iterable[Sequence[str]]) -> int:
+    """Return how many characters, or words, sequences have in common at their beginnings."""
+    alike = takewhile(lambda elements: len(set(elements)) == 1, zip(*sequences, strict=False))
+    return sum(1 for _ in alike)
 
 
 def tells_a_writer(found: Iterable[str]) -> bool:

@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import takewhile
 
 from expectations.rules import counted
 from pipelines.columns import globs, header_values, header_words
 from pipelines.columns.header_values import NUMBERS, Values
 from pipelines.columns.header_words import ORIGIN
-from pipelines.columns.profiles import Profile, profiles_of
+from pipelines.columns.profiles import Encoding, Profile, profiles_of
 from pipelines.columns.unknown_headers import MOST_NAMES, MOST_OF_A_PROFILE, quoted
 from pipelines.columns.writers import Letter, Meaning, Writer, meanings, values_of, writers_of
 from pipelines.settings.feeds import Dlq
@@ -30,8 +29,9 @@ LEAST_DISTINCT = 3  # values, before one header that says nothing can be an offs
 class Proposal:
     """A profile for one writer: its lines for the settings, and what they would do.
 
-    ``letters`` are the writer's. Of all letters that were looked at, ``read`` would come in by the profile, ``whole``
-    of them with topic, partition and offset, and ``part`` with one or two of these.
+    ``letters`` are those that the writer wrote last, as far as was tried. Of all letters ``read`` would come in by the
+    profile, ``whole`` of them with topic, partition and offset, and ``part`` with one or two of these; ``older`` would
+    have it as an earlier hop.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Proposal:
     read: int = 0
     whole: int = 0
     part: int = 0
+    older: int = 0
 
     @property
     def counts(self) -> Counter[str]:
@@ -47,17 +48,26 @@ class Proposal:
         return Counter(name for letter in self.letters for name in letter.names)
 
     @property
+    def has_origin(self) -> bool:
+        """Whether the profile tells where some records come from."""
+        return bool(self.whole or self.part or (self.older and not self.read))
+
+    @property
+    def said(self) -> str:
+        """What the profile would do, in words; that it tells no origin comes first."""
+        lead = "" if self.has_origin else "No header shows where the records come from. "
+        return f"{lead}{self.tried}"
+
+    @property
     def tried(self) -> str:
-        """What the profile did when it was tried, in words; that it tells no origin comes first."""
-        lead = "" if self.whole or self.part else "Without an origin: no header shows where the records come from. "
-        told = f"{self.whole:,} with topic, partition and offset"
-        told += f", {self.part:,} with only a part of them" if self.part else ""
+        """What the profile did when it was tried, in words."""
+        told = [f"{self.whole:,} with topic, partition and offset"] if self.read else []
+        told += [f"{self.part:,} with only a part of them"] if self.part else []
         left = self.read - self.whole - self.part
-        told += f", {left:,} without an origin" if left else ""
-        return (
-            f"{lead}The profile {self.name} reads {self.read:,} of the {counted(len(self.letters), 'record')}"
-            f" of this writer that were looked at: {told}."
-        )
+        told += [f"{left:,} without an origin"] if left else []
+        told += [f"{self.older:,} more have it as an earlier hop"] if self.older else []
+        on = f"Tried on {counted(len(self.letters), 'record')} of its writer"
+        return f"{on}, the profile {self.name} lets {self.read:,} come in: {', '.join(told)}."
 
 
 def proposals(letters: Sequence[Letter], dlq: Dlq, known_topics: Collection[str] = ()) -> list[Proposal]:
@@ -200,16 +210,15 @@ class _Draft:
     def _is_own(self, name: str, meaning: Meaning) -> bool:
         """Tell whether a header that may have a meaning is the writer's, not one of an application."""
         strange = header_words.strange(name)
-        if meaning.weak or meaning.doubt > 2:
-            if meaning.doubt > 2 and not meaning.weak and meaning.field in ERRORS:
-                return not (self.family and strange) or not strange.isdisjoint(self.family)
-            return strange <= self.family and (not self.family or bool(strange))
-        return not (self.family and strange) or not strange.isdisjoint(self.family)
+        is_of_family = not strange.isdisjoint(self.family)
+        if meaning.weak:
+            is_mute = not strange and not self.family and meaning.field != "original_timestamp"
+            return is_mute or (is_of_family and strange <= self.family)
+        return is_of_family or not (self.family and strange)
 
     def _place_by_value(self, placed: dict[str, tuple[str, Meaning]], taken: set[str]) -> None:
         """Give the partition and the offset the one header that can hold them, if no name tells."""
-        if not placed.keys() & {*ORIGIN, *ERRORS} or "original_topic" not in placed:
-            self._place_topic_by_value(placed, taken)
+        self._place_topic_by_value(placed, taken)
         if "original_topic" not in placed:
             return
         mute = [
@@ -228,7 +237,7 @@ class _Draft:
                 if name not in taken and (encoding := self._fits_by_value(known, self.values[name]))
             }
             binary = {name: encoding for name, encoding in fitting.items() if encoding == bytes_of_it}
-            fitting = binary or fitting
+            fitting = binary or (fitting if self.family else {})
             if len(fitting) == 1:
                 ((name, encoding),) = fitting.items()
                 placed[known] = name, Meaning(known, encoding, 3, weak=True)
@@ -248,13 +257,15 @@ class _Draft:
             placed["original_topic"] = showing[0]
             taken.add(showing[0][0])
 
-    def _fits_by_value(self, known: str, values: Values) -> str | None:
+    def _fits_by_value(self, known: str, values: Values) -> Encoding | None:
         encoding = values.encoding_of(known)
         if encoding is None:
             return None
         distinct = len(set(values.contents))
         if known == "original_offset":
-            is_offset = encoding == "int64" or (distinct >= LEAST_DISTINCT and 10 * distinct >= 9 * len(values.contents))
+            is_offset = encoding == "int64" or (
+                distinct >= LEAST_DISTINCT and 10 * distinct >= 9 * len(values.contents)
+            )
             return encoding if is_offset else None
         return encoding if max(number or 0 for number in values.numbers) < 10_000 else None
 
@@ -301,7 +312,9 @@ class _Draft:
     def toml(self) -> str:
         """The profile as lines for the settings, with what could not be placed in a comment."""
         fields = {entry.field for entry in self.entries}
-        lines = [] if fields.intersection(ORIGIN) else ["# Without an origin: no header shows where a record comes from."]
+        lines = (
+            [] if fields.intersection(ORIGIN) else ["# Without an origin: no header shows where a record comes from."]
+        )
         lines += ["[[dlq.profile]]", f"name = {quoted(self.name)}"]
         lines += [f"topic = {quoted(self.topic)}"] if self.topic else []
         lines += ['newest = "first"'] if self.newest_first else []
@@ -325,22 +338,20 @@ def _tried(drafts: Sequence[_Draft], letters: Sequence[Letter], dlq: Dlq) -> lis
         return []
     pasted = [pasted_profile(proposal.toml) for proposal in made.values()]
     profiles = profiles_of(dlq.model_copy(update={"profile": (*dlq.profile, *pasted)}))
-    counts: Counter[tuple[str, int]] = Counter()
-    for letter in letters:
-        if (result := origin_by(letter, profiles)) is not None and result[0] in made:
-            counts[result] += 1
+    results = {id(letter): read_by(letter, profiles) for letter in letters}
+    counts = Counter((result.profile, result.told) for result in results.values() if result.comes_in)
+    older = Counter(name for result in results.values() if result.comes_in for name in {*result.older})
     kept = []
     for name, proposal in made.items():
         read = sum(counts[name, told] for told in range(len(ORIGIN) + 1))
-        if read:
+        if read or older[name]:
             whole, part = counts[name, len(ORIGIN)], counts[name, 1] + counts[name, 2]
-            kept.append(replace(proposal, read=read, whole=whole, part=part))
-    return kept if len(kept) == len(made) else _tried([one for one in drafts if counts_of(kept, one)], letters, dlq)
-
-
-def counts_of(kept: Sequence[Proposal], draft: _Draft) -> int:
-    """Return how many letters a draft reads, if it is among those that are kept."""
-    return next((proposal.read for proposal in kept if proposal.name == draft.name), 0)
+            own = tuple(letter for letter in proposal.letters if results[id(letter)].profile in (name, None))
+            kept.append(
+                replace(proposal, letters=own or proposal.letters, read=read, whole=whole, part=part, older=older[name])
+            )
+    names = {proposal.name for proposal in kept}
+    return kept if len(kept) == len(made) else _tried([one for one in drafts if one.name in names], letters, dlq)
 
 
 def pasted_profile(toml: str) -> OwnProfile:
@@ -349,29 +360,48 @@ def pasted_profile(toml: str) -> OwnProfile:
     return OwnProfile.model_validate(profile)
 
 
-def origin_by(letter: Letter, profiles: tuple[Profile, ...]) -> tuple[str, int] | None:
-    """Return the profile by which a letter comes in, and how many of topic, partition and offset it tells.
+@dataclass(frozen=True)
+class Reading:
+    """How profiles read a letter: its own profile, or the nearest and what it lacks, and those of earlier hops.
 
-    None: it would not come in, as no profile is complete or a value breaks a rule.
+    ``told`` says how many of topic, partition and offset it tells. ``is_lawful``: no value breaks a rule.
     """
+
+    profile: str | None = None
+    lacking: tuple[str, ...] = ()
+    told: int = 0
+    is_lawful: bool = True
+    older: tuple[str, ...] = ()
+
+    @property
+    def comes_in(self) -> bool:
+        """Whether the letter would come in by a profile."""
+        return self.profile is not None and not self.lacking and self.is_lawful
+
+
+def read_by(letter: Letter, profiles: tuple[Profile, ...]) -> Reading:
+    """Read a letter by profiles as a run would."""
     from pipelines.columns.headers import read
 
     plan, texts = read(letter.headers, profiles, letter.topic)
-    if plan.own is None or not plan.is_complete:
-        return None
+    if plan.own is None:
+        return Reading()
     known = {name: text for name, text in texts.items() if not (name in NUMBERS and text == "-1")}
-    if not all(header_values.is_lawful(name, text) for name, text in known.items()):
-        return None
-    return plan.own.profile.name, sum(name in known for name in ORIGIN)
+    return Reading(
+        plan.own.profile.name,
+        plan.lacking,
+        sum(name in known for name in ORIGIN),
+        all(header_values.is_lawful(name, text) for name, text in known.items()),
+        tuple(hop.profile.name for hop in plan.hops),
+    )
 
 
 def _name_of(headers: Sequence[str], family: Iterable[str]) -> str:
     """Return a name for a profile: the words that all headers begin with, or those that its origin has in common."""
     beginnings = [header_words.words(header)[:-1] for header in headers]
-    common = takewhile(lambda words: len(set(words)) == 1, zip(*beginnings, strict=False))
-    shared = [words[0] for words in common] if len(headers) > 1 else []
+    shared = beginnings[0][: header_words.beginning(beginnings)] if len(headers) > 1 else ()
     if not header_words.tells_a_writer(shared):
-        shared = [word for word in header_words.words(headers[0]) if word in set(family)] if headers else []
+        shared = tuple(word for word in header_words.words(headers[0]) if word in set(family)) if headers else ()
     name = "-".join(shared)
     return name if header_words.tells_a_writer(shared) and len(name) <= MOST_OF_A_PROFILE else "my-profile"
 
@@ -387,13 +417,11 @@ def _unique(name: str, taken: Collection[str]) -> str:
 
 def _glob(topics: Collection[str], others: Collection[str]) -> str | None:
     """Return a glob that matches all of some topics and none of the others; None if there is none."""
-    from os.path import commonprefix
-
     if len(topics) == 1:
         return next(iter(topics))
-    begin = commonprefix([*topics])
-    end = commonprefix([topic[::-1] for topic in topics])[::-1]
-    for glob in (f"{begin}*", f"*{end}"):
+    one = min(topics)
+    begin, end = (header_words.beginning(names) for names in (topics, [name[::-1] for name in topics]))
+    for glob in (f"{one[:begin]}*", f"*{one[len(one) - end :]}"):
         if len(glob) > 1 and not any(globs.matches(glob, other) for other in others):
             return glob
     return None

@@ -1,4 +1,4 @@
-"""Names of headers that no profile knows -> a sentence that lists them.
+"""Names of headers that no profile knows, or that a profile lacks -> a sentence that lists them.
 
 Names can be hostile, so they are quoted and escaped as TOML requires.
 """
@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from expectations.rules import counted
+from expectations.text import visible
+
 MOST_NAMES = 10
+MOST_NEAREST = 3
 MOST_SHOWN = 120  # characters of a name
 MOST_OF_A_PROFILE = 64  # characters of its name
 
@@ -23,6 +27,22 @@ def sentence(counts: Counts, rows: int, of: str = "without a profile") -> str:
     shown = ", ".join(f"{_shown(name)} ({counts[name]:,})" for name in names[:MOST_NAMES])
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return f"{having} headers named {shown}{more}."
+
+
+def nearest(counts: Mapping[tuple[str, tuple[str, ...]], int]) -> str:
+    """Say which profiles come nearest to records, by profile and the headers that they lack, with their number."""
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    told = [
+        f"{profile}: it lacks {_listed([*map(visible, lacking)])} ({counted(number, 'record')})"
+        for (profile, lacking), number in ordered[:MOST_NEAREST]
+    ]
+    more = f"; and {len(ordered) - MOST_NEAREST:,} more" if len(ordered) > MOST_NEAREST else ""
+    return f"The nearest profile is {'; '.join(told)}{more}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = [f"{len(names) - MOST_NAMES:,} more"] if len(names) > MOST_NAMES else []
+    return ", ".join([*names[:MOST_NAMES], *more])
 
 
 def quoted(text: str) -> str:

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from os.path import commonprefix
+from typing import Any
 
 from pipelines.columns import header_words
 from pipelines.columns.header_values import Values
@@ -34,6 +34,13 @@ class Letter:
     headers: tuple[tuple[str, bytes | None], ...]
     time: int | None = None
     is_accepted: bool = False
+
+    @classmethod
+    def of(cls, topic: str | None, headers: Iterable[Any], time: int | None, is_accepted: bool = False) -> Letter:
+        """Return the letter of a row, whose headers are pairs of key and value, or null."""
+        pairs = [header.values() if isinstance(header, dict) else header for header in headers or () if header]
+        named = tuple((name, None if value is None else bytes(value)) for name, value in pairs if name is not None)
+        return cls(topic or "", named, time, is_accepted)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -125,8 +132,8 @@ def meanings(name: str, values: Values, known_topics: Collection[str] = ()) -> l
     if header_words.is_nobodys(name):
         return []
     senses = header_words.senses(name)
-    if known := _known_fields().get(name):
-        senses = [header_words.Sense(known, 0), *(sense for sense in senses if sense.field != known)]
+    if not senses and (known := _known_fields().get(name)):
+        senses = [header_words.Sense(known)]
     found = []
     for sense in senses:
         if sense.field == "original_topic" and values.names_own_topic:
@@ -136,17 +143,18 @@ def meanings(name: str, values: Values, known_topics: Collection[str] = ()) -> l
         if encoding := values.encoding_of(sense.field, known_topics):
             found.append(Meaning(sense.field, encoding, sense.doubt, sense.weak))
     shown = values.shows(known_topics) if not found else None
-    if shown and not (shown == "original_topic" and values.names_own_topic):
-        if encoding := values.encoding_of(shown, known_topics):
-            found.append(Meaning(shown, encoding, 3, weak=shown == "original_topic"))
+    if shown == "original_topic" and values.names_own_topic:
+        shown = None
+    if shown and (encoding := values.encoding_of(shown, known_topics)):
+        found.append(Meaning(shown, encoding, 3, weak=shown == "original_topic"))
     return found
 
 
 def nearness(one: str, other: str) -> tuple[int, int, int]:
     """Return how much two names look like those of one writer."""
     shared = header_words.strange(one) & header_words.strange(other)
-    words = commonprefix([header_words.words(one), header_words.words(other)])
-    return len(shared), len(words), len(commonprefix([one, other]))
+    words = header_words.beginning([header_words.words(one), header_words.words(other)])
+    return len(shared), words, header_words.beginning([one, other])
 
 
 class _Signs:
@@ -224,9 +232,10 @@ def _join(groups: list[_Group], shape: Shape, letters: Sequence[Letter], signs: 
             groups.append(home)
         home.tokens |= part
         home.anchors |= anchors
-        own = frozenset(name for name, _ in part) if is_chain or part != shape else None
+        its_own = frozenset(name for name, _ in part) if is_chain or part != shape else None
         home.writer.letters += [
-            (letter, frozenset(letter.names) if own is None else own.intersection(letter.names)) for letter in letters
+            (letter, frozenset(letter.names) if its_own is None else its_own.intersection(letter.names))
+            for letter in letters
         ]
 
 
@@ -299,4 +308,6 @@ def _known_fields() -> dict[str, str]:
 
 def _is_legible(name: str) -> bool:
     """Tell whether a profile can have a name: the settings read others differently."""
-    return 0 < len(name) <= MOST_CHARACTERS and not name.endswith("*") and not any("\ud800" <= c < "\ue000" for c in name)
+    return (
+        0 < len(name) <= MOST_CHARACTERS and not name.endswith("*") and not any("\ud800" <= c < "\ue000" for c in name)
+    )

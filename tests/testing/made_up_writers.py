@@ -72,7 +72,7 @@ class MadeUp:
         }
         headers, texts = [], {}
         for field, (name, encoding) in self.headers.items():
-            if field.startswith("original_") and field != "original_timestamp" or seeded.random() < 0.8:
+            if (field.startswith("original_") and field != "original_timestamp") or seeded.random() < 0.8:
                 content, texts[field] = _encoded(values[field], encoding)
                 headers.append((name, content))
         users = [*seeded.sample(USER, seeded.randrange(len(USER)))]
