@@ -75,7 +75,7 @@ class Values:
             return "int32"
         if lengths == {8}:
             return "int64"
-        return "integer" if max(lengths) <= 8 else None
+        return "integer" if all(map(_is_minimal, self.contents)) or lengths == {4, 8} else None
 
     @property
     def kind(self) -> str:
@@ -225,6 +225,12 @@ def _text(content: bytes) -> str | None:
 
 def _is_number(text: str) -> bool:
     return text == "-1" or _INT64.match(text) is not None
+
+
+def _is_minimal(content: bytes) -> bool:
+    """Tell whether bytes are a number of at most 8 bytes as Java's BigInteger writes it: without a needless byte."""
+    number = int.from_bytes(content, "big", signed=True)
+    return len(content) == min(number if number >= 0 else ~number, 2**63).bit_length() // 8 + 1
 
 
 def _is_short(text: str) -> bool:

@@ -232,10 +232,10 @@ def _join(groups: list[_Group], shape: Shape, letters: Sequence[Letter], signs: 
             groups.append(home)
         home.tokens |= part
         home.anchors |= anchors
-        its_own = frozenset(name for name, _ in part) if is_chain or part != shape else None
+        names = frozenset(name for name, _ in part)
+        is_whole = not is_chain and part == shape  # so any other header of the letters can be the writer's
         home.writer.letters += [
-            (letter, frozenset(letter.names) if its_own is None else its_own.intersection(letter.names))
-            for letter in letters
+            (letter, frozenset(letter.names) if is_whole else names.intersection(letter.names)) for letter in letters
         ]
 
 
