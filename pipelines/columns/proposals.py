@@ -280,11 +280,10 @@ class _Draft:
 
     def tell_apart(self, others: Sequence[_Draft], profiles: Sequence[Profile]) -> None:
         """Make more headers mandatory, or limit the DLQ topics, where the headers are other writers', too."""
-        rivals = [(other.writer.names, other.writer.topics) for other in others]
-        rivals += [
-            (frozenset((*profile.names, *(f"{prefix}*" for prefix in profile.prefixes))), frozenset[str]())
-            for profile in profiles
-        ]
+        rivals = [(self.counts.keys() & other.writer.names, other.writer.topics) for other in others]
+        for profile in profiles:
+            shared = {name for name in self.counts if name in profile.names or name.startswith(profile.prefixes)}
+            rivals.append((shared, frozenset()))
         always = [entry for entry in self.entries if self.counts[entry.name] == len(self.writer.letters)]
         for names, topics in rivals:
             if not self.mandatory <= names:
