@@ -74,14 +74,18 @@ def proposals(letters: Sequence[Letter], dlq: Dlq, known_topics: Collection[str]
     """Return a profile for each writer of letters that no profile reads; together they can be put into the settings.
 
     ``known_topics`` are names of topics, by which values show themselves. A profile that would read no letter is left
-    out, and one for letters that are accepted already if little speaks for a writer.
+    out, and one for letters that are accepted already if little speaks for a writer. None is for
+    headers that a profile of the settings knows already.
     """
     topics = {*known_topics, *(letter.topic for letter in letters)}
+    profiles = profiles_of(dlq)
+    own = [profile for profile in profiles if profile.kind == "settings"]
     drafts = [_Draft(writer, topics) for writer in writers_of(letters, topics)]
-    drafts = [draft for draft in drafts if draft.is_likely][: MAX_PROFILES - len(dlq.profile)]
-    names = {profile.name for profile in profiles_of(dlq)}
+    drafts = [one for one in drafts if one.is_likely and not any(map(one.is_known_to, own))]
+    drafts = drafts[: MAX_PROFILES - len(dlq.profile)]
+    names = {profile.name for profile in profiles}
     for draft in drafts:
-        draft.tell_apart([other for other in drafts if other is not draft], profiles_of(dlq))
+        draft.tell_apart([other for other in drafts if other is not draft], profiles)
         draft.name = _unique(draft.name, names)
         names.add(draft.name)
     return _tried([draft for draft in drafts if draft.entries], letters, dlq)
@@ -146,6 +150,10 @@ class _Draft:
             return False
         waits = any(not letter.is_accepted for letter in self.letters)
         return waits or len(fields.intersection(ORIGIN)) > 1 or len(fields.intersection(ERRORS)) > 1
+
+    def is_known_to(self, profile: Profile) -> bool:
+        """Tell whether a profile knows all headers of the draft."""
+        return all(_knows(profile, entry.name) for entry in self.entries)
 
     @property
     def mandatory(self) -> set[str]:
@@ -282,8 +290,7 @@ class _Draft:
         """Make more headers mandatory, or limit the DLQ topics, where the headers are other writers', too."""
         rivals = [(self.counts.keys() & other.writer.names, other.writer.topics) for other in others]
         for profile in profiles:
-            shared = {name for name in self.counts if name in profile.names or name.startswith(profile.prefixes)}
-            rivals.append((shared, frozenset()))
+            rivals.append(({name for name in self.counts if _knows(profile, name)}, frozenset()))
         always = [entry for entry in self.entries if self.counts[entry.name] == len(self.writer.letters)]
         for names, topics in rivals:
             if not self.mandatory <= names:
@@ -393,6 +400,10 @@ def read_by(letter: Letter, profiles: tuple[Profile, ...]) -> Reading:
         all(header_values.is_lawful(name, text) for name, text in known.items()),
         tuple(hop.profile.name for hop in plan.hops),
     )
+
+
+def _knows(profile: Profile, name: str) -> bool:
+    return name in profile.names or name.startswith(profile.prefixes)
 
 
 def _name_of(headers: Sequence[str], family: Iterable[str]) -> str:

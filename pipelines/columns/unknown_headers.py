@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from expectations.rules import counted
 from expectations.text import visible
 
+OF_NO_PROFILE = "that no profile reads"
 MOST_NAMES = 10
 MOST_NEAREST = 3
 MOST_SHOWN = 120  # characters of a name
@@ -18,7 +19,7 @@ MOST_OF_A_PROFILE = 64  # characters of its name
 Counts = Mapping[str, int]  # rows by header name; a row counts once per name
 
 
-def sentence(counts: Counts, rows: int, of: str = "without a profile") -> str:
+def sentence(counts: Counts, rows: int, of: str = OF_NO_PROFILE) -> str:
     """List the header names of rows, the most frequent first, at most MOST_NAMES."""
     having = f"The {rows:,} rows {of} have" if rows != 1 else f"The row {of} has"
     if not counts:

@@ -42,6 +42,11 @@ class Letter:
         named = tuple((name, None if value is None else bytes(value)) for name, value in pairs if name is not None)
         return cls(topic or "", named, time, is_accepted)
 
+    @property
+    def all_names(self) -> frozenset[str]:
+        """The names of all headers, legible or not."""
+        return frozenset(name for name, _ in self.headers if name)
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of the headers that a profile can have, in order, each once."""

@@ -517,33 +517,23 @@ def _header_profiles(warehouse: Warehouse) -> Iterator[Check]:
         return
     dlq = warehouse.settings.dlq
     profiles = profiles_of(dlq)
-    kinds = {profile.name: profile.kind for profile in profiles}
-    nearest: Counter[tuple[str, tuple[str, ...]]] = Counter()
-    unread, readable = [], 0
-    for letter in letters:
-        reading = read_by(letter, profiles)
-        if reading.comes_in:
-            readable += not letter.is_accepted
-            continue
-        if reading.lacking and reading.profile:
-            nearest[reading.profile, reading.lacking] += not letter.is_accepted
-        if not (reading.profile and kinds[reading.profile] == "settings"):
-            unread.append(letter)
+    readings = [read_by(letter, profiles) for letter in letters]
+    unread = [letter for letter, reading in zip(letters, readings, strict=True) if not reading.comes_in]
+    waiting = [(letter, one) for letter, one in zip(letters, readings, strict=True) if not letter.is_accepted]
     made = proposals(unread, dlq, _topics(warehouse))
     sampled = len(letters) < total
     for proposal in made:
         yield _proposed(proposal, f" Of {counted(total, 'such record')} {len(letters):,} were looked at." * sampled)
-    if readable:
+    if readable := sum(reading.comes_in for _, reading in waiting):
         finding = f"{counted(readable, 'record')} in quarantine or held can be read by the profiles as they are now."
         remedy = "`afterlog run` judges what is held again, `afterlog readmit silver.dlq_records` the others."
         yield Check("header profiles", "warning", finding, remedy)
-    if nearest := +nearest:
+    lacking = ((one.profile, one.lacking) for _, one in waiting if one.profile and one.lacking)
+    if nearest := Counter(lacking):
         remedy = "If the writer leaves them out by right, replace the profile by a [[dlq.profile]] of the same name."
         yield Check("header profiles", "warning", unknown_headers.nearest(nearest), remedy)
     told = {id(letter) for proposal in made for letter in proposal.letters}
-    left = [letter for letter in unread if id(letter) not in told and not letter.is_accepted]
-    left = [letter for letter in left if not read_by(letter, profiles).lacking]
-    if left:
+    if left := [letter for letter, reading in waiting if not reading.profile and id(letter) not in told]:
         finding = f"{unknown_headers.sentence(_names(left), len(left))} They are in quarantine or held."
         remedy = "Map them in a [[dlq.profile]] of the settings; names and values do not tell to which fields."
         yield Check("header profiles", "warning", finding, remedy)
@@ -564,14 +554,14 @@ def _proposed(proposal: Proposal, sampled: str) -> Check:
         remedy += " Accepted rows stay as they are, also in `afterlog readmit`: the profile reads new records."
         remedy += " Only a run into a new warehouse reads the old ones by it, if they are still landed."
     lead = "" if proposal.has_origin else "No header shows where the records come from. "
-    said = unknown_headers.sentence(_names(letters), len(letters), "of a writer that no profile knows")
+    said = unknown_headers.sentence(_names(letters), len(letters), "of a writer that no profile reads")
     finding = f"{lead}{said} {' and '.join(where) or 'None is the newest'}.{sampled} {proposal.tried}"
     return Check("header profiles", "warning", finding, remedy, proposal.toml)
 
 
 def _names(letters: Iterable[Letter]) -> Counter[str]:
     """Count the records that have a header of each name."""
-    return Counter(name for letter in letters for name in {name for name, _ in letter.headers if name})
+    return Counter(name for letter in letters for name in letter.all_names)
 
 
 def _letters(warehouse: Warehouse) -> tuple[list[Letter], int]:

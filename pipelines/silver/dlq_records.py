@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -36,10 +36,10 @@ DISPOSITION_OF_MESSAGE = {  # the two messages of a Kafka 4.4 broker
 # Kafka prints a Uuid as 16 bytes in URL-safe base64. A topic name can look the same; mixed case makes that unlikely.
 TOPIC_ID = r"\A(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9_-]{21}[AQgw]\z"
 TOPIC_ID_LENGTH = 22
-UNKNOWN = "header_profile.not_null"
 DLQ_OF_A_GROUP = "errors.deadletterqueue.topic.name"
 SEPARATOR = "\0"  # between the names of a cluster and a topic
 LACKING = ("header_profile.mandatory", *(f"{field}.not_null" for field in FIELDS if field in KIP_1317.encodings))
+UNREAD = ("header_profile.not_null", "header_profile.mandatory")
 MOST_LOOKED_AT = 200  # rows of a scope whose headers tell of a writer
 MOST_LETTERS = 2_000  # of all scopes
 MILLIS = decimal_up_to(GREATEST_MILLIS)
@@ -103,26 +103,37 @@ def _known_writers(warehouse: Warehouse, topics: set[Topic]) -> set[Topic]:
 def explain(judged: DataFrame, bronze: DataFrame, verdict: Verdict, settings: Settings) -> Verdict:
     """Return the verdict with, by scope, what headers say of rows that no profile reads.
 
-    For rows without a profile: the names of their headers, and profiles that would read them. For rows that lack
-    headers: the profile that comes nearest, and what it lacks. ``judged`` holds the candidates without payloads,
+    These are the names of headers, and profiles that would read them. For rows that lack headers it is also the profile
+    that comes nearest, and what they lack. ``judged`` holds the candidates without payloads,
     ``bronze`` the rows that they come from. Headers are read from ``bronze`` for the rows that break a rule: to decode
     all of them again would cost as much as the whole batch.
     """
-    if scopes := {outcome.scope for outcome in verdict.failed if outcome.code == UNKNOWN}:
-        verdict = verdict.explained(UNKNOWN, _proposed(_broken(judged, bronze, [UNKNOWN], scopes), settings.dlq))
-    first: dict[str | None, str] = {}
-    for outcome in verdict.failed:
-        if outcome.code in LACKING:
-            first.setdefault(outcome.scope, outcome.code)
-    if first:
-        nearest = _nearest(_broken(judged, bronze, LACKING, first.keys()), profiles_of(settings.dlq))
-        for code in set(first.values()):
-            scopes = {scope for scope, known in first.items() if known == code}
-            verdict = verdict.explained(code, {of: (nearest[of], "") for of in scopes if of in nearest})
+    if first := _first(verdict, LACKING):
+        nearest = _nearest(_broken(judged, bronze, LACKING, first), profiles_of(settings.dlq))
+        verdict = _explained(verdict, first, {of: (said, "") for of, said in nearest.items()})
+    if first := _first(verdict, UNREAD):
+        verdict = _explained(verdict, first, _proposed(_broken(judged, bronze, UNREAD, first), settings.dlq))
     return verdict
 
 
-def _broken(judged: DataFrame, bronze: DataFrame, codes: Sequence[str], scopes: Collection[str | None]) -> DataFrame:
+def _first(verdict: Verdict, codes: Collection[str]) -> dict[str | None, str]:
+    """Return, by scope, the first of some rules that failed."""
+    first: dict[str | None, str] = {}
+    for outcome in verdict.failed:
+        if outcome.code in codes:
+            first.setdefault(outcome.scope, outcome.code)
+    return first
+
+
+def _explained(
+    verdict: Verdict, code_of: Mapping[str | None, str], told: Mapping[str | None, tuple[str, str]]
+) -> Verdict:
+    for code in sorted(set(code_of.values())):
+        verdict = verdict.explained(code, {of: told[of] for of in told if code_of.get(of) == code})
+    return verdict
+
+
+def _broken(judged: DataFrame, bronze: DataFrame, codes: Collection[str], scopes: Collection[str | None]) -> DataFrame:
     """Return rows of bronze that break one of some rules, with a column ``of`` for each of the scopes they are in."""
     of = F.explode(F.array_distinct(F.array(SCOPE, F.lit(None).cast("string"))))
     violations = CONTRACT.violations(F.col("_broken_rules"))
@@ -133,7 +144,7 @@ def _broken(judged: DataFrame, bronze: DataFrame, codes: Sequence[str], scopes: 
 
 
 def _proposed(unknown: DataFrame, dlq: Dlq) -> dict[str | None, tuple[str, str]]:
-    """Return, by scope, a sentence on the headers of rows without a profile, and profiles that would read them."""
+    """Return, by scope, a sentence on the headers of rows that no profile reads, and profiles that would read them."""
     place = F.row_number().over(Window.partitionBy("of").orderBy(*CONTRACT.row))
     time = F.unix_millis("timestamp").alias("time")
     looked_at = unknown.withColumn("_place", place).where(F.col("_place") <= MOST_LOOKED_AT).limit(MOST_LETTERS)
@@ -144,11 +155,10 @@ def _proposed(unknown: DataFrame, dlq: Dlq) -> dict[str | None, tuple[str, str]]
 
 
 def _told(letters: Sequence[Letter], dlq: Dlq) -> tuple[str, str]:
-    of = "without a profile" + (" that were looked at" if len(letters) == MOST_LOOKED_AT else "")
+    of = unknown_headers.OF_NO_PROFILE + (", of those that were looked at," if len(letters) == MOST_LOOKED_AT else "")
+    said = unknown_headers.sentence(Counter(name for letter in letters for name in letter.all_names), len(letters), of)
     made = proposals(letters, dlq)
-    names = Counter(name for letter in letters for name in {name for name, _ in letter.headers if name})
-    said = [unknown_headers.sentence(names, len(letters), of), *(one.said for one in made)]
-    return " ".join(said), "\n\n".join(one.toml for one in made)
+    return " ".join([said, *(one.said for one in made)]), "\n\n".join(one.toml for one in made)
 
 
 def _nearest(lacking: DataFrame, profiles: tuple[Profile, ...]) -> dict[str | None, str]:

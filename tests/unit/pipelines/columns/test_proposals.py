@@ -127,10 +127,12 @@ def test_a_proposal_takes_no_records_of_a_known_writer() -> None:
     assert one.read == 9
 
 
-def test_a_proposal_takes_no_records_of_a_profile_with_a_prefix() -> None:
+def test_what_a_profile_of_the_settings_knows_does_not_tell_a_new_writer() -> None:
     other = {"name": "other", "headers": [{"name": "acme-*"}, {"name": "other-id", "mandatory": True}]}
-    (one,) = proposals(letters("dlq.orders", *map(acme, range(9))), Dlq.model_validate({"profile": [other]}))
-    assert pasted_profile(one.toml).topic == "dlq.orders"
+    dlq = Dlq.model_validate({"profile": [other]})
+    assert proposals(letters("dlq.orders", *map(acme, range(9))), dlq) == []
+    (one,) = proposals(letters("dlq.orders", *([*acme(at), ("failed-attempts", b"3")] for at in range(9))), dlq)
+    assert lines(one)[-1] == "failed-attempts delivery_count text *"
 
 
 def test_values_alone_show_what_names_do_not() -> None:

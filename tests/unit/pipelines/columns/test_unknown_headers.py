@@ -37,7 +37,7 @@ def test_few_names_are_shown_and_none_at_length() -> None:
     said = sentence({"n" * 5_000: 3, **{f"name {number}": 2 for number in range(50)}}, 3)
     assert len(said) < 600
     assert said.endswith(f"and {51 - MOST_NAMES} more.")
-    assert sentence({}, 3) == "The 3 rows without a profile have no headers."
+    assert sentence({}, 3) == "The 3 rows that no profile reads have no headers."
 
 
 def test_the_nearest_profiles_are_named_with_what_records_lack() -> None:
@@ -98,7 +98,7 @@ def test_the_doctor_proposes_a_profile_for_each_writer_and_says_what_it_would_do
 
     assert {one.state, other.state, left.state} == {"warning"}
     assert one.finding == (
-        'The 7 rows of a writer that no profile knows have headers named "acme-dlq-offset" (7), '
+        'The 7 rows of a writer that no profile reads have headers named "acme-dlq-offset" (7), '
         '"acme-dlq-partition" (7), "acme-dlq-reason" (7), "acme-dlq-topic" (7), "traceparent" (7), "a\\u001B[2J" (1). '
         "7 are in quarantine or held. Tried on 7 records of its writer, the profile acme-dlq lets 7 come in: "
         "7 with topic, partition and offset."
@@ -110,7 +110,7 @@ def test_the_doctor_proposes_a_profile_for_each_writer_and_says_what_it_would_do
     assert "`afterlog readmit silver.dlq_records`" in (one.remedy or "")
     assert "accepted" not in (one.remedy or "").lower()
     assert left.finding == (
-        'The 2 rows without a profile have headers named "weird" (1). They are in quarantine or held.'
+        'The 2 rows that no profile reads have headers named "weird" (1). They are in quarantine or held.'
     )
     assert left.snippet is None
 
