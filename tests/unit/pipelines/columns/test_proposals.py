@@ -33,7 +33,7 @@ def test_the_pasted_proposals_read_what_made_up_writers_wrote(seed: int, number:
     for letter, texts in written:
         plan, found = read(letter.headers, profiles_of(pasted), letter.topic)
         assert plan.is_complete, shown
-        assert {field: found.get(field) for field in texts} == texts, f"{shown}\n{writers}"
+        assert found == texts, f"{shown}\n{writers}"
     assert [one.whole for one in made] == [30] * number
     assert "anna" not in shown
 
@@ -104,6 +104,17 @@ def test_a_record_that_two_writers_dead_lettered_shows_both(alone: int) -> None:
     assert [line for line in lines(one) if "error" not in line] == ACME[:3]
     assert sorted(lines(other)) == sorted(ZED)
     assert (one.read, one.older, other.whole) == (alone, 6, 6)
+
+
+def test_a_writer_that_is_known_alone_keeps_its_headers_in_a_chain() -> None:
+    def unlike(at: int) -> Headers:
+        return [("OffsetOfSource", b(at)), ("originalTopic", b"orders"), ("srcPartition", b(at % 3))]
+
+    alone = letters("dlq.orders", *map(unlike, range(9)))
+    mixed = letters("dlq2.orders", *([*zed(at)[:2], *unlike(at), *zed(at)[2:]] for at in range(6)))
+    one, other = proposals([*alone, *mixed], Dlq())
+    assert {line.split()[0] for line in lines(one)} == {"originalTopic", "srcPartition", "OffsetOfSource"}
+    assert sorted(lines(other)) == sorted(ZED)
 
 
 def test_equal_names_with_other_encodings_are_told_apart_by_their_topics() -> None:
