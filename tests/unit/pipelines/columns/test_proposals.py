@@ -184,6 +184,13 @@ def test_records_with_errors_alone_do_not_make_the_origin_optional() -> None:
     assert (len(one.letters), one.read) == (12, 9)
 
 
+def test_a_header_that_names_something_else_is_not_the_writers() -> None:
+    rows = [[*acme(at)[:3], ("order-attempts", b"3")] for at in range(9)]
+    (one,) = proposals(letters("dlq.orders", *rows), Dlq())
+    assert lines(one) == ACME[:3]
+    assert "order-attempts" in one.toml
+
+
 def test_a_proposal_without_an_origin_says_so_first() -> None:
     rows: list[Headers] = [[("acme-error", b"no luck"), ("acme-attempts", b"3")]] * 9
     (one,) = proposals(letters("dlq.orders", *rows), Dlq())
