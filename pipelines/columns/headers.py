@@ -68,10 +68,20 @@ def shapes_of(records: DataFrame, profiles: tuple[Profile, ...] = PROFILES) -> P
     decoder = _Decoder(planner_of(profiles))
     shaped = decoder.shaped(records).select("cluster", "topic", "_shape").distinct()
     by_topic: dict[tuple[str | None, str | None], set[Shape]] = {}
-    for cluster, topic, (names, marks, topics, decides) in shaped.collect():
-        shape = Shape(tuple(names), tuple(marks), None if topics is None else tuple(topics), decides)
-        by_topic.setdefault((cluster, topic), set()).add(shape)
+    for cluster, topic, shape in shaped.collect():
+        by_topic.setdefault((cluster, topic), set()).add(_shape(*shape))
     return Plans(decoder.planner, by_topic)
+
+
+def plans_by(records: DataFrame, column: str, profiles: tuple[Profile, ...]) -> list[tuple[str | None, Plan, int]]:
+    """Return the plans of rows of bronze.dlq_records by a column, with their number; one query counts them."""
+    decoder = _Decoder(planner_of(profiles))
+    shaped = decoder.shaped(records).groupBy(column, "_shape").count()
+    return [(key, decoder.planner.plan(_shape(*shape)), number) for key, shape, number in shaped.collect()]
+
+
+def _shape(names: list[str], marks: list[int], topics: list[str | None] | None, topic: str | None) -> Shape:
+    return Shape(tuple(names), tuple(marks), None if topics is None else tuple(topics), topic)
 
 
 def decode(records: DataFrame, plans: Plans) -> DataFrame:

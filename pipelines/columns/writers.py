@@ -1,48 +1,318 @@
-"""Header profiles -> the table of ``docs/writers.md``: who writes them, what they tell, and what they do not.
+"""Records that no profile reads -> their writers: which of their headers one writer writes together.
 
-``python -m pipelines.columns.writers`` prints it.
+Writers are told apart by the names that occur together, and by what they call the topic, the partition and the offset
+of the record that failed. A record that several writers dead-lettered is one of each of them. Headers of applications
+and tracers are nobody's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
 
-from pipelines.columns.profiles import Profile, profiles_of
-from pipelines.settings.feeds import Dlq
+from pipelines.columns import header_words
+from pipelines.columns.header_values import Values
+from pipelines.columns.header_words import ORIGIN
+from pipelines.columns.profiles import PROFILES, Encoding, own_profiles
+from pipelines.settings.profiles import shipped_profiles
 
-TOLD = {
-    "topic": ("original_topic",),
-    "partition": ("original_partition",),
-    "offset": ("original_offset",),
-    "time": ("original_timestamp",),
-    "group": ("consumer_group",),
-    "connector": ("connector_name",),
-    "application": ("application",),
-    "class": ("exception_class",),
-    "cause": ("exception_cause_class",),
-    "message": ("error_message",),
-    "stack trace": ("exception_stacktrace",),
-    "attempts": ("delivery_count",),
-}
-"""What a dead letter can tell, in the words of the table, and the fields that say it."""
-NEEDED = ("topic", "partition", "offset", "group", "class", "message", "stack trace", "attempts")
-"""What a reader misses if a writer does not tell it; a connector or an application stands for a group."""
+MOST_NAMES = 1_000  # of the headers of a DLQ topic that are examined, the most frequent ones
+MOST_CHARACTERS = 120  # of a name that a profile can have
 
 
-def table(profiles: Iterable[Profile]) -> str:
-    """Return a Markdown table of profiles, a row each."""
-    rows = ["| writer | profile | recognised by | tells | does not tell | to learn more |", "|---|---|---|---|---|---|"]
-    for profile in profiles:
-        fields = {header.field for header in profile.headers}
-        told = [word for word, names in TOLD.items() if fields.intersection(names)]
-        missing = [word for word in NEEDED if word not in told]
-        if {"connector", "application"}.intersection(told):
-            missing = [word for word in missing if word != "group"]
-        keys = ", ".join(f"`{key}`" for key in (*profile.mandatory, *profile.mandatory_paths))
-        cells = (profile.writer, f"`{profile.name}`", keys, ", ".join(told), ", ".join(missing), profile.tells_more)
-        rows.append("| " + " | ".join(cell or " " for cell in cells) + " |")
-    return "\n".join(rows)
+@dataclass(frozen=True)
+class Letter:
+    """A dead letter: its DLQ topic, its headers in order, and Kafka's timestamp of it in milliseconds.
+
+    ``is_accepted`` tells that it is in the table already, without a writer.
+    """
+
+    topic: str
+    headers: tuple[tuple[str, bytes | None], ...]
+    time: int | None = None
+    is_accepted: bool = False
+
+    @classmethod
+    def of(cls, topic: str | None, headers: Iterable[Any], time: int | None, is_accepted: bool = False) -> Letter:
+        """Return the letter of a row, whose headers are pairs of key and value, or null."""
+        pairs = [header.values() if isinstance(header, dict) else header for header in headers or () if header]
+        named = tuple((name, None if value is None else bytes(value)) for name, value in pairs if name is not None)
+        return cls(topic or "", named, time, is_accepted)
+
+    @property
+    def all_names(self) -> frozenset[str]:
+        """The names of all headers, legible or not."""
+        return frozenset(name for name, _ in self.headers if name)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the headers that a profile can have, in order, each once."""
+        return tuple(name for name in dict.fromkeys(name for name, _ in self.headers) if _is_legible(name))
 
 
-if __name__ == "__main__":
-    print(table(profiles_of(Dlq())))
+@dataclass(frozen=True)
+class Meaning:
+    """A field that a header may fill, by its name or by its values; see ``header_words.Sense``."""
+
+    field: str
+    encoding: Encoding
+    doubt: int
+    weak: bool
+
+
+@dataclass
+class Writer:
+    """A writer's letters, each with the names in it that may be its own.
+
+    ``lacking`` are letters that have only headers which do not tell where they come from, although the writer does.
+    """
+
+    letters: list[tuple[Letter, frozenset[str]]] = field(default_factory=list)
+    lacking: list[tuple[Letter, frozenset[str]]] = field(default_factory=list)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The DLQ topics of the letters."""
+        return frozenset(letter.topic for letter, _ in (*self.letters, *self.lacking))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all headers that may be the writer's."""
+        return frozenset(name for _, names in (*self.letters, *self.lacking) for name in names)
+
+
+Token = tuple[str, str]  # a name, and how its numbers are encoded if that differs between topics
+Shape = frozenset[Token]
+
+
+@dataclass
+class _Group:
+    """Letters whose headers belong together, while writers are told apart."""
+
+    tokens: set[Token]
+    anchors: dict[Token, str]  # the headers that tell the origin, with their fields
+    writer: Writer = field(default_factory=Writer)
+
+
+def writers_of(letters: Sequence[Letter], known_topics: Collection[str] = ()) -> list[Writer]:
+    """Return the writers that letters show, the one with the most letters first."""
+    signs = _Signs(letters, known_topics)
+    shapes: dict[Shape, list[Letter]] = defaultdict(list)
+    for letter in letters:
+        if shape := signs.shape(letter):
+            shapes[shape].append(letter)
+    groups: list[_Group] = []
+    placeless = []
+    for shape in sorted(shapes, key=lambda shape: (len(shape), sorted(shape))):
+        if signs.anchors(shape):
+            _join(groups, shape, shapes[shape], signs)
+        else:
+            placeless.append(shape)
+    _join_placeless(groups, placeless, shapes)
+    for group in groups:
+        writer = group.writer
+        if len(writer.lacking) >= len(writer.letters):
+            writer.letters += writer.lacking
+            writer.lacking = []
+    return sorted((group.writer for group in groups), key=lambda one: (-len(one.letters), sorted(one.names)))
+
+
+def values_of(letters: Iterable[tuple[Letter, Collection[str]]]) -> dict[str, Values]:
+    """Return the values of each name in letters, of which the given names count."""
+    values: dict[str, Values] = defaultdict(Values)
+    for letter, names in letters:
+        for name in names:
+            values[name]  # also if no record has a value
+        for name, content in letter.headers:
+            if content and name in names:
+                values[name].add(content, letter.topic, letter.time)
+    return values
+
+
+def meanings(name: str, values: Values, known_topics: Collection[str] = ()) -> list[Meaning]:
+    """Return the fields that a header may fill, the likeliest first; the values fit each of them."""
+    if header_words.is_nobodys(name):
+        return []
+    senses = header_words.senses(name)
+    if not senses and (known := _known_fields().get(name)):
+        senses = [header_words.Sense(known)]
+    found = []
+    for sense in senses:
+        if sense.field == "original_topic" and values.names_own_topic:
+            continue
+        if sense.field == "routed_at" and sense.weak and not values.is_near:
+            continue
+        if encoding := values.encoding_of(sense.field, known_topics):
+            found.append(Meaning(sense.field, encoding, sense.doubt, sense.weak))
+    shown = values.shows(known_topics) if not found else None
+    if shown == "original_topic" and values.names_own_topic:
+        shown = None
+    if shown and (encoding := values.encoding_of(shown, known_topics)):
+        found.append(Meaning(shown, encoding, 3, weak=shown == "original_topic"))
+    return found
+
+
+def nearness(one: str, other: str) -> tuple[int, int, int]:
+    """Return how much two names look like those of one writer."""
+    shared = header_words.strange(one) & header_words.strange(other)
+    words = header_words.beginning([header_words.words(one), header_words.words(other)])
+    return len(shared), words, header_words.beginning([one, other])
+
+
+class _Signs:
+    """What letters show by name and DLQ topic: which headers dead-letter writers write, and which tell the origin."""
+
+    def __init__(self, letters: Sequence[Letter], known_topics: Collection[str]) -> None:
+        by_topic: dict[str, list[Letter]] = defaultdict(list)
+        for letter in letters:
+            by_topic[letter.topic].append(letter)
+        self._anchors: dict[tuple[str, str], str] = {}
+        self._shown: set[tuple[str, str]] = set()
+        self._kinds: dict[tuple[str, str], str] = {}
+        kinds: dict[str, set[str]] = defaultdict(set)
+        for topic, those in by_topic.items():
+            counts = Counter(name for letter in those for name in letter.names)
+            frequent = {name for name, _ in counts.most_common(MOST_NAMES)}
+            for name, values in values_of((letter, frequent.intersection(letter.names)) for letter in those).items():
+                strong = [one for one in meanings(name, values, known_topics) if not one.weak]
+                encoding = values.number_encoding
+                if strong and strong[0].field in ORIGIN:
+                    self._anchors[topic, name] = strong[0].field
+                is_binary = encoding in ("int32", "int64") and not header_words.is_nobodys(name)
+                if strong or is_binary:
+                    self._shown.add((topic, name))
+                if encoding and strong:
+                    self._kinds[topic, name] = "digits" if encoding == "text" else "bytes"
+                    kinds[name].add(self._kinds[topic, name])
+        self._mixed = {name for name, seen in kinds.items() if len(seen) > 1}
+
+    def shape(self, letter: Letter) -> Shape:
+        """Return the headers of a letter that dead-letter writers write."""
+        return frozenset(
+            (name, self._kinds.get((letter.topic, name), "") if name in self._mixed else "")
+            for name in letter.names
+            if (letter.topic, name) in self._shown
+        )
+
+    @cached_property
+    def _fields(self) -> dict[Token, str]:
+        return {
+            (name, self._kinds.get((topic, name), "") if name in self._mixed else ""): known
+            for (topic, name), known in self._anchors.items()
+        }
+
+    def anchors(self, shape: Iterable[Token]) -> dict[Token, str]:
+        """Return the headers that tell the origin, with the fields that they fill."""
+        return {token: self._fields[token] for token in shape if token in self._fields}
+
+
+def _join(groups: list[_Group], shape: Shape, letters: Sequence[Letter], signs: _Signs) -> None:
+    """Add letters of a shape with an origin to the writers that wrote them, or to new ones."""
+    inside = []
+    rest = dict(signs.anchors(shape))
+    for group in sorted(groups, key=lambda group: -len(group.anchors)):
+        if len(set(group.anchors.values())) > 1 and group.anchors.keys() <= rest.keys():
+            inside.append(group)
+            rest = {token: known for token, known in rest.items() if token not in group.anchors}
+    told = {known for group in inside for known in group.anchors.values()}
+    is_chain = len(inside) > 1 or (bool(inside) and len(told.intersection(rest.values())) > 1)
+    if is_chain:
+        for group in inside:
+            own = frozenset(name for name, _ in group.tokens)
+            group.writer.letters += [(letter, own.intersection(letter.names)) for letter in letters]
+        taken = {token for group in inside for token in group.tokens}
+        shape = frozenset((shape - taken) | rest.keys()) if len(set(rest.values())) > 1 else frozenset()
+    for part in _parted(shape, signs, letters[0]):
+        anchors = signs.anchors(part)
+        home = max(
+            (group for group in groups if _is_same(group, part, anchors)),
+            key=lambda group: len(group.tokens & part),
+            default=None,
+        )
+        if home is None:
+            home = _Group(set(), {})
+            groups.append(home)
+        home.tokens |= part
+        home.anchors |= anchors
+        names = frozenset(name for name, _ in part)
+        is_whole = not is_chain and part == shape  # so any other header of the letters can be the writer's
+        home.writer.letters += [
+            (letter, frozenset(letter.names) if is_whole else names.intersection(letter.names)) for letter in letters
+        ]
+
+
+def _is_same(group: _Group, tokens: Shape, anchors: Mapping[Token, str]) -> bool:
+    """Tell whether a shape is of a group's writer: they share headers, and no two origins stand in their union."""
+    shared = group.anchors.keys() & anchors.keys()
+    if not shared or 2 * len(shared) < min(len(group.anchors), len(anchors)):
+        return False
+    doubled = _doubled({**group.anchors, **anchors})
+    return len(doubled) < 2 and 2 * len(group.tokens & tokens) >= min(len(group.tokens), len(tokens))
+
+
+def _doubled(anchors: Mapping[Token, str]) -> dict[str, list[Token]]:
+    by_field: dict[str, list[Token]] = defaultdict(list)
+    for token, known in anchors.items():
+        by_field[known].append(token)
+    return {known: tokens for known, tokens in by_field.items() if len(tokens) > 1}
+
+
+def _parted(shape: Shape, signs: _Signs, letter: Letter) -> list[Shape]:
+    """Return the headers of each writer in a shape: a writer tells the topic, the partition and the offset once."""
+    doubled = _doubled(signs.anchors(shape))
+    if len(doubled) < 2:
+        return [shape] if shape else []
+    place = {name: at for at, name in enumerate(letter.names)}
+    most = max(doubled.values(), key=len)
+    seeds = sorted(most, key=lambda token: place[token[0]])
+    parts: dict[Token, set[Token]] = {seed: {seed} for seed in seeds}
+    for token in shape - set(seeds):
+
+        def closeness(seed: Token, token: Token = token) -> tuple[tuple[int, int, int], int]:
+            return nearness(seed[0], token[0]), -abs(place[seed[0]] - place[token[0]])
+
+        parts[max(seeds, key=closeness)].add(token)
+    return [frozenset(part) for part in parts.values()]
+
+
+def _join_placeless(groups: list[_Group], placeless: Sequence[Shape], shapes: Mapping[Shape, list[Letter]]) -> None:
+    """Add letters without an origin to the writer whose headers they have in part, or else to new ones."""
+    placed = list(groups)
+    for shape in sorted(placeless, key=lambda shape: (-len(shape), sorted(shape))):
+        letters = shapes[shape]
+        topics = {letter.topic for letter in letters}
+        near = [group for group in placed if 2 * len(group.tokens & shape) >= len(shape)]
+        near = [group for group in near if not topics.isdisjoint(group.writer.topics)]
+        entries = [(letter, frozenset(letter.names)) for letter in letters]
+        if near:
+            max(near, key=lambda group: len(group.tokens & shape)).writer.lacking += entries
+            continue
+        same = [
+            group
+            for group in groups
+            if not group.anchors and 2 * len(group.tokens & shape) >= min(len(group.tokens), len(shape))
+        ]
+        home = max(same, key=lambda group: len(group.tokens & shape), default=None)
+        if home is None:
+            home = _Group(set(), {})
+            groups.append(home)
+        home.tokens |= shape
+        home.writer.letters += entries
+
+
+@cache
+def _known_fields() -> dict[str, str]:
+    """Return the field that each header of a specified or shipped profile fills."""
+    profiles = (*PROFILES, *own_profiles(shipped_profiles(), "shipped"))
+    headers = [header for profile in profiles for header in profile.headers if header.name and not header.is_prefix]
+    return {header.name: header.field for header in reversed(headers) if header.field}
+
+
+def _is_legible(name: str) -> bool:
+    """Tell whether a profile can have a name: the settings read others differently."""
+    return (
+        0 < len(name) <= MOST_CHARACTERS and not name.endswith("*") and not any("\ud800" <= c < "\ue000" for c in name)
+    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,9 @@ from pipelines.columns import contract as columns
 from pipelines.columns import globs, headers, unknown_headers
 from pipelines.columns.headers import Plans
 from pipelines.columns.once import computed_once
-from pipelines.columns.profiles import FIELDS, PROFILES, Profile, profiles_of
+from pipelines.columns.profiles import FIELDS, KIP_1317, PROFILES, Profile, profiles_of
+from pipelines.columns.proposals import proposals
+from pipelines.columns.writers import Letter
 from pipelines.incidents.episodes import VERSION
 from pipelines.settings import Dlq, Settings
 from pipelines.warehouse.ranges import points
@@ -38,10 +41,12 @@ DISPOSITION_OF_MESSAGE = {  # the two messages of a Kafka 4.4 broker
 # Kafka prints a Uuid as 16 bytes in URL-safe base64. A topic name can look the same; mixed case makes that unlikely.
 TOPIC_ID = r"\A(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[A-Za-z0-9_-]{21}[AQgw]\z"
 TOPIC_ID_LENGTH = 22
-UNKNOWN = "header_profile.not_null"
 DLQ_OF_A_GROUP = "errors.deadletterqueue.topic.name"
 SEPARATOR = "\0"  # between the names of a cluster and a topic
-MOST_COUNTED = 1_000  # header names per scope
+LACKING = ("header_profile.mandatory", *(f"{field}.not_null" for field in FIELDS if field in KIP_1317.encodings))
+UNREAD = ("header_profile.not_null", "header_profile.mandatory")
+MOST_LOOKED_AT = 200  # rows of a scope whose headers tell of a writer
+MOST_LETTERS = 2_000  # of all scopes
 MILLIS = decimal_up_to(GREATEST_MILLIS)
 Topic = tuple[str, str]  # a cluster and a DLQ topic
 UTF8_RULES = frozenset(rule.code for rule in CONTRACT.rules if rule.name == "utf8")
@@ -116,33 +121,74 @@ def _known_writers(warehouse: Warehouse, topics: set[Topic]) -> set[Topic]:
     return found & topics
 
 
-def explain(judged: DataFrame, bronze: DataFrame, verdict: Verdict) -> Verdict:
-    """Return the verdict with, by scope, the header names that no profile knows and a guessed profile.
+def explain(judged: DataFrame, bronze: DataFrame, verdict: Verdict, settings: Settings) -> Verdict:
+    """Return the verdict with, by scope, what headers say of rows that no profile reads.
 
-    ``judged`` holds the candidates without payloads, ``bronze`` the rows that they come from. Header names are read
-    from ``bronze`` for the rows that break the rule: to decode the headers again would cost as much as the whole batch.
+    These are the names of headers, and profiles that would read them. For rows that lack headers it is also the profile
+    that comes nearest, and what they lack. ``judged`` holds the candidates without payloads,
+    ``bronze`` the rows that they come from. Headers are read from ``bronze`` for the rows that break a rule: to decode
+    all of them again would cost as much as the whole batch.
     """
-    scopes = {outcome.scope for outcome in verdict.failed if outcome.code == UNKNOWN}
-    if not scopes:
-        return verdict
+    if first := _first(verdict, LACKING):
+        nearest = _nearest(_broken(judged, bronze, LACKING, first), profiles_of(settings.dlq))
+        verdict = _explained(verdict, first, {of: (said, "") for of, said in nearest.items()})
+    if first := _first(verdict, UNREAD):
+        verdict = _explained(verdict, first, _proposed(_broken(judged, bronze, UNREAD, first), settings.dlq))
+    return verdict
+
+
+def _first(verdict: Verdict, codes: Collection[str]) -> dict[str | None, str]:
+    """Return, by scope, the first of some rules that failed."""
+    first: dict[str | None, str] = {}
+    for outcome in verdict.failed:
+        if outcome.code in codes:
+            first.setdefault(outcome.scope, outcome.code)
+    return first
+
+
+def _explained(
+    verdict: Verdict, code_of: Mapping[str | None, str], told: Mapping[str | None, tuple[str, str]]
+) -> Verdict:
+    for code in sorted(set(code_of.values())):
+        verdict = verdict.explained(code, {of: told[of] for of in told if code_of.get(of) == code})
+    return verdict
+
+
+def _broken(judged: DataFrame, bronze: DataFrame, codes: Collection[str], scopes: Collection[str | None]) -> DataFrame:
+    """Return rows of bronze that break one of some rules, with a column ``of`` for each of the scopes they are in."""
     of = F.explode(F.array_distinct(F.array(SCOPE, F.lit(None).cast("string"))))
-    broken = judged.where(F.array_contains(CONTRACT.violations(F.col("_broken_rules")), UNKNOWN))
-    all_names = bronze.select(*CONTRACT.row, F.array_distinct("headers.key").alias("names"))
-    unknown = broken.select(*CONTRACT.row, of.alias("of")).join(all_names, [*CONTRACT.row]).select("of", "names")
+    violations = CONTRACT.violations(F.col("_broken_rules"))
+    broken = judged.where(F.arrays_overlap(violations, F.array(*map(F.lit, codes))))
     named = [name for name in scopes if name is not None]
-    unknown = unknown.where(F.col("of").isin(named) | (F.lit(None in scopes) & F.col("of").isNull()))
-    rows = unknown.groupBy("of").count().withColumn("name", F.lit(None).cast("string"))
-    each = unknown.select("of", F.explode("names").alias("name")).where(F.length("name") > 0)
-    place = F.row_number().over(Window.partitionBy("of").orderBy(F.desc("count"), "name"))
-    counts = each.groupBy("of", "name").count().withColumn("place", place).where(F.col("place") <= MOST_COUNTED)
-    counts_by_scope: dict[str | None, dict[str | None, int]] = {}
-    for row in rows.unionByName(counts.drop("place")).collect():
-        counts_by_scope.setdefault(row["of"], {})[row["name"]] = row["count"]
-    explanations = {}
-    for scope, names in counts_by_scope.items():
-        seen = {name: number for name, number in names.items() if name is not None}
-        explanations[scope] = (unknown_headers.sentence(seen, names.get(None, 0)), unknown_headers.proposal(seen))
-    return verdict.explained(UNKNOWN, explanations)
+    is_asked = F.col("of").isin(named) | (F.lit(None in scopes) & F.col("of").isNull())
+    return broken.select(*CONTRACT.row, of.alias("of")).where(is_asked).join(bronze, [*CONTRACT.row])
+
+
+def _proposed(unknown: DataFrame, dlq: Dlq) -> dict[str | None, tuple[str, str]]:
+    """Return, by scope, a sentence on the headers of rows that no profile reads, and profiles that would read them."""
+    place = F.row_number().over(Window.partitionBy("of").orderBy(*CONTRACT.row))
+    time = F.unix_millis("timestamp").alias("time")
+    looked_at = unknown.withColumn("_place", place).where(F.col("_place") <= MOST_LOOKED_AT).limit(MOST_LETTERS)
+    letters: dict[str | None, list[Letter]] = {}
+    for of, topic, at, named in looked_at.select("of", "topic", time, "headers").collect():
+        letters.setdefault(of, []).append(Letter.of(topic, named, at))
+    return {of: _told(those, dlq) for of, those in letters.items()}
+
+
+def _told(letters: Sequence[Letter], dlq: Dlq) -> tuple[str, str]:
+    of = unknown_headers.OF_NO_PROFILE + (", of those that were looked at," if len(letters) == MOST_LOOKED_AT else "")
+    said = unknown_headers.sentence(Counter(name for letter in letters for name in letter.all_names), len(letters), of)
+    made = proposals(letters, dlq)
+    return " ".join([said, *(one.said for one in made)]), "\n\n".join(one.toml for one in made)
+
+
+def _nearest(lacking: DataFrame, profiles: tuple[Profile, ...]) -> dict[str | None, str]:
+    """Return, by scope, a sentence on the profiles that come nearest to rows, and on what these lack."""
+    counts: dict[str | None, Counter[tuple[str, tuple[str, ...]]]] = {}
+    for of, plan, number in headers.plans_by(lacking, "of", profiles):
+        if plan.own is not None and plan.lacking:
+            counts.setdefault(of, Counter())[plan.own.profile.name, plan.lacking] += number
+    return {of: unknown_headers.nearest(of_scope) for of, of_scope in counts.items()}
 
 
 @cache

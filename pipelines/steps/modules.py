@@ -104,7 +104,7 @@ class SplitModule(Protocol):
         """Return the ``transform`` of some rows of a batch, given all of them. Default: rows need no others."""
         ...
 
-    def explain(self, judged: DataFrame, bronze: DataFrame, verdict: Verdict) -> Verdict:
+    def explain(self, judged: DataFrame, bronze: DataFrame, verdict: Verdict, settings: Settings) -> Verdict:
         """Add to a broken gate's verdict what else the judged and the input rows tell. Default: nothing."""
         ...
 
@@ -183,7 +183,7 @@ def derive_module(stage: Derive) -> DeriveModule:
     return cast(DeriveModule, _module(stage.table, {"deriver": None}))
 
 
-def unexplained(judged: DataFrame, bronze: DataFrame, verdict: Verdict) -> Verdict:
+def unexplained(judged: DataFrame, bronze: DataFrame, verdict: Verdict, settings: Settings) -> Verdict:
     """Return the verdict unchanged."""
     return verdict
 

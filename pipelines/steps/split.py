@@ -62,7 +62,7 @@ class SplitBatch:
     judged: SparkRows | ArrowRows
     census: Census
     held: frozenset[str] = frozenset()
-    explain: Callable[[DataFrame, DataFrame, Verdict], Verdict] = unexplained
+    explain: Callable[[DataFrame, DataFrame, Verdict, Settings], Verdict] = unexplained
     home: str | None = None
     looks_at_others: bool = False
 
@@ -149,7 +149,7 @@ class SplitBatch:
             examined_rows=counted.examined_rows,
             locate=locate,
         )
-        return verdict if verdict.passed else self.explain(judged, self.rows, verdict)
+        return verdict if verdict.passed else self.explain(judged, self.rows, verdict, self.warehouse.settings)
 
     def write(self, held: int = 0) -> Counts:
         """Insert new rows into quarantine, then into the table, then remove from quarantine the rows that leave it.

@@ -342,13 +342,19 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     many = [line(offset, topic="dlq.parcels", headers=own_headers(offset)) for offset in range(20)]
     few = [line(offset, topic="dlq.few", headers=own_headers(offset)) for offset in range(3)]
     land(settings, {"a.jsonl": [*many, *few, line(7, topic="dlq.few", headers=own_headers(7, offset=b"+7"))]})
-    silver = run_chain(spark, settings)[SILVER]
+    required = load(
+        warehouse=settings.warehouse,
+        landing=settings.landing,
+        dlq={"require": [{"topic": "dlq.*", "profile": "kip-1317"}]},
+    )
+    silver = run_chain(spark, required)[SILVER]
     assert (silver.status, silver.held, silver.quarantined) == ("broken", 20, 4)
     said, _, proposed = (silver.message or "").partition("\n")
     assert 'headers named "x-error" (20), "x-original-offset" (20), ' in said
+    assert "the profile my-profile lets 20 come in: 20 with topic, partition and offset" in said
     assert "secret" not in said + proposed
-    (check,) = doctor._header_profiles(Warehouse(settings))
-    assert "The 24 rows without a profile have headers" in check.finding
+    (check,) = doctor._header_profiles(Warehouse(required))
+    assert "the profile my-profile lets 23 come in: 23 with topic, partition and offset" in check.finding
     assert check.snippet == proposed
 
     dlq = tomllib.loads(proposed)["dlq"] | {"require": [{"topic": "dlq.parcels", "profile": "my-profile"}]}
@@ -375,7 +381,10 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
         "dlq.few": (["original_offset.decimal_int64"], []),
         "dlq.c": (["header_profile.mandatory"], ["original_partition", "original_offset"]),
     }
-    assert [*doctor._header_profiles(Warehouse(own))] == []
+    (check,) = doctor._header_profiles(Warehouse(own))
+    assert check.finding == (
+        "The nearest profile is my-profile: it lacks x-original-partition, x-original-offset (1 record)."
+    )
 
     done_of_ledger = run_needed(spark, own, "gold.message_ledger", GOLD)
     assert {one.status for one in done_of_ledger.values()} <= {"passed", "idle"}
@@ -389,6 +398,23 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
         for row in query.rows_of(Warehouse(own, spark), asked, {"now": now}).collect()
     }
     assert verdicts == {("dlq.parcels", "systemic"), ("dlq.few", "single records"), ("dlq.c", "single records")}
+
+
+def test_the_gate_says_which_profile_comes_nearest_and_what_records_lack(
+    spark: SparkSession, settings: Settings
+) -> None:
+    lacking = [
+        ("kafka_original-topic", b"orders"),
+        ("kafka_original-partition", b"\0\0\0\3"),
+        ("retry_topic-attempts", b"\2"),
+    ]
+    land(settings, {"a.jsonl": [line(offset, topic="dlq.orders", headers=lacking) for offset in range(12)]})
+    silver = run_chain(spark, settings, BRONZE, SILVER)[SILVER]
+    assert (silver.status, silver.held) == ("broken", 12)
+    assert (silver.message or "").count("The nearest profile is ") == 1
+    assert "The nearest profile is spring-retry-topic: it lacks kafka_original-offset (12 records)." in (
+        silver.message or ""
+    )
 
 
 @pytest.mark.parametrize("table", [BRONZE, SILVER, GOLD])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pipelines.columns.profiles import profiles_of
-from pipelines.columns.writers import NEEDED, table
+from pipelines.columns.what_writers_tell import NEEDED, table
 from pipelines.settings import ROOT, Dlq
 
-BEGIN, END = "<!-- made by: python -m pipelines.columns.writers -->\n", "\n<!-- end -->"
+BEGIN, END = "<!-- made by: python -m pipelines.columns.what_writers_tell -->\n", "\n<!-- end -->"
 
 
 def test_the_document_has_the_table_of_the_profiles() -> None:
