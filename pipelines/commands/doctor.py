@@ -22,7 +22,7 @@ from expectations.bronze.record_batches import UNREAD
 from expectations.contract import contract_of
 from expectations.quality import GAPS
 from expectations.rules import counted
-from expectations.silver.dlq_records import PROFILES, UNKNOWN_WRITER
+from expectations.silver.dlq_records import PROFILES
 from expectations.text import visible
 from expectations.verdict import WHOLE, way_on
 from pipelines.catalog import CATALOG, stages_of_type
@@ -557,7 +557,7 @@ def _proposed(proposal: Proposal, sampled: str) -> Check:
         where.append(f"{waiting:,} {'is' if waiting == 1 else 'are'} in quarantine or held")
         remedy += " Then `afterlog run` judges what is held again, `afterlog readmit silver.dlq_records` the others."
     if accepted:
-        where.append(f"{accepted:,} {'is' if accepted == 1 else 'are'} accepted with profile {UNKNOWN_WRITER}")
+        where.append(f"{accepted:,} {'is' if accepted == 1 else 'are'} accepted with profile {owners.UNKNOWN}")
         remedy += " Accepted rows stay as they are, also in `afterlog readmit`: the profile reads new records."
         remedy += " Only a run into a new warehouse reads the old ones by it, if they are still landed."
     lead = "" if proposal.has_origin else "No header shows where the records come from. "
@@ -581,7 +581,7 @@ def _letters(warehouse: Warehouse) -> tuple[list[Letter], int]:
         if not warehouse.local_version(table):  # it does not exist, or was never written
             continue
         is_accepted = table == "silver.dlq_records"
-        equal = {"cluster": warehouse.cluster} | ({"header_profile": UNKNOWN_WRITER} if is_accepted else {})
+        equal = {"cluster": warehouse.cluster} | ({"header_profile": owners.UNKNOWN} if is_accepted else {})
         try:
             columns = {column.name for column in warehouse.local_table(table).schema().fields}
             unread = f"error IS NULL AND ({lacks if 'missing_headers' in columns else 'header_profile IS NULL'})"
