@@ -87,13 +87,13 @@ CONTRACT = Contract(
             "kafka-streams, kafka-connect, spring-kafka, another profile of docs/writers.md or of the settings; "
             "unknown where no header and nothing else says who writes the topic.",
             (
-                not_null("A record has its writer's headers, if something says who writes its topic.")
+                not_null("A record has its writer's headers, if anything tells that a writer puts headers there.")
                 .where(READABLE)
                 .failing("came without headers of a known profile", "record")
                 .hinting(
-                    "Other records, a share group's settings or [[dlq.require]] say who writes these topics: were its "
-                    "headers switched off? If somebody else writes there, too, [[dlq.profile]] teaches Afterlog its "
-                    "headers."
+                    "Their headers look like a writer's that no profile knows: [[dlq.profile]] teaches it to Afterlog. Or "
+                    "other records, a share group's settings or [[dlq.require]] say who writes these topics: were its "
+                    "headers switched off?"
                 ),
                 is_true(
                     "required",

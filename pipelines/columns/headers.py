@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyarrow import Table  # type: ignore[import-untyped]
     from pyspark.sql import Column, DataFrame
 
+FEW_KNOWN = 3  # headers that a profile knows: with more, a profile is near
+ERROR_WORDS = r"exception|stack.?trace|dead.?letter|(?:^|[^a-z])dl[qt](?:[^a-z]|$)"
 HEX_SHOWN = 64  # bytes of a binary header of the wrong length that are shown as text
 TEXT, THROWABLE, URI, INT32_CODE, INT64_CODE, INTEGER = range(6)
 CODES: dict[Encoding, int] = {
@@ -48,17 +50,20 @@ HOP_FIELDS = {
 
 @dataclass(frozen=True)
 class Plans:
-    """The plans of all shapes of a batch; ``by_topic`` has the shapes of each cluster's DLQ topic."""
+    """The plans of all shapes of a batch; ``by_topic`` has the shapes of each cluster's DLQ topic.
+
+    With each shape stands whether headers that no profile knows look like a writer's.
+    """
 
     planner: Planner
-    by_topic: dict[tuple[str | None, str | None], set[Shape]]
+    by_topic: dict[tuple[str | None, str | None], set[tuple[Shape, bool]]]
 
     @cached_property
     def table(self) -> Table:
         """A row for each shape, with its plan, in the columns that ``decode`` joins."""
         import pyarrow as arrow
 
-        shapes = sorted({shape for shapes in self.by_topic.values() for shape in shapes}, key=repr)
+        shapes = sorted({shape for shapes in self.by_topic.values() for shape, _ in shapes}, key=repr)
         rows = [_row(shape, self.planner.plan(shape)) for shape in shapes]
         return arrow.Table.from_pylist(rows, _schema())
 
@@ -66,10 +71,11 @@ class Plans:
 def shapes_of(records: DataFrame, profiles: tuple[Profile, ...] = PROFILES) -> Plans:
     """Plan the shapes of rows of bronze.dlq_records; one query finds them."""
     decoder = _Decoder(planner_of(profiles))
-    shaped = decoder.shaped(records).select("cluster", "topic", "_shape").distinct()
-    by_topic: dict[tuple[str | None, str | None], set[Shape]] = {}
-    for cluster, topic, shape in shaped.collect():
-        by_topic.setdefault((cluster, topic), set()).add(_shape(*shape))
+    looks = F.when(F.size("_known") < FEW_KNOWN, look_like_a_writers("headers")).otherwise(F.lit(False))
+    shaped = decoder.shaped(records).select("cluster", "topic", "_shape", looks.alias("looks")).distinct()
+    by_topic: dict[tuple[str | None, str | None], set[tuple[Shape, bool]]] = {}
+    for cluster, topic, shape, looks_like_a_writers in shaped.collect():
+        by_topic.setdefault((cluster, topic), set()).add((_shape(*shape), looks_like_a_writers))
     return Plans(decoder.planner, by_topic)
 
 
@@ -82,6 +88,16 @@ def plans_by(records: DataFrame, column: str, profiles: tuple[Profile, ...]) -> 
 
 def _shape(names: list[str], marks: list[int], topics: list[str | None] | None, topic: str | None) -> Shape:
     return Shape(tuple(names), tuple(marks), None if topics is None else tuple(topics), topic)
+
+
+def look_like_a_writers(headers: str) -> Column:
+    """Tell whether headers look like those of a writer of dead letters: a place, or an error, by their names."""
+
+    def any_name(pattern: str) -> Column:
+        return F.exists(headers, lambda header: F.lower(header["key"]).rlike(pattern))
+
+    place = any_name("topic") & any_name("offset|partition")
+    return F.coalesce(place | any_name(ERROR_WORDS), F.lit(False))
 
 
 def decode(records: DataFrame, plans: Plans) -> DataFrame:

@@ -79,21 +79,27 @@ def _tell_once(topic: Topic) -> None:
 
 
 def _candidates(bronze: DataFrame, plans: Plans, dlq: Dlq, known: frozenset[Topic]) -> DataFrame:
-    """Return the candidates; a record without a writer's headers is lawful unless its topic is one of ``known``."""
+    """Return the candidates; a record without a writer's headers is lawful unless its topic is one of ``known``.
+
+    If its headers look like those of a writer whom no profile knows, it waits for a profile.
+    """
     decoded = headers.decode(bronze, plans)
     names = [SEPARATOR.join(topic) for topic in sorted(known)]
     is_known = F.concat_ws(SEPARATOR, "cluster", "topic").isin(names) if names else F.lit(False)
     is_lawful = F.col("error").isNull() & ~is_known & _required_profile(dlq).isNull()
+    is_lawful = is_lawful & ~headers.look_like_a_writers("headers")
     profile = F.coalesce("header_profile", F.when(is_lawful, F.lit(owners.UNKNOWN)))
     return decoded.withColumn("header_profile", profile).select(*_columns(dlq))
 
 
 def _nameless(plans: Plans) -> set[Topic]:
-    """Return the DLQ topics with records that no profile knows."""
+    """Return the DLQ topics with records that no profile knows and whose headers do not look like a writer's."""
     return {
         (cluster, topic)
         for (cluster, topic), shapes in plans.by_topic.items()
-        if cluster is not None and topic is not None and any(plans.planner.plan(shape).own is None for shape in shapes)
+        if cluster is not None
+        and topic is not None
+        and any(not looks and plans.planner.plan(shape).own is None for shape, looks in shapes)
     }
 
 
@@ -101,7 +107,9 @@ def _with_known_writers(plans: Plans, warehouse: Warehouse | None) -> frozenset[
     """Return the DLQ topics of which something says who writes them, among those with records of no known writer."""
     nameless = _nameless(plans)
     known = {
-        topic for topic in nameless if any(plans.planner.plan(shape).own is not None for shape in plans.by_topic[topic])
+        topic
+        for topic in nameless
+        if any(plans.planner.plan(shape).own is not None for shape, _ in plans.by_topic[topic])
     }
     asked = nameless - known
     return frozenset(known | (_known_writers(warehouse, asked) if warehouse and asked else set()))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from expectations import owners
+from expectations.bronze.dlq_records import HEADERS
+from pipelines.columns.headers import look_like_a_writers
 from pipelines.commands import doctor
 from pipelines.settings import Dlq, RequiredProfile, Settings
 from pipelines.warehouse.tables import Warehouse
@@ -111,3 +113,21 @@ def test_a_session_says_once_that_a_topic_names_no_writer(
         run(spark, settings, "bronze.dlq_records", SILVER)
     assert len([one for one in caplog.messages if "dlq-once" in one]) == 1
     assert Warehouse(settings, spark).read(SILVER).count() == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "waits"),
+    [
+        (("x-orig-topic", "x-orig-offset"), True),
+        (("errorStackTrace",), True),
+        (("acme.dlq.reason",), True),
+        (("traceparent", "content-type"), False),
+        (("topic",), False),
+    ],
+)
+def test_headers_that_look_like_a_writers_wait_for_a_profile(
+    names: tuple[str, ...], waits: bool, spark: SparkSession
+) -> None:
+
+    given = spark.createDataFrame([([(name, b"1") for name in names],)], f"headers {HEADERS}")
+    assert given.select(look_like_a_writers("headers")).collect()[0][0] is waits
