@@ -91,9 +91,9 @@ CONTRACT = Contract(
                 .where(READABLE)
                 .failing("came without headers of a known profile", "record")
                 .hinting(
-                    "Their headers look like a writer's that no profile knows: [[dlq.profile]] teaches it to Afterlog. Or "
-                    "other records, a share group's settings or [[dlq.require]] say who writes these topics: were its "
-                    "headers switched off?"
+                    "Their headers look like a writer's that no profile knows: [[dlq.profile]] teaches it to Afterlog. "
+                    "Or other records, a share group's settings or [[dlq.require]] say who writes these topics: were "
+                    "its headers switched off?"
                 ),
                 is_true(
                     "required",
