@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from pipelines.columns.profiles import profiles_of
+from pipelines.settings import Dlq, MappedHeader, OwnProfile, RequiredProfile
 from pipelines.settings.profiles import SHIPPED, shipped_profiles
 from tests.testing.writers import RECORDS
 
@@ -42,3 +45,22 @@ def test_what_tells_a_profile_tells_it_from_all_others(path: Path) -> None:
 
 def test_each_record_belongs_to_a_profile() -> None:
     assert {name.removesuffix(".twice") for name in RECORDS} == {path.stem for path in PATHS}
+
+
+def test_settings_replace_a_shipped_profile_by_its_name_and_switch_others_off() -> None:
+    own = OwnProfile(name="brighter", headers=(MappedHeader(name="x", field="original_topic", mandatory=True),))
+    taking_part = profiles_of(Dlq(profile=(own,), disabled_profiles=("rebus",)))
+    named = {profile.name: profile for profile in taking_part}
+    assert named["brighter"].mandatory == ("x",)
+    assert named["brighter"].kind == "settings"
+    assert "rebus" not in named
+    assert len(taking_part) == len(named) == len(profiles_of(Dlq())) - 1
+    with pytest.raises(ValidationError, match="nobody is no shipped profile; they are: aws-lambda, brighter"):
+        Dlq(disabled_profiles=("nobody",))
+
+
+def test_a_shipped_profile_can_be_required_unless_it_is_switched_off() -> None:
+    require = (RequiredProfile(topic="a", profile="silverback"),)
+    assert Dlq(require=require).require == require
+    with pytest.raises(ValidationError, match="names no profile"):
+        Dlq(require=require, disabled_profiles=("silverback",))
