@@ -353,7 +353,8 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     assert 'headers named "x-error" (20), "x-original-offset" (20), ' in said
     assert "the profile my-profile lets 20 come in: 20 with topic, partition and offset" in said
     assert "secret" not in said + proposed
-    (check,) = doctor._header_profiles(Warehouse(required))
+    check, near = doctor._header_profiles(Warehouse(required))
+    assert near.finding.startswith("The nearest profile is spring-cloud-stream: it lacks ")
     assert "the profile my-profile lets 23 come in: 23 with topic, partition and offset" in check.finding
     assert check.snippet == proposed
 
@@ -379,11 +380,11 @@ def test_a_team_with_headers_of_its_own_pastes_the_proposed_profile(spark: Spark
     left = {row["dlq_topic"]: (row["violations"], row["missing_fields"]) for row in rows(spark, own, QUARANTINE)}
     assert left == {
         "dlq.few": (["original_offset.decimal_int64"], []),
-        "dlq.c": (["header_profile.mandatory"], ["original_partition", "original_offset"]),
+        "dlq.c": (["header_profile.mandatory"], ["original_partition", "original_offset", "error_message"]),
     }
     (check,) = doctor._header_profiles(Warehouse(own))
     assert check.finding == (
-        "The nearest profile is my-profile: it lacks x-original-partition, x-original-offset (1 record)."
+        "The nearest profile is my-profile: it lacks x-original-partition, x-original-offset, x-error (1 record)."
     )
 
     done_of_ledger = run_needed(spark, own, "gold.message_ledger", GOLD)
