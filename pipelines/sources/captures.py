@@ -428,8 +428,9 @@ def _bytes(this: _Line, text: Column) -> Column:
 
 def _kind_of_file(read: Column) -> Column:
     """Return the format of the binary file that a line of the capture form was made from, else null."""
-    kind = F.split_part(read["line"][0][UNPACKED], F.lit(" "), F.lit(1))
-    return F.when(kind.isin(*BINARY_FILES), kind)
+    said = read["line"][0][UNPACKED]
+    kind = F.split_part(said, F.lit(" "), F.lit(1))
+    return F.when(said.isNotNull() & kind.isin(*BINARY_FILES), kind)
 
 
 def _is_marked(read: Column) -> Column:

@@ -206,7 +206,7 @@ def kcat(offset: int) -> str:
             "broker": 1,
             "headers": headers,
             "key": "k",
-            "payload": "v",
+            "payload": "\ufffd\u0000v",  # what another tool left of its bytes
         }
     )
 
