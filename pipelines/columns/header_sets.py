@@ -12,7 +12,8 @@ How a profile's headers are cut into sets:
 - A set is a stretch of the profile's headers that has all mandatory ones. There are as many sets as there can be.
 - Between two sets, the cut is where no name repeats within a set, then where another writer's headers stand between,
   then where the writer's order begins anew.
-- If a name repeats within a set nevertheless, the last one counts, as in Kafka's ``lastHeader``.
+- If a name repeats within a set nevertheless, the headers count that stand closest together, the last ones of these.
+  So what is left of another set gives no value to a set that is complete.
 - A writer that writes all values of a name side by side has one value a hop: the k-th of each name is of the k-th hop.
 
 Profiles can share names. A mandatory header belongs to one set alone: profiles of the settings come first, then the set
@@ -85,16 +86,44 @@ class Plan:
 
 @dataclass
 class _Set:
-    """A set of a profile within a shape: the places of its headers by key, in order."""
+    """A set of a profile within a shape: the places of its headers by key, in order, and the place that counts."""
 
     profile: Profile
     members: dict[str, list[int]] = field(default_factory=dict)
     is_last: bool = True  # of its profile: an envelope belongs to the last set
 
     @cached_property
+    def counting(self) -> dict[str, int]:
+        """By key: the place whose value counts."""
+        first, last = self._closest()
+        is_first = self.profile.newest == "first"
+        repeating = _repeating(self.profile)
+        counting = {}
+        for key, places in self.members.items():
+            near = min(max(first - place, place - last, 0) for place in places)
+            nearest = [place for place in places if max(first - place, place - last, 0) == near]
+            counting[key] = places[-1] if key in repeating else nearest[0] if is_first else nearest[-1]
+        return counting
+
+    def _closest(self) -> tuple[int, int]:
+        """Return the first and the last place of the shortest stretch that has all mandatory headers of the set."""
+        mandatory = [key for key in self.profile.mandatory if key in self.members]
+        whole = [place for key in mandatory or self.members for place in self.members[key]] or [0]
+        if len(whole) <= len(mandatory):
+            return min(whole), max(whole)
+        last_seen: dict[str, int] = {}
+        stretches = []
+        for place, name in sorted((place, key) for key in mandatory for place in self.members[key]):
+            last_seen[name] = place
+            if len(last_seen) == len(mandatory):
+                stretches.append((min(last_seen.values()), place))
+        sign = 1 if self.profile.newest == "first" else -1
+        return min(stretches, key=lambda ends: (ends[1] - ends[0], sign * ends[1]), default=(min(whole), max(whole)))
+
+    @cached_property
     def at(self) -> int:
         """The place of the set: that of its last mandatory header; an envelope stands before all headers."""
-        return max(self.mandatory_places(), default=-1)
+        return max((self.counting[key] for key in self.profile.mandatory if key in self.counting), default=-1)
 
     @property
     def places(self) -> set[int]:
@@ -180,38 +209,29 @@ class Planner:
 
     def _parted(self, found: dict[Profile, list[tuple[int, str]]]) -> dict[Profile, list[tuple[int, str]]]:
         """Leave shared headers to the nearest writer, mandatory ones only if there are enough for all writers."""
+        keys_of = {profile: {key for _, key in keyed} for profile, keyed in found.items()}
+        there = [profile for profile, keys in keys_of.items() if keys and keys.issuperset(profile.mandatory)]
+        owners = Counter(key for profile in there for key in {header.key for header in profile.headers})
         claims: dict[str, list[Profile]] = {}
-        for profile, keyed in found.items():
-            keys = {key for _, key in keyed}
-            its_own = {key for key in profile.mandatory if self._owners[key] == 1}
-            if its_own and its_own <= keys:
-                for key in keys:
-                    if self._owners[key] > 1:
+        for profile in there:
+            if any(owners[key] == 1 for key in profile.mandatory):
+                for key in keys_of[profile]:
+                    if owners[key] > 1:
                         claims.setdefault(key, []).append(profile)
         places: dict[int, tuple[str, list[Profile]]] = {}
         for key, claimants in claims.items():
             at = [place for place, name in found[claimants[0]] if name == key]
             if len(claimants) > 1 and len(at) >= sum(key in profile.mandatory for profile in claimants):
                 places |= dict.fromkeys(at, (key, claimants))
-        for run in _runs({place: key for place, (key, _) in places.items()}):
-            claimants = places[run[0]][1]
-            nearest = min(claimants, key=lambda one: self._distance(one, found[one], run))
+        left: dict[Profile, set[int]] = {}
+        for place, (key, claimants) in places.items():
+            nearest = min(claimants, key=lambda one: _distance(one, found[one], owners, place, key))
             for profile in claimants:
                 if profile is not nearest:
-                    found[profile] = [(place, key) for place, key in found[profile] if place not in run]
+                    left.setdefault(profile, set()).add(place)
+        for profile, others in left.items():
+            found[profile] = [(place, key) for place, key in found[profile] if place not in others]
         return found
-
-    def _distance(self, profile: Profile, keyed: Sequence[tuple[int, str]], run: Sequence[int]) -> tuple[bool, int]:
-        """Return how far a stretch of shared headers is from one that only this writer writes, in its order if any."""
-        rank = _ranks(profile)
-        keys = dict(keyed)
-        first, last = rank[keys[run[0]]], rank[keys[run[-1]]]
-        distances = [
-            (rank[key] > first, run[0] - place) if place < run[0] else (rank[key] < last, place - run[-1])
-            for place, key in keyed
-            if self._owners[key] == 1
-        ]
-        return min(distances)
 
     def _keys(self, name: str) -> list[tuple[Profile, str]]:
         """Return the profiles that know a name of a shape, and the key of their header."""
@@ -304,7 +324,7 @@ class Planner:
             if header.field and header.path and one.is_last:
                 places.setdefault(header.field, []).append(len(shape.names) + self.paths.index(header.path))
             elif header.field and header.key in one.members:
-                places.setdefault(header.field, []).append(max(one.members[header.key]))
+                places.setdefault(header.field, []).append(one.counting[header.key])
         return {name: tuple(known) for name, known in places.items()}
 
     def _nearest(self, found: Mapping[Profile, list[tuple[int, str]]], shape: Shape) -> Plan:
@@ -340,15 +360,16 @@ class Planner:
     def _is_near(self, profile: Profile, keyed: Sequence[tuple[int, str]], shape: Shape) -> bool:
         """Tell whether some of a profile's headers make it plausible that its writer wrote them.
 
-        Of a shipped profile at least half of the mandatory headers are there, and one that only this writer writes:
+        Of a shipped profile more than half of the mandatory headers are there, and one that only this writer writes:
         anybody can have an ``x-original-topic``.
         """
         if profile.kind != "shipped":
-            return bool(keyed) or any(self._has_path(path, shape) for path in profile.paths)
+            shared = profile.kind == "specified" and all(self._owners[key] > 1 for _, key in keyed)
+            return bool(keyed and not shared) or any(self._has_path(path, shape) for path in profile.paths)
         lacking = self._lacking(profile, keyed, shape)
         its_own = {key for _, key in keyed if self._owners[key] == 1}.intersection(profile.mandatory)
         is_enveloped = len(lacking) < len(profile.mandatory_paths)
-        return 2 * len(lacking) <= len(_all_mandatory(profile)) and bool(its_own or is_enveloped)
+        return 2 * len(lacking) < len(_all_mandatory(profile)) and bool(its_own or is_enveloped)
 
     @cached_property
     def _owners(self) -> Counter[str]:
@@ -366,12 +387,17 @@ class Planner:
         for one in chain:
             repeating = _repeating(one.profile)
             for key, places in one.members.items():
-                fine |= set(places) if key in repeating else {max(places)}
+                fine |= set(places) if key in repeating else {one.counting[key]}
         stands = {id(one) for one in chain}
         for one in complete:
             if id(one) not in stands:  # it gave way to another profile
                 fine |= one.places
-        near = [keyed for profile, keyed in found.items() if self._is_near(profile, keyed, shape)]
+        of_chain = {one.profile for one in chain}
+        near = [
+            keyed
+            for profile, keyed in found.items()
+            if profile in of_chain or (profile.kind != "shipped" and self._is_near(profile, keyed, shape))
+        ]
         return any(place not in fine for keyed in near for place, _ in keyed)
 
 
@@ -396,17 +422,19 @@ def _ranks(profile: Profile) -> dict[str, int]:
     return {header.key: at for at, header in reversed([*enumerate(profile.headers)])}
 
 
-def _runs(places: Mapping[int, str]) -> list[list[int]]:
-    """Return stretches of places that follow each other, in which no key repeats."""
-    runs: list[list[int]] = []
-    keys: set[str] = set()
-    for place in sorted(places):
-        if not runs or runs[-1][-1] != place - 1 or places[place] in keys:
-            runs.append([])
-            keys = set()
-        runs[-1].append(place)
-        keys.add(places[place])
-    return runs
+def _distance(
+    profile: Profile, keyed: Sequence[tuple[int, str]], owners: Counter[str], place: int, key: str
+) -> tuple[bool, int]:
+    """Return how far a shared header is from one that only this writer writes, first whether it is out of its order."""
+    rank = _ranks(profile)
+    return min(
+        ((at < place) != (rank[other] < rank[key]), abs(at - place)) for at, other in keyed if owners[other] == 1
+    )
+
+
+def _plain(topic: str) -> str:
+    """Return the letters and digits of a topic's name, which people write in other cases and with other separators."""
+    return "".join(filter(str.isalnum, topic.casefold()))
 
 
 def _all_mandatory(profile: Profile) -> tuple[str, ...]:
@@ -536,8 +564,9 @@ def _merged(before: Sequence[_Set], behind: Sequence[_Set], shape: Shape) -> lis
         source, default = topic_of(one), one.profile.default_topic
         if not target:
             return 0
-        named_after = 2 * bool(source and source != target and source in target)
-        return named_after + bool(default and globs.matches(default.casefold(), target.casefold()))
+        named_after = 2 * bool(source and source != target and _plain(source) in _plain(target))
+        is_default = bool(default) and globs.matches(default.casefold(), target.casefold())
+        return named_after + is_default * (1 if default.startswith("*") else 3)
 
     @cache
     def best(i: int, j: int, is_before: bool) -> tuple[int, tuple[bool, ...]]:

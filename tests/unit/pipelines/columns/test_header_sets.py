@@ -99,6 +99,43 @@ def test_the_nearest_profile_says_what_it_lacks() -> None:
     assert (plan.profiles, plan.lacking) == (("spring-retry-topic",), ("kafka_original-offset",))
 
 
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        ((("spring-kafka", "a"), ("spring-kafka", "a.DLT", "kafka_dlt-original-offset")), [("spring-kafka", "a")]),
+        (
+            (("kafka-connect", "a"), ("spring-kafka", "b"), ("only", "__connect.errors.topic")),
+            [("kafka-connect", "a"), ("spring-kafka", "b")],
+        ),
+        (
+            (("smallrye-dead-letter-queue", "a"), ("only", "dead-letter-topic"), ("only", "dead-letter-offset")),
+            [("smallrye-dead-letter-queue", "a")],
+        ),
+    ],
+)
+def test_what_is_left_of_another_set_gives_no_value(
+    sets: tuple[tuple[str, ...], ...], expected: list[tuple[str, str]]
+) -> None:
+    headers: Headers = []
+    for name, topic, *without in sets:
+        headers += [(topic, b"left")] if name == "only" else written(name, topic, *without)
+    assert told(headers) == expected
+    assert read(headers, ALL)[0].has_strays
+
+
+def test_a_header_of_a_retry_topic_makes_no_classic_spring_record() -> None:
+    lacking = ("kafka_original-partition",)
+    plan, _ = read(written("spring-retry-topic", "a", *lacking), ALL)
+    assert (plan.profiles, plan.lacking) == (("spring-retry-topic",), lacking)
+
+
+def test_names_that_a_pipe_leaves_are_no_strays_and_make_no_profile() -> None:
+    piped: Headers = [("kafka_topic", b"a"), ("kafka_offset", b"1")]
+    assert read(piped, ALL)[0].own is None
+    plan, _ = read([*piped, ("kafka_partition", b"0"), *written("spring-kafka", "a")], ALL)
+    assert (plan.profiles, plan.has_strays) == (("spring-kafka",), False)
+
+
 def test_values_side_by_side_are_one_a_hop() -> None:
     names = ("kafka_dlt-original-topic", "kafka_dlt-original-partition", "kafka_dlt-original-offset")
     headers: Headers = [(name, value) for name in names for value in (b"a", b"b", b"c")]
