@@ -242,12 +242,13 @@ def _defects() -> tuple[Defect, ...]:
     for role, rule, texts in BAD_TEXTS:
         column = COLUMNS[role]
         for profile, name in ROLES[role].items():
-            # Writers other than share groups write an empty value or -1 for unknown, which breaks no rule.
-            unknown = () if profile in SHARE else (b"", b"-1")
-            missing: tuple[bytes | None, ...] = (None, b"")
-            values = [(value, "not_null") for value in missing if value not in unknown]
-            if profile != "spring-kafka" or role not in ("partition", "offset"):
-                values += [(b"\xff\xfe\xc0", "utf8"), *((text, rule) for text in texts if text not in unknown)]
+            is_binary = profile == "spring-kafka" and role in ("partition", "offset")
+            values: list[tuple[bytes | None, str]] = [(None, "not_null"), (b"", "not_null")]
+            if profile not in SHARE:  # an empty value or -1 says unknown there, which breaks no rule
+                values[1] = (b"\0\0", rule) if is_binary else (b"\xff", "utf8")
+                texts = tuple(b"-2" if text == b"-1" else text for text in texts)
+            if not is_binary:
+                values += [(b"\xff\xfe\xc0", "utf8"), *((text, rule) for text in texts)]
             for value, broken in values:
                 shown = "absent" if value is None else ascii(value[:20])[1:]
                 defects.append(Defect(f"{role} {shown}", (profile,), (f"{column}.{broken}",), ((name, value),)))
