@@ -41,6 +41,7 @@ inferred AS (
   FROM {inferred_dead_letters} AS hops
   LEFT ANTI JOIN {dead_letters} AS landed
     ON landed.cluster = hops.cluster
+      AND landed.is_counted
       AND landed.source_slice = hops.source_slice
       AND landed.dlq_topic = hops.dlq_topic
       AND landed.dlq_partition = hops.dlq_partition

@@ -8,11 +8,14 @@
 -- Refresh: slice
 --   silver.dead_letters: each of slice and source_slice where is_accepted AND NOT is_control_marker
 --   silver.inferred_dead_letters: each of dlq_slice and source_slice
-WITH accepted AS (
+WITH landed_letters AS (
   SELECT
     cluster, dlq_topic, dlq_partition, dlq_offset, original_topic, original_partition, original_offset, routed_at, slice
   FROM {dead_letters}
   WHERE is_accepted AND NOT is_control_marker AND source_slice IS NOT NULL
+),
+accepted AS (
+  SELECT * FROM landed_letters
   UNION ALL
   SELECT
     inferred.cluster, inferred.dlq_topic, inferred.dlq_partition, inferred.dlq_offset, inferred.original_topic,
@@ -28,9 +31,10 @@ WITH accepted AS (
       AND NOT landed.is_control_marker
 ),
 named AS (
-  SELECT DISTINCT
-    cluster, original_topic AS topic, original_partition AS partition, original_offset AS offset
-  FROM accepted
+  SELECT cluster, original_topic AS topic, original_partition AS partition, original_offset AS offset FROM landed_letters
+  UNION
+  SELECT cluster, original_topic AS topic, original_partition AS partition, original_offset AS offset
+  FROM {inferred_dead_letters}
 ),
 origins AS (
   SELECT

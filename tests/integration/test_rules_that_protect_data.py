@@ -26,6 +26,7 @@ from pipelines.warehouse import jvmless, lock, progress
 from pipelines.warehouse.tables import Warehouse
 from tests.testing.builders import (
     AT,
+    BROKEN,
     CHAIN,
     HOUR,
     kip_1191,
@@ -51,7 +52,7 @@ FOREIGN = [("trace", b"1")]
 def ran(spark: SparkSession, empty_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """A warehouse after a run of all stages that accepts a row and quarantines one."""
     settings = warehouse_of(empty_warehouse, tmp_path_factory.mktemp("ran"))
-    land(settings, {"a.jsonl": [line(0), line(200, topic="dlq.other", headers=FOREIGN)]})
+    land(settings, {"a.jsonl": [line(0), line(200, topic="dlq.other", headers=BROKEN)]})
     run(spark, settings)
     return settings
 
@@ -273,7 +274,7 @@ def test_broken_gate_holds_its_topic_and_what_comes_after(
 
 
 def test_few_failures_never_break_a_gate(spark: SparkSession, settings: Settings) -> None:
-    land(settings, {"bad.jsonl": [line(offset, headers=FOREIGN) for offset in range(9)]})
+    land(settings, {"bad.jsonl": [line(offset, headers=BROKEN) for offset in range(9)]})
     silver = run_chain(spark, settings, BRONZE, SILVER)[SILVER]
     assert (silver.status, silver.quarantined) == ("passed", 9)
 

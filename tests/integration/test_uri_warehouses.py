@@ -37,7 +37,7 @@ def absent(settings: Settings) -> set[str]:
 
 
 @pytest.mark.parametrize("lacks_all", [False, pytest.param(True, marks=pytest.mark.thorough)])
-def test_a_batch_in_which_no_line_names_an_offset_is_quarantined(
+def test_a_batch_in_which_no_line_names_an_offset_is_held(
     spark: SparkSession, settings: Settings, tmp_path: Path, lacks_all: bool
 ) -> None:
     """The run creates the tables that the warehouse lacks."""
@@ -45,7 +45,7 @@ def test_a_batch_in_which_no_line_names_an_offset_is_quarantined(
     by_uri = settings.model_copy(update={"warehouse": place.as_uri()})
     lacking = {contract.table for contract in runner.contracts()} if lacks_all else absent(settings)
     land(by_uri, {"a.jsonl": ["no JSON", "no JSON either"]})
-    assert run(spark, by_uri, BRONZE, SILVER)[SILVER].quarantined == 2
+    assert run(spark, by_uri, BRONZE, SILVER)[SILVER].held == 2
     land(by_uri, {"b.jsonl": [line(1)]})
     assert run(spark, by_uri, BRONZE, SILVER)[SILVER].accepted == 1
     assert [row["dlq_offset"] for row in rows(spark, by_uri, SILVER)] == [1]

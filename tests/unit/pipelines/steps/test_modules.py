@@ -51,7 +51,7 @@ def test_a_reader_fulfils_its_protocol() -> None:
     assert readers
     for reader in readers:
         given = functions(import_module(f"pipelines.sources.{reader}"), ReaderModule)
-        assert given.keys() == {"unread", "read"}
+        assert given.keys() == {"unread", "read", "listing", "passed_over"}
         for name, function in given.items():
             assert [*inspect.signature(function).parameters] == parameters(ReaderModule, name)
 
@@ -63,6 +63,6 @@ def test_what_a_module_leaves_out_has_a_default() -> None:
     assert module.parse_records is import_module("pipelines.bronze.dlq_records").parse_records
     (pushes,) = [stage for stage in stages_of_type(Split) if stage.table == "silver.topology_pushes"]
     verdict = Verdict(pushes.table, "a run", 0, ())
-    assert modules.split_module(pushes).explain(None, None, verdict) is verdict  # type: ignore[arg-type]
+    assert modules.split_module(pushes).explain(None, None, verdict, None) is verdict  # type: ignore[arg-type]
     (acknowledged,) = [stage for stage in stages_of_type(Ask) if stage.table == "silver.acknowledged_topics"]
     assert modules.ask_module(acknowledged).is_stale(None) is False  # type: ignore[arg-type]

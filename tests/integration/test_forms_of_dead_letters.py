@@ -490,7 +490,9 @@ def test_each_row_is_found_again_in_its_file(spark: SparkSession, tmp_path: Path
     found = read(spark, tmp_path, {name: write(records) for name, (_, write, _, _) in WRITERS.items()})
     for name, rows in found.items():
         wanted = [frozenset({row["_bronze_id"][:16]}) for row in rows]
-        assert first_lines(landing.content(str(tmp_path), name), wanted, 1 << 30)[0] == [[1], [2], [3]], name
+        assert first_lines(landing.content(str(tmp_path), name), wanted, 1 << 30)[0] == [
+            [(number, number)] for number in (1, 2, 3)
+        ], name
 
 
 def test_mutated_lines_break_nothing_and_are_all_kept(spark: SparkSession, tmp_path: Path) -> None:
