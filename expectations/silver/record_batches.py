@@ -13,8 +13,7 @@ def _named(code: str, said: tuple[str, str, str]) -> Rule:
     """Return the rule that a file is not of a kind that is not read."""
     name, failure, hint = said
     rule = is_true(name, f"error <> '{code}'", "A segment is landed as a broker, or its tiered storage, names it.")
-    rule = rule.failing(f"came from a file that {failure}").hinting(hint)
-    return rule.because("error") if code == "not_a_segment" else rule
+    return rule.failing(f"came from a file that {failure}").hinting(hint)
 
 
 CONTRACT = Contract(
