@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -85,18 +85,23 @@ class Masks:
             return cls(rules, b"", Reader(), settings.dlq.mapped)
 
     @property
-    def are_by_topic(self) -> bool:
-        """Tell whether a mask is for some source topics only, so that earlier hops of a record decide, too."""
-        return any(rule.topic != "*" for rule in self.rules)
+    def ask_for_writers(self) -> bool:
+        """Tell whether the profiles and earlier hops of records decide what ``error`` hides."""
+        return any(rule.topic != "*" or rule.header is not None for rule in self.rules)
 
-    def error(self, topic: str | None, has_hops: bool, texts: Mapping[str, str | None]) -> dict[str, Any]:
+    def error(
+        self, topic: str | None, has_hops: bool, texts: Mapping[str, str | None], profiles: Collection[str | None] = ()
+    ) -> dict[str, Any]:
         """Return the texts of an error that records of a topic have in common, by column, masked.
 
-        If some of them had earlier hops, the masks of all topics apply. A text that a profile takes from a path in the
-        value is hidden if a mask hides the value or a path in it.
+        If some of them had earlier hops, the masks of all topics apply. ``profiles`` are those of the records: only
+        their headers may have filled a text. Without any, those of every profile may. A text that a profile takes from
+        a path in the value is hidden if a mask hides the value or a path in it.
         """
         record: dict[str, Any] = {"original_topic": topic, **({} if has_hops else {"earlier_hops": []}), **texts}
-        seen = self.record(record)
+        seen = record
+        for profile in profiles or (None,):
+            seen = self.record(seen | {"header_profile": profile})
         if any(rule.value or rule.path is not None for rule in self._rules(record)):
             for own in self.own:
                 if own in shipped_profiles():  # the paths of their envelopes lead to no payload

@@ -3,26 +3,22 @@
 from expectations.contract import ORIGIN, Column, Contract
 from expectations.provenance import landed
 
-# What a file can be in place of a segment: by its code the name of a rule, words for one such file, and what to do.
+# What a file can be in place of a segment: by its code words for one such file, and what to do.
 UNREAD = {
     "not_a_segment": (
-        "named_by_directory",
         "is no segment by its path",
         "Land segments as a broker names them, <topic>-<partition>/<base offset>.log.",
     ),
     "packed": (
-        "readable_pack",
         "is packed or encrypted in a way that is not read",
         "Unpack it, or land it as .log.gz or .log.zst. Fetch a tiered segment that its plugin compressed or encrypted"
         " through the plugin.",
     ),
     "dump_text": (
-        "no_dump_text",
         "is the text of kafka-dump-log",
         "Land the segment that the tool was asked about: it has all that the text has.",
     ),
     "configs_text": (
-        "no_configs_text",
         "is the text of kafka-configs --describe",
         "Land it as topic.properties beside the topic's segments, or run `afterlog collect`.",
     ),

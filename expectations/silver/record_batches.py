@@ -1,20 +1,12 @@
 """Contract of silver.record_batches: valid record batches of landed log segments, typed."""
 
-from expectations.bronze.record_batches import UNREAD, VERSION
+from expectations.bronze.record_batches import VERSION
 from expectations.contract import Column, Contract
 from expectations.provenance import origin
-from expectations.rules import Rule, at_least, is_true, not_null
+from expectations.rules import at_least, is_true, not_null, readable
 
 READABLE = "error IS NULL"
 HAS_PRODUCER = "producer_id >= 0"
-
-
-def _named(code: str, said: tuple[str, str, str]) -> Rule:
-    """Return the rule that a file is not of a kind that is not read."""
-    name, failure, hint = said
-    rule = is_true(name, f"error <> '{code}'", "A segment is landed as a broker, or its tiered storage, names it.")
-    return rule.failing(f"came from a file that {failure}").hinting(hint)
-
 
 CONTRACT = Contract(
     table="silver.record_batches",
@@ -28,7 +20,7 @@ CONTRACT = Contract(
             "Topic, from the name of the segment's directory.",
             (
                 not_null("A batch is of a topic.").where(READABLE),
-                *(_named(*one) for one in UNREAD.items()),
+                readable("unread", "A segment is landed as a broker, or its tiered storage, names it.", "file"),
                 is_true(
                     "topic_metadata",
                     "error <> 'not_topic_metadata'",
@@ -174,6 +166,9 @@ CONTRACT = Contract(
             evidence=True,
         ),
         Column("error", "string", "Code of what is wrong with the batch.", evidence=True),
+        Column(
+            "unread", "string", "Why no batch of the file was looked for: what it is in place of one.", evidence=True
+        ),
     ),
     # Copies of a log can contradict each other without an error: the table keeps all of them.
     grain=("cluster", "_source", "version", "position"),

@@ -725,7 +725,7 @@ def _damaged_files(warehouse: Warehouse) -> Iterator[Check]:
 
 def _in_words(error: str) -> str:
     """Return a sentence about a file, given the sentence or the code in its row of bronze."""
-    words = f"it {UNREAD[error][1]}" if error in UNREAD else error
+    words = f"it {UNREAD[error][0]}" if error in UNREAD else error
     return words if words.endswith(".") else f"{words}."
 
 

@@ -33,6 +33,7 @@ from pipelines.warehouse.tables import Warehouse
 INCIDENTS, SUSPECTS, FINDINGS = "gold.dlq_incidents", "gold.incident_suspects", "gold.trust_findings"
 MISTAKES = "gold.dlq_misconfigurations"
 SUMMARY, RECORDS = "gold.dlq_summary", "silver.dlq_records"
+INFERRED = "silver.inferred_dead_letters"
 NODES, REVISIONS, CURRENT = "silver.topology_nodes", "gold.topology_revisions", "gold.topology_current"
 LANDED = "bronze.dlq_records"
 ON_THE_WAY = (RECORDS, "silver.dlq_errors", "silver.dlq_episodes", INCIDENTS)
@@ -43,7 +44,8 @@ ERROR_TEXTS = {
     "exception_cause_class": "exception_cause_class",
 }
 """Columns of silver.dlq_records, and those of gold.dlq_incidents that are made from them."""
-WITH_HOPS = "SELECT DISTINCT original_topic FROM rows WHERE cardinality(earlier_hops) > 0"
+WRITERS = "SELECT DISTINCT original_topic, header_profile, {} AS has_hops FROM rows"
+HAS_HOPS = {RECORDS: "cardinality(earlier_hops) > 0", INFERRED: "false"}
 MOST_SAMPLES = 3
 MOST_SHOWN = 20
 HOUR = timedelta(hours=1)
@@ -147,15 +149,20 @@ class Incidents:
         from pipelines.privacy import Masks  # imports libraries that read payloads
 
         masks = Masks.hiding(self.warehouse.settings)
+        profiles: dict[str | None, set[str | None]] = defaultdict(set)
         with_hops: set[str | None] = set()
-        if masks.are_by_topic and self.warehouse.exists(RECORDS):
-            found = jvmless.query(self.warehouse, RECORDS, WITH_HOPS, {"cluster": self.warehouse.cluster})
-            with_hops = {row["original_topic"] for row in found}
+        for table, has_hops in HAS_HOPS.items() if masks.ask_for_writers else ():
+            if self.warehouse.exists(table):
+                equal = {"cluster": self.warehouse.cluster}
+                for row in jvmless.query(self.warehouse, table, WRITERS.format(has_hops), equal):
+                    profiles[row["original_topic"]].add(row["header_profile"])
+                    if row["has_hops"]:
+                        with_hops.add(row["original_topic"])
         shown = []
         for row in rows:
             topic = row["original_topic"]
             texts = {column: row[name] for column, name in ERROR_TEXTS.items()}
-            seen = masks.error(topic, topic in with_hops, texts)
+            seen = masks.error(topic, topic in with_hops, texts, profiles[topic])
             shown.append(row | {name: seen[column] for column, name in ERROR_TEXTS.items()})
         return shown
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from expectations.bronze.record_batches import UNREAD
 from expectations.silver.record_batches import CONTRACT
 from pipelines.columns import contract as columns
 from pipelines.settings import Settings
@@ -20,10 +21,14 @@ def transform(bronze: DataFrame, settings: Settings) -> DataFrame:
     Values that cannot be typed are null.
     """
     has_horizon = F.col("has_delete_horizon")
+    unread = F.create_map(
+        *(F.lit(text) for code, (what, remedy) in UNREAD.items() for text in (code, f"it {what}. {remedy}"))
+    )
     values = {
         "base_timestamp": F.when(~has_horizon, columns.time_of_millis(F.col("base_timestamp"))),
         "max_timestamp": columns.time_of_millis(F.col("max_timestamp")),
         "delete_horizon_at": F.when(has_horizon, columns.time_of_millis(F.col("base_timestamp"))),
+        "unread": unread[F.col("error")],
         "_content_hash": F.xxhash64("header"),
     }
     return bronze.select(

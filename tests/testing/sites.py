@@ -129,6 +129,7 @@ def letter(offset: int = 5, **more: Any) -> dict[str, Any]:
         "original_topic": "orders",
         "original_partition": 4,
         "original_offset": 58,
+        "header_profile": "kip-1191",
         "routed_at": NOW - HOUR,
         "key": CANARY.encode(),
         "value": CANARY.encode(),
@@ -246,7 +247,8 @@ def filled(settings: Settings) -> Settings:
         application(settings, name, name, f"{name}-out", sentence=name, defects=[name], health="CONFLICT")
     store(settings, "gold.dlq_incidents", *rows)
     store(settings, "gold.dlq_summary", *hours)
-    store(settings, "silver.dlq_records", letter())
+    of_hostile = [letter(6 + at, original_topic=name, dlq_topic=name) for at, name in enumerate(HOSTILE)]
+    store(settings, "silver.dlq_records", letter(), *of_hostile)
     landed = {"cluster": "default", "timestamp": NOW - HOUR, "_ingested_at": NOW - HOUR}
     store(settings, "bronze.dlq_records", landed)
     application(settings, "totals-app")

@@ -100,7 +100,7 @@ def test_damage_breaks_the_rule_that_names_it(name: str, damaged: dict[str, list
 
 def test_a_file_that_is_no_segment_breaks_the_rule_that_says_so(spark: SparkSession, tmp_path: Path) -> None:
     (row,) = judged(spark, tmp_path / "a", b"", "t-0/<b>\n.log")
-    assert row["violations"] == ["topic.named_by_directory"]
+    assert row["violations"] == ["topic.readable"]
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,15 @@ def test_errors_that_records_have_in_common(
     assert seen.keys() == TEXTS.keys()
 
 
+@pytest.mark.parametrize(
+    ("profiles", "is_hidden"),
+    [((), True), (("spring-cloud-stream",), True), (("connect",), False), (("connect", "spring-cloud-stream"), True)],
+)
+def test_a_masked_header_hides_errors_of_the_writers_that_write_it(profiles: tuple[str, ...], is_hidden: bool) -> None:
+    seen = masks({"do": "drop", "header": "x-*"}).error("orders", False, TEXTS, profiles)
+    assert (seen["error_message"] != TEXTS["error_message"]) is is_hidden
+
+
 def test_hashes_are_dropped_without_a_key_where_records_are_counted() -> None:
     settings = load(privacy=[{"error": True, "do": "hash"}], privacy_key={"hash_key_env": "NOT_SET_ANYWHERE"})
     assert Masks.hiding(settings).error("orders", False, TEXTS)["error_message"] == "<dropped>"

@@ -50,7 +50,7 @@ def _holds(story: Story) -> None:
     plan, texts = read(story.headers, ALL, story.topic)
     (profile, expected), shown = story.hops[-1], [header and header[0] for header in story.headers]
     assert plan.own is not None
-    assert plan.own.profile is profile, shown
+    assert plan.own.profile == profile, shown
     assert {name: said for name, said in texts.items() if said} == expected, shown
     hops = [(hop.profile.name, len(hop.places)) for hop in plan.hops]
     assert hops == [(profile.name, len(fields)) for profile, fields in story.hops[:-1]], shown
