@@ -80,8 +80,8 @@ class Contract:
         if missing := [name for name in named if name not in names]:
             raise ValueError(f"{self.table}: no column {', '.join(missing)}")
         later = [column for column in self.columns if column.later]
-        if later and (self.stored[-len(later) :] != (*later,) or any(column.type != "string" for column in later)):
-            raise ValueError(f"{self.table}: columns that came later are texts and the last")
+        if later and self.stored[-len(later) :] != (*later,):
+            raise ValueError(f"{self.table}: columns that came later are the last")
         codes = [rule.code for rule in self.rules]
         if len(set(codes)) != len(codes) or len(codes) > MOST_RULES:
             raise ValueError(f"{self.table}: rule codes must be distinct and at most {MOST_RULES}")

@@ -3,7 +3,7 @@
 from expectations.contract import Column, Contract
 from expectations.incidents import CLUSTER, FINGERPRINT, OWNER, SIGNATURE
 from expectations.rules import is_true, not_null, one_of
-from expectations.silver.dlq_episodes import COUNTS, IDENTITY, INCIDENT_ID, PLACES, TIMES
+from expectations.silver.dlq_episodes import COUNTS, ESCALATIONS, IDENTITY, INCIDENT_ID, PLACES, TIMES
 
 
 def _share(name: str, comment: str) -> Column:
@@ -78,6 +78,7 @@ CONTRACT = Contract(
         Column("is_rejection", "boolean", "True: the application refused the records; null: nothing tells."),
         Column("replayable_count", "bigint", "Records with a payload that do not look like control markers."),
         OWNER,
+        ESCALATIONS,
     ),
     grain=("cluster", "incident_id"),
 )

@@ -24,7 +24,7 @@ TIMES = (
         "Last record.",
         (is_true("not_before_first", "last_at >= first_at", "The last is not before the first."),),
     ),
-    Column("pause_seconds", "bigint", "The pause that ends it: ten median gaps, half an hour to a day."),
+    Column("pause_seconds", "bigint", "The silence after its last record that ends it: half an hour to a day."),
 )
 COUNTS = (
     Column("record_count", "bigint", "Dead-letter records.", (at_least(0, "Counts are not negative."),)),
@@ -71,6 +71,12 @@ PLACES = (
         "Records by half hour, its beginning in microseconds since 1970; half hours without records are left out.",
     ),
 )
+ESCALATIONS = Column(
+    "escalations",
+    "array<struct<at: bigint, before_per_hour: double, after_per_hour: double>>",
+    "Changes to a rate ten times as high: when, in microseconds since 1970, and the records an hour before and after.",
+    later=True,
+)
 
 CONTRACT = Contract(
     table="silver.dlq_episodes",
@@ -100,6 +106,7 @@ CONTRACT = Contract(
             f"The 24 attributes with most records ({ATTRIBUTES}).",
         ),
         OWNER,
+        ESCALATIONS,
     ),
     grain=("cluster", "incident_id"),
 )

@@ -22,7 +22,7 @@ from pipelines.warehouse.tables import Warehouse
 OVER = ("resolved", "finding_over", "passed")
 TURNED = "turned"
 """The kind of news that is told to no route as such: an incident is as bad as before, and other routes may want it."""
-SIZES = ("magnitude", "breadth")
+SIZES = ("magnitude", "breadth", "escalations")
 RECENT = timedelta(days=7)
 """How old the last record of an incident can be that is told though it had ended when it was first seen."""
 BREADTH = {"KEY_LOCAL": 1, "PRODUCER_LOCAL": 1, "PARTITION_LOCAL": 2, "SYSTEMIC": 3, "FLOOD": 3}
@@ -80,7 +80,8 @@ class News:
 class Seen:
     """An incident or finding as it is: its news if nothing was told yet, and how large it is.
 
-    ``magnitude`` is the number of digits of its count, ``last_at`` the time of an incident's last record.
+    ``magnitude`` is the number of digits of its count, ``last_at`` the time of an incident's last record,
+    ``escalations`` how often it escalated.
     """
 
     news: News
@@ -88,6 +89,7 @@ class Seen:
     is_muted: bool = False
     magnitude: int = 0
     last_at: datetime | None = None
+    escalations: int = 0
 
     @property
     def breadth(self) -> int:
@@ -135,10 +137,10 @@ def changes(known: Known, now_seen: Snapshot, least: str, now: datetime) -> tupl
     """Return what is new against what was told, and what is told then; findings below the severity ``least`` are not,
     unless they were: these are not over.
 
-    An incident is told when it opens or comes back, when its severity, the breadth of its verdict or the order of
-    magnitude of its records rises above all that was told, and when it ends. If only its verdict or its DLQ topics
-    changed, it has ``TURNED``. A muted one is told only when it ends. One
-    that began and ended between two looks is told once; the first look tells none.
+    An incident is told when it opens or comes back, when it escalates, when its severity, the breadth of its verdict
+    or the order of magnitude of its records rises above all that was told, and when it ends. If only its verdict or its
+    DLQ topics changed, it has ``TURNED``. A muted one is told only when it ends. One that began and ended between two
+    looks is told once; the first look tells none.
     """
     told: dict[str, dict[str, Any]] = dict(known.get("incidents", {}))
     past: list[str] | None = known.get("past")
@@ -232,7 +234,7 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
     verdict = row["verdict"].replace("_", " ").lower()
     since = f"{row['first_at']:%Y-%m-%d %H:%M} UTC"
     records = f"{counted(row['record_count'], 'record')} since {since}, {one.rate:,.0f} an hour."
-    text = f"{visible(row['sentence'])} {records}"
+    text = " ".join((visible(row["sentence"]), records, *one.escalated[-1:]))
     news = News(
         "regressed" if one.state.name == REGRESSED else "opened",
         row["incident_id"],
@@ -249,7 +251,12 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
         owner_of(row),
     )
     return Seen(
-        news, one.state.is_open, one.state.muted_until is not None, _digits(row["record_count"]), row["last_at"]
+        news,
+        one.state.is_open,
+        one.state.muted_until is not None,
+        _digits(row["record_count"]),
+        row["last_at"],
+        len(one.escalations),
     )
 
 

@@ -21,6 +21,7 @@ from pipelines.incidents import ids
 from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import ONGOING, REGRESSED, State, sparkline, state_of
+from pipelines.incidents.state import moment as time_of
 from pipelines.incidents.verdict import percent
 from pipelines.run import newest
 from pipelines.run.newest import Newest, Silence, lasting, moment
@@ -61,6 +62,7 @@ class Incident:
 
     row: Mapping[str, Any]
     state: State
+    now: datetime
     actions: Sequence[Action] = ()
 
     @property
@@ -81,6 +83,23 @@ class Incident:
         return float(self.row["record_count"] * 3600 / span)
 
     @property
+    def escalations(self) -> list[dict[str, Any]]:
+        """When it escalated until the moment of the answer, with the records an hour before and after."""
+        return [
+            {"at": at, **{name: one[name] for name in ("before_per_hour", "after_per_hour")}}
+            for one in self.row.get("escalations") or ()
+            if (at := time_of(one["at"])) is not None and at <= self.now
+        ]
+
+    @property
+    def escalated(self) -> list[str]:
+        """Each escalation as a sentence."""
+        return [
+            f"It escalated at {moment(at)}: {before:,.1f} -> {after:,.0f} an hour."
+            for at, before, after in (one.values() for one in self.escalations)
+        ]
+
+    @property
     def place(self) -> str:
         """Owner and source topic, for people."""
         topic = self.row["original_topic"]
@@ -91,6 +110,8 @@ class Incident:
         shown = {name: value for name, value in self.row.items() if name not in UNSHOWN}
         shown[OWNER] = owner_of(self.row)
         shown["dlq_topics"] = [one["dlq_topic"] for one in self.row["dlq_topics"] or ()]
+        shown["escalations"] = self.escalations
+        shown["timeline"] = [one | {"half_hour": time_of(one["half_hour"])} for one in self.row["timeline"] or ()]
         return shown | {
             "state": self.state.name,
             "is_quiet": self.state.is_quiet,
@@ -134,7 +155,7 @@ class Incidents:
             acted[ids.standing(action.incident_id, self.merged)].append(action)
         self.known = sorted(
             (
-                Incident(row, state_of(row, self.read_until, self.now, own), own)
+                Incident(row, state_of(row, self.read_until, self.now, own), self.now, own)
                 for row in rows
                 if row["record_count"] and row["first_at"] <= self.now
                 for own in [acted[row["incident_id"]]]
@@ -632,16 +653,17 @@ def _story(
 def about_the_state(incident: Incident, found: Incidents) -> list[str]:
     """Return what is to be said of an incident's state, each a sentence."""
     row, state = incident.row, incident.state
-    lines = []
+    pause = lasting(timedelta(seconds=row["pause_seconds"]))
+    lines = incident.escalated
+    if state.is_open:
+        lines.append(f"It ends after {pause} without a record.")
     if state.name == REGRESSED and row["predecessor_id"]:
         lines.append(f"It came back: {row['predecessor_id']} was the same error before.")
     if state.resolved_by:
         lines.append(f"{visible(state.resolved_by)} resolved it.")
     elif state.is_quiet and state.is_open:
         until = f"was read until {moment(state.read_until)}" if state.read_until else "was not read since"
-        lines.append(
-            f"No record came for longer than its pause, but its DLQ topic {until}: that does not prove an end."
-        )
+        lines.append(f"No record came for longer than {pause}, but its DLQ topic {until}: that does not prove an end.")
     if state.muted_until:
         lines.append(f"Muted until {moment(state.muted_until)}.")
     lines += [
@@ -649,7 +671,8 @@ def about_the_state(incident: Incident, found: Incidents) -> list[str]:
     ]
     merged = sorted(name for name, into in found.merged.items() if into == row["incident_id"])
     if merged:
-        lines.append(f"A late record showed that {', '.join(merged)} is the same incident.")
+        are = "is" if len(merged) == 1 else "are"
+        lines.append(f"Records that came later showed that {', '.join(merged)} {are} the same incident.")
     return lines
 
 

@@ -1,16 +1,19 @@
 """Times of dead letters -> episodes: stretches of time in which dead letters of one error keep coming.
 
-A pause ends an episode if it is longer than ten times the median gap between the episode's records, at least half an
-hour and at most a day. The episodes are found from the whole down: if the longest pause of a stretch is too long for
-it, it is cut there, and the parts are looked at again with their own medians. The result does not depend on the order
-in which records land.
+A silence ends an episode if it is longer than half an hour, than ten times the gaps around it, and than twice the
+longest silence that the episode survived. Longer than a day, it always does. The gaps around it are the median of the
+ten before it, and the one after it.
+
+So what ends an episode is decided by what came until the first record after the next one. Newer records never split an
+episode; they can join two. The result does not depend on the order in which records land.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from statistics import median_low
 from typing import NamedTuple
 
 VERSION = 1
@@ -22,6 +25,11 @@ SECOND = 1_000_000
 LEAST_PAUSE = 30 * 60 * SECOND
 MOST_PAUSE = 24 * 3600 * SECOND
 GAPS_OF_A_PAUSE = 10
+GAPS_OF_LATE = 10  # whose median is the usual gap
+SURVIVED_OF_A_PAUSE = 2
+HOUR = 3600 * SECOND
+WINDOW = 600 * SECOND
+TIMES_FASTER, LEAST_RECORDS = 10, 10  # of an escalation
 
 
 class Minute(NamedTuple):
@@ -32,14 +40,23 @@ class Minute(NamedTuple):
     record_count: int
 
 
+class Escalation(NamedTuple):
+    """A change to ten times the rate: when it began, in microseconds, and the records an hour before and after."""
+
+    at: int
+    before_per_hour: float
+    after_per_hour: float
+
+
 @dataclass(frozen=True)
 class Episode:
-    """A stretch of time with records, in microseconds; ``pause`` is the pause that would end it."""
+    """A stretch of time with records, in microseconds; ``pause`` is the silence after its last record that ends it."""
 
     first_at: int
     last_at: int
     record_count: int
     pause: int
+    escalations: tuple[Escalation, ...] = ()
 
 
 def merged(minutes: Iterable[tuple[int, Minute]]) -> list[Minute]:
@@ -59,37 +76,61 @@ def merged(minutes: Iterable[tuple[int, Minute]]) -> list[Minute]:
     return [known[begin] for begin in sorted(known)]
 
 
-def pause_of(minutes: Sequence[Minute]) -> int:
-    """Return the pause that ends an episode with these minutes, in microseconds.
-
-    The gaps within a minute are shorter than a minute. Their exact lengths do not matter: a median below three minutes
-    gives the least pause.
-    """
-    within = sum(minute.record_count - 1 for minute in minutes)
-    between = sorted(after.first_at - before.last_at for before, after in pairwise(minutes))
-    place = (within + len(between) - 1) // 2 - within  # of the lower median among the gaps between minutes
-    if not between:
-        return LEAST_PAUSE
-    short = sum(gap < 60 * SECOND for gap in between)
-    if place < short:  # the median is among gaps below a minute, in whichever order these are
-        return LEAST_PAUSE
-    return min(max(GAPS_OF_A_PAUSE * between[place], LEAST_PAUSE), MOST_PAUSE)
-
-
 def episodes(minutes: Sequence[Minute]) -> list[Episode]:
-    """Return the episodes of minutes that are in order."""
+    """Return the episodes of minutes that are in order.
+
+    The gaps within a minute count as none. Their exact lengths do not matter: ten times a minute is below the least
+    pause.
+    """
     found: list[Episode] = []
-    parts = [(0, len(minutes))]
-    while parts:
-        begin, end = parts.pop()
-        part = minutes[begin:end]
-        gaps = [after.first_at - before.last_at for before, after in pairwise(part)]
-        pause = pause_of(part)
-        longest = max(gaps, default=0)
-        if longest > pause:
-            least = min(longest, MOST_PAUSE + 1)  # pauses of more than a day are cuts in any case
-            cuts = [begin + place for place, gap in enumerate(gaps, 1) if gap >= least]
-            parts += reversed(list(zip([begin, *cuts], [*cuts, end], strict=True)))
-        elif part:
-            found.append(Episode(part[0].first_at, part[-1].last_at, sum(one.record_count for one in part), pause))
+    begin, gaps, survived = 0, deque[int](maxlen=GAPS_OF_LATE), 0
+    for place, minute in enumerate(minutes):
+        gaps.extend([0] * min(minute.record_count - 1, GAPS_OF_LATE))
+        silence = _gap_after(minutes, place)
+        if silence is not None and silence <= LEAST_PAUSE:
+            gaps.append(silence)
+            survived = max(survived, silence)
+            continue
+        usual = median_low(gaps) if gaps else 0
+        pause = min(max(GAPS_OF_A_PAUSE * usual, SURVIVED_OF_A_PAUSE * survived, LEAST_PAUSE), MOST_PAUSE)
+        if silence is not None:
+            next_gap = 0 if minutes[place + 1].record_count > 1 else _gap_after(minutes, place + 1) or 0
+            if silence <= max(pause, min(GAPS_OF_A_PAUSE * next_gap, MOST_PAUSE)):
+                gaps.append(silence)
+                survived = max(survived, silence)
+                continue
+        part = minutes[begin : place + 1]
+        count = sum(one.record_count for one in part)
+        found.append(Episode(part[0].first_at, part[-1].last_at, count, pause, _escalations(part)))
+        begin, survived = place + 1, 0
+        gaps.clear()
     return found
+
+
+def _gap_after(minutes: Sequence[Minute], place: int) -> int | None:
+    return minutes[place + 1].first_at - minutes[place].last_at if place + 1 < len(minutes) else None
+
+
+def _escalations(minutes: Sequence[Minute]) -> tuple[Escalation, ...]:
+    """Return when an episode with these minutes escalated.
+
+    It escalates with a minute from which on ten minutes have at least ten records, and ten times the rate before. The
+    rate before is the mean since the first record, at least half an hour ago, or that of the last escalation if it is
+    higher. So each tenfold rate is one escalation, however often it comes back.
+    """
+    found: list[Escalation] = []
+    before, ahead, end, level = 0, 0, 0, 0.0
+    for minute in minutes:
+        while end < len(minutes) and minutes[end].first_at < minute.first_at + WINDOW:
+            ahead += minutes[end].record_count
+            end += 1
+        lasted = minute.first_at - minutes[0].first_at
+        if lasted >= LEAST_PAUSE and ahead >= LEAST_RECORDS:
+            usual = max(before * HOUR / lasted, level)
+            rate = ahead * HOUR / WINDOW
+            if min(rate, minute.record_count * 60) >= TIMES_FASTER * usual:
+                found.append(Escalation(minute.first_at, usual, rate))
+                level = rate
+        before += minute.record_count
+        ahead -= minute.record_count
+    return tuple(found)

@@ -128,6 +128,7 @@ def _evidence(episode: Episode, rows: Sequence[Row]) -> dict[str, Any]:
         "dlq_topics": [{"dlq_topic": topic, "last_at": last_in[topic]} for topic in sorted(last_in)],
         "most_deliveries": max(deliveries, default=None),
         "timeline": [{"half_hour": at, "record_count": timeline[at]} for at in sorted(timeline)],
+        "escalations": [one._asdict() for one in episode.escalations],
     }
 
 

@@ -41,7 +41,7 @@ def append(
         return
     opened = warehouse.local_table(contract.table)
     given = [{column.name: _value(row[column.name], column.type) for column in contract.stored} for row in rows]
-    few = few_rows.of_values(_schema(contract), given)
+    few = few_rows.of_values(schema_of(contract), given)
     if mode == "append":
         few_rows.append(opened, few)
     else:
@@ -62,13 +62,14 @@ def _ensure(warehouse: Warehouse, contract: Contract) -> None:
         return
     DeltaTable.create(
         warehouse.location(contract.table),
-        _schema(contract),
+        schema_of(contract),
         description=contract.description,
         configuration=PROPERTIES,
     )
 
 
-def _schema(contract: Contract) -> Schema:
+def schema_of(contract: Contract) -> Schema:
+    """Return the schema of a contract's table."""
     from deltalake import Schema
 
     fields = [

@@ -325,14 +325,10 @@ class Warehouse:
             columns = [F.lit(None).cast(column.type).alias(column.name) for column in contract.stored]
             self._add_columns(self.spark.range(0).select(columns), contract)
             return
-        from deltalake.schema import Field, PrimitiveType
+        from pipelines.warehouse.append import schema_of
 
-        opened.alter.add_columns(
-            [
-                Field(column.name, PrimitiveType(column.type), metadata={"comment": column.comment})
-                for column in self.lacking(table, there)
-            ]
-        )
+        lacking = {column.name for column in self.lacking(table, there)}
+        opened.alter.add_columns([field for field in schema_of(contract).fields if field.name in lacking])
 
     def _stored_names(self, table: str) -> list[str]:
         if self.is_local:

@@ -209,7 +209,11 @@ def put_old(settings: Settings, table: str, *rows: dict[str, Any]) -> None:
     """Append rows to a table that has no column `owner`."""
     other = settings.model_copy(update={"warehouse": f"{settings.warehouse}-of-today"})
     put(other, table, *rows)
-    made = DeltaTable(Warehouse(other).location(table)).to_pyarrow_table().drop_columns([OWNER])
+    made = (
+        DeltaTable(Warehouse(other).location(table))
+        .to_pyarrow_table()
+        .drop_columns([one.name for one in later_columns(table)])
+    )
     write_deltalake(Warehouse(settings).location(table), made, mode="append")
     shutil.rmtree(other.warehouse)
 

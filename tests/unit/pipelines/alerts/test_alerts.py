@@ -167,6 +167,13 @@ def test_incidents_whose_records_are_gone_end_and_a_missing_table_ends_nothing(w
     assert found.told[1:] == [("resolved", "A")]
 
 
+def test_each_escalation_is_told_once(world: Callable[..., World]) -> None:
+    found = world(route(suppress_minutes=0))
+    for number in (0, 1, 1, 0, 1, 2):
+        found.send(seen(escalations=number))
+    assert found.told == [("opened", "A"), ("worse", "A"), ("worse", "A")]
+
+
 def test_a_verdict_that_concerns_more_is_worse(world: Callable[..., World]) -> None:
     found = world(route(suppress_minutes=0))
     verdicts = (

@@ -346,6 +346,28 @@ def test_an_incident_whose_source_topic_is_not_known_is_told(settings: Settings)
         assert sample["dlq_offset"] == letter
 
 
+def test_an_escalation_is_told_from_its_time_on(settings: Settings) -> None:
+    times = {"first_at": LAST - HOUR, "last_at": LAST + HOUR, "pause_seconds": 7200}
+    escalations = [{"at": int(LAST.timestamp() * 1_000_000), "before_per_hour": 1.25, "after_per_hour": 1600.0}]
+    store(settings, "gold.dlq_incidents", sites.incident(1, escalations=escalations, **times))
+    store(settings, "silver.dlq_records", sites.letter())
+    found = Warehouse(settings)
+    told = {
+        at: (incidents.one(found, "0000", at=at).result, json.loads(incidents.one(found, "0000", "json", at).output))
+        for at in ("2026-11-21T01:59:00Z", "2026-11-21T02:01:00Z")
+    }
+    (before, told_before), (after, told_after) = told.values()
+    words = "It escalated at 2026-11-21 02:00:00 UTC: 1.2 -> 1,600 an hour."
+    assert words not in before
+    assert words in after
+    assert "It ends after 2 hours without a record." in after
+    assert told_before["escalations"] == []
+    assert told_after["escalations"] == [
+        {"at": "2026-11-21T02:00:00Z", "before_per_hour": 1.25, "after_per_hour": 1600.0}
+    ]
+    assert all(one["half_hour"].endswith("Z") for one in told_after["timeline"])
+
+
 def test_a_mute_that_is_given_in_another_zone_is_told_in_utc(settings: Settings) -> None:
     Path(settings.warehouse).mkdir()
     store(settings, "gold.dlq_incidents", sites.incident(0))

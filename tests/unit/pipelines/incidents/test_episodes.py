@@ -29,14 +29,20 @@ Letter = tuple[int, int, int]  # time, partition, offset
 
 
 def model(times: list[int]) -> list[tuple[int, int, int, int]]:
-    """Return first, last, number and pause of each episode, from all times of records."""
-    times = sorted(times)
-    gaps = [after - before for before, after in pairwise(times)]
-    pause = min(max(10 * median_low(gaps), LEAST_PAUSE), MOST_PAUSE) if gaps else LEAST_PAUSE
-    cuts = [place for place, gap in enumerate(gaps, 1) if gap > pause and gap == max(gaps)]
-    if not cuts:
-        return [(times[0], times[-1], len(times), pause)] if times else []
-    return [one for begin, end in pairwise([0, *cuts, len(times)]) for one in model(times[begin:end])]
+    """Return first, last, number and pause of each episode, from all times of records, by the rule in words."""
+    found: list[tuple[int, int, int, int]] = []
+    times, own = sorted(times), list[int]()
+    for place, at in enumerate(times):
+        own.append(at)
+        gaps = [after - before for before, after in pairwise(own)]
+        usual, survived = median_low(gaps[-10:]) if gaps else 0, max(gaps, default=0)
+        pause = min(max(10 * usual, 2 * survived, LEAST_PAUSE), MOST_PAUSE)
+        after = times[place + 1 : place + 3]
+        next_gap = after[1] - after[0] if len(after) > 1 else 0
+        if not after or after[0] - at > max(pause, min(10 * next_gap, MOST_PAUSE)):
+            found.append((own[0], own[-1], len(own), pause))
+            own = []
+    return found
 
 
 def minutes_of(times: list[int]) -> list[tuple[int, Minute]]:
@@ -128,7 +134,7 @@ def test_minutes_give_the_episodes_that_all_records_give(seed: int) -> None:
     times = random_times(chance)
     chance.shuffle(times)
     found = episodes(merged(minutes_of(times)))
-    assert found == [Episode(*one) for one in model(times)]
+    assert [(one.first_at, one.last_at, one.record_count, one.pause) for one in found] == model(times)
     assert sum(one.record_count for one in found) == len(times)
 
 
@@ -144,6 +150,14 @@ def test_minutes_give_the_episodes_that_all_records_give(seed: int) -> None:
         pytest.param(
             [1] * 9 + [2 * 3600] + [600] * 3 + [90 * 60] + [600] * 3, [10, 8], id="parts have their own pauses"
         ),
+        pytest.param([3600] * 29 + [1800] + [6] * 99, [130], id="an incident escalates"),
+        pytest.param([3600] * 29 + [1800] + [6] * 99 + [3600] * 9, [139], id="and calms down"),
+        pytest.param([6] * 99 + [3600] * 29, [129], id="a burst, then a drip"),
+        pytest.param([6] * 99 + [45 * 60] * 2, [102], id="a burst, then two records far apart"),
+        pytest.param([6] * 99 + [3600] + [6] * 99, [100, 100], id="a burst, and another one"),
+        pytest.param([3600], [1, 1], id="two records"),
+        pytest.param([3600] * 2, [3], id="three records"),
+        pytest.param([25 * 60] * 2 + [49 * 60] + [95 * 60] + [180 * 60], [6], id="ever longer silences"),
     ],
 )
 def test_a_pause_ends_an_episode(gaps: list[int], numbers: list[int]) -> None:
@@ -151,6 +165,51 @@ def test_a_pause_ends_an_episode(gaps: list[int], numbers: list[int]) -> None:
     for gap in gaps:
         times.append(times[-1] + gap * SECOND)
     assert [one.record_count for one in episodes(merged(minutes_of(times)))] == numbers
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_newer_records_never_split_an_episode_and_keep_its_escalations(seed: int) -> None:
+    chance = random.Random(seed)
+    times = sorted(random_times(chance))
+    before: list[Episode] = []
+    for end in sorted({*chance.sample(range(1, len(times) + 1), min(12, len(times))), len(times)}):
+        now = episodes(merged(minutes_of(times[:end])))
+        for one in before:
+            (whole,) = (other for other in now if other.first_at <= one.last_at and other.last_at >= one.first_at)
+            assert (whole.first_at, whole.last_at) == (
+                min(whole.first_at, one.first_at),
+                max(whole.last_at, one.last_at),
+            )
+            if whole.first_at == one.first_at:
+                assert len(whole.escalations) >= len(one.escalations)
+        before = now
+
+
+@pytest.mark.parametrize(
+    ("gaps", "told"),
+    [
+        pytest.param([3600] * 29 + [1800] + [6] * 99, [(29 * 3600 + 1800, 1.0, 600.0)], id="ten minutes of a storm"),
+        pytest.param([3600] * 60, [], id="a drip"),
+        pytest.param([3600] * 9 + [1] * 8, [], id="fewer than ten records"),
+        pytest.param([6] * 99 + [60] * 99, [], id="it begins as a storm"),
+        pytest.param(
+            [3600] * 29 + [1800] + [6] * 99 + [3600] * 9 + [6] * 99, [(106_200, 1.0, 600.0)], id="told once, not twice"
+        ),
+        pytest.param(
+            [300] * 12 + [20] + [30] * 30 + [1] * 900,
+            [(3600, 12.0, 126.0), (4520, 126.0, 3840.0)],
+            id="a storm that grows",
+        ),
+    ],
+)
+def test_an_episode_escalates_with_ten_times_the_records_an_hour(
+    gaps: list[int], told: list[tuple[int, float, float]]
+) -> None:
+    times = [0]
+    for gap in gaps:
+        times.append(times[-1] + gap * SECOND)
+    (one,) = episodes(merged(minutes_of(times)))
+    assert [(at // SECOND, round(before, 1), after) for at, before, after in one.escalations] == told
 
 
 @pytest.mark.parametrize("seed", range(60))
