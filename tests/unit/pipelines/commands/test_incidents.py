@@ -353,7 +353,7 @@ def test_an_escalation_is_told_from_its_time_on(settings: Settings) -> None:
     store(settings, "silver.dlq_records", sites.letter())
     found = Warehouse(settings)
     told = {
-        at: (incidents.one(found, "0000", at=at).result, json.loads(incidents.one(found, "0000", "json", at).output))
+        at: (incidents.one(found, "0000", at=at).result, json.loads(incidents.one(found, "0000", "json", at).result))
         for at in ("2026-11-21T01:59:00Z", "2026-11-21T02:01:00Z")
     }
     (before, told_before), (after, told_after) = told.values()
