@@ -53,11 +53,15 @@ CONTRACT = Contract(
             "What it is a share of: records that landed segments or acknowledgements tell of, else offsets.",
             (one_of("records in landed segments", "acknowledged records", "offsets"),),
         ),
-        Column("window_offset_count", "bigint", "Offsets from the first to the last source record, of all partitions."),
+        Column(
+            "window_offset_count",
+            "bigint",
+            "Offsets from the first to the last source record, of all partitions; null where neighbours count.",
+        ),
         Column(
             "window_record_count",
             "bigint",
-            "Records on these offsets, as offset_share_of says; null: no other feed tells.",
+            "Records on these offsets, or around poison pills, as offset_share_of says; null: no other feed tells.",
         ),
         Column("partition", "int", "Partition with most source records."),
         _share("partition_share", "Its share of the source records."),

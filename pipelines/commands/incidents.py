@@ -22,7 +22,7 @@ from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import ONGOING, REGRESSED, State, sparkline, state_of
 from pipelines.incidents.state import moment as time_of
-from pipelines.incidents.verdict import percent
+from pipelines.incidents.verdict import among, percent
 from pipelines.run import newest
 from pipelines.run.newest import Newest, Silence, lasting, moment
 from pipelines.settings.runs import Report
@@ -577,18 +577,18 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
     lines = [
         f"{sources}, {counted(len(row['partitions'] or ()), 'partition')}{keys}; {incident.rate:,.0f} an hour{against}."
     ]
-    filled = (
-        f"; {row['window_record_count']:,} of the {counted(row['window_offset_count'], 'offset')} hold records"
-        if row.get("window_record_count") is not None
-        else ""
-    )
+    known, offsets = row.get("window_record_count"), row["window_offset_count"]
+    is_of_pills = known is not None and offsets is None
+    if is_of_pills:
+        lines.append(f"{among(row['source_record_count'], row)}.")
+    filled = f"; {known:,} of the {counted(offsets, 'offset')} hold records" if known and offsets else ""
     for name, words in (
         ("offset_share", f"of the {row.get('offset_share_of') or 'offsets'} around them were dead-lettered{filled}"),
         ("partition_share", f"of the source records are of partition {row['partition']}"),
         ("key_share", "of the records have one of 3 keys"),
         ("attribute_share", f"share one {row['attribute_kind']} {visible(row['attribute_name'] or '')}".rstrip()),
     ):
-        if row[name] is not None:
+        if row[name] is not None and not (is_of_pills and name == "offset_share"):
             lines.append(f"{percent(row[name])} {words}.")
     payload = row["without_payload_count"]
     return [

@@ -182,12 +182,13 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
     attribute, share, elsewhere, compared_with = _attribute(episode, topic, placed)
     windows = (one["last_offset"] - one["first_offset"] + 1 for one in partitions if one["source_record_count"] > 1)
     offsets = min(sum(windows), MOST_OFFSETS)
-    held, of = _held(episode.get("windows"), offsets)
-    died = _offset_share(episode, placed, offsets, held)
+    around = _neighbours(episode.get("windows")) if is_few(sources, records) else None
+    held, of = around or _held(None if is_few(sources, records) else episode.get("windows"), offsets)
+    died = min(1.0, sources / held) if around and held else _offset_share(episode, placed, offsets, held)
     return Evidence(
         offset_share=died,
         offset_share_of=of if died is not None else None,
-        window_offset_count=offsets or None,
+        window_offset_count=None if around else offsets or None,
         window_record_count=held,
         partition=top["original_partition"] if top else None,
         partition_share=top["source_record_count"] / placed if top else None,
@@ -203,6 +204,23 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
         attribute_compared_with=compared_with,
         is_rejection=_is_rejection(episode) if sources else None,
     )
+
+
+def is_few(sources: int, records: int) -> bool:
+    """Tell whether so few source records failed that they can be poison pills."""
+    return sources <= FEW or (sources <= FEW_IF_REPEATED and records >= 3 * sources)
+
+
+def _neighbours(windows: Row | None) -> tuple[int, str] | None:
+    """Return how many records other feeds know around a poison pill, itself included, and who tells; None: nobody."""
+    if windows is None:
+        return None
+    told = (
+        (windows["landed_count"] - windows["without_record_count"], LANDED),
+        (windows["acknowledged_count"], ACKNOWLEDGED),
+    )
+    count, of = max(told, key=lambda one: one[0])
+    return (count, of) if count > 1 else None
 
 
 def _held(windows: Row | None, offsets: int) -> tuple[int | None, str]:
@@ -308,7 +326,7 @@ def _verdict(episode: Row, found: Evidence) -> str:
     is_of_few_keys = found.key_share is not None and found.key_share >= MOST and sources >= 2 * min(keys, FEW_KEYS)
     if is_of_few_keys and sources > 2:
         return KEY_LOCAL
-    if sources <= FEW or (sources <= FEW_IF_REPEATED and records >= 3 * sources):
+    if is_few(sources, records):
         return POISON_PILL
     one_partition = (found.partition_share or 0.0) >= NEARLY_ALL and found.partition_count > 1
     has_attribute = found.attribute_kind in ("header", "schema_id", "client")
@@ -330,6 +348,13 @@ def percent(share: float) -> str:
     return f"{share:.0%}".replace("%", " %")
 
 
+def among(sources: int, found: Evidence | Row) -> str:
+    """Say how many of the records around a few source records are these."""
+    told = found if isinstance(found, Mapping) else vars(found)
+    of = f"{told['window_record_count']:,} {told['offset_share_of']}"
+    return f"{sources:,} of the {of} around {'it' if sources == 1 else 'them'} died"
+
+
 def _words(verdict: str, episode: Row, found: Evidence, sources: int) -> tuple[str, str]:
     """Return why the verdict holds, and what would change it, as a clause and a sentence."""
     records, keys = episode["record_count"], episode["key_count"] or 0
@@ -343,11 +368,15 @@ def _words(verdict: str, episode: Row, found: Evidence, sources: int) -> tuple[s
     if verdict == POISON_PILL:
         if sources == 1 and top:
             place = f"{episode['original_topic']}-{top[0]['original_partition']}@{top[0]['original_offset']}"
+            alone = f"; {among(sources, found)}" if found.window_record_count is not None else ""
             return (
-                f"one source record, {place}, was dead-lettered {counted(records, 'time')}.",
+                f"one source record, {place}, was dead-lettered {counted(records, 'time')}{alone}.",
                 f"More than {FEW} source records would make it KEY_LOCAL, PARTITION_LOCAL or SYSTEMIC.",
             )
-        around = ", while their neighbours went through" if share is not None and share < HIGH_SHARE else f"; {died}"
+        has_neighbours = found.window_record_count is not None
+        died = among(sources, found) if has_neighbours else died
+        around = ", while their neighbours went through" if share is not None and share < HIGH_SHARE else ""
+        around += f"; {died}" if has_neighbours or not around else ""
         return (
             f"{counted(sources, 'source record')}{around}.",
             f"More than {FEW} source records would make it KEY_LOCAL, PARTITION_LOCAL or SYSTEMIC.",

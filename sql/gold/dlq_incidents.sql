@@ -10,9 +10,10 @@
 -- A verdict compares an episode with others of its topic: which partitions it has, and which attributes are common.
 -- Where acknowledgements tell clients and headers, it compares with the messages that went through (`delivered`), and
 -- knows those of the source records (`told`): of all errors of its owner and disposition in its half hours.
--- The windows of an episode are the offsets from its first to its last source record in each partition. `windows` counts
--- which of them hold records, as far as other feeds tell: acknowledged offsets and the ranges that they form, offsets of
--- landed segments, and those among them without a record.
+-- The windows of an episode are the offsets from its first to its last source record in each partition. Those of an
+-- episode that can be one of poison pills reach to the ends of their slices of 1,000 offsets: neighbours before and after
+-- count. `windows` counts which of them hold records, as far as other feeds tell: acknowledged offsets and the ranges
+-- that they form, offsets of landed segments, and those among them without a record.
 WITH parts AS (
   SELECT cluster, topic, is_dead_lettered, consumer_group, coalesce(consumer_group, owner) AS owner, disposition, half_hour,
     message_count, named_count, headed_count, attributes
@@ -74,12 +75,20 @@ known AS (
   LEFT JOIN common
     ON common.cluster = sums.cluster AND common.topic = sums.topic AND common.incident_id <=> sums.incident_id
 ),
-edges AS (
+placed AS (
   SELECT
     cluster, incident_id, original_topic AS topic, one.original_partition AS partition,
-    one.first_offset AS first_offset, one.last_offset AS last_offset
+    one.first_offset AS first_offset, one.last_offset AS last_offset, one.source_record_count > 1 AS is_range,
+    source_record_count <= 5 OR (source_record_count <= 12 AND record_count >= 3 * source_record_count) AS is_few
   FROM {dlq_episodes} LATERAL VIEW explode(partitions) AS one
-  WHERE one.source_record_count > 1
+),
+edges AS (
+  SELECT
+    cluster, incident_id, topic, partition,
+    IF(is_few, first_offset div 1000 * 1000, first_offset) AS first_offset,
+    IF(is_few, last_offset div 1000 * 1000 + 999, last_offset) AS last_offset
+  FROM placed
+  WHERE is_few OR is_range
 ),
 overlaps AS (
   SELECT

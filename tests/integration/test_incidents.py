@@ -195,11 +195,17 @@ def test_acknowledgements_tell_the_client_that_wrote_the_dead_records(
                     headers=kip_1191("orders", place % 3, place, "workers", 1, ERRORS[0]),
                 )
                 for place in dead
-            ]
+            ],
+            "pill.jsonl": [line(999, timestamp=DAY, headers=kip_1191("orders", 2, 200, "others", 1, ERRORS[1]))],
         },
     )
+
+    def of(group: str) -> dict[str, Any]:
+        (row,) = jvmless.rows(Warehouse(settings), INCIDENTS, {"cluster": "default", "consumer_group": group})
+        return row
+
     run_needed(spark, settings, INCIDENTS, within="dlq")
-    (before,) = jvmless.rows(Warehouse(settings), INCIDENTS, {"cluster": "default"})
+    before = of("workers")
     assert (before["verdict"], before["attribute_kind"]) == ("REJECTION", None)
     sent = [
         acknowledgement("orders", place % 3, place, client_id="batch" if place in dead else f"shop-{place % 5}")
@@ -207,10 +213,13 @@ def test_acknowledgements_tell_the_client_that_wrote_the_dead_records(
     ]
     land(settings, {"sent.jsonl": sent}, "acknowledgements")
     run_needed(spark, settings, SUSPECTS, within="delivery")
-    (after,) = jvmless.rows(Warehouse(settings), INCIDENTS, {"cluster": "default"})
+    after, pill = of("workers"), of("others")
+    assert (pill["window_record_count"], pill["offset_share_of"]) == (133, "acknowledged records")
+    assert pill["sentence"].endswith("was dead-lettered 1 time; 1 of the 133 acknowledged records around it died.")
     assert (after["incident_id"], after["verdict"]) == (before["incident_id"], "PRODUCER_LOCAL")
     assert after["sentence"].endswith("100 % were produced by client batch, and 0 % of delivered messages.")
-    (suspect,) = jvmless.rows(Warehouse(settings), SUSPECTS, {"cluster": "default"})
+    equal: dict[str, str | int] = {"cluster": "default", "incident_id": after["incident_id"]}
+    (suspect,) = jvmless.rows(Warehouse(settings), SUSPECTS, equal)
     assert (suspect["kind"], suspect["name"], suspect["share"], suspect["share_elsewhere"]) == ("client", "batch", 1, 0)
     assert suspect["sentence"] == (
         "100.0 % of the records were produced by client batch, and 0.0 % of delivered messages"

@@ -235,6 +235,29 @@ def test_the_share_that_died_is_of_records_where_other_feeds_tell_them(
     assert judged.verdict == ("SYSTEMIC" if share == 0.5 else "UNDETERMINED")
 
 
+@pytest.mark.parametrize(
+    ("sources", "values", "words"),
+    [
+        pytest.param(1, {"acknowledged_count": 812}, "1 of the 812 acknowledged records around it died.", id="one"),
+        pytest.param(
+            3,
+            {"acknowledged_count": 7, "landed_count": 1000, "without_record_count": 100},
+            "3 of the 900 records in landed segments around them died",
+            id="some",
+        ),
+        pytest.param(1, {"acknowledged_count": 1}, "was dead-lettered 20 times.", id="only itself is known"),
+        pytest.param(1, None, "was dead-lettered 20 times.", id="nothing is known"),
+    ],
+)
+def test_neighbours_of_poison_pills_count(sources: int, values: dict[str, int] | None, words: str) -> None:
+    places = [{"original_partition": 0, "first_offset": 5, "last_offset": 9, "source_record_count": sources}]
+    tops = [{"original_partition": 0, "original_offset": 5, "record_count": 20}]
+    told = None if values is None else windows(**values)
+    one = episode(record_count=20, source_record_count=sources, partitions=places, top_records=tops, windows=told)
+    judged = judge(one, Topic.of([one]))
+    assert (judged.verdict, words in judged.sentence or judged.sentence) == ("POISON_PILL", True)
+
+
 def test_offsets_between_equal_steps_can_be_markers_unless_other_feeds_tell_of_records() -> None:
     steps = {"step_of_two_count": 90}
     told = windows(**ALL_TOLD | {"acknowledged_count": 40_000, "acknowledged_range_count": 4})
