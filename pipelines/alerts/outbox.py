@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipelines.alerts.news import TURNED, Known, News
+from pipelines.alerts.news import OVER, TURNED, Known, News
 from pipelines.columns import globs
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.incidents.ids import standing
@@ -34,6 +34,7 @@ VERSION = 1
 MOST_LOGGED = 500
 REMEMBERED = timedelta(days=30)
 LONGEST_RETRY = timedelta(hours=1)  # until the next attempt, whatever the receiver asks for
+STORM = timedelta(minutes=10)  # over which a storm is counted, and after which the next message tells of it
 
 
 @dataclass
@@ -242,10 +243,10 @@ class Outbox:
         untried = [alert for alert in waiting if not alert.attempts and len(alert.news) == 1]
         last = self.sent.get(route.name, {}).get(one.key)
         if one.is_over:
-            for alert in untried:
+            tried = [each for alert in waiting if alert not in untried for each in alert.news if each.key == one.key]
+            for alert in [alert for alert in waiting if len(alert.news) == 1 and not alert.news[0].is_over]:
                 self.pending.remove(alert)
                 self.note(alert, "suppressed", "it was over before it was sent", now)
-            tried = [each for alert in waiting if alert not in untried for each in alert.news if each.key == one.key]
             if tried[-1].is_over if tried else last is None or last.is_over:
                 return
             if route.news and one.kind not in route.news and route.kind != "pagerduty":
@@ -276,6 +277,9 @@ class Outbox:
         An alert waits while an earlier one about the same thing waits, and while its incident is muted. What is held
         back keeps nothing of the same fingerprint waiting. An end wakes nobody, so that PagerDuty gets it in quiet
         hours, too. What PagerDuty knows by a key it gets by that key, so that it is no part of a storm.
+
+        A storm is ``storm_from`` alerts within ten minutes, those that were sent included. Once so many were sent, the
+        others wait until ten minutes after the last one, unless one is more severe than all of them or tells an end.
         """
         found: list[Alert] = []
         seen: set[str] = set()
@@ -296,8 +300,14 @@ class Outbox:
             seen |= keys if alert.attempts or is_end or not is_held else {one.key for one in alert.news}
         known = self._known_to_pagerduty(route)
         single = [one for one in found if not one.attempts and len(one.news) == 1 and one.news[0].key not in known]
-        is_storm = len(single) >= route.storm_from or (len(single) > 1 and any(one.was_quiet for one in single))
-        if not is_storm:
+        sent = [one for one in self.log if one["route"] == route.name and one["status"] == "sent"]
+        recent = [one for one in sent if one["kind"] not in OVER and timedelta() <= now - one["at"] < STORM]
+        worst = min((LEVELS.index(one["severity"]) for one in recent), default=0)
+        if len(recent) >= route.storm_from:
+            later = [one for one in single if one.news[0].rank >= worst and not one.is_resolve]
+            found, single = ([one for one in some if one not in later] for some in (found, single))
+        is_storm = len(single) + len(recent) >= route.storm_from or any(one.was_quiet for one in single)
+        if len(single) < 2 or not is_storm:
             return found
         news = sorted((one.news[0] for one in single), key=lambda one: (one.is_over, one.rank))
         storm = Alert(_new_id(), route.name, news, min(one.made_at for one in single), now)

@@ -57,8 +57,8 @@ class Route(Section):
     ``url`` or the environment variable ``url_env`` has the address. A route to PagerDuty needs ``routing_key_env``.
     ``severity`` is the least that is told. ``group`` and ``topic`` are glob patterns for owner and topic: an
     incident has a source topic and DLQ topics. ``suppress_minutes`` is the least time between two alerts about one
-    incident or finding, unless it got more severe or ended. From ``storm_from`` alerts at once on, one message tells
-    all.
+    incident or finding, unless it got more severe or ended. From ``storm_from`` alerts within ten minutes on, one
+    message tells all.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]

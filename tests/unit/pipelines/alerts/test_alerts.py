@@ -429,6 +429,32 @@ def test_a_storm_is_one_message_with_the_worst_first(world: Callable[..., World]
     assert [one["dedup_key"] for one in ends] == [pagers["dedup_key"]]
 
 
+def test_a_storm_over_many_calls_is_few_messages_and_hides_nothing_worse(world: Callable[..., World]) -> None:
+    found = world(route(storm_from=5))
+    second = timedelta(seconds=1)
+    storm = [seen(f"I{number:02}", "medium") for number in range(30)]
+    for number in range(30):
+        found.send(*storm[: number + 1], after=second)
+    assert len(found.got) == 5
+    found.send(*storm, seen("worse", "critical"), after=second)
+    assert found.told[5:] == [("opened", "worse")]
+    found.send(*storm[1:], seen("worse", "critical"), after=second)
+    assert found.told[6:] == [("resolved", "I00")]
+    found.send(*storm[1:], seen("worse", "critical"), after=10 * MINUTE)
+    assert [body["alert_count"] for body in found.got] == [1] * 7 + [25]
+    assert sorted(key for kind, key in found.told if kind == "opened") == [*(f"I{at:02}" for at in range(30)), "worse"]
+
+
+def test_an_end_is_not_queued_behind_what_was_not_taken(world: Callable[..., World]) -> None:
+    found = world()
+    found.answers = [AWAY]
+    found.send(seen())
+    assert found.told == []
+    found.send(seen(is_open=False), after=timedelta(seconds=1))
+    assert found.told == [("resolved", "A")]
+    assert found.box.pending == []
+
+
 def test_a_storm_of_ends_is_over_and_not_critical(world: Callable[..., World]) -> None:
     found = world(route(storm_from=2))
     found.send(seen("A", "critical"), seen("B", "critical"))
