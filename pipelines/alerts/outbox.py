@@ -244,7 +244,10 @@ class Outbox:
         last = self.sent.get(route.name, {}).get(one.key)
         if one.is_over:
             tried = [each for alert in waiting if alert not in untried for each in alert.news if each.key == one.key]
+            was_told = last is not None and not last.is_over
             for alert in [alert for alert in waiting if len(alert.news) == 1 and not alert.news[0].is_over]:
+                if alert.attempts and not was_told:  # it may have been taken: the end comes behind it
+                    continue
                 self.pending.remove(alert)
                 self.note(alert, "suppressed", "it was over before it was sent", now)
             if tried[-1].is_over if tried else last is None or last.is_over:

@@ -157,7 +157,7 @@ class Incidents:
             (
                 Incident(row, state_of(row, self.read_until, self.now, own), self.now, own)
                 for row in rows
-                if row["record_count"] and row["first_at"] <= self.now
+                if row["record_count"] and (row["first_at"] <= self.now or self.knows_all)
                 for own in [acted[row["incident_id"]]]
             ),
             key=lambda one: one.urgency,
@@ -186,6 +186,12 @@ class Incidents:
             seen = masks.error(topic, topic in with_hops, texts, profiles[topic])
             shown.append(row | {name: seen[column] for column, name in ERROR_TEXTS.items()})
         return shown
+
+    @cached_property
+    def knows_all(self) -> bool:
+        """Whether all that landed had landed by ``now``: what is stamped later was stamped by a clock that is ahead."""
+        landed_at = jvmless.greatest(self.warehouse, LANDED, "_ingested_at", newest.EVER)
+        return landed_at is not None and landed_at <= self.now
 
     def letters(self, columns: str) -> list[dict[str, Any]]:
         """Return how many dead letters until now have the same values in columns of gold.dlq_summary."""
@@ -655,6 +661,9 @@ def about_the_state(incident: Incident, found: Incidents) -> list[str]:
     row, state = incident.row, incident.state
     pause = lasting(timedelta(seconds=row["pause_seconds"]))
     lines = incident.escalated
+    if row["last_at"] > found.now and found.knows_all:
+        ahead = lasting(row["last_at"] - found.now)
+        lines.append(f"Its last record is stamped {ahead} ahead: check the clock of {named(*key_of(row))}.")
     if state.is_open:
         lines.append(f"It ends after {pause} without a record.")
     if state.name == REGRESSED and row["predecessor_id"]:

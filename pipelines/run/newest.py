@@ -59,8 +59,9 @@ class Newest:
     """The newest record of a feed as of ``now``; later records, from clocks that are ahead, are left out.
 
     ``at`` is the time of the newest record, ``accepted_at`` that of the newest accepted record, ``landed_at`` the time
-    when the last rows landed. A feed is ``used`` if anything was ever read, if files wait to be read, or if the
-    settings give it topics. If its tables cannot be read, all times are None.
+    when the last rows landed. If the newest record is stamped ``ahead`` of now, ``at`` is when the last rows landed. A
+    feed is ``used`` if anything was ever read, if files wait to be read, or if the settings give it topics. If its
+    tables cannot be read, all times are None.
     """
 
     feed: str
@@ -71,6 +72,7 @@ class Newest:
     accepted_at: datetime | None = None
     landed_at: datetime | None = None
     is_readable: bool = True
+    ahead: timedelta | None = None
 
     @property
     def age(self) -> timedelta | None:
@@ -85,6 +87,11 @@ class Newest:
             return "its tables cannot be read: see `afterlog doctor`"
         if not self.used:
             return f"not set up: {self.how}"
+        if self.ahead is not None and self.landed_at is not None:
+            return (
+                f"the last {noun} landed {lasting(self.now - self.landed_at)} ago, and one is stamped "
+                f"{lasting(self.ahead)} ahead: check the clock of what wrote it"
+            )
         if self.at is not None:
             return f"the newest {noun} is {lasting(self.now - self.at)} old ({moment(self.at)})"
         if self.landed_at is not None and self.landed_at > self.now:
@@ -121,12 +128,16 @@ def of_feed(warehouse: Warehouse, stage: Land, now: datetime | None = None) -> N
     try:
         landed_at = jvmless.greatest(warehouse, stage.table, "_ingested_at", EVER)
         times = [jvmless.greatest(warehouse, table, column, now) for table, column in TIMES[stage.directory]]
+        stamps = [jvmless.greatest(warehouse, table, column, EVER) for table, column in TIMES[stage.directory]]
     except Exception:  # the reader's libraries raise any kind; `afterlog doctor` tells what is wrong with a table
         return Newest(stage.directory, True, how(warehouse.settings, stage), now, is_readable=False)
     used = landed_at is not None or _was_read(known) or warehouse.settings.topics_of(stage.directory) is not None
     used = used or bool(waits)
     at = max((time for time in times if time is not None), default=None)
-    return Newest(stage.directory, used, how(warehouse.settings, stage), now, at, times[-1], landed_at)
+    stamp = max((time for time in stamps if time is not None), default=None)
+    ahead = stamp - now if stamp is not None and stamp > now and landed_at is not None and landed_at <= now else None
+    at = landed_at if ahead is not None else at
+    return Newest(stage.directory, used, how(warehouse.settings, stage), now, at, times[-1], landed_at, ahead=ahead)
 
 
 def how(settings: Settings, stage: Land) -> str:

@@ -368,6 +368,20 @@ def test_an_escalation_is_told_from_its_time_on(settings: Settings) -> None:
     assert all(one["half_hour"].endswith("Z") for one in told_after["timeline"])
 
 
+def test_an_incident_that_is_stamped_ahead_is_listed_once_it_landed(settings: Settings) -> None:
+    ahead = {"first_at": LAST + 57 * HOUR / 60, "last_at": LAST + 58 * HOUR / 60}
+    store(settings, "gold.dlq_incidents", sites.incident(1, **ahead))
+    store(settings, "silver.dlq_records", sites.letter())
+    store(settings, "bronze.dlq_records", {"cluster": "default", "timestamp": LAST, "_ingested_at": LAST - HOUR / 60})
+    found = Warehouse(settings)
+    assert "0000-0001" in incidents.listed(found, at=LAST.isoformat()).result
+    assert "stamped 58 minutes ahead: check the clock of orders-workers." in (
+        incidents.one(found, "0000", at=LAST.isoformat()).result
+    )
+    before = (LAST - HOUR).isoformat()  # it had not landed
+    assert "0000-0001" not in incidents.listed(found, at=before).result
+
+
 def test_a_mute_that_is_given_in_another_zone_is_told_in_utc(settings: Settings) -> None:
     Path(settings.warehouse).mkdir()
     store(settings, "gold.dlq_incidents", sites.incident(0))

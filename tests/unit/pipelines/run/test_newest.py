@@ -84,8 +84,19 @@ def test_the_newest_record_is_known_from_the_statistics_of_files(
     assert one.in_words == "the newest record is 32 hours old (2026-11-20 04:00:00 UTC)"
 
 
-def test_records_of_other_clusters_and_of_the_future_are_left_out(settings: Settings) -> None:
-    dead_letters(settings, 5 * HOUR, -3 * HOUR)
+def test_a_record_that_is_stamped_ahead_counts_from_its_landing(settings: Settings) -> None:
+    dead_letters(settings, 5 * HOUR)
+    assert (of(settings).at, of(settings).ahead) == (NOW - 5 * HOUR, None)
+    dead_letters(settings, -58 * MINUTE)
+    assert (of(settings).at, of(settings).ahead) == (NOW - MINUTE, 58 * MINUTE)
+    assert of(settings).in_words == (
+        "the last record landed 60 seconds ago, and one is stamped 58 minutes ahead: check the clock of what wrote it"
+    )
+    assert of(settings, now=NOW - 2 * MINUTE).at == NOW - 5 * HOUR
+
+
+def test_records_of_other_clusters_are_left_out(settings: Settings) -> None:
+    dead_letters(settings, 5 * HOUR)
     dead_letters(settings, 1 * HOUR, cluster="elsewhere")
     assert of(settings).at == NOW - 5 * HOUR
     assert of(settings, now=NOW - 6 * HOUR).at is None
@@ -115,9 +126,10 @@ def test_files_without_statistics_are_read(settings: Settings, monkeypatch: pyte
 
 def test_records_that_tell_no_time_have_landed_all_the_same(settings: Settings) -> None:
     store(settings, BRONZE, {"cluster": "default", "_ingested_at": NOW - 90 * MINUTE, "timestamp": NOW + HOUR})
-    one = of(settings)
+    one = of(settings, now=NOW - 2 * HOUR)
     assert (one.used, one.at) == (True, None)
-    assert one.in_words == "no record tells a time that is past; the last landed 90 minutes ago"
+    assert one.in_words == "no record tells a time before 2026-11-21 10:00:00 UTC"
+    assert (of(settings).at, of(settings).ahead) == (NOW - 90 * MINUTE, HOUR)
 
 
 @pytest.mark.parametrize("feed", LANDING_DIRECTORIES)
