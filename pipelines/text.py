@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import islice
 
@@ -15,6 +16,11 @@ MOST_COMPARED = 20_000  # names; each takes microseconds to compare
 LIKE = 0.76  # least similarity of two names; 1 means equal
 WIDEST = 80
 LONGEST = 300  # characters of a name to compare: a Kafka topic's name has at most 249
+
+
+def iso(at: datetime) -> str:
+    """Return a time as JSON has it everywhere: of UTC, in milliseconds."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def columns(name: str) -> int:

@@ -13,6 +13,7 @@ from pipelines.alerts.outbox import Outbox, place, quiet
 from pipelines.commands.doctor import Check
 from pipelines.run.newest import moment
 from pipelines.settings import Settings
+from pipelines.text import iso
 from pipelines.warehouse.tables import Warehouse
 
 MOST_SHOWN = 30
@@ -41,20 +42,20 @@ def listed(settings: Settings, form: str) -> str:
             why = "suppressed: another alert about it was sent shortly before"
         waiting.append(
             {
-                "at": _iso(alert.made_at),
+                "at": iso(alert.made_at),
                 "status": "pending",
                 "route": alert.route,
                 "id": alert.id,
                 "severity": alert.severity,
                 "title": headline(alert),
                 "attempts": alert.attempts,
-                "not_before": _iso(alert.not_before),
+                "not_before": iso(alert.not_before),
                 "answer": why,
             }
         )
     left = [
         {
-            "at": _iso(one.at),
+            "at": iso(one.at),
             "status": "open",
             "route": gone.route,
             "id": one.dedup_key,
@@ -65,7 +66,7 @@ def listed(settings: Settings, form: str) -> str:
         for gone in departed.left_open(box, settings.alerts, now)
         for one in gone.alerts
     ]
-    over = [one | {"at": _iso(one["at"])} for one in reversed(box.log)]
+    over = [one | {"at": iso(one["at"])} for one in reversed(box.log)]
     if form == "json":
         return "\n".join(json.dumps(one) for one in (*waiting, *left, *over))
     if not routes and not left:
@@ -91,7 +92,3 @@ def checks(settings: Settings) -> Iterator[Check]:
     if warehouse.is_local:
         for one in departed.left_open(Outbox.read(place(warehouse)), settings.alerts, datetime.now(UTC)):
             yield Check("alerts", "warning", one.in_words, one.remedy)
-
-
-def _iso(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from expectations.text import visible
@@ -11,6 +11,7 @@ from pipelines.alerts.news import News
 from pipelines.alerts.outbox import Alert
 from pipelines.incidents.severity import LEVELS
 from pipelines.settings.alerts import Route
+from pipelines.text import iso
 
 VERSION = 1
 MOST_LISTED, MOST_IN_JSON = 20, 500
@@ -42,7 +43,7 @@ def _json(alert: Alert, route: Route, cluster: str, front: str | None, now: date
     return {
         "version": VERSION,
         "id": alert.id,
-        "sent_at": now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "sent_at": iso(now),
         "route": route.name,
         "owner": route.owner,
         "cluster": cluster,
@@ -110,7 +111,7 @@ def _pagerduty(alert: Alert, route: Route, cluster: str, front: str | None, key:
 
 def news_of_a_test(now: datetime) -> News:
     """Return the news of a test."""
-    at = now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    at = iso(now)
     text = "This is a test: nothing is wrong, and nothing is to be done."
     return News("test", "test", "low", "a test of this route", text, f"afterlog-test-{at}", at)
 

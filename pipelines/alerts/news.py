@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from expectations.owners import owner_of
@@ -17,6 +17,7 @@ from pipelines.incidents import ids
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import REGRESSED
 from pipelines.run import newest
+from pipelines.text import iso
 from pipelines.warehouse.tables import Warehouse
 
 OVER = ("resolved", "finding_over", "passed")
@@ -225,7 +226,7 @@ def _ended(news: News, now: datetime) -> News:
     is_finding = news.kind in ("finding", "finding_over")
     kind, words = ("finding_over", "is over") if is_finding else ("resolved", "is resolved")
     title = news.title if news.is_over else f"{news.title} {words}"
-    return replace(news, kind=kind, title=title, at=_iso(now))
+    return replace(news, kind=kind, title=title, at=iso(now))
 
 
 def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
@@ -242,7 +243,7 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
         f"{row['incident_id']} {one.place}: {verdict}",
         text,
         row["fingerprint"],
-        _iso(now),
+        iso(now),
         row["consumer_group"],
         row["original_topic"],
         row["verdict"],
@@ -269,7 +270,7 @@ def _of_finding(warehouse: Warehouse, row: Mapping[str, Any], now: datetime) -> 
     facts = {name: _plain(row.get(name)) for name in ("kind", "topic", "name", "evidence", "remedy", "amount")}
     page = warehouse.settings.report.address_of("index.html")
     topic = row.get("topic")
-    news = News("finding", key, row["severity"], title, text, digest, _iso(now), None, topic, None, page, facts)
+    news = News("finding", key, row["severity"], title, text, digest, iso(now), None, topic, None, page, facts)
     return Seen(news, magnitude=_digits(row["amount"]))
 
 
@@ -280,11 +281,7 @@ def _digits(count: int) -> int:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        return _iso(value)
+        return iso(value)
     if isinstance(value, str):
         return visible(value)
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def _iso(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

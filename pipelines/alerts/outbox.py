@@ -26,6 +26,7 @@ from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.incidents.ids import standing
 from pipelines.incidents.severity import LEVELS
 from pipelines.settings.alerts import Route
+from pipelines.text import iso
 from pipelines.warehouse import storage
 from pipelines.warehouse.tables import Warehouse
 
@@ -376,7 +377,7 @@ class Outbox:
         open_ = {one.dedup_key for one in by_key.values() if not one.is_over} | {one.dedup_key for one in waiting}
         for key in triggered:
             if key not in open_:
-                over = News("resolved", key, LEVELS[-1], "What was told before is over", "", key, now.isoformat())
+                over = News("resolved", key, LEVELS[-1], "What was told before is over", "", key, iso(now))
                 self.pending.append(Alert(_new_id(), route.name, [over], now, now))
 
     def is_known(self, name: str) -> bool:

@@ -27,6 +27,7 @@ from pipelines.run import newest
 from pipelines.run.newest import Newest, Silence, lasting, moment
 from pipelines.settings.runs import Report
 from pipelines.steps import held, scopes
+from pipelines.text import iso
 from pipelines.warehouse import actions, jvmless, progress
 from pipelines.warehouse.actions import Action
 from pipelines.warehouse.tables import Warehouse
@@ -186,6 +187,20 @@ class Incidents:
             seen = masks.error(topic, topic in with_hops, texts, profiles[topic])
             shown.append(row | {name: seen[column] for column, name in ERROR_TEXTS.items()})
         return shown
+
+    def is_first(self, row: Mapping[str, Any]) -> bool:
+        """Tell whether an owner had no incident before this one, and its source topic had some."""
+        topic, at = row["original_topic"], row["first_at"]
+        return self._firsts[OWNER, key_of(row)] == at and topic is not None and self._firsts["topic", topic] < at - HOUR
+
+    @cached_property
+    def _firsts(self) -> dict[tuple[str, Any], datetime]:
+        """The first record of each owner and of each source topic."""
+        found: dict[tuple[str, Any], datetime] = {}
+        for one in self.known:
+            for key in ((OWNER, key_of(one.row)), ("topic", one.row["original_topic"])):
+                found[key] = min(one.row["first_at"], found.get(key, one.row["first_at"]))
+        return found
 
     @cached_property
     def knows_all(self) -> bool:
@@ -666,6 +681,8 @@ def about_the_state(incident: Incident, found: Incidents) -> list[str]:
         lines.append(f"Its last record is stamped {ahead} ahead: check the clock of {named(*key_of(row))}.")
     if state.is_open:
         lines.append(f"It ends after {pause} without a record.")
+    if found.is_first(row):
+        lines.append(f"It is the first incident of {named(*key_of(row))}; its source topic had others before.")
     if state.name == REGRESSED and row["predecessor_id"]:
         lines.append(f"It came back: {row['predecessor_id']} was the same error before.")
     if state.resolved_by:
@@ -754,7 +771,7 @@ def acted(
 def _json(value: Mapping[str, Any]) -> str:
     def plain(one: Any) -> Any:
         if isinstance(one, datetime):
-            return one.isoformat().replace("+00:00", "Z")
+            return iso(one)
         raise TypeError(type(one).__name__)
 
     return json.dumps(value, default=plain)

@@ -15,7 +15,7 @@ from expectations.text import visible
 from pipelines.columns import slices
 from pipelines.commands.describe import Answer
 from pipelines.errors import UsageError
-from pipelines.text import elided, hint
+from pipelines.text import elided, hint, iso
 from pipelines.warehouse.jvmless import query, rows
 from pipelines.warehouse.tables import Warehouse
 
@@ -137,7 +137,7 @@ class Story:
             lines.append(f"  it is a dead letter itself; {root} is behind it")
         width = max((len(event.what) for event in self.events), default=0)
         for event in self.events:
-            at = _time(event.at) if event.at else "at an unknown time"
+            at = iso(event.at) if event.at else "at an unknown time"
             lines.append(f"  {at:<24}  {event.what:<{width}}  {event.sentence}".rstrip())
         return "\n".join(lines)
 
@@ -154,7 +154,7 @@ class Story:
             **{f"root_{part}": ledger.get(f"root_{part}") for part in Place._fields},
             "events": [{"at": event.at, "what": event.what, **event.facts} for event in self.events],
         }
-        return json.dumps(facts, default=_time)
+        return json.dumps(facts, default=iso)
 
 
 def answer(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
@@ -638,7 +638,3 @@ def _log(warehouse: Warehouse, place: Place) -> Iterator[Event]:
                 if policy is not None:
                     compacted += f"; cleanup.policy of the topic is '{visible(policy)}', as the {source} says"
         yield Event(None, what, f"segment {visible(row['segment'])}{compacted}", facts)
-
-
-def _time(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -82,7 +82,12 @@ class Blast:
         }
 
     def as_lines(self) -> list[str]:
-        """Return it for a terminal, indented by hops."""
+        """Return it for a terminal, indented by hops, and why there may be more."""
+        return [*self.reach, *(f"There may be more: {why}." for why in self.reasons)]
+
+    @property
+    def reach(self) -> list[str]:
+        """What is known to be reached, indented by hops."""
         lines = []
         for direction, word in ((DOWNSTREAM, "is read by"), (UPSTREAM, "is written by")):
             for one in self.of(direction):
@@ -97,7 +102,7 @@ class Blast:
                 )
         if not self.of(DOWNSTREAM):
             lines.append(f"No landed topology reads {visible(self.topic or 'the source topic')}.")
-        return [*lines, *(f"There may be more: {why}." for why in self.reasons)]
+        return lines
 
     def drawn(self, form: str) -> str:
         """Return a picture, ``mermaid`` or ``svg``, of the nodes that are reached."""

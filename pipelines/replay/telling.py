@@ -17,6 +17,7 @@ from pipelines.replay.journal import State
 from pipelines.replay.judge import REASONS
 from pipelines.replay.planning import Draft, Entry
 from pipelines.replay.rules import Action, Rule
+from pipelines.text import iso
 
 MOST_TOPICS = 10
 MOST_SAMPLES = 10
@@ -219,7 +220,7 @@ def listed(rows: Sequence[Mapping[str, Any]], states: Mapping[str, str], replaye
             json.dumps(
                 {
                     "plan": row["plan_id"],
-                    "created_at": _time(row["created_at"]),
+                    "created_at": iso(row["created_at"]),
                     "created_by": row["created_by"],
                     "choice": row["choice"],
                     "target": row["target"],
@@ -317,7 +318,3 @@ def _place(row: Mapping[str, Any]) -> str:
 
 def _minute(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M}Z"
-
-
-def _time(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

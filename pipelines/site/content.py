@@ -16,6 +16,7 @@ from pipelines.commands.incidents import DAY, HOUR
 from pipelines.incidents.blast import Blast
 from pipelines.site.examples import Quarantined
 from pipelines.site.quality import Pipeline
+from pipelines.text import iso
 
 SHOWN_HOURS, SHOWN_DAYS = 7 * 24, 90  # of histories
 SETTLED = ("DELETED", "OK")  # health of topologies that need no look
@@ -415,7 +416,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
+        return iso(value)
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, Blast):

@@ -26,7 +26,7 @@ from pipelines.site import addresses, charts
 from pipelines.site.content import SHOWN_DAYS, Application, Case, Content, Light, Place
 from pipelines.site.parts import Parts
 from pipelines.site.quality import Pipeline, bars, unread_of
-from pipelines.text import elided, size_of
+from pipelines.text import elided, iso, size_of
 from pipelines.topology import drawing
 from pipelines.topology.diff import diff
 from pipelines.topology.model import NoTopology, Topology
@@ -215,8 +215,8 @@ class _Site:
                 named(one.group, one.owner),
                 visible(one.topic) if one.topic else "unknown",
                 one.records,
-                _iso(one.first_at),
-                _iso(one.last_at),
+                iso(one.first_at),
+                iso(one.last_at),
                 elided(one.error or one.disposition or "unknown", 160),
             ]
             for one in self.content.incidents
@@ -249,7 +249,7 @@ class _Site:
                     [visible(one.name), addresses.application(one.name)],
                     one.health,
                     one.revision,
-                    _iso(one.last_seen_at) if one.last_seen_at else None,
+                    iso(one.last_seen_at) if one.last_seen_at else None,
                     visible(one.sentence),
                 ]
                 for one in self.content.applications
@@ -401,13 +401,9 @@ def _cut(text: str) -> Markup:
     return Markup("").join(shown(one) for one in _WORDS.split(visible(text)))
 
 
-def _iso(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 def _time(at: datetime) -> Markup:
     """Return a time in UTC; the script adds the local time and the age as its title."""
-    return Markup('<time datetime="{}">{:%Y-%m-%d %H:%M} UTC</time>').format(_iso(at), at.astimezone(UTC))
+    return Markup('<time datetime="{}">{:%Y-%m-%d %H:%M} UTC</time>').format(iso(at), at.astimezone(UTC))
 
 
 def _timed(light: Light, now: datetime) -> Markup:
@@ -416,7 +412,7 @@ def _timed(light: Light, now: datetime) -> Markup:
     if light.newest_at is None:
         return escape(sentence)
     before, told, after = sentence.partition(clock(light.newest_at, now))
-    return Markup('{}<time datetime="{}">{}</time>{}').format(before, _iso(light.newest_at), told, after)
+    return Markup('{}<time datetime="{}">{}</time>{}').format(before, iso(light.newest_at), told, after)
 
 
 def _milliseconds(milliseconds: float) -> str:

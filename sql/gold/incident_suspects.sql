@@ -113,6 +113,7 @@ of_groups AS (
       AND owners.owner = incidents.owner
   JOIN topics ON topics.cluster = incidents.cluster AND topics.original_topic <=> incidents.original_topic
   WHERE topics.first_at < owners.first_at - INTERVAL 1 HOUR
+    AND owners.first_at < incidents.first_at  -- the first dead letter is no suspect of itself
     AND (incidents.consumer_group IS NOT NULL OR NOT topics.has_unknown_owners)
 ),
 of_brokers AS (

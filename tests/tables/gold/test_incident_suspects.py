@@ -163,7 +163,8 @@ def test_an_owner_without_a_group_has_suspects_of_its_own(
         settings,
         "gold.dlq_incidents",
         incident("first", "connector old", "orders", FIRST - 9 * HOUR),
-        incident("new", "connector new", "orders", FIRST),
+        incident("new", "connector new", "orders", FIRST - HOUR),
+        incident("next", "connector new", "orders", FIRST),
         incident("streams", "kafka-streams on dlq.paid", "paid", FIRST),
         incident("before owners", None, "sent", FIRST - 9 * HOUR),
         incident("not new", "connector other", "sent", FIRST),
@@ -176,6 +177,6 @@ def test_an_owner_without_a_group_has_suspects_of_its_own(
     assert run(spark, settings, TABLE)[TABLE].status == "passed"
     rows = jvmless.rows(Warehouse(settings), TABLE, OURS)
     assert sorted((row["incident_id"], row["kind"], row["name"], row["sentence"]) for row in rows) == [
-        ("new", "new_group", "connector new", "the first dead letter of connector new came at about the same time"),
+        ("next", "new_group", "connector new", "the first dead letter of connector new came 60 minutes before"),
         ("streams", "topology", "app", "revision 2 of the topology of app came 60 minutes before"),
     ]

@@ -363,7 +363,7 @@ def test_an_escalation_is_told_from_its_time_on(settings: Settings) -> None:
     assert "It ends after 2 hours without a record." in after
     assert told_before["escalations"] == []
     assert told_after["escalations"] == [
-        {"at": "2026-11-21T02:00:00Z", "before_per_hour": 1.25, "after_per_hour": 1600.0}
+        {"at": "2026-11-21T02:00:00.000Z", "before_per_hour": 1.25, "after_per_hour": 1600.0}
     ]
     assert all(one["half_hour"].endswith("Z") for one in told_after["timeline"])
 
@@ -389,7 +389,7 @@ def test_a_mute_that_is_given_in_another_zone_is_told_in_utc(settings: Settings)
     said = incidents.acted(tables, "0000", mute_until="2999-01-01T01:30:00+05:30").result
     assert said == "0000-0000 is muted until 2998-12-31 20:00:00 UTC."
     assert "muted until 2998-12-31 20:00:00 UTC" in incidents.listed(tables).result
-    assert known(settings)[0]["muted_until"] == "2998-12-31T20:00:00Z"
+    assert known(settings)[0]["muted_until"] == "2998-12-31T20:00:00.000Z"
     for none in ("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"):  # no time of UTC
         with pytest.raises(UsageError, match="is no time"):
             incidents.acted(tables, "0000", mute_until=none)
@@ -410,12 +410,12 @@ def test_top_as_of_another_time_tells_the_findings_of_that_time(settings: Settin
         found: dict[str, Any] = json.loads(incidents.top(Warehouse(settings), "json", at.isoformat()).result)
         return {one["kind"]: one["since"] for one in found["findings"]}
 
-    assert told(LAST + HOUR) == {"OLD": "2026-11-21T02:00:00Z", "ALWAYS": None}
+    assert told(LAST + HOUR) == {"OLD": "2026-11-21T02:00:00.000Z", "ALWAYS": None}
     assert told(LAST + 3 * HOUR) == {
-        "OLD": "2026-11-21T02:00:00Z",
+        "OLD": "2026-11-21T02:00:00.000Z",
         "ALWAYS": None,
-        "NEW": "2026-11-21T04:00:00Z",
-        "HELD": "2026-11-21T04:00:00Z",
+        "NEW": "2026-11-21T04:00:00.000Z",
+        "HELD": "2026-11-21T04:00:00.000Z",
     }
     assert "2 urgent findings" in incidents.top(Warehouse(settings), at=(LAST + HOUR).isoformat()).result
 

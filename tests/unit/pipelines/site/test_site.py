@@ -390,7 +390,7 @@ def test_the_sentence_of_the_front_tells_the_time_of_the_newest_dead_letter(sett
     store(settings, "gold.dlq_incidents", incident(0))
     assert told(settings).light.sentence.endswith("; data 4 minutes old (newest dead letter 12:26 UTC).")
     text = written(settings)["index.html"]
-    assert '(newest dead letter <time datetime="2026-11-21T12:26:00Z">12:26 UTC</time>).</h1>' in text
+    assert '(newest dead letter <time datetime="2026-11-21T12:26:00.000Z">12:26 UTC</time>).</h1>' in text
 
 
 def test_long_names_are_cut_but_on_their_own_pages(made: Mapping[str, str]) -> None:
@@ -668,7 +668,7 @@ def test_json_carries_what_the_pages_say(found: Content) -> None:
     assert plain["light"]["sentence"] == found.light.sentence
     assert [one["incident_id"] for one in plain["incidents"]] == [one.incident_id for one in found.incidents]
     assert plain["incidents"][0]["blast"]["topic"] == found.incidents[0].topic
-    assert plain["made_at"] == "2026-11-21T12:30:00Z"
+    assert plain["made_at"] == "2026-11-21T12:30:00.000Z"
     assert "description" not in plain["applications"][0]
 
 
