@@ -265,8 +265,8 @@ def loki(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
 
 
 def loki_text(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
-    """``logcli query --forward``."""
-    yield from (f'{_stamp(at)} {{app="kafka", pod="kafka-0"}} {line}' for line, at in lines)
+    """grafana/loki, pkg/logcli/output/default.go: ``logcli query --forward``; labels are padded to one width."""
+    yield from (f'{_stamp(at)} {{app="kafka", pod="kafka-0"}}   {line}' for line, at in lines)
 
 
 def crlf(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:

@@ -36,8 +36,9 @@ SAMPLES = {
         EVENT,
         "fluentd's file,json",
     ),
-    # Grafana's download of logs as text
-    "Grafana": (f"2026-11-21T02:41:36.581Z\t{EVENT}", EVENT, "time stamp"),
+    # grafana/grafana, public/app/features/inspector/utils/download.ts: downloadLogsModelAsTxt, and as it once was
+    "Grafana": (f"1795228896581\t2026-11-21T02:41:36.581Z\t{EVENT}", EVENT, "grafana"),
+    "Grafana of old": (f"2026-11-21 02:41:36.581\t{EVENT}", EVENT, "grafana"),
     # Fluent Bit that tails CRI files without a parser
     "CRI in Fluent Bit": (f'{{"log":"2026-11-21T02:41:36.581Z stdout F {EVENT}"}}', EVENT, "json,cri"),
     # grafana/loki: push and query_range
