@@ -65,7 +65,18 @@ SAMPLES = {
         '"line":7}]}}',
         ("ERROR", "main", "a.A", "said\nx.Y: why\n\tat a.B.c(B.java:7)"),
     ),
-    # apache/logging-log4j2, log4j-layout-template-json: GelfLayout.json
+    # apache/logging-log4j2, GelfLayout.java, and log4j-layout-template-json: GelfLayout.json
+    "GELF with a stack": (
+        '{"version":"1.1","host":"k","timestamp":1795228866.581,"level":3,"_thread":"main","_logger":"a.A",'
+        '"full_message":"x.Y: why\\n\\tat a\\n","short_message":"said"}',
+        ("ERROR", "main", "a.A", "said\nx.Y: why\n\tat a"),
+    ),
+    # mp911de/logstash-gelf: the short message is the beginning of the full one
+    "GELF with a long message": (
+        '{"version":"1.1","short_message":"said: a lo","full_message":"said: a long text","timestamp":1795228866.581,'
+        '"level":6}',
+        ("INFO", None, None, "said: a long text"),
+    ),
     "GELF": (
         '{"version":"1.1","host":"k","short_message":"said","timestamp":1795228866.581,"level":6,"_logger":"a.A",'
         '"_thread":"main"}',

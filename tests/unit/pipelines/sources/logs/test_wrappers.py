@@ -23,7 +23,20 @@ SAMPLES = {
     "syslog with lengths": (f"77 <13>1 - - - - - - {EVENT}", EVENT, "syslog"),
     # rsyslog's RSYSLOG_FileFormat
     "rsyslog's file": (f"2026-11-21T02:41:36.581123+01:00 kafka-3 kafka: {EVENT}", EVENT, "journal with dates"),
-    # fluent/fluent-bit, plugins/out_stdout: msgpack as text; plugins/out_file: JSON after the tag
+    # rsyslog's RSYSLOG_ForwardFormat
+    "rsyslog's forward": (f"<134>2026-11-21T02:41:36.581123+01:00 kafka-3 kafka: {EVENT}", EVENT, "journal with dates"),
+    # systemd, man journalctl: -o json-seq
+    "json-seq": (f'\x1e{{"__REALTIME_TIMESTAMP":"1795228896581000","MESSAGE":"{EVENT}"}}', EVENT, "json"),
+    # grafana/loki, pkg/logcli/output/default.go: labels are padded, and their values escaped
+    "logcli": (f'2026-11-21T02:41:36Z {{app="a \\"b\\""}}      {EVENT}', EVENT, "loki"),
+    "logcli without labels": (f"2026-11-21T02:41:36+01:00 {EVENT}", EVENT, "time stamp"),
+    # fluent/fluent-bit, plugins/out_stdout: msgpack as text, which was escaped once; plugins/out_file: JSON after the tag
+    "Fluent Bit with metadata": (
+        f'[0] kube.a: [[1795228896.581000000, {{"a"=>"b"}}], {{"stream"=>"stdout", "log"=>"{EVENT} {{"a":"b"}}", "x"=>1}}]',
+        f'{EVENT} {{"a":"b"}}',
+        "fluent bit",
+    ),
+    "Fluent Bit, the end of a text with a newline": ('", "stream"=>"stdout", "time"=>"2026"}]', "", "fluent bit's end"),
     "Fluent Bit on standard output": (
         '[0] kube.a: [[1795228896.581, {}], {"stream"=>"stdout", "log"=>"say \\"x\\" {\\u00fc}"}]',
         'say "x" {ü}',
@@ -48,7 +61,7 @@ SAMPLES = {
         EVENT,
         "json",
     ),
-    # elastic/beats, output.console and output.file
+    # elastic/beats, exported fields of Filebeat: message, @timestamp, log.offset
     "Filebeat": (
         f'{{"@timestamp":"2026-11-21T02:41:37.000Z","log":{{"offset":0}},"message":"{EVENT}","ecs":{{"version":"8"}}}}',
         EVENT,
