@@ -281,8 +281,7 @@ def fluentd(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
 
 
 def grafana(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
-    """grafana/grafana, public/app/features/inspector/utils/download.ts: newest first, after facts of the query."""
-    yield from ('Line limit: "1000"', "", "")
+    """grafana/grafana, public/app/features/inspector/utils/download.ts: newest first, as its table is."""
     for line, at in reversed(lines):
         yield f"{(at - EPOCH) // timedelta(milliseconds=1)}\t{_stamp(at)[:23]}Z\t{line}"
 

@@ -101,7 +101,18 @@ def sampled(lines: Iterable[str], pattern: Pattern | None = None) -> tuple[Manne
             break
     found = manner(ahead, pattern)
     every = chain(ahead, rest)
-    return found, reversed(list(every)) if found.is_backward else every
+    return found, _oldest_first(every, found) if found.is_backward else every
+
+
+def _oldest_first(lines: Iterable[str], known: Manner) -> Iterator[str]:
+    """Yield lines in reverse, but those without a wrapper after the wrapped line that they continue."""
+    entries: list[list[str]] = [[]]
+    for raw in lines:
+        if any(line.wrappers for line in wrappers.unwrapped(raw, known.wanted, known.pattern)):
+            entries.append([raw])
+        else:
+            entries[-1].append(raw)
+    return chain(entries[0], *reversed(entries[1:]))
 
 
 def joined(

@@ -169,6 +169,9 @@ def test_a_file_is_told_of_if_most_of_its_lines_are_in_no_known_layout(reader: R
         " The first looks like '99.99.9999 99:99 aaaa'. Name it as layout under"
         f" [{'streams_requests' if reader is rows else 'broker_logs'}] in the settings, then land the file again."
     ]
+    indented = [f"  {line}" for line in STACK]
+    not_read = [f'{{"text":"[2026-11-21 02:41:0{second},581] INFO said (a.A)"}}' for second in range(3)]
+    assert [len(finding(*lines)) for lines in (indented, indented[2:], not_read)] == [1, 1, 1]
 
 
 def test_a_shape_shows_no_value() -> None:

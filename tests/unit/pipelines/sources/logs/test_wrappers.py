@@ -30,9 +30,9 @@ SAMPLES = {
     # grafana/loki, pkg/logcli/output/default.go: labels are padded, and their values escaped
     "logcli": (f'2026-11-21T02:41:36Z {{app="a \\"b\\""}}      {EVENT}', EVENT, "loki"),
     "logcli without labels": (f"2026-11-21T02:41:36+01:00 {EVENT}", EVENT, "time stamp"),
-    # fluent/fluent-bit, plugins/out_stdout: msgpack as text, which was escaped once; plugins/out_file: JSON after the tag
+    # fluent/fluent-bit, plugins/out_stdout: msgpack as text, which was escaped once; plugins/out_file: JSON
     "Fluent Bit with metadata": (
-        f'[0] kube.a: [[1795228896.581000000, {{"a"=>"b"}}], {{"stream"=>"stdout", "log"=>"{EVENT} {{"a":"b"}}", "x"=>1}}]',
+        f'[0] kube.a: [[1795228896.581000000, {{"a"=>"b"}}], {{"a"=>"b", "log"=>"{EVENT} {{"a":"b"}}", "x"=>1}}]',
         f'{EVENT} {{"a":"b"}}',
         "fluent bit",
     ),
