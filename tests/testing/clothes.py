@@ -206,6 +206,16 @@ def compose(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
     yield from (f"\x1b[36mkafka-1  | \x1b[0m{line}" for line, _ in lines)
 
 
+def swarm(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """docker/cli, cli/command/service/logs.go: ``docker service logs --timestamps``."""
+    yield from (f"{_stamp(at)} kafka_kafka.1.x9y8z7@node-1    | {line}" for line, at in lines)
+
+
+def stern(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """stern/stern, cmd/cmd.go: its output ``default``."""
+    yield from (f"\x1b[31mkafka-0\x1b[0m \x1b[91mkafka\x1b[0m {line}" for line, _ in lines)
+
+
 def kubectl(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
     """``kubectl logs --prefix --timestamps``."""
     yield from (f"[pod/kafka-0/kafka] {_stamp(at)} {line}" for line, at in lines)
@@ -310,6 +320,7 @@ WRAPPERS: dict[str, tuple[Wrapper, bool]] = {  # with true if it says when it to
     **{"fluent_bit": (fluent_bit, True), "fluent_bit_arrays": (fluent_bit_arrays, True), "loki": (loki, True)},
     **{"loki_text": (loki_text, True), "crlf": (crlf, False), "journal_export": (journal_export, False)},
     **{"fluent_bit_stdout": (fluent_bit_stdout, True), "fluentd": (fluentd, True), "grafana": (grafana, True)},
+    **{"swarm": (swarm, True), "stern": (stern, False)},
 }
 
 

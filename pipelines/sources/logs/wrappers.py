@@ -42,7 +42,8 @@ PATTERNS = {
     "fluentd's file": rf"(?P<stamp>{_ISO})\t(?P<stream>[^\t]+)\t(?P<object>\{{.*\}})$",
     "fluentd": r"(?P<stamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? [+-]\d{4}) (?P<stream>[^\s:]+):"
     r" (?P<object>\{.*\})$",
-    "compose": r"(?P<stream>[A-Za-z0-9][\w.-]*) +\|(?: (?P<text>.*)|$)",
+    "compose": rf"(?:(?P<stamp>{_ISO}) )?(?P<stream>[A-Za-z0-9][\w.@-]*) +\|(?: (?P<text>.*)|$)",
+    "stern": r"(?P<stream>[a-z0-9][a-z0-9.-]* [a-z0-9][a-z0-9-]*) (?P<text>.*)",
 }
 _COMPILED = {name: re.compile(pattern, re.DOTALL) for name, pattern in PATTERNS.items()}
 _STARTS = {  # by what a line begins with, the wrappers that it can have, the most specific first
@@ -58,15 +59,18 @@ _STARTS = {  # by what a line begins with, the wrappers that it can have, the mo
         "grafana",
         "fluent bit's file",
         "compose",
+        "stern",
     ),
-    "letter": ("syslog of old", "journal with days", "journal's export", "fluent bit's file", "compose"),
+    "letter": ("syslog of old", "journal with days", "journal's export", "fluent bit's file", "compose", "stern"),
     "<": ("syslog", "syslog of old", "journal with dates"),
     "[": ("kubectl", "fluent bit"),
     "_": ("journal's export",),
     '"': ("fluent bit's end",),
 }
 # Text can look like these by chance: they are removed only where that makes events of a file's lines.
-DOUBTFUL = frozenset({"time stamp", "grafana", "compose", "journal with dates", "journal's export", "syslog of old"})
+DOUBTFUL = frozenset(
+    {"time stamp", "grafana", "compose", "stern", "journal with dates", "journal's export", "syslog of old"}
+)
 JSON = "json"
 _TEXTS = ("log", "MESSAGE", "line", "message", "msg", "Message")
 _STAMPS = ("time", "timestamp", "@timestamp", "date", "ts", "__REALTIME_TIMESTAMP")
