@@ -135,6 +135,15 @@ def test_what_the_broker_answered_ends_with_the_message(spark: SparkSession, end
     assert row[0] == "Not the leader"
 
 
+@pytest.mark.parametrize("frame", ["\tat a.B.c(B.java:7)", "at a.B.c(B.java:7)", "Caused by: a.b.D"])
+def test_the_reason_ends_where_the_stack_begins(spark: SparkSession, frame: str) -> None:
+    text = f"Failed to write to DLQ, proceeding to ARCHIVED regardless. (a.B)\na.b.C: why\nat last\n{frame}\n{frame}"
+    [row] = (
+        spark.createDataFrame([(text,)], "text string").select(broker_log.failure(F.col("text"))["reason"]).collect()
+    )
+    assert row[0] == "why\nat last"
+
+
 def test_rows_of_an_earlier_version_have_no_message(spark: SparkSession) -> None:
     bronze = spark.createDataFrame([(b"as landed", None), (b"{}", "said")], "line binary, message string")
     assert [row[0] for row in bronze.select(files.said(bronze)).collect()] == ["as landed", "said"]

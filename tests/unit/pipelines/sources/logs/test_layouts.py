@@ -174,6 +174,17 @@ def test_a_file_is_told_of_if_most_of_its_lines_are_in_no_known_layout(reader: R
     assert [len(finding(*lines)) for lines in (indented, indented[2:], not_read)] == [1, 1, 1]
 
 
+def test_events_in_braces_that_are_no_json_are_told_apart() -> None:
+    started = (
+        f"{{2026-11-21 02:41:0{n}}} INFO [BrokerServer id={n}] Transition from STARTING to STARTED" for n in "12"
+    )
+    found = broker_log.rows(Text(["\n".join(started).encode()]), "UTC", Pattern("{%d{yyyy-MM-dd HH:mm:ss}} %p %m%n"))
+    assert [(row.kind, row.error, row.logged_micros) for row in found] == [
+        (broker_log.STARTED, None, 1795228861000000),
+        (broker_log.STARTED, None, 1795228862000000),
+    ]
+
+
 def test_a_shape_shows_no_value() -> None:
     assert (
         layouts.shape("INFO 2026-11-21: Zahlung über 12 \u20ac (orders)\t\x1b")
