@@ -64,7 +64,7 @@ _DLQ_TOPIC = rf"TopicPartitionData\[topicName=({_LEGAL}+)"
 _EXCEPTION = (
     r"(?s)proceeding to ARCHIVED regardless[^\n]*\n"
     r"(?:java\.util\.concurrent\.(?:Completion|Execution)Exception: )?"
-    r"([\w.$]+)(?:: (.*?))?(?:\n\s+at |\nCaused by|\s*\z)"
+    r"([\w.$]+)(?:: (.*?))?(?:\n\s+at |\nat [^\s(]+\(|\nCaused by|\s*\z)"
 )
 _ANSWER = r"(?s)(?:isFenced: [a-z]+\) - |client response error )(.*?)\.(?: \(|\s*\n|\s*\z)"
 _GROUP_AND_TOPIC = (
@@ -94,7 +94,7 @@ def rows(lines: Text, timezone: str, pattern: Pattern | None, earlier: Earlier |
                 is_wanted = _kind(event) is not None
                 others += not is_wanted
                 copies += is_wanted
-                told_all = layouts.parsed_json(event.text) if event.text[:1] == "{" else event.text
+                told_all = (layouts.parsed_json(event.text) if event.text[:1] == "{" else None) or event.text
                 logger = f"{event.stream}\n{layouts.logger_of(event.text, event.pattern)}"
                 yield Copy(hash((event.stream, told_all)), logger, event if is_wanted else None)
             else:

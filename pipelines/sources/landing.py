@@ -233,7 +233,7 @@ def _unread_format(suffix: str) -> str:
 
 DAMAGES = (
     *(unpacking.GZIP_DAMAGED, unpacking.NO_GZIP, unpacking.GZIP_TRUNCATED, unpacking.ZSTD_DAMAGED, unpacking.NO_ZSTD),
-    *(unpacking.BINARY_DAMAGED, unpacking.BINARY_PACKED),
+    *(unpacking.BINARY_DAMAGED, unpacking.BINARY_PACKED, unpacking.UTF_16_TRUNCATED),
     *map(_unread_format, UNREAD_FORMATS),
 )
 """All that may be wrong with a file as a whole, in the words of its row."""

@@ -41,7 +41,7 @@ CUT_LINES = "lines that the end of a file cuts off"
 _NAMED = re.compile(r'requestApiKeyName\\*":\s?\\*"([A-Z_]+)')
 _MENTIONED = re.compile(rf"(?<![A-Z_])({'|'.join(APIS)})(?![A-Z_])")
 # Other events of the log can have further lines, such as a stack trace.
-_CONTINUES = re.compile(r"\s|Caused by|\.\.\. |[\w.$]+(?:Exception|Error)\b")
+_CONTINUES = re.compile(r"\s|Caused by|\.\.\. |at [^\s(]+\(|[\w.$]+(?:Exception|Error)\b")
 _EXCHANGE = r"(?s)Completed request:(\{.*\})"
 _FOUND = re.compile(_EXCHANGE)
 
@@ -91,6 +91,7 @@ class _Reading:
         self.zone = ZoneInfo(timezone)
         self.pattern = pattern
         self.equal: Counter[int] = Counter()
+        self.begun: set[str] = set()
 
     def row(self, line: Line, found: unknown.Census, is_dated: bool) -> Row:
         """Return the row of a line."""
@@ -99,10 +100,13 @@ class _Reading:
         if named is not None and named[1] not in APIS:
             return Row(None, other=named[1][:MOST_NAME])
         begins = layouts.begins(text, self.pattern, is_dated)
-        found.count(None if begins or _CONTINUES.match(text) else text)
+        if begins:
+            self.begun.add(line.stream)
+        is_known = begins or not text or (line.stream in self.begun and _CONTINUES.match(text) is not None)
+        found.count(None if is_known else text)
         api = named or _MENTIONED.search(text)
         if api is None:
-            return Row(None, other=OTHER_LINES if begins else unknown.LINES)
+            return Row(None, other=OTHER_LINES if is_known else unknown.LINES)
         if line.is_part:
             return Row(None, other=CUT_LINES)
         said = layouts.parts(text, self.pattern) if begins else None

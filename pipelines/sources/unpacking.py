@@ -1,4 +1,4 @@
-"""Landed files that are not lines -> lines: compressed, arrays, objects over many lines, Parquet, Avro.
+"""Landed files that are not lines -> lines: compressed, in UTF-16, arrays, objects over many lines, Parquet, Avro.
 
 A file is known by its first bytes. Each reader gives a line for each record of one kind of file. Of text it has the
 record's own bytes, with spaces in place of newlines between JSON's tokens; of Parquet and Avro it is the capture form.
@@ -7,6 +7,7 @@ record's own bytes, with spaces in place of newlines between JSON's tokens; of P
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import os
 import re
@@ -22,6 +23,7 @@ NO_GZIP = "The file, or its end, is not gzip: land it again under a name that sa
 GZIP_TRUNCATED = "The gzip file ends too early: land it again from its source."
 ZSTD_DAMAGED = "The zstd file is damaged or ends too early: land it again from its source."
 NO_ZSTD = "The file is not zstd: land it again under a name that says what it is."
+UTF_16_TRUNCATED = "The file is UTF-16 and ends within a character: land it again from its source."
 BINARY_DAMAGED = "The Parquet or Avro file is damaged or ends too early: land it again from its source."
 BINARY_PACKED = "The file holds Parquet or Avro, and is compressed: land it unpacked."
 
@@ -46,6 +48,7 @@ _GZIP, _ZSTD, _PARQUET, _AVRO = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"Obj
 _BLANKS = b" \t\r\n"
 _REPLACED = "\ufffd".encode()
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}  # as PowerShell writes what it captures
 _PRETTY = re.compile(rb'\{[ \t\r]*\n\s*(?:"|\})|\{[ \t\r]*\n?\Z')
 _ARRAY = re.compile(rb"\[\s*\{")
 _CONSOLE = re.compile(
@@ -162,6 +165,8 @@ def _of_text(blocks: Iterator[bytes], is_packed: bool) -> Iterator[bytes] | None
     except Damage as damage:
         return _raised(str(damage)) if is_packed else None
     whole = chain([head], blocks)
+    if (encoding := _UTF_16.get(head[:2])) is not None:
+        return _of_text(_in_utf_8(whole, encoding), is_packed=True)
     if head.startswith((_PARQUET, _AVRO)):
         return _raised(BINARY_PACKED)
     begins = head.removeprefix(_BYTE_ORDER_MARK).lstrip(_BLANKS)
@@ -169,6 +174,15 @@ def _of_text(blocks: Iterator[bytes], is_packed: bool) -> Iterator[bytes] | None
         if look.match(begins):
             return _ended(read(_lines(whole)))
     return whole if is_packed else None
+
+
+def _in_utf_8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Yield text in UTF-8; half of a pair of UTF-16 becomes bytes that are not UTF-8."""
+    decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
+    for block in blocks:
+        yield decoder.decode(block).encode("utf-8", "surrogatepass")
+    if decoder.getstate()[0]:
+        raise Damage(UTF_16_TRUNCATED)
 
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[bytes]:

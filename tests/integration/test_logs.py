@@ -81,6 +81,28 @@ def test_logs_are_read_in_the_clothes_that_they_come_in(
     assert not any(one.quarantined for one in done.values())
 
 
+def test_a_log_in_no_known_layout_breaks_the_gate_of_what_it_would_tell(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    known = (LOGS / "crlf" / "broker-logs" / "server.log").read_bytes()
+    strange = known.replace(b"[2026-11-21 02:", b"at ")
+    for feed, name, content in (
+        *(("broker-logs", "server.log", strange), ("broker-logs", "other.log", known)),
+        ("streams-requests", "server.log", strange),
+    ):
+        settings.landing_of(feed).mkdir(parents=True, exist_ok=True)
+        (settings.landing_of(feed) / name).write_bytes(content)
+    done = run(spark, settings, *TOPOLOGY[:2], feed="topology") | run(spark, settings, *DELIVERY[:2], feed="delivery")
+    lines = len(strange.splitlines())
+    for table, stage_run in done.items():
+        if table.startswith("silver"):
+            assert (stage_run.status, stage_run.quarantined) == ("broken", 1)
+            assert f"Most lines are in no known layout, {lines} of {lines}: the line does not" in stage_run.message
+            assert "41:46" not in stage_run.message
+    assert read(spark, settings)["failures"] == expected("crlf")["failures"]
+
+
 def test_records_of_a_topic_are_unwrapped_one_by_one(spark: SparkSession) -> None:
     settings = load()
     line = push(7, "a")
@@ -111,6 +133,15 @@ def test_what_the_broker_answered_ends_with_the_message(spark: SparkSession, end
         spark.createDataFrame([(text,)], "text string").select(broker_log.failure(F.col("text"))["reason"]).collect()
     )
     assert row[0] == "Not the leader"
+
+
+@pytest.mark.parametrize("frame", ["\tat a.B.c(B.java:7)", "at a.B.c(B.java:7)", "Caused by: a.b.D"])
+def test_the_reason_ends_where_the_stack_begins(spark: SparkSession, frame: str) -> None:
+    text = f"Failed to write to DLQ, proceeding to ARCHIVED regardless. (a.B)\na.b.C: why\nat last\n{frame}\n{frame}"
+    [row] = (
+        spark.createDataFrame([(text,)], "text string").select(broker_log.failure(F.col("text"))["reason"]).collect()
+    )
+    assert row[0] == "why\nat last"
 
 
 def test_rows_of_an_earlier_version_have_no_message(spark: SparkSession) -> None:

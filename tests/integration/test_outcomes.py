@@ -387,7 +387,7 @@ class Told:
         self._tell(refused, None, partition=partition, offset=none, error=error)
 
     def _tell(self, outcome: str, in_log: bool | None, **more: Any) -> None:
-        client = f"{self.topic}/{len(self.lines)}"
+        client = f"{self.topic}/{len(self.lines)}"  # all have one trace: it does not make one message of them
         self.lines.append(acknowledgement(self.topic, client_id=client, **more))
         self.expected[client] = (outcome, in_log)
 

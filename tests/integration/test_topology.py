@@ -316,6 +316,29 @@ def test_applications_meet_at_topics(spark: SparkSession, captured: Settings) ->
     }
 
 
+def test_pushed_topologies_have_roles_and_the_text_of_kafkas_tool(
+    spark: SparkSession, empty_warehouse: Path, tmp_path: Path
+) -> None:
+    printed = sorted((DATA / "topology" / "printed").glob("*.json"))
+    settings = warehouse_of(empty_warehouse, tmp_path)
+    pushes = [
+        push(number, file.stem, topology=json.loads(file.read_text(encoding="utf-8")))
+        for number, file in enumerate(printed)
+    ]
+    landed(settings, requests=pushes)
+
+    run(spark, settings)
+
+    answers = {file.stem: describe_command.answer(Warehouse(settings), file.stem) for file in printed}
+    expected = {file.stem: file.with_suffix(".txt").read_text(encoding="utf-8") for file in printed}
+    assert {name: one.result for name, one in answers.items()} == expected
+    edges = rows(spark, settings, "gold.topology_edges")
+    roles = {(row["group_id"], row["topic"]): row["topic_role"] for row in edges if row["kind"] == "topic"}
+    external = (("external-suffix-app", "crm.customers-changelog"), ("audit-reader", "audit-repartition"))
+    assert {roles[place] for place in external} == {"external"}
+    assert {group for (group, _), role in roles.items() if role == "internal"} == {"fk-join-app"}
+
+
 # --- landing, silver, gold: many scenarios, each with groups of its own, in one run ---------------------------------
 
 HISTORICAL = (

@@ -80,7 +80,7 @@ LAYOUTS = {
         has_fraction=False,
         has_short_logger=True,
     ),
-    # strimzi-kafka-operator with log4j 1: log4j.appender.CONSOLE.layout.ConversionPattern
+    # strimzi-kafka-operator, cluster-operator/src/main/resources/default-logging/KafkaCluster.log4j1.properties
     "strimzi of old": Layout(
         "%d{ISO8601} %p %m (%c) [%t]%n",
         lambda one: _after(one, f"{one.clock()} {one.level} {one.message} ({one.logger}) [{one.thread}]"),
@@ -116,7 +116,7 @@ LAYOUTS = {
         ),
         has_zone=True,
     ),
-    # the former log4j-jsonevent-layout: its version 0
+    # logstash/log4j-jsonevent-layout: JSONEventLayoutV0.java
     "logstash of old": Layout(
         "",
         lambda one: _json(
@@ -195,7 +195,7 @@ def cri(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
 
 
 def docker(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
-    """moby/moby, daemon/logger/jsonfilelog: an object a line; a part of a line has no newline at its end."""
+    """moby/moby, daemon/logger/jsonfilelog/jsonlog: an object a line; a part of a line has no newline at its end."""
     for line, at in lines:
         for part in _parts(line + "\n", most):
             yield json.dumps({"log": part, "stream": "stdout", "time": _stamp(at)}, separators=(",", ":"))
@@ -204,6 +204,16 @@ def docker(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
 def compose(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
     """``docker compose logs``, with colours."""
     yield from (f"\x1b[36mkafka-1  | \x1b[0m{line}" for line, _ in lines)
+
+
+def swarm(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """docker/cli, cli/command/service/logs.go: ``docker service logs --timestamps``."""
+    yield from (f"{_stamp(at)} kafka_kafka.1.x9y8z7@node-1    | {line}" for line, at in lines)
+
+
+def stern(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """stern/stern, cmd/cmd.go: its output ``default``."""
+    yield from (f"\x1b[31mkafka-0\x1b[0m \x1b[91mkafka\x1b[0m {line}" for line, _ in lines)
 
 
 def kubectl(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
@@ -227,11 +237,18 @@ def journal_iso(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
 
 
 def journal_json(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
-    """``journalctl -o json``: text with control characters is a list of bytes."""
+    """systemd, docs/JOURNAL_EXPORT_FORMATS.md: ``journalctl -o json``, text with control characters as bytes."""
     for number, (line, at) in enumerate(lines):
         text = line if number % 2 else list(line.encode("utf-8", "surrogateescape"))
         micros = (at - EPOCH) // timedelta(microseconds=1)
         yield json.dumps({"__REALTIME_TIMESTAMP": str(micros), "_HOSTNAME": "kafka-3", "_PID": "812", "MESSAGE": text})
+
+
+def journal_export(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """systemd, docs/JOURNAL_EXPORT_FORMATS.md: ``journalctl -o export``."""
+    for line, at in lines:
+        yield from (f"__CURSOR=s={most};i=1", f"__REALTIME_TIMESTAMP={(at - EPOCH) // timedelta(microseconds=1)}")
+        yield from ("PRIORITY=6", f"MESSAGE={line}", "_HOSTNAME=kafka-3", "")
 
 
 def syslog(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
@@ -248,7 +265,7 @@ def syslog_of_old(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]
 
 
 def fluent_bit(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
-    """Fluent Bit, output stdout with the format json_lines."""
+    """fluent/fluent-bit, plugins/out_stdout/stdout.c: with the format json_lines."""
     for line, at in lines:
         yield json.dumps({"date": (at - EPOCH) / timedelta(seconds=1), "log": line, "kubernetes": {"pod_name": "k"}})
 
@@ -258,15 +275,36 @@ def fluent_bit_arrays(lines: list[tuple[str, datetime]], most: int) -> Iterator[
     yield json.dumps([{"date": (at - EPOCH) / timedelta(seconds=1), "log": line} for line, at in lines])
 
 
+def fluent_bit_stdout(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """fluent/fluent-bit, plugins/out_stdout/stdout.c and lib/msgpack-c/src/objectc.c: text is printed as it is.
+
+    Docker's files give it a newline at its end.
+    """
+    for number, (line, at) in enumerate(lines):
+        yield f'[{number}] kube.k: [{(at - EPOCH) / timedelta(seconds=1):.9f}, {{"log"=>"{line}'
+        yield '", "stream"=>"stdout"}]'
+
+
+def fluentd(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """fluent/fluentd, lib/fluent/plugin/out_stdout.rb."""
+    yield from (f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond:06}417 +0000 k.a: {json.dumps({'log': x})}" for x, at in lines)
+
+
+def grafana(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
+    """grafana/grafana, public/app/features/inspector/utils/download.ts: newest first, as its table is."""
+    for line, at in reversed(lines):
+        yield f"{(at - EPOCH) // timedelta(milliseconds=1)}\t{_stamp(at)[:23]}Z\t{line}"
+
+
 def loki(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
-    """``logcli query -o jsonl``, newest first as it is by default."""
+    """grafana/loki, pkg/logcli/output/jsonl.go: ``logcli query -o jsonl``, newest first as it is by default."""
     for line, at in reversed(lines):
         yield json.dumps({"labels": {"app": "kafka"}, "line": line, "timestamp": _stamp(at)})
 
 
 def loki_text(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
-    """``logcli query --forward``."""
-    yield from (f'{_stamp(at)} {{app="kafka", pod="kafka-0"}} {line}' for line, at in lines)
+    """grafana/loki, pkg/logcli/output/default.go: ``logcli query --forward``; labels are padded to one width."""
+    yield from (f'{_stamp(at)} {{app="kafka", pod="kafka-0"}}   {line}' for line, at in lines)
 
 
 def crlf(lines: list[tuple[str, datetime]], most: int) -> Iterator[str]:
@@ -280,7 +318,9 @@ WRAPPERS: dict[str, tuple[Wrapper, bool]] = {  # with true if it says when it to
     **{"stamped": (stamped, True), "journal": (journal, False), "journal_iso": (journal_iso, True)},
     **{"journal_json": (journal_json, True), "syslog": (syslog, True), "syslog_of_old": (syslog_of_old, False)},
     **{"fluent_bit": (fluent_bit, True), "fluent_bit_arrays": (fluent_bit_arrays, True), "loki": (loki, True)},
-    **{"loki_text": (loki_text, True), "crlf": (crlf, False)},
+    **{"loki_text": (loki_text, True), "crlf": (crlf, False), "journal_export": (journal_export, False)},
+    **{"fluent_bit_stdout": (fluent_bit_stdout, True), "fluentd": (fluentd, True), "grafana": (grafana, True)},
+    **{"swarm": (swarm, True), "stern": (stern, False)},
 }
 
 

@@ -77,7 +77,7 @@ def manner(sample: Sequence[str], pattern: Pattern | None = None) -> Manner:
     stamps = []
     for raw in sample:
         for line in wrappers.unwrapped(raw, None, pattern):
-            if line.stamp is not None and {"loki", wrappers.JSON}.intersection(line.wrappers):
+            if line.stamp is not None and {"loki", "grafana", wrappers.JSON}.intersection(line.wrappers):
                 stamps.append(layouts.stamp_of(line.stamp)[0])
             if layouts.begins(line.text, pattern):
                 begun += 1
@@ -101,7 +101,18 @@ def sampled(lines: Iterable[str], pattern: Pattern | None = None) -> tuple[Manne
             break
     found = manner(ahead, pattern)
     every = chain(ahead, rest)
-    return found, reversed(list(every)) if found.is_backward else every
+    return found, _oldest_first(every, found) if found.is_backward else every
+
+
+def _oldest_first(lines: Iterable[str], known: Manner) -> Iterator[str]:
+    """Yield lines in reverse, but those without a wrapper after the wrapped line that they continue."""
+    entries: list[list[str]] = [[]]
+    for raw in lines:
+        if any(line.wrappers for line in wrappers.unwrapped(raw, known.wanted, known.pattern)):
+            entries.append([raw])
+        else:
+            entries[-1].append(raw)
+    return chain(entries[0], *reversed(entries[1:]))
 
 
 def joined(
@@ -111,17 +122,23 @@ def joined(
 ) -> Iterator[Line]:
     """Yield lines without wrappers, each whole: parts of a line are joined. A last line that is cut stays a part.
 
-    An object of JSON that is printed over several lines is one line. ``is_passed`` tells of landed lines that surely
-    hold one line whether to leave them out, wrapped as they are.
+    An object of JSON that is printed over several lines is one line. A line that has no wrapper and begins no event
+    continues the wrapped line before it, which a shipper printed with its newlines. ``is_passed`` tells of landed lines
+    that surely hold one line whether to leave them out, wrapped as they are.
     """
     begun: dict[str, list[Line]] = {}
     objects: dict[str, list[Line]] = {}
+    wrapped: str | None = None
     for raw in lines:
         if not raw.startswith("{") and not raw.strip(_BLANK):
             continue
         if is_passed is not None and not begun and wrappers.is_one_line(raw) and is_passed(raw):
             continue
         for line in wrappers.unwrapped(raw, known.wanted, known.pattern):
+            if line.wrappers:
+                wrapped = line.stream
+            elif wrapped is not None and not layouts.begins(line.text, known.pattern, known.is_dated):
+                line = line._replace(stream=wrapped)
             if line.is_part:
                 begun.setdefault(line.stream, []).append(line)
                 continue

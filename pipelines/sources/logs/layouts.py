@@ -88,9 +88,11 @@ def begins_surely(text: str, pattern: Pattern | None = None) -> bool:
 
 def begins(text: str, pattern: Pattern | None = None, is_known: bool = False) -> bool:
     """Tell whether a line begins an event; ``is_known``: the file has events that begin with their date."""
-    if is_known and pattern is None and text[:1] != "{":
+    if pattern is not None or text[:1] == "{":
+        return begins_surely(text, pattern)
+    if is_known:
         return _BEGINS.match(text) is not None
-    return begins_surely(text, pattern) or (pattern is None and _BEGINS_LATER.match(text) is not None)
+    return begins_surely(text) or _BEGINS_LATER.match(text) is not None
 
 
 def parts(text: str, pattern: Pattern | None = None) -> Parts | None:
@@ -267,10 +269,11 @@ _FIELDS = {
     "level": ("level", "loglevel", "severity", "lvl", "levelname", "fieldslevel", "priority"),
     "thread": ("thread", "threadname", "processthreadname", "fieldsthreadname", "fieldsthread"),
     "logger": ("logger", "loggername", "loglogger", "fieldsloggername", "fieldslogger", "category"),
-    "message": ("message", "msg", "fullmessage", "shortmessage", "logmessage"),
+    "message": ("message", "msg", "shortmessage", "logmessage"),
     "stack": (
         *("errorstacktrace", "exceptionstacktrace", "stacktrace", "fieldsexceptionstacktrace", "fieldsstacktrace"),
         *("thrownextendedstacktrace", "thrownstacktrace", "thrown", "exception", "throwable", "throwableinformation"),
+        "fullmessage",  # of GELF: the stack trace, or the whole of which the short message is the beginning
     ),
 }
 _NAME = ("errortype", "exceptionexceptionclass", "exceptionclass", "thrownname", "fieldsexceptionexceptionclass")
@@ -309,7 +312,9 @@ def of_json(members: Mapping[str, Any]) -> Parts | None:
     stack = _stack(
         said["stack"], [next((named[one] for one in names if one in named), None) for names in (_NAME, _SAID)]
     )
-    if stack and not message.endswith(stack):
+    if stack.startswith(message):
+        message = stack
+    elif stack and not message.endswith(stack):
         message = f"{message}\n{stack}"
     thread, logger = (said[name] if isinstance(said[name], str) else None for name in ("thread", "logger"))
     return Parts(at, offset, _GELF.get(level, level.upper()), thread, logger, message)

@@ -19,45 +19,58 @@ _ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
 _TAG = r"[^\s:\[\]]{1,100}(?:\[\d+\])?: ?"
 _HOST = rf"(?!(?:{layouts.LEVELS})\b)[\w.:-]{{1,255}}"
 
-# Named groups: stamp (or epoch), stream, tag (P begins with a part of a line), text; quoted is a JSON string.
+# Named groups: stamp (or epoch), stream, tag (P begins with a part of a line), text; object holds the text in JSON.
 PATTERNS = {
     "cri": rf"(?P<stamp>{_ISO}) (?P<stream>stdout|stderr) (?P<tag>[FP](?::\S*)?)(?: (?P<text>.*)|$)",
-    "loki": rf"(?P<stamp>{_ISO})\s+(?P<stream>\{{(?:\w+=\"[^\"]*\"(?:, ?)?)*\}}) ?(?P<text>.*)",
+    "loki": rf"(?P<stamp>{_ISO})\s+(?P<stream>\{{(?:\w+=\"(?:[^\"\\]|\\.)*\"(?:, ?)?)*\}}) *(?P<text>.*)",
     "syslog": rf"(?:\d{{1,6}} )?<\d{{1,3}}>1 (?:(?P<stamp>{_ISO})|-) (?P<stream>\S+ \S+ \S+) \S+"
     r" (?:-|(?:\[(?:[^\]\\]|\\.)*\])+)(?: \ufeff?(?P<text>.*)|$)",
     "syslog of old": rf"(?:<\d{{1,3}}>)?[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? (?P<stream>{_HOST} {_TAG})"
     r"(?P<text>.*)",
-    "journal with dates": rf"(?P<stamp>{_ISO}) (?P<stream>{_HOST} {_TAG})(?P<text>.*)",
+    "journal with dates": rf"(?:<\d{{1,3}}>)?(?P<stamp>{_ISO}) (?P<stream>{_HOST} {_TAG})(?P<text>.*)",
     "journal with days": rf"[A-Z][a-z]{{2}} \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \w+ (?P<stream>{_HOST} {_TAG})"
     r"(?P<text>.*)",
     "journal in seconds": rf"(?P<epoch>\d{{10}}\.\d{{6}}) (?P<stream>{_HOST} {_TAG})(?P<text>.*)",
-    "time stamp": rf"(?P<stamp>{_ISO})(?:[ \t](?P<text>.*)|$)",
+    "journal's export": r"(?:MESSAGE=(?P<text>.*)|_{0,2}[A-Z][A-Z0-9_]*=.*)$",
+    "time stamp": rf"(?P<stamp>{_ISO})(?: (?P<text>.*)|$)",
+    "grafana": rf"(?:\d{{13}}\t(?P<stamp>{_ISO})|\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{{3}})\t(?P<text>.*)",
     "kubectl": r"\[(?P<stream>pod/[^\]\s]+)\](?: (?P<text>.*)|$)",
     "fluent bit": r"\[\d+\] (?P<stream>[^\s:]+): \[\[?(?P<epoch>\d+(?:\.\d+)?)(?:, \{.*?\}\])?,"
-    r" \{.*?\"(?:log|message|MESSAGE)\"=>(?P<quoted>\"(?:[^\"\\]|\\.)*\").*\}\]$",
+    r" \{.*?\"(?:log|message|MESSAGE)\"=>\"(?P<text>.*?)(?:\"(?:, \"[^\"]+\"=>.*)?\}\]|)$",
+    "fluent bit's end": r"\"(?:, \"[^\"]+\"=>.*)?\}\]$",
     "fluent bit's file": r"(?P<stream>[^\s:]+): \[(?P<epoch>\d+(?:\.\d+)?), (?P<object>\{.*\})\]$",
     "fluentd's file": rf"(?P<stamp>{_ISO})\t(?P<stream>[^\t]+)\t(?P<object>\{{.*\}})$",
-    "compose": r"(?P<stream>[A-Za-z0-9][\w.-]*) +\|(?: (?P<text>.*)|$)",
+    "fluentd": r"(?P<stamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? [+-]\d{4}) (?P<stream>[^\s:]+):"
+    r" (?P<object>\{.*\})$",
+    "compose": rf"(?:(?P<stamp>{_ISO}) )?(?P<stream>[A-Za-z0-9][\w.@-]*) +\|(?: (?P<text>.*)|$)",
+    "stern": r"(?P<stream>[a-z0-9][a-z0-9.-]* [a-z0-9][a-z0-9-]*) (?P<text>.*)",
 }
 _COMPILED = {name: re.compile(pattern, re.DOTALL) for name, pattern in PATTERNS.items()}
 _STARTS = {  # by what a line begins with, the wrappers that it can have, the most specific first
     "digit": (
         "syslog",
+        "fluentd",
         "fluentd's file",
         "cri",
         "loki",
         "journal with dates",
         "journal in seconds",
         "time stamp",
+        "grafana",
         "fluent bit's file",
         "compose",
+        "stern",
     ),
-    "letter": ("syslog of old", "journal with days", "fluent bit's file", "compose"),
-    "<": ("syslog", "syslog of old"),
+    "letter": ("syslog of old", "journal with days", "journal's export", "fluent bit's file", "compose", "stern"),
+    "<": ("syslog", "syslog of old", "journal with dates"),
     "[": ("kubectl", "fluent bit"),
+    "_": ("journal's export",),
+    '"': ("fluent bit's end",),
 }
 # Text can look like these by chance: they are removed only where that makes events of a file's lines.
-DOUBTFUL = frozenset({"time stamp", "compose", "journal with dates", "syslog of old"})
+DOUBTFUL = frozenset(
+    {"time stamp", "grafana", "compose", "stern", "journal with dates", "journal's export", "syslog of old"}
+)
 JSON = "json"
 _TEXTS = ("log", "MESSAGE", "line", "message", "msg", "Message")
 _STAMPS = ("time", "timestamp", "@timestamp", "date", "ts", "__REALTIME_TIMESTAMP")
@@ -111,9 +124,9 @@ def is_one_line(raw: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Return a line without its CR, a byte order mark and colours."""
+    """Return a line without its CR, a byte order mark, the mark before JSON in a sequence, and colours."""
     text = text.rstrip("\r\n")
-    if text.startswith("\ufeff"):
+    if text.startswith(("\ufeff", "\x1e")):
         text = text[1:]
     return _ANSI.sub("", text) if "\x1b" in text else text
 
@@ -144,13 +157,23 @@ def _removed(line: Line, wanted: Collection[str] | None, pattern: layouts.Patter
         if "object" in groups:
             yield from _of_json(outer._replace(text=groups["object"]))
             return
-        inner = json.loads(groups["quoted"], strict=False) if "quoted" in groups else groups["text"] or ""
+        inner = groups.get("text") or ""
+        if name == "fluent bit" and '\\"' in inner:
+            inner = _unquoted(inner)
         if "syslog" in name and "#01" in inner:
             for escape, character in _ESCAPES.items():
                 inner = inner.replace(escape, character)
         yield outer._replace(text=_plain(inner))
         return
     yield line
+
+
+def _unquoted(text: str) -> str:
+    """Return what a string of JSON holds; the text itself if it is none: Fluent Bit once wrote it with escapes."""
+    try:
+        return str(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        return text
 
 
 def _of_json(line: Line) -> Iterator[Line]:

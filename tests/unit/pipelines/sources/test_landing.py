@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import UsageError
-from pipelines.sources.landing import LandedFile, damaged, listing
+from pipelines.sources.landing import LandedFile, damaged, listing, whole
 
 NOBODY = 65534
 TEXT = b"".join(b'{"line":%d}\n' % number for number in range(1_000))
@@ -146,6 +146,19 @@ def test_damaged_gzip_files_are_told_from_sound_ones(tmp_path: Path) -> None:
     for name, raw in {**SOUND, **{name: raw for name, (raw, _) in BROKEN.items()}}.items():
         (tmp_path / name).write_bytes(raw)
     assert damaged(tmp_path, list(listing(tmp_path).values())) == {name: error for name, (_, error) in BROKEN.items()}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_text_in_utf_16_is_read_as_utf_8(tmp_path: Path, encoding: str, is_packed: bool) -> None:
+    text = "\ufeff" + "müßig 🜁\r\n" * 200_000  # pairs lie across the ends of blocks
+    raw = {"sound": text.encode(encoding), "cut": text.encode(encoding)[:-1]}
+    for name, content in raw.items():
+        (tmp_path / name).write_bytes(gzip.compress(content, 1) if is_packed else content)
+    assert b"".join(whole(os.fspath(tmp_path), "sound")) == text.encode()
+    assert damaged(tmp_path, list(listing(tmp_path).values())) == {
+        "cut": "The file is UTF-16 and ends within a character: land it again from its source."
+    }
 
 
 def test_a_file_that_is_gone_is_not_damaged(tmp_path: Path) -> None:

@@ -29,6 +29,13 @@ def test_lines_continue_the_event_of_their_stream() -> None:
     ]
 
 
+def test_lines_that_a_shipper_printed_within_an_entry_continue_it() -> None:
+    other = B.replace("b (", "c (")
+    landed = [f'2026-11-21T02:41:06Z {{a="1"}} {A}', "x.E: why", "at a", f'2026-11-21T02:41:07Z {{a="2"}} {B}', other]
+    assert texts(*landed) == [f"{A}\nx.E: why\nat a", B, other]
+    assert texts("Limit: 9", landed[3], *landed[:3]) == ["Limit: 9", f"{A}\nx.E: why\nat a", B]
+
+
 def test_lines_before_the_first_event_belong_to_none() -> None:
     found = list(events.events(["\tat a", "more", A]))
     assert [(event.text, event.begins) for event in found] == [("\tat a\nmore", False), (A, True)]

@@ -65,7 +65,18 @@ SAMPLES = {
         '"line":7}]}}',
         ("ERROR", "main", "a.A", "said\nx.Y: why\n\tat a.B.c(B.java:7)"),
     ),
-    # apache/logging-log4j2, log4j-layout-template-json: GelfLayout.json
+    # apache/logging-log4j2, GelfLayout.java, and log4j-layout-template-json: GelfLayout.json
+    "GELF with a stack": (
+        '{"version":"1.1","host":"k","timestamp":1795228866.581,"level":3,"_thread":"main","_logger":"a.A",'
+        '"full_message":"x.Y: why\\n\\tat a\\n","short_message":"said"}',
+        ("ERROR", "main", "a.A", "said\nx.Y: why\n\tat a"),
+    ),
+    # mp911de/logstash-gelf: the short message is the beginning of the full one
+    "GELF with a long message": (
+        '{"version":"1.1","short_message":"said: a lo","full_message":"said: a long text","timestamp":1795228866.581,'
+        '"level":6}',
+        ("INFO", None, None, "said: a long text"),
+    ),
     "GELF": (
         '{"version":"1.1","host":"k","short_message":"said","timestamp":1795228866.581,"level":6,"_logger":"a.A",'
         '"_thread":"main"}',
@@ -157,6 +168,20 @@ def test_a_file_is_told_of_if_most_of_its_lines_are_in_no_known_layout(reader: R
         "Most lines are in no known layout, 2 of 3: the line begins with a date whose day and month are not certain."
         " The first looks like '99.99.9999 99:99 aaaa'. Name it as layout under"
         f" [{'streams_requests' if reader is rows else 'broker_logs'}] in the settings, then land the file again."
+    ]
+    indented = [f"  {line}" for line in STACK]
+    not_read = [f'{{"text":"[2026-11-21 02:41:0{second},581] INFO said (a.A)"}}' for second in range(3)]
+    assert [len(finding(*lines)) for lines in (indented, indented[2:], not_read)] == [1, 1, 1]
+
+
+def test_events_in_braces_that_are_no_json_are_told_apart() -> None:
+    started = (
+        f"{{2026-11-21 02:41:0{n}}} INFO [BrokerServer id={n}] Transition from STARTING to STARTED" for n in "12"
+    )
+    found = broker_log.rows(Text(["\n".join(started).encode()]), "UTC", Pattern("{%d{yyyy-MM-dd HH:mm:ss}} %p %m%n"))
+    assert [(row.kind, row.error, row.logged_micros) for row in found] == [
+        (broker_log.STARTED, None, 1795228861000000),
+        (broker_log.STARTED, None, 1795228862000000),
     ]
 
 

@@ -23,7 +23,20 @@ SAMPLES = {
     "syslog with lengths": (f"77 <13>1 - - - - - - {EVENT}", EVENT, "syslog"),
     # rsyslog's RSYSLOG_FileFormat
     "rsyslog's file": (f"2026-11-21T02:41:36.581123+01:00 kafka-3 kafka: {EVENT}", EVENT, "journal with dates"),
-    # fluent/fluent-bit, plugins/out_stdout: msgpack as text; plugins/out_file: JSON after the tag
+    # rsyslog's RSYSLOG_ForwardFormat
+    "rsyslog's forward": (f"<134>2026-11-21T02:41:36.581123+01:00 kafka-3 kafka: {EVENT}", EVENT, "journal with dates"),
+    # systemd, man journalctl: -o json-seq
+    "json-seq": (f'\x1e{{"__REALTIME_TIMESTAMP":"1795228896581000","MESSAGE":"{EVENT}"}}', EVENT, "json"),
+    # grafana/loki, pkg/logcli/output/default.go: labels are padded, and their values escaped
+    "logcli": (f'2026-11-21T02:41:36Z {{app="a \\"b\\""}}      {EVENT}', EVENT, "loki"),
+    "logcli without labels": (f"2026-11-21T02:41:36+01:00 {EVENT}", EVENT, "time stamp"),
+    # fluent/fluent-bit, plugins/out_stdout: msgpack as text, which was escaped once; plugins/out_file: JSON
+    "Fluent Bit with metadata": (
+        f'[0] kube.a: [[1795228896.581000000, {{"a"=>"b"}}], {{"a"=>"b", "log"=>"{EVENT} {{"a":"b"}}", "x"=>1}}]',
+        f'{EVENT} {{"a":"b"}}',
+        "fluent bit",
+    ),
+    "Fluent Bit, the end of a text with a newline": ('", "stream"=>"stdout", "time"=>"2026"}]', "", "fluent bit's end"),
     "Fluent Bit on standard output": (
         '[0] kube.a: [[1795228896.581, {}], {"stream"=>"stdout", "log"=>"say \\"x\\" {\\u00fc}"}]',
         'say "x" {ü}',
@@ -36,8 +49,9 @@ SAMPLES = {
         EVENT,
         "fluentd's file,json",
     ),
-    # Grafana's download of logs as text
-    "Grafana": (f"2026-11-21T02:41:36.581Z\t{EVENT}", EVENT, "time stamp"),
+    # grafana/grafana, public/app/features/inspector/utils/download.ts: downloadLogsModelAsTxt, and as it once was
+    "Grafana": (f"1795228896581\t2026-11-21T02:41:36.581Z\t{EVENT}", EVENT, "grafana"),
+    "Grafana of old": (f"2026-11-21 02:41:36.581\t{EVENT}", EVENT, "grafana"),
     # Fluent Bit that tails CRI files without a parser
     "CRI in Fluent Bit": (f'{{"log":"2026-11-21T02:41:36.581Z stdout F {EVENT}"}}', EVENT, "json,cri"),
     # grafana/loki: push and query_range
@@ -47,7 +61,7 @@ SAMPLES = {
         EVENT,
         "json",
     ),
-    # elastic/beats, output.console and output.file
+    # elastic/beats, exported fields of Filebeat: message, @timestamp, log.offset
     "Filebeat": (
         f'{{"@timestamp":"2026-11-21T02:41:37.000Z","log":{{"offset":0}},"message":"{EVENT}","ecs":{{"version":"8"}}}}',
         EVENT,
