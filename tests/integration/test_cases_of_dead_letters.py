@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 CASES = Path(__file__).parents[1] / "data" / "cases"
 BRONZE, SILVER, INCIDENTS = "bronze.dlq_records", "silver.dlq_records", "gold.dlq_incidents"
 LISTENER_FAILED = "org.springframework.kafka.listener.ListenerExecutionFailedException"
-HANDLING_FAILED = "org.springframework.messaging.MessageHandlingException"
-CLOSED, NO_CONNECTION = "io.vertx.core.http.HttpClosedException", "java.net.ConnectException"
-NO_DATA = "org.apache.kafka.connect.errors.DataException"
-STREAMS = ("kafka-streams", "kafka-streams on streams-dlq")
-SMALLRYE = "smallrye-dead-letter-queue"
 
 
 class Letter(NamedTuple):
@@ -42,7 +37,7 @@ class Letter(NamedTuple):
     cause: str | None = None
     deliveries: int | None = None
     original_at: str | None = None
-    hops: tuple[tuple[str, str, str | None], ...] = ()
+    hops: tuple[tuple[str, str | None, str | None], ...] = ()
     key: bytes | None = b"k"
     value: bytes | None = b'{"id":1}'
     is_lossy: bool = False
@@ -64,7 +59,7 @@ def letter(row: dict[str, Any]) -> Letter:
         row["error_message"],
         row["exception_cause_class"],
         row["delivery_count"],
-        at and f"{at:%H:%M:%S.%f}"[:-3],
+        None if at is None else f"{at:%H:%M:%S.%f}"[:-3],
         tuple((hop["profile"], place(hop), hop["consumer_group"]) for hop in row["earlier_hops"]),
         row["key"],
         row["value"],
@@ -72,33 +67,38 @@ def letter(row: dict[str, Any]) -> Letter:
     )
 
 
+def error(exception: str, message: str | None = None, cause: str | None = None) -> dict[str, Any]:
+    return {"exception": exception, "message": message, "cause": cause}
+
+
+def hop(profile: str, origin: str, group: str | None = None) -> dict[str, Any]:
+    return {"hops": ((profile, origin, group),)}
+
+
+NO_DEPOT = error(LISTENER_FAILED, "depot 9 is closed", "org.acme.NoSuchDepot")
+NO_RATE = error(LISTENER_FAILED, "Kurs für 5 € fehlt", "org.acme.NoRate")
+NO_GATE = error("org.springframework.messaging.MessageHandlingException", "gate 4 unknown")
+NO_SCHEMA = error("org.apache.kafka.connect.errors.DataException", "no such schema")
+SPRING, RETRIED = "spring-kafka", "spring-retry-topic"
+STREAM, SMALLRYE = "spring-cloud-stream", "smallrye-dead-letter-queue"
+STREAMS = ("kafka-streams", "kafka-streams on streams-dlq")
+
+
+def refused(by: str) -> dict[str, Any]:
+    return error("io.vertx.core.http.HttpClosedException", f"refused by {by}", "java.net.ConnectException")
+
+
 def retried(origin: str) -> Letter:
-    error = (LISTENER_FAILED, "depot 9 is closed", "org.acme.NoSuchDepot")
-    return Letter("spring-retry-topic", "sorters", origin, "sorters", *error, 4, "02:39:00.000")
+    return Letter(RETRIED, "sorters", origin, "sorters", **NO_DEPOT, deliveries=4, original_at="02:39:00.000")
 
 
-def by_kcat(origin: str, at: str, **payload: bytes) -> Letter:
-    error = (LISTENER_FAILED, "Kurs für 5 € fehlt", "org.acme.NoRate")
-    return Letter("spring-kafka", "pricing", origin, "pricing", *error, original_at=at, **payload)
-
-
-def smallrye(topic: str, origin: str, refused_by: str = "stock", **more: Any) -> Letter:
-    error = (CLOSED, f"refused by {refused_by}", NO_CONNECTION)
-    return Letter(SMALLRYE, f"{SMALLRYE} on {topic}", origin, None, *error, **more)
-
-
-def parked(origin: str, at: str, *hop: str | None, error: tuple[str, ...] = ()) -> Letter:
-    hops = (("spring-kafka", *hop),)
-    return Letter("spring-kafka", "parker", origin, "parker", *error, original_at=at, hops=hops)  # type: ignore[arg-type]
-
-
-def connector(name: str, offset: int) -> Letter:
-    return Letter("kafka-connect", f"connector {name}", f"crm.orders:0:{offset}", None, NO_DATA, "no such schema")
+def by_rpk(origin: str) -> Letter:
+    payload: dict[str, Any] = {"key": b"abcd", "value": b'{"sku":1}', "is_lossy": True}
+    return Letter(SMALLRYE, f"{SMALLRYE} on stock-dlq", origin, **refused("stock"), **payload)
 
 
 UNKNOWN_WRITER = Letter("unknown", "unknown writer on dlq-sink-ads")
 SINK = Letter("kafka-connect", "kafka-connect on dlq.sink", "crm.people:0:5")
-RPK: dict[str, Any] = {"key": b"abcd", "value": b'{"sku":1}', "is_lossy": True}
 CASE: dict[str, tuple[str, dict[str, Letter]]] = {  # by file: its form, and the dead letters by their places
     "spring-retry-topics.jsonl": (
         "capture",
@@ -107,9 +107,25 @@ CASE: dict[str, tuple[str, dict[str, Letter]]] = {  # by file: its form, and the
     "spring-by-kcat.jsonl": (
         "kcat",
         {
-            "rates.DLT:0:0": by_kcat("rates:1:300", "02:40:00.000", key=b"r-0", value=b'{"id":0}'),
-            "rates.DLT:0:1": by_kcat(
-                "rates:200:4269851561", "02:40:00.001", key=b"r-1", value=b'\0\0\0\0\x2a\xff\x80"\\'
+            "rates.DLT:0:0": Letter(
+                SPRING,
+                "pricing",
+                "rates:1:300",
+                "pricing",
+                **NO_RATE,
+                original_at="02:40:00.000",
+                key=b"r-0",
+                value=b'{"id":0}',
+            ),
+            "rates.DLT:0:1": Letter(
+                SPRING,
+                "pricing",
+                "rates:200:4269851561",
+                "pricing",
+                **NO_RATE,
+                original_at="02:40:00.001",
+                key=b"r-1",
+                value=b'\0\0\0\0\x2a\xff\x80"\\',
             ),
         },
     ),
@@ -117,18 +133,27 @@ CASE: dict[str, tuple[str, dict[str, Letter]]] = {  # by file: its form, and the
         "capture",
         {
             "error.shipments.router:4:0": Letter(
-                *("spring-cloud-stream", "spring-cloud-stream on error.shipments.router", "shipments:4:81000", None),
-                *(HANDLING_FAILED, "gate 4 unknown", None, 3, "02:39:59.999"),
+                STREAM,
+                f"{STREAM} on error.shipments.router",
+                "shipments:4:81000",
+                **NO_GATE,
+                deliveries=3,
+                original_at="02:39:59.999",
             )
         },
     ),
     "smallrye.jsonl": (
         "capture",
         {
-            "dead-letter-topic-stock:0:0": smallrye("dead-letter-topic-stock", "stock:6:2980"),
-            "dead-letter-topic-again:0:0": smallrye(
-                *("dead-letter-topic-again", "dead-letter-topic-stock:0:0", "dead-letter-topic-stock"),
-                hops=((SMALLRYE, "stock:6:2980", None),),
+            "dead-letter-topic-stock:0:0": Letter(
+                SMALLRYE, f"{SMALLRYE} on dead-letter-topic-stock", "stock:6:2980", **refused("stock")
+            ),
+            "dead-letter-topic-again:0:0": Letter(
+                SMALLRYE,
+                f"{SMALLRYE} on dead-letter-topic-again",
+                "dead-letter-topic-stock:0:0",
+                **refused("dead-letter-topic-stock"),
+                **hop(SMALLRYE, "stock:6:2980"),
             ),
         },
     ),
@@ -140,23 +165,22 @@ CASE: dict[str, tuple[str, dict[str, Letter]]] = {  # by file: its form, and the
         "capture",
         {
             "streams-dlq:0:0": Letter(
-                *STREAMS, "meters:1:600", None, "java.lang.ArithmeticException", "by zero", key=b"w", value=b"5"
+                *STREAMS, "meters:1:600", **error("java.lang.ArithmeticException", "by zero"), key=b"w", value=b"5"
             ),
-            "streams-dlq:0:1": Letter(*STREAMS, None, None, "java.lang.IllegalStateException", key=None, value=None),
+            "streams-dlq:0:1": Letter(*STREAMS, **error("java.lang.IllegalStateException"), key=None, value=None),
         },
     ),
     "rpk-lines.jsonl": (
         "rpk",
-        {
-            "stock-dlq:0:0": smallrye("stock-dlq", "stock:6:3100", **RPK),
-            "stock-dlq:0:1": smallrye("stock-dlq", "stock:6:3101", **RPK),
-        },
+        {"stock-dlq:0:0": by_rpk("stock:6:3100"), "stock-dlq:0:1": by_rpk("stock:6:3101")},
     ),
     "spark.json": ("spark", {"dlq.sink:0:0": SINK, "dlq.sink:0:1": SINK}),
     "two-connectors.jsonl": (
         "capture",
         {
-            f"dlq.{name}:0:{number}": connector(name, 100 + number)
+            f"dlq.{name}:0:{number}": Letter(
+                "kafka-connect", f"connector {name}", f"crm.orders:0:{100 + number}", **NO_SCHEMA
+            )
             for name in ("orders-jdbc", "orders-elastic")
             for number in range(3)
         },
@@ -164,9 +188,22 @@ CASE: dict[str, tuple[str, dict[str, Letter]]] = {  # by file: its form, and the
     "spring-two-hops.jsonl": (
         "capture",
         {
-            "loans.DLT.DLT:1:3": parked("loans.DLT:1:44", "02:39:59.956", "loans:1:9001", "ledger"),
-            "loans.DLT.DLT:1:4": parked(
-                *("loans.DLT:1:45", "02:39:59.955", "loans:1:9002", None), error=("org.acme.Second", "two")
+            "loans.DLT.DLT:1:3": Letter(
+                SPRING,
+                "parker",
+                "loans.DLT:1:44",
+                "parker",
+                original_at="02:39:59.956",
+                **hop(SPRING, "loans:1:9001", "ledger"),
+            ),
+            "loans.DLT.DLT:1:4": Letter(
+                SPRING,
+                "parker",
+                "loans.DLT:1:45",
+                "parker",
+                **error("org.acme.Second", "two"),
+                original_at="02:39:59.955",
+                **hop(SPRING, "loans:1:9002"),
             ),
         },
     ),
@@ -213,7 +250,7 @@ def test_each_writer_has_incidents_of_its_own(landed: Landed, spark: SparkSessio
     settings, _ = landed
     found = rows(spark, settings, INCIDENTS)
     expected = Counter((one.owner, one.origin and one.origin.split(":")[0], one.exception) for one in LETTERS)
-    assert expected["connector orders-jdbc", "crm.orders", NO_DATA] == 3
+    assert expected["connector orders-jdbc", "crm.orders", NO_SCHEMA["exception"]] == 3
     assert {
         (row["owner"], row["original_topic"], row["exception_class"]): row["record_count"] for row in found
     } == expected
