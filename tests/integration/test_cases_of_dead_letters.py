@@ -92,6 +92,10 @@ def retried(origin: str) -> Letter:
     return Letter(RETRIED, "sorters", origin, "sorters", **NO_DEPOT, deliveries=4, original_at="02:39:00.000")
 
 
+def streamed(owner: str, origin: str, group: str | None = None) -> Letter:
+    return Letter(STREAM, owner, origin, group, **NO_GATE, deliveries=3, original_at="02:39:59.999")
+
+
 def by_rpk(origin: str) -> Letter:
     payload: dict[str, Any] = {"key": b"abcd", "value": b'{"sku":1}', "is_lossy": True}
     return Letter(SMALLRYE, f"{SMALLRYE} on stock-dlq", origin, **refused("stock"), **payload)
@@ -132,14 +136,8 @@ CASE: dict[str, tuple[str, dict[str, Letter]]] = {  # by file: its form, and the
     "spring-cloud-stream.jsonl": (
         "capture",
         {
-            "error.shipments.router:4:0": Letter(
-                STREAM,
-                f"{STREAM} on error.shipments.router",
-                "shipments:4:81000",
-                **NO_GATE,
-                deliveries=3,
-                original_at="02:39:59.999",
-            )
+            "error.shipments.router:4:0": streamed("router", "shipments:4:81000", "router"),
+            "shipments-dlq:4:1": streamed(f"{STREAM} on shipments-dlq", "shipments:4:81001"),
         },
     ),
     "smallrye.jsonl": (
