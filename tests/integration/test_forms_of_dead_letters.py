@@ -540,5 +540,8 @@ def test_the_run_says_which_forms_it_recognised(spark: SparkSession, settings: S
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(raw)
         (done,) = runner.run(warehouse, stages("dlq", layer="bronze"))
-        messages.append(done.message)
-    assert messages == ["1 new or changed file", "2 new or changed files; recognised rpk 40, kcat 1"]
+        messages.append((done.message, done.warns))
+    assert messages == [
+        ("1 new or changed file", False),
+        ("2 new or changed files; recognised rpk 40, kcat 1", True),
+    ]
