@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 FEW_KNOWN = 3  # headers that a profile knows: with more, a profile is near
-ERROR_WORDS = r"exception|stack.?trace|dead.?letter|(?:^|[^a-z])dl[qt](?:[^a-z]|$)"
+ERROR_WORDS = (
+    r"exception|stack.?trace|dead.?letter|(?:^|[^a-z])dl[qt](?:[^a-z]|$)"
+    r"|(?:error|failure).?(?:message|msg|class|type|reason|cause)"
+)
 HEX_SHOWN = 64  # bytes of a binary header of the wrong length that are shown as text
 TEXT, THROWABLE, URI, INT32_CODE, INT64_CODE, INTEGER = range(6)
 CODES: dict[Encoding, int] = {
