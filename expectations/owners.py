@@ -22,7 +22,8 @@ UNKNOWN = "unknown"
 """The header profile of a record that nothing tells the writer of."""
 NAMELESS = (
     "Their source, group and error are unknown: if Kafka Connect writes them, its connector needs "
-    "errors.deadletterqueue.context.headers.enable=true; docs/writers.md has other writers."
+    "errors.deadletterqueue.context.headers.enable=true; a console consumer prints headers only with "
+    "print.headers=true; docs/writers.md has other writers."
 )
 """What is lost if a writer names nothing, and which setting would tell more."""
 

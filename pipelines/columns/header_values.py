@@ -17,6 +17,7 @@ from pipelines.columns.profiles import Encoding
 
 LEAST_SHARE = 0.9  # of the values, which must fit
 NEAR_MILLIS = 3_600_000  # between the time that a value says and the record's own
+FEW = 3  # values, of which nothing can be told
 MILLIS = range(10**12, 5 * 10**12)  # of the years 2001 to 2128
 GREATEST = {
     "original_partition": 10**5,
@@ -151,6 +152,11 @@ class Values:
         """Tell whether most values are the DLQ topic that holds the record, so not where it came from."""
         own = [text == topic for text, topic in zip(self.texts, self.topics, strict=True)]
         return bool(own) and self._share(own) > 0.5
+
+    @property
+    def differ(self) -> bool:
+        """Whether no value comes twice, as of the id of a message; few values tell nothing."""
+        return FEW < len(self.contents) == len(set(self.contents))
 
     @property
     def is_near(self) -> bool:

@@ -21,14 +21,17 @@ from expectations.rules import INT32, INT64
 from expectations.silver.dlq_records import HOPS
 from pipelines.columns import globs
 from pipelines.columns.header_sets import Hop, Plan, Planner, Shape, planner_of
-from pipelines.columns.profiles import FIELDS, PROFILES, SHARE_GROUP, Encoding, Profile
+from pipelines.columns.profiles import FIELDS, PROFILES, SHARE_GROUP, TOPIC, Encoding, Profile
 
 if TYPE_CHECKING:
     from pyarrow import Table  # type: ignore[import-untyped]
     from pyspark.sql import Column, DataFrame
 
 FEW_KNOWN = 3  # headers that a profile knows: with more, a profile is near
-ERROR_WORDS = r"exception|stack.?trace|dead.?letter|(?:^|[^a-z])dl[qt](?:[^a-z]|$)"
+ERROR_WORDS = (
+    r"exception|stack.?trace|dead.?letter|(?:^|[^a-z])dl[qt](?:[^a-z]|$)"
+    r"|(?:error|failure).?(?:message|msg|class|type|reason|cause)"
+)
 HEX_SHOWN = 64  # bytes of a binary header of the wrong length that are shown as text
 TEXT, THROWABLE, URI, INT32_CODE, INT64_CODE, INTEGER = range(6)
 CODES: dict[Encoding, int] = {
@@ -141,6 +144,9 @@ def read(
             value = next((known[place][1] for place in places if place < len(known) and known[place][1]), None)
             if said := text(value, plan.own.profile.encodings.get(field, "text")):
                 texts[field] = said
+        before = plan.own.profile.before_group.replace(TOPIC, texts.get("original_topic", TOPIC))
+        if before and topic and topic != before and topic.startswith(before):
+            texts.setdefault("consumer_group", topic.removeprefix(before))
     return plan, texts
 
 
@@ -251,6 +257,17 @@ class _Decoder:
             [*(self._text(field).alias(f"{field}_text") for field in FIELDS)],
         )
 
+    def _group(self, said: Column, profile: Column, source: Column, topic: Column) -> Column:
+        """Return the group that headers say, else the one that the DLQ topic's name holds if it is the default."""
+        groups = [said]
+        for one in self.profiles:
+            if one.before_group:
+                around = one.before_group.split(TOPIC)
+                before = F.concat(F.lit(around[0]), source, F.lit(around[1]))
+                group = F.nullif(F.substring(topic, F.length(before) + 1, F.length(topic)), F.lit(""))
+                groups.append(F.when((profile == one.name) & topic.startswith(before), group))
+        return F.coalesce(*groups)
+
     def decoded(self) -> list[Column]:
         """Return the columns that ``decode`` adds."""
         empty = F.array().cast("array<string>")
@@ -259,7 +276,10 @@ class _Decoder:
             F.coalesce("_plan_profiles", empty).alias("header_profiles"),
             F.coalesce("_plan_missing_headers", empty).alias("missing_headers"),
             F.coalesce("_plan_missing_fields", empty).alias("missing_fields"),
-            *(F.col(f"{field}_text") for field in FIELDS),
+            *(F.col(f"{field}_text") for field in FIELDS if field != "consumer_group"),
+            self._group(
+                F.col("consumer_group_text"), F.col("_plan_profile"), F.col("original_topic_text"), F.col("topic")
+            ).alias("consumer_group_text"),
             self._undecodable().alias("undecodable_headers"),
             self._earlier_hops().alias("earlier_hops"),
             F.coalesce("_plan_has_strays", F.lit(False)).alias("reserved_header_collision"),
@@ -308,8 +328,19 @@ class _Decoder:
                 fields.append(_typed(name, F.nullif(decoded, F.lit(""))).alias(name))
             return F.struct(planned["profile"].alias("profile"), *fields)
 
-        none = F.array().cast(HOPS)
-        return F.when(F.size("_plan_hops") > 0, F.transform("_plan_hops", hop).cast(HOPS)).otherwise(none)
+        def grouped(hops: Column) -> Column:
+            topics = F.concat(F.slice(hops["topic"], 2, F.size(hops)), F.array("original_topic_text"))
+
+            def of(one: Column, at: Column) -> Column:
+                group = self._group(one["consumer_group"], one["profile"], one["topic"], F.get(topics, at))
+                return one.withField("consumer_group", group)
+
+            return F.transform(hops, of)
+
+        hops = F.transform("_plan_hops", hop).cast(HOPS)
+        if any(profile.before_group for profile in self.profiles):
+            hops = F.transform(F.array(hops), grouped)[0]
+        return F.when(F.size("_plan_hops") > 0, hops).otherwise(F.array().cast(HOPS))
 
     def _user_headers(self) -> Column:
         def is_kept(header: Column) -> Column:

@@ -17,6 +17,7 @@ from pipelines.settings.profiles import MappedHeader, OwnProfile
 
 Encoding = Literal["text", "throwable", "int32", "int64", "integer", "uri"]
 Kind = Literal["specified", "settings", "shipped"]
+TOPIC, GROUP = "{original_topic}", "{consumer_group}"  # in the default name of DLQ topics
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ class Profile:
 
     ``topic`` is a glob that limits the DLQ topics. ``newest`` tells where the writer puts its set: behind the headers
     that it copies (``last``), or before them (``first``). ``default_topic`` is a glob that the DLQ topics' default
-    names match. ``writer`` is its name for people; ``tells_more`` says which of its settings makes it tell more.
+    names match; ``before_group`` is what stands there before the consumer group, with ``{original_topic}`` in it, and
+    empty if the names hold no group. ``writer`` is its name for people; ``tells_more`` says which of its settings makes
+    it tell more.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Profile:
     kind: Kind = "settings"
     newest: Literal["last", "first"] = "last"
     default_topic: str = ""
+    before_group: str = ""
     writer: str = ""
     tells_more: str = ""
 
@@ -198,19 +202,23 @@ def profiles_of(dlq: Dlq) -> tuple[Profile, ...]:
 
 def own_profiles(profiles: Iterable[OwnProfile], kind: Kind = "settings") -> tuple[Profile, ...]:
     """Return profiles in the form of the settings as the decoder takes them."""
-    return tuple(
-        Profile(
-            profile.name,
-            tuple(map(_header, profile.headers)),
-            profile.topic or "",
-            kind,
-            profile.newest,
-            profile.default_topic or "",
-            profile.writer or profile.name,
-            profile.tells_more or "",
+    made = []
+    for profile in profiles:
+        before, _, _ = (profile.default_topic or "").partition(GROUP)
+        made.append(
+            Profile(
+                profile.name,
+                tuple(map(_header, profile.headers)),
+                profile.topic or "",
+                kind,
+                profile.newest,
+                (profile.default_topic or "").replace(TOPIC, "*").replace(GROUP, "*"),
+                before if TOPIC in before else "",
+                profile.writer or profile.name,
+                profile.tells_more or "",
+            )
         )
-        for profile in profiles
-    )
+    return tuple(made)
 
 
 def _header(mapped: MappedHeader) -> Header:

@@ -34,6 +34,7 @@ def table(profiles: Iterable[Profile]) -> str:
     rows = ["| writer | profile | recognised by | tells | does not tell | to learn more |", "|---|---|---|---|---|---|"]
     for profile in profiles:
         fields = {header.field for header in profile.headers}
+        fields |= {"consumer_group"} if profile.before_group else set()
         told = [word for word, names in TOLD.items() if fields.intersection(names)]
         missing = [word for word in NEEDED if word not in told]
         if {"connector", "application"}.intersection(told):

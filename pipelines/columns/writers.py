@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
+from expectations import owners
 from pipelines.columns import header_words
 from pipelines.columns.header_values import Values
 from pipelines.columns.header_words import ORIGIN
@@ -144,6 +145,10 @@ def meanings(name: str, values: Values, known_topics: Collection[str] = ()) -> l
         if sense.field == "original_topic" and values.names_own_topic:
             continue
         if sense.field == "routed_at" and sense.weak and not values.is_near:
+            continue
+        if sense.field == "exception_stacktrace" and sense.doubt > 2 and values.kind != "stack traces":
+            continue
+        if sense.field in owners.NAMES and values.differ:
             continue
         if encoding := values.encoding_of(sense.field, known_topics):
             found.append(Meaning(sense.field, encoding, sense.doubt, sense.weak))

@@ -44,6 +44,7 @@ _TRACE_ID = re.compile(r"[0-9a-fA-F]{32}")
 Key = dict[str, str | int]
 
 _INT64_MOST = 2**63 - 1
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _WIDEST = 80  # columns of the user's text in an error message
 _WAITS = "is held, as its topic broke the contract of"
 
@@ -92,12 +93,22 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a message, when, and in words; ``facts`` are for machines."""
+    """Something that happened to a message, when, and in words; ``facts`` are for machines.
+
+    ``before`` is a time before which an event of an unknown time happened.
+    """
 
     at: datetime | None
     what: str
     sentence: str
     facts: dict[str, Any] = field(default_factory=dict)
+    before: datetime | None = None
+
+    @property
+    def order(self) -> tuple[bool, datetime, bool]:
+        """What to sort events by: their time, or the time that is behind them; those without any come last."""
+        known = self.at or self.before
+        return known is None, known or _NEVER, self.at is not None
 
 
 @dataclass(frozen=True)
@@ -289,7 +300,7 @@ def _trace_id(text: str) -> str:
 def _in_time(row: dict[str, Any]) -> tuple[Any, ...]:
     at = row["acknowledged_at"] or row["produced_at"] or row["first_dead_lettered_at"]
     place = (-1 if row[name] is None else row[name] for name in ("partition", "offset"))
-    return (at is None, at or datetime.min.replace(tzinfo=UTC), row["topic"], *place, row["acknowledgement_id"] or "")
+    return (at is None, at or _NEVER, row["topic"], *place, row["acknowledgement_id"] or "")
 
 
 def _of_row(warehouse: Warehouse, row: dict[str, Any]) -> Story:
@@ -309,7 +320,7 @@ def _of_place(warehouse: Warehouse, place: Place) -> Story | None:
 
 def _in_order(events: Iterator[Event]) -> tuple[Event, ...]:
     """Return events in order of time, those without a time last; events of the same time keep their order."""
-    return tuple(sorted(events, key=lambda event: (event.at is None, event.at or datetime.min.replace(tzinfo=UTC))))
+    return tuple(sorted(events, key=lambda event: event.order))
 
 
 def _events(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> Iterator[Event]:
@@ -372,9 +383,8 @@ def _sends_with_acks_0(warehouse: Warehouse, told: dict[str, Any]) -> bool:
         return False
     key: Key = {name: told[name] for name in ("cluster", "client_id", "topic")}
     stated = rows(warehouse, PRODUCERS, key)
-    never = datetime.min.replace(tzinfo=UTC)
-    latest = max((row["stated_at"] or never for row in stated), default=None)
-    return bool(stated) and {row.get("acks") for row in stated if (row["stated_at"] or never) == latest} == {"0"}
+    latest = max((row["stated_at"] or _NEVER for row in stated), default=None)
+    return bool(stated) and {row.get("acks") for row in stated if (row["stated_at"] or _NEVER) == latest} == {"0"}
 
 
 def _transaction(warehouse: Warehouse, place: Place, ledger: dict[str, Any]) -> Iterator[Event]:
@@ -423,11 +433,12 @@ def _dead_letters(warehouse: Warehouse, place: Place, passed: frozenset[Place]) 
         if letter not in landed | passed:
             of = f" from {place}" if passed else ""
             what = "dead-lettered on" if passed else "dead-lettered"
-            yield Event(
-                None, what, f"to {letter}{of}{_by(row)}, as headers of {_teller(row)} say", _inferred_facts(row)
-            )
-            if len(passed) < MOST_HOPS:
-                yield from _dead_letters(warehouse, letter, passed | {place, letter})
+            sentence = f"to {letter}{of}{_by(row)}, as headers of {_teller(row)} say"
+            followed = passed | {place, letter}
+            later = [*_dead_letters(warehouse, letter, followed)] if len(passed) < MOST_HOPS else []
+            first = min((known for one in later if (known := one.at or one.before)), default=None)
+            yield Event(None, what, sentence, _inferred_facts(row), first)
+            yield from later
 
 
 def _replays(warehouse: Warehouse, place: Place) -> Iterator[Event]:
@@ -553,7 +564,7 @@ def _origin(warehouse: Warehouse, place: Place) -> Iterator[Event]:
             yield _held_letter(row, "it")
     for _, row in _inferred(warehouse, "dlq", place):
         sentence = f"as the dead letter of {_source(row)}{_by(row)}, as headers of {_teller(row)} say"
-        yield Event(None, "written", sentence, _inferred_facts(row))
+        yield Event(None, "written", sentence, _inferred_facts(row), _NEVER)
 
 
 def _inferred(warehouse: Warehouse, side: str, place: Place) -> Iterator[tuple[Place, dict[str, Any]]]:

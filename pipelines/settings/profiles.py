@@ -18,6 +18,7 @@ MAX_PROFILES = 20
 MAX_HEADERS = 60
 SHIPPED = Path(__file__).parents[2] / "conf" / "profiles"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
+_NAME_WITH_GROUP = re.compile(r"[^*?{}]*\{original_topic\}[^*?{}]+\{consumer_group\}")
 # A path as Spark's parser for variants reads it: it skips space before a key, and a quoted key also ends at ?.
 _PATH = re.compile(r"""\$(?:\.[^\s.\[\]'"?]+|\[[0-9]{1,9}\]|\['(?!\s)[^'?]+'\]|\["(?!\s)[^"?]+"\])+""")
 
@@ -101,7 +102,8 @@ class OwnProfile(Section):
     With ``topic``, a glob pattern, only records of the DLQ topics that match it can have the profile. ``headers`` are
     in the order in which the writer writes them. ``newest`` tells where it puts its set in a record that has older
     ones: behind the headers that it copies, or before them. ``default_topic`` is a glob that the default names of its
-    DLQ topics match. ``writer`` and ``tells_more`` are for people: its name, and which setting makes it tell more.
+    DLQ topics match. If it holds ``{original_topic}`` and, at its end, ``{consumer_group}``, such a name tells the
+    group. ``writer`` and ``tells_more`` are for people: its name, and which setting makes it tell more.
     """
 
     name: str
@@ -121,6 +123,13 @@ class OwnProfile(Section):
             raise ValueError(f"{name} is the name of a built-in profile")
         if name in owners.NAMED or name == owners.UNKNOWN:
             raise ValueError(f"{name} is a word for whom dead letters belong to")
+        return name
+
+    @field_validator("default_topic")
+    @classmethod
+    def _check_default_topic(cls, name: str | None) -> str | None:
+        if name and "{" in name and not _NAME_WITH_GROUP.fullmatch(name):
+            raise ValueError("write a name that holds the group like error.{original_topic}.{consumer_group}")
         return name
 
     @field_validator("headers")

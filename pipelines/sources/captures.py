@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, reduce
-from operator import and_
+from operator import and_, or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -38,16 +38,14 @@ _CAPTURE = (
     f" value: binary, headers: array<struct<key: string, value: binary>>, payload: boolean, tstype: boolean,"
     f" {UNPACKED}: string>"
 )
+_SCHEMA_IDS = ("key_schema_id", "value_schema_id", "keySchemaId", "valueSchemaId")  # kcat's and kafkactl's
 # The fields of all forms, each with its name in the code: Kafbat's differ from others only in their case.
 _FIELDS = {
     **{
         name: name for name in ("topic", "partition", "offset", "key", "headers", "timestamp", "timestampType", "value")
     },
     **{name: name for name in ("tstype", "ts", "payload", "key_error", "payload_error")},
-    **{
-        name: name
-        for name in ("key_schema_id", "value_schema_id", "value_size", "partitionID", "__confluent_index", UNPACKED)
-    },
+    **{name: name for name in (*_SCHEMA_IDS, "value_size", "partitionID", "__confluent_index", UNPACKED)},
     **{name: f"kafbat{name}" for name in ("Partition", "Offset", "Timestamp", "Key", "Value", "Headers")},
 }
 _ANY = f"struct<{', '.join(f'{name}: variant' for name in _FIELDS)}>"
@@ -381,7 +379,7 @@ def _is_lossy(this: _Line) -> Column:
     form, of = this.form, this.of
     is_decoded = ~((_is_string(of["key"]) | _is_null(of["key"])) & (_is_string(of["value"]) | _is_null(of["value"])))
     is_renamed = F.exists(this.headers, lambda header: header["key"].contains("\ufffd"))
-    is_unlike = is_decoded | is_renamed | _is_replaced() | _has(this, "key_schema_id") | _has(this, "value_schema_id")
+    is_unlike = is_decoded | is_renamed | _is_replaced() | reduce(or_, (_has(this, name) for name in _SCHEMA_IDS))
     of_headers = F.try_variant_get(_again(this, "headers"), "$", f"array<struct<value: {_PAYLOAD}>>")
     return (
         F.when(form.isin(CAPTURE, SPARK), F.coalesce(_is_marked(this.timed), F.lit(False)))

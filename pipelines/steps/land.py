@@ -363,7 +363,8 @@ class _Landing:
         said += [f"{counted(self.records, 'record')} of {topics}"] if self.records else []
         more = len(self.topics) - MOST_TOPICS
         said[-1:] = [f"{said[-1]} and {more:,} more"] if more > 0 else said[-1:]
-        said += [f"recognised {_listed(self.forms)}"] if self.forms.keys() - {self.module.ordinary_form} else []
+        has_forms = bool(self.forms.keys() - {self.module.ordinary_form})
+        said += [f"recognised {_listed(self.forms)}"] if has_forms else []
         said += [f"skipped {_listed(self.skipped)}"] if self.skipped else []
         said += [f"passed over: {self.passed_over}"] if self.passed_over else []
         self.stage_run = replace(
@@ -374,6 +375,7 @@ class _Landing:
             duplicates=before.duplicates + read - skipped - accepted,
             skipped=before.skipped + skipped,
             message="; ".join(said),
+            warns=has_forms,
         )
         quality.note(self.warehouse, self.stage_run)
 

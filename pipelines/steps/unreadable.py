@@ -51,7 +51,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Rows that could not be read: the largest groups, those of a reason side by side, and the number of all rows.
+    """Rows that could not be read: the largest group of each reason, then the others, and the number of all rows.
 
     ``rows_of`` has the numbers of rows by scope, ``files`` the scopes of files of which no row could be read.
     """
@@ -160,7 +160,8 @@ def question(reason: str, scope: str, condition: str) -> str:
           SELECT
             of_scope, source, reason, row_count, ids,
             sum(row_count) OVER () AS all_rows,
-            sum(row_count) OVER (PARTITION BY reason) AS of_reason
+            sum(row_count) OVER (PARTITION BY reason) AS of_reason,
+            row_number() OVER (PARTITION BY reason ORDER BY row_count DESC, source, of_scope) AS place
           FROM (
             SELECT of_scope, source, reason, max(row_count) AS row_count, array_agg(id) AS ids
             FROM (
@@ -179,7 +180,7 @@ def question(reason: str, scope: str, condition: str) -> str:
             GROUP BY of_scope, source, reason
           )
         )
-        ORDER BY of_reason DESC, reason, row_count DESC, source, of_scope
+        ORDER BY place, of_reason DESC, reason
         LIMIT {MOST_GROUPS}
     """
 

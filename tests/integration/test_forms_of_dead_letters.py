@@ -143,6 +143,12 @@ def kafbat(record: dict[str, Any]) -> bytes:
     return dumped(said | {"Timestamp": iso(record["timestamp"], "Z")}, indent="\t")
 
 
+def kafkactl(record: dict[str, Any], **more: Any) -> bytes:
+    """Write a record as ``kafkactl consume --print-all -o json`` does (MessagePrinter.go): without headers if none."""
+    said = {"Partition": record["partition"], "Offset": record["offset"], **more, "Key": utf_8(record["key"])}
+    return dumped(said | {"Value": utf_8(record["value"]), "Timestamp": iso(record["timestamp"], "+01:00")})
+
+
 def redpanda_console(record: dict[str, Any]) -> dict[str, Any]:
     """Write a record as Redpanda Console saves it with raw data (save-messages-dialog.tsx)."""
 
@@ -408,6 +414,11 @@ CASES: dict[str, tuple[bytes, dict[str, Any]]] = {
         printed(RECORD),
         {"error": captures.UNNAMED},
     ),
+    "orders.DLT/kafkactl.json": (
+        kafkactl(RECORD, Headers={"attempts": "3", "reason": "broken"}),
+        RECORD | NO_TYPE | {"headers": RECORD["headers"][::-1]},
+    ),
+    "orders.DLT/kafkactl without headers.json": (kafkactl(RECORD), RECORD | NO_TYPE | {"headers": []}),
     "values.avro": (
         avro([])[:0] or dumped({"id": 1}),
         {"error": "the line is in none of the forms that land: it has no topic, partition and offset"},
@@ -429,6 +440,8 @@ LOST: dict[str, tuple[bytes, bool]] = {
     "U+FFFD": (kcat(RECORD | {"key": "\ufffd".encode()}), True),
     "escaped U+FFFD": (kcat(RECORD).replace(b"k-1", rb"\uFFFD"), True),
     "decoded Avro": (kcat(RECORD).replace(b'"key"', b'"value_schema_id":7,"key"'), True),
+    "orders.DLT/kafkactl": (kafkactl(RECORD), False),
+    "orders.DLT/kafkactl, decoded Avro": (kafkactl(RECORD, valueSchemaId=7), True),
     "a name that is not UTF-8": (kcat(RECORD).replace(b"reason", b"\xff"), True),
     "confluent, U+FFFD": (dumped(confluent(RECORD | {"value": b"\xff"})), True),
     "confluent, an object": (dumped(confluent(RECORD) | {"value": {"id": 1}}), True),
@@ -540,5 +553,8 @@ def test_the_run_says_which_forms_it_recognised(spark: SparkSession, settings: S
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(raw)
         (done,) = runner.run(warehouse, stages("dlq", layer="bronze"))
-        messages.append(done.message)
-    assert messages == ["1 new or changed file", "2 new or changed files; recognised rpk 40, kcat 1"]
+        messages.append((done.message, done.warns))
+    assert messages == [
+        ("1 new or changed file", False),
+        ("2 new or changed files; recognised rpk 40, kcat 1", True),
+    ]

@@ -115,6 +115,20 @@ def test_topics_of_a_feed() -> None:
                 ("\u202e", "a name has up to 64 letters"),
             )
         ),
+        *(
+            pytest.param(
+                {"dlq": {"profile": [{"name": "own", "default_topic": name, "headers": [TOPIC]}]}},
+                "write a name that holds the group like error.{original_topic}.{consumer_group}.",
+                id=f"default topic {name}",
+            )
+            for name in (
+                "error.{topic}",
+                "error.{consumer_group}",
+                "*.{original_topic}.{consumer_group}",
+                "{original_topic}{consumer_group}",
+                "{original_topic}.{consumer_group}.dlq",
+            )
+        ),
         pytest.param(
             {"dlq": {"profile": [{"name": "own", "headers": [TOPIC]}] * 2}},
             "two profiles have the name own.",

@@ -28,9 +28,10 @@ def decoded(
     rows: dict[str, Any],
     profiles: tuple[Profile, ...] = PROFILES,
     values: dict[str, bytes | None] | None = None,
+    topic: str = TOPIC,
 ) -> dict[str, Row]:
     schema = "id string, cluster string, topic string, headers array<struct<key: string, value: binary>>, value binary"
-    given = [(name, "c", TOPIC, headers, (values or {}).get(name)) for name, headers in rows.items()]
+    given = [(name, "c", topic, headers, (values or {}).get(name)) for name, headers in rows.items()]
     records = spark.createDataFrame(given, schema)
     return {row["id"]: row for row in decode(records, shapes_of(records, profiles)).collect()}
 
@@ -333,6 +334,25 @@ def _texts(hop: Row) -> tuple[str | None, ...]:
 def _hop(profile: Profile, texts: dict[str, str]) -> tuple[str | None, ...]:
     fields = ("original_topic", "original_partition", "original_offset", "consumer_group")
     return (profile.name, *(texts.get(field) for field in fields))
+
+
+def test_the_default_name_of_a_dlq_topic_tells_the_group_that_headers_do_not(spark: SparkSession) -> None:
+    names = (Header("original_topic", "x-topic", mandatory=True), Header("consumer_group", "x-group"))
+    profiles = (*PROFILES, Profile("named", names, before_group="dead.{original_topic}."))
+    given: dict[str, tuple[Headers, str | None]] = {
+        "default": ([("x-topic", b"orders")], "billing.eu"),
+        "header": ([("x-topic", b"orders"), ("x-group", b"audit")], "audit"),
+        "other source": ([("x-topic", b"order")], None),
+        "no group": ([("x-topic", b"orders.billing.eu")], None),
+        "no source": ([("x-topic", b"")], None),
+        "other writer": ([(name, b"orders") for name in PROFILES[3].mandatory], None),
+    }
+    rows = decoded(
+        spark, {name: headers for name, (headers, _) in given.items()}, profiles, topic="dead.orders.billing.eu"
+    )
+    for name, (headers, group) in given.items():
+        assert rows[name]["consumer_group_text"] == group, name
+        assert read(headers, profiles, "dead.orders.billing.eu")[1].get("consumer_group") == group, name
 
 
 def test_no_headers_say_nothing(rows: dict[str, Row]) -> None:

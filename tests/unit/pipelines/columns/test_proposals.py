@@ -97,6 +97,17 @@ def test_what_one_header_says_twice_fills_two_fields_and_what_is_left_is_named()
     assert (one.name, other.name) == ("acme", "zed")
 
 
+def test_an_id_of_a_message_names_no_owner_and_text_after_failed_no_stack_trace() -> None:
+    def bus(at: int) -> Headers:
+        named = [("ServiceBus.MessageId", b"%032x" % (at * 7919)), ("ServiceBus.FailedQ", b"billing@host")]
+        error = [("ServiceBus.Exception.Type", b"java.lang.IllegalStateException")]
+        return [*error, ("ServiceBus.Exception.Message", b"no"), *named]
+
+    (one,) = proposals(letters("errors", *map(bus, range(9))), Dlq())
+    assert {line.split()[1] for line in lines(one)} == {"exception_class", "error_message"}
+    assert '"ServiceBus.FailedQ" (text), "ServiceBus.MessageId" (text)' in one.toml
+
+
 @pytest.mark.parametrize("alone", [0, 5], ids=["never alone", "also alone"])
 def test_a_record_that_two_writers_dead_lettered_shows_both(alone: int) -> None:
     chained = letters("dlq2.orders", *([("traceparent", b"1"), *acme(at), *zed(at)] for at in range(6)))

@@ -107,4 +107,5 @@ def test_engines_answer_alike(spark: SparkSession, tmp_path: Path) -> None:
     by_deltalake = plain([tuple(row.values()) for row in answer.to_pylist()])
     assert by_spark == by_duckdb == by_deltalake
     assert len(by_spark) == unreadable.MOST_GROUPS
+    assert {reason for *_, reason, _, _, _ in by_spark[:2]} == {NO_JSON, NO_OBJECT}  # each one before a second file
     assert by_spark[0][5] == sum(reason is not None for *_, reason in rows)
