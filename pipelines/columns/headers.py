@@ -20,7 +20,7 @@ from expectations.bronze.dlq_records import HEADERS
 from expectations.rules import INT32, INT64
 from expectations.silver.dlq_records import HOPS
 from pipelines.columns import globs
-from pipelines.columns.header_sets import Hop, Plan, Planner, Shape, planner_of
+from pipelines.columns.header_sets import MOST_WEIGHED, Hop, Plan, Planner, Shape, planner_of
 from pipelines.columns.profiles import FIELDS, PROFILES, SHARE_GROUP, Encoding, Profile
 
 if TYPE_CHECKING:
@@ -86,8 +86,20 @@ def plans_by(records: DataFrame, column: str, profiles: tuple[Profile, ...]) -> 
     return [(key, decoder.planner.plan(_shape(*shape)), number) for key, shape, number in shaped.collect()]
 
 
-def _shape(names: list[str], marks: list[int], topics: list[str | None] | None, topic: str | None) -> Shape:
-    return Shape(tuple(names), tuple(marks), None if topics is None else tuple(topics), topic)
+def _shape(
+    names: list[str],
+    marks: list[int],
+    topics: list[str | None] | None,
+    topic: str | None,
+    same: list[int] | None,
+) -> Shape:
+    return Shape(
+        tuple(names),
+        tuple(marks),
+        None if topics is None else tuple(topics),
+        topic,
+        None if same is None else tuple(same),
+    )
 
 
 def look_like_a_writers(headers: str) -> Column:
@@ -126,15 +138,9 @@ def read(
 ) -> tuple[Plan, dict[str, str]]:
     """Return the plan of one record without an envelope, and the texts of its fields, as Spark reads them."""
     planner = planner_of(profiles)
-    known = [header for header in headers if header is not None and planner.known(header[0]) is not None]
-    shape = planner.shape((name for name, _ in known), topic)
-    if not planner.names_of_first.isdisjoint(shape.names):
-        topics = tuple(
-            text(value, "text") if name in planner.topic_names else None
-            for name, (_, value) in zip(shape.names, known, strict=True)
-        )
-        shape = Shape(shape.names, shape.marks, topics, topic)
-    plan = planner.plan(shape)
+    named = [(planner.known(header[0]), header[1]) for header in headers if header is not None]
+    known = [(name, value) for name, value in named if name is not None]
+    plan = planner.plan(planner.shape(known, topic))
     texts: dict[str, str] = {}
     if plan.own:
         for field, places in plan.own.places.items():
@@ -182,8 +188,9 @@ class _Decoder:
         shape = F.struct(
             F.col("_known.key").alias("names"),
             self._marks().alias("marks"),
-            self._topics().alias("topics"),
-            self._topic().alias("topic"),
+            self._if_topics_tell(self._topics()).cast("array<string>").alias("topics"),
+            self._if_topics_tell(F.col("topic")).cast("string").alias("topic"),
+            self._if_topics_tell(self._same()).cast("array<int>").alias("same"),
         )
         return records.withColumn("_shape", shape)
 
@@ -203,22 +210,28 @@ class _Decoder:
         marks = F.array_compact(F.array(*globs_, *paths)) if globs_ or paths else F.array()
         return marks.cast("array<int>")
 
-    def _order_is_open(self) -> Column:
-        """Tell whether a writer that writes first may have written a set, so that topics tell the order of the sets."""
-        first = sorted(self.planner.names_of_first)
-        return F.arrays_overlap("_known.key", F.array(*map(F.lit, first))) if first else F.lit(False)
+    def _if_topics_tell(self, told: Column) -> Column:
+        """Return a column if several headers tell a topic, so that topics may tell the order of the sets; else null."""
+        topics = F.filter("_known", self._tells_a_topic)
+        return F.when((F.size(topics) > 1) & (F.size("_known") <= MOST_WEIGHED), told)
+
+    def _tells_a_topic(self, header: Column) -> Column:
+        return header["key"].isin(*self.planner.topic_names)
 
     def _topics(self) -> Column:
         def told(header: Column) -> Column:
-            named = header["key"].isin(*self.planner.topic_names)
-            return F.when(named, F.make_valid_utf8(header["value"].cast("string")))
+            return F.when(self._tells_a_topic(header), F.make_valid_utf8(header["value"].cast("string")))
 
-        topics = F.transform("_known", told) if self.planner.names_of_first else F.lit(None)
-        return F.when(self._order_is_open(), topics).cast("array<string>")
+        return F.transform("_known", told)
 
-    def _topic(self) -> Column:
-        topic = F.col("topic") if self.planner.names_of_first else F.lit(None)
-        return F.when(self._order_is_open(), topic).cast("string")
+    def _same(self) -> Column:
+        """Return, for headers that tell a place, where the same header stands first, and else where they stand."""
+
+        def first(header: Column, at: Column) -> Column:
+            is_place = header["key"].isin(*self.planner.place_names)
+            return F.when(is_place, F.array_position("_known", header) - 1).otherwise(at)
+
+        return F.transform("_known", first)
 
     def _envelope(self) -> Column:
         """Return the value as JSON if it is one that a profile with paths may read.
@@ -338,7 +351,9 @@ def _schema() -> Any:
         hop += [(name, numbers), (f"{name}_code", arrow.int32())]
     return arrow.schema(
         {
-            "_plan_shape": arrow.struct({"names": texts, "marks": numbers, "topics": texts, "topic": arrow.string()}),
+            "_plan_shape": arrow.struct(
+                {"names": texts, "marks": numbers, "topics": texts, "topic": arrow.string(), "same": numbers}
+            ),
             "_plan_profile": arrow.string(),
             "_plan_profiles": texts,
             "_plan_missing_headers": texts,
