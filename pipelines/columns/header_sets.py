@@ -38,8 +38,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from itertools import pairwise
+from functools import cache, cached_property, lru_cache
+from itertools import pairwise, permutations
 from math import prod
 
 from pipelines.columns import globs
@@ -56,9 +56,9 @@ class Shape:
 
     ``names`` are the headers that any profile knows, in order; a name that only a prefix matches is the longest such
     prefix with a ``*`` behind it. ``marks`` are the indexes, in ``Planner.marks``, of topic globs that match and of
-    paths that lead to a value. The others are null unless several of at most MOST_WEIGHED names tell a topic: ``topics`` are their
-    values, null for other names; ``topic`` is the DLQ topic; ``same`` has, for a name that tells topic, partition or
-    offset, the first place with its name and value, and for other names their own place.
+    paths that lead to a value. The others are null unless several of at most MOST_WEIGHED names tell a topic:
+    ``topics`` are their values, null for other names; ``topic`` is the DLQ topic; ``same`` has, for a name that tells
+    topic, partition or offset, the first place with its name and value, and for other names their own place.
     """
 
     names: tuple[str, ...]
@@ -476,6 +476,7 @@ def _distance(
     )
 
 
+@lru_cache(10_000)
 def _plain(topic: str) -> str:
     """Return the letters and digits of a topic's name, which people write in other cases and with other separators."""
     return "".join(filter(str.isalnum, topic.casefold()))
@@ -485,9 +486,10 @@ def _all_mandatory(profile: Profile) -> tuple[str, ...]:
     return (*profile.mandatory, *profile.mandatory_paths)
 
 
-def _repeating(profile: Profile) -> set[str]:
+@cache
+def _repeating(profile: Profile) -> frozenset[str]:
     """Return the keys that one set can have several times."""
-    return {header.key for header in profile.headers if header.repeats or header.is_prefix}
+    return frozenset(header.key for header in profile.headers if header.repeats or header.is_prefix)
 
 
 def _taken(shape: Shape, shown: Iterable[Profile], found: Mapping[Profile, list[tuple[int, str]]]) -> tuple[str, ...]:
@@ -598,9 +600,11 @@ def _explaining_most(complete: Sequence[_Set]) -> list[_Set]:
     """
 
     def is_same(one: _Set, other: _Set) -> bool:
-        within = bool(one.mandatory_places) and one.mandatory_places <= other.places
-        return within and not one.mandatory_places <= other.mandatory_places
+        return _may_be_same(one.profile, other.profile) and one.mandatory_places <= other.places
 
+    profiles = {one.profile for one in complete}
+    if not any(_may_be_same(one, other) for one, other in permutations(profiles, 2)):
+        return [*complete]
     standing: list[_Set] = []
     for one in sorted(complete, key=lambda one: (-len(one.places), one.profile.kind != "settings")):
         rivals = (other for other in standing if other.profile is not one.profile)
@@ -609,18 +613,33 @@ def _explaining_most(complete: Sequence[_Set]) -> list[_Set]:
     return [one for one in complete if one in standing]
 
 
-def _scattered(sets: Sequence[_Set]) -> list[_Set]:
+@cache
+def _may_be_same(one: Profile, other: Profile) -> bool:
+    """Tell whether all mandatory headers of a profile are headers of another one, and some of them optional ones."""
+    mandatory = {*one.mandatory}
+    return (
+        bool(mandatory)
+        and mandatory <= {header.key for header in other.headers}
+        and not mandatory <= {*other.mandatory}
+    )
+
+
+def _scattered(sets: Sequence[_Set]) -> set[_Set]:
     """Return sets whose mandatory headers are out of their order, or have those of another writer between them.
 
     The writer did not leave them so. The order of a profile of the settings proves nothing: people may not know it.
     """
-    return [
+    writers: dict[int, set[str]] = {}
+    for one in sets:
+        for place in one.mandatory_places:
+            writers.setdefault(place, set()).add(one.profile.name)
+    return {
         one
         for one in sets
         if one.profile.newest != "anywhere"
         and one.profile.kind != "settings"
-        and not (_is_in_order(one) and not any(_is_between(one, other) for other in sets))
-    ]
+        and not (_is_in_order(one) and _is_alone(one, writers))
+    }
 
 
 def _is_in_order(one: _Set) -> bool:
@@ -629,12 +648,11 @@ def _is_in_order(one: _Set) -> bool:
     return places == sorted(places)
 
 
-def _is_between(one: _Set, other: _Set) -> bool:
-    """Tell whether a mandatory header of another writer's set stands between those of a set."""
-    if other.profile.name in (one.profile.name, _partner(one.profile)):
-        return False
-    begin, end = one.ends
-    return any(begin < place < end for place in other.mandatory_places - one.places)
+def _is_alone(one: _Set, writers: Mapping[int, set[str]]) -> bool:
+    """Tell whether no mandatory header of another writer stands between those of a set."""
+    own = {one.profile.name, _partner(one.profile)}
+    between = range(one.ends[0] + 1, one.ends[1])
+    return all(writers.get(place, own) <= own or place in one.places for place in between)
 
 
 def _age_by_place(one: _Set, is_scattered: bool) -> tuple[int, int]:
@@ -644,6 +662,7 @@ def _age_by_place(one: _Set, is_scattered: bool) -> tuple[int, int]:
     return (2, -one.at) if one.profile.newest == "first" else (1, one.at)
 
 
+@cache
 def _of_place(profile: Profile) -> list[Header]:
     """Return the headers of a profile that tell topic, partition and offset."""
     fields = ("original_topic", "original_partition", "original_offset")

@@ -66,6 +66,10 @@ class Profile:
     writer: str = ""
     tells_more: str = ""
 
+    def __hash__(self) -> int:
+        """Return a hash that costs little: plans look profiles up all the time."""
+        return hash(self.name)
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of all headers of the profile, without prefixes."""

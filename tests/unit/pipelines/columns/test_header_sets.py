@@ -14,6 +14,7 @@ from tests.testing.headers import Headers, Story, stories
 
 ALL = profiles_of(Dlq())
 NAMED = {profile.name: profile for profile in ALL}
+SHARED = {"consumer_group"}  # both profiles of Spring have its name; in a map it has one value
 
 
 def told(
@@ -61,7 +62,7 @@ def _holds(story: Story) -> None:
     assert {name: texts.get(name) for name in mandatory} == {name: expected[name] for name in mandatory}, shown
     assert all(said in story.texts_of(name) for name, said in texts.items()), shown
     if [one for one, _ in story.written].count(profile) == 1 and profile.newest != "anywhere":
-        assert expected.keys() <= texts.keys(), shown
+        assert expected.keys() - SHARED <= texts.keys(), shown
 
 
 def test_an_optional_header_belongs_to_the_set_at_its_place() -> None:
@@ -216,17 +217,13 @@ def test_topics_tell_the_order_of_what_a_relay_shuffled(seed: int) -> None:
 
 
 def test_headers_of_two_writers_one_in_the_other_are_shuffled() -> None:
-    connect, spring = (
-        [*filter(None, written(name, topic))] for name, topic in (("kafka-connect", "a"), ("spring-kafka", "a.x"))
-    )
-    names = NAMED["spring-kafka"].mandatory
-    behind = [header for header in spring if header[0] in names[1:]]
+    connect, spring = written("kafka-connect", "a"), written("spring-kafka", "a.x")
+    last = NAMED["spring-kafka"].mandatory[-1]
+    behind = [header for header in spring if header and header[0] == last]
     front = [header for header in spring if header not in behind]
-    for headers in ([*front, *connect, *behind], [*front, *connect[:1], *behind, *connect[1:]]):
-        expected = [("kafka-connect", "a"), ("spring-kafka", "a.x")]
-        assert told(headers, "a.x.y") == expected
-    outer = [*connect[:1], *spring, *connect[1:]]
-    assert told(outer, "a.x.y") == expected
+    split: list[Headers] = [[*front, *connect, *behind], [*front, *connect[:1], *behind, *connect[1:]]]
+    for headers in (*split, [*connect[:1], *spring, *connect[1:]]):
+        assert told(headers, "a.x.y") == [("kafka-connect", "a"), ("spring-kafka", "a.x")]
 
 
 def test_what_was_shuffled_is_older_than_the_map_that_shuffled_it() -> None:
