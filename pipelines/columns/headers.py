@@ -21,7 +21,7 @@ from expectations.rules import INT32, INT64
 from expectations.silver.dlq_records import HOPS
 from pipelines.columns import globs
 from pipelines.columns.header_sets import MOST_WEIGHED, Hop, Plan, Planner, Shape, planner_of
-from pipelines.columns.profiles import FIELDS, PROFILES, SHARE_GROUP, Encoding, Profile
+from pipelines.columns.profiles import FIELDS, PROFILES, Encoding, Profile
 
 if TYPE_CHECKING:
     from pyarrow import Table  # type: ignore[import-untyped]
@@ -136,7 +136,7 @@ def decode(records: DataFrame, plans: Plans) -> DataFrame:
 def read(
     headers: Sequence[tuple[str | None, bytes | None] | None], profiles: tuple[Profile, ...], topic: str | None = None
 ) -> tuple[Plan, dict[str, str]]:
-    """Return the plan of one record without an envelope, and the texts of its fields, as Spark reads them."""
+    """Return the plan of one record without an envelope, and the texts of its known fields, as Spark reads them."""
     planner = planner_of(profiles)
     named = [(planner.known(header[0]), header[1]) for header in headers if header is not None]
     known = [(name, value) for name, value in named if name is not None]
@@ -145,7 +145,8 @@ def read(
     if plan.own:
         for field, places in plan.own.places.items():
             value = next((known[place][1] for place in places if place < len(known) and known[place][1]), None)
-            if said := text(value, plan.own.profile.encodings.get(field, "text")):
+            said = text(value, plan.own.profile.encodings.get(field, "text"))
+            if said and not (said == "-1" and field in NUMBERS and plan.own.profile.says_minus_one):
                 texts[field] = said
     return plan, texts
 
@@ -338,8 +339,8 @@ class _Decoder:
         )
 
 
-NUMBERS = ("original_partition", "original_offset", "original_timestamp", "delivery_count")
-"""Fields of which -1 means unknown."""
+NUMBERS = ("original_partition", "original_offset", "original_timestamp", "delivery_count", "routed_at")
+"""Fields of which -1 means unknown, if the writer says it so."""
 
 
 def _schema() -> Any:
@@ -386,7 +387,7 @@ def _row(shape: Shape, plan: Plan) -> dict[str, Any]:
         "_plan_taken": plan.taken,
         "_plan_takes_all": set(shape.names) <= set(plan.taken),
         "_plan_has_strays": plan.has_strays,
-        "_plan_says_minus_one": own is not None and own.profile.name not in SHARE_GROUP,
+        "_plan_says_minus_one": own is not None and own.profile.says_minus_one,
     }
 
 

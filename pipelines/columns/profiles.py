@@ -70,6 +70,11 @@ class Profile:
         """Return a hash that costs little: plans look profiles up all the time."""
         return hash(self.name)
 
+    @property
+    def says_minus_one(self) -> bool:
+        """Whether the number -1 says that the writer knows none; the headers of share groups must have values."""
+        return self.name not in SHARE_GROUP
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of all headers of the profile, without prefixes."""

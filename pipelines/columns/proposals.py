@@ -13,7 +13,7 @@ from functools import cached_property
 
 from expectations.rules import counted
 from pipelines.columns import globs, header_values, header_words
-from pipelines.columns.header_values import NUMBERS, Values
+from pipelines.columns.header_values import Values
 from pipelines.columns.header_words import ORIGIN
 from pipelines.columns.profiles import Encoding, Profile, profiles_of
 from pipelines.columns.unknown_headers import MOST_NAMES, MOST_OF_A_PROFILE, quoted
@@ -392,12 +392,11 @@ def read_by(letter: Letter, profiles: tuple[Profile, ...]) -> Reading:
     plan, texts = read(letter.headers, profiles, letter.topic)
     if plan.own is None:
         return Reading()
-    known = {name: text for name, text in texts.items() if not (name in NUMBERS and text == "-1")}
     return Reading(
         plan.own.profile.name,
         plan.lacking,
-        sum(name in known for name in ORIGIN),
-        all(header_values.is_lawful(name, text) for name, text in known.items()),
+        sum(name in texts for name in ORIGIN),
+        all(header_values.is_lawful(name, text) for name, text in texts.items()),
         tuple(hop.profile.name for hop in plan.hops),
     )
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pipelines.columns.header_sets import Planner, Shape
-from pipelines.columns.headers import read, text
+from pipelines.columns.headers import NUMBERS, read, text
 from pipelines.columns.profiles import PROFILES, Header, Kind, Profile, profiles_of
 from pipelines.settings import Dlq
 from tests.testing.headers import Headers, Story, stories
@@ -299,6 +299,16 @@ def test_of_two_profiles_one_of_which_has_all_names_the_one_that_explains_more_s
     for profiles in ((one, other), (other, one)):
         plan, _ = read(headers, (*PROFILES, *profiles))
         assert (plan.profiles, plan.hops, plan.has_strays) == ((winner.name,), (), False)
+
+
+@pytest.mark.parametrize("field", NUMBERS)
+def test_minus_one_is_what_a_writer_does_not_know(field: str) -> None:
+    known = [Header("original_topic", "t", mandatory=True), Header(field, "n"), Header("error_message", "m")]
+    headers: Headers = [("t", b"a"), ("n", b"-1"), ("m", b"-1")]
+    assert read(headers, (Profile("own", tuple(known)),))[1] == {"original_topic": "a", "error_message": "-1"}
+    share_group = next(profile for profile in PROFILES if profile.name == "kip-1191")
+    numbers = {name: b"-1" for name in share_group.names}
+    assert read([*numbers.items()], ALL)[1]["original_offset"] == "-1"
 
 
 def test_many_sets_take_little_time() -> None:
