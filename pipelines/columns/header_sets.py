@@ -469,11 +469,15 @@ def _ranks(profile: Profile) -> dict[str, int]:
 def _distance(
     profile: Profile, keyed: Sequence[tuple[int, str]], owners: Counter[str], place: int, key: str
 ) -> tuple[bool, int]:
-    """Return how far a shared header is from one that only this writer writes, first whether it is out of its order."""
+    """Return how far a shared header is from one that only this writer writes, first whether it is out of its order.
+
+    If the writer's headers are in no order, somebody shuffled them, and their order tells nothing.
+    """
     rank = _ranks(profile)
-    return min(
-        ((at < place) != (rank[other] < rank[key]), abs(at - place)) for at, other in keyed if owners[other] == 1
-    )
+    own = [(at, other) for at, other in keyed if owners[other] == 1]
+    beginnings = 1 + sum(rank[first] > rank[second] for (_, first), (_, second) in pairwise(own))
+    has_order = beginnings <= max(Counter(other for _, other in own).values())
+    return min((has_order and (at < place) != (rank[other] < rank[key]), abs(at - place)) for at, other in own)
 
 
 @lru_cache(10_000)

@@ -232,6 +232,13 @@ def test_what_was_shuffled_is_older_than_the_map_that_shuffled_it() -> None:
         assert told(headers, "z") == [("smallrye-dead-letter-queue", "x"), ("watermill", "y")]
 
 
+def test_a_shared_name_among_shuffled_headers_belongs_to_what_stands_beside_it() -> None:
+    shuffled = written("spring-kafka", "a")[::-1]
+    plan, _ = read([*shuffled, *written("spring-retry-topic", "a.DLT")], ALL, "a.DLT-dlt")
+    assert [(hop.profile.name, hop.places["consumer_group"]) for hop in plan.hops] == [("spring-kafka", (0,))]
+    assert not plan.has_strays
+
+
 def test_a_users_profile_proves_no_shuffle() -> None:
     names = {"original_offset": "my-offset", "original_topic": "my-topic"}
     mine = Profile("mine", tuple(Header(known, name, mandatory=True) for known, name in names.items()))
