@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from pyarrow import Table  # type: ignore[import-untyped]
     from pyspark.sql import Column, DataFrame
 
-FEW_KNOWN = 3  # headers that a profile knows: with more, a profile is near
+FEW_KNOWN = 3  # with so many headers that profiles know, these alone tell whether they look like a writer's
 ERROR_WORDS = r"exception|stack.?trace|dead.?letter|(?:^|[^a-z])dl[qt](?:[^a-z]|$)"
+PLACE_WORDS = ("topic", "offset|partition")
 HEX_SHOWN = 64  # bytes of a binary header of the wrong length that are shown as text
 TEXT, THROWABLE, URI, INT32_CODE, INT64_CODE, INTEGER = range(6)
 CODES: dict[Encoding, int] = {
@@ -52,7 +53,7 @@ HOP_FIELDS = {
 class Plans:
     """The plans of all shapes of a batch; ``by_topic`` has the shapes of each cluster's DLQ topic.
 
-    With each shape stands whether headers that no profile knows look like a writer's.
+    With each shape stands whether its records' headers look like a writer's.
     """
 
     planner: Planner
@@ -74,8 +75,10 @@ def shapes_of(records: DataFrame, profiles: tuple[Profile, ...] = PROFILES) -> P
     looks = F.when(F.size("_known") < FEW_KNOWN, look_like_a_writers("headers")).otherwise(F.lit(False))
     shaped = decoder.shaped(records).select("cluster", "topic", "_shape", looks.alias("looks")).distinct()
     by_topic: dict[tuple[str | None, str | None], set[tuple[Shape, bool]]] = {}
-    for cluster, topic, shape, looks_like_a_writers in shaped.collect():
-        by_topic.setdefault((cluster, topic), set()).add((_shape(*shape), looks_like_a_writers))
+    for cluster, topic, told, others_look in shaped.collect():
+        shape = _shape(*told)
+        looks_like_a_writers = others_look or _names_look_like_a_writers(shape.names)
+        by_topic.setdefault((cluster, topic), set()).add((shape, looks_like_a_writers))
     return Plans(decoder.planner, by_topic)
 
 
@@ -108,8 +111,16 @@ def look_like_a_writers(headers: str) -> Column:
     def any_name(pattern: str) -> Column:
         return F.exists(headers, lambda header: F.lower(header["key"]).rlike(pattern))
 
-    place = any_name("topic") & any_name("offset|partition")
-    return F.coalesce(place | any_name(ERROR_WORDS), F.lit(False))
+    topic, within = map(any_name, PLACE_WORDS)
+    return F.coalesce((topic & within) | any_name(ERROR_WORDS), F.lit(False))
+
+
+def _names_look_like_a_writers(names: Sequence[str]) -> bool:
+    """Tell the same of names alone."""
+    topic, within, error = (
+        any(re.search(words, name.lower()) for name in names) for words in (*PLACE_WORDS, ERROR_WORDS)
+    )
+    return (topic and within) or error
 
 
 def decode(records: DataFrame, plans: Plans) -> DataFrame:

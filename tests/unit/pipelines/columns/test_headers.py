@@ -342,6 +342,16 @@ def _hop(profile: Profile, texts: dict[str, str]) -> tuple[str | None, ...]:
     return (profile.name, *(texts.get(field) for field in fields))
 
 
+def test_names_of_several_writers_look_like_a_writers(spark: SparkSession) -> None:
+    of_nobody = ["original_topic", "original_partition", "kafka_offset"]
+    given = [("c", "known", [(name, b"1") for name in of_nobody]), ("c", "none", [("trace", b"1"), ("b3", b"1")])]
+    given.append(("c", "unknown", [("my-topic", b"1"), ("my-offset", b"1")]))
+    schema = "cluster string, topic string, headers array<struct<key: string, value: binary>>, value binary"
+    plans = shapes_of(spark.createDataFrame([(*row, None) for row in given], schema), ALL)
+    found = {topic: (plans.planner.plan(shape).own, looks) for (_, topic), ((shape, looks),) in plans.by_topic.items()}
+    assert found == {"known": (None, True), "none": (None, False), "unknown": (None, True)}
+
+
 def test_no_headers_say_nothing(rows: dict[str, Row]) -> None:
     row = rows["empty"]
     assert row["header_profile"] is None
