@@ -47,7 +47,7 @@ from pipelines.columns.profiles import KIP_1191, KIP_1317, Header, Profile
 
 MOST_STATES = 400  # beginnings of chains that are weighed, where topics decide the order
 MOST_WEIGHED = 1_000  # known headers of a record of which topics and copies tell the order
-MOST_CUTS = 8  # places between two sets at which the cut may be
+MOST_CUTS = 16  # places between two sets at which the cut may be
 
 
 @dataclass(frozen=True)

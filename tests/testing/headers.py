@@ -74,9 +74,11 @@ def stories(seeded: random.Random, profiles: Sequence[Profile], most_hops: int =
     chosen = [profile for profile in profiles if profile.mandatory and not profile.mandatory_paths]
     is_plain = seeded.random() < 0.3
     chosen = [profile for profile in chosen if profile.newest == "last"] if is_plain else _naming(chosen)
-    if not is_plain:  # the two of Helidon share mandatory names, of which a map keeps one value
-        absent = seeded.choice(("helidon", "helidon-declarative"))
-        chosen = [profile for profile in chosen if profile.name != absent]
+    if (
+        not is_plain
+    ):  # a map keeps one value of Helidon's shared names, or drops the hop between a share group's two sets
+        absent = {seeded.choice(("helidon", "helidon-declarative")), seeded.choice(SHARE_GROUP)}
+        chosen = [profile for profile in chosen if profile.name not in absent]
     topic = f"{seeded.choice(('orders', 'payments', 'stock'))}{seeded.randrange(100)}"
     story = Story(topic, [Item(name, b"u") for name in seeded.sample(USER, seeded.randrange(3))])
     for hop in range(seeded.randint(1, most_hops)):
