@@ -21,9 +21,9 @@ NAMES = (GROUP, *NAMED.values())
 UNKNOWN = "unknown"
 """The header profile of a record that nothing tells the writer of."""
 NAMELESS = (
-    "Their source, group and error are unknown: if Kafka Connect writes them, its connector needs "
-    "errors.deadletterqueue.context.headers.enable=true; a console consumer prints headers only with "
-    "print.headers=true; docs/writers.md has other writers."
+    "They are accepted, but where they come from, which group failed and why is unknown. If Kafka Connect writes them, "
+    "set errors.deadletterqueue.context.headers.enable=true in its connector; a console consumer prints headers only "
+    "with print.headers=true. For other writers see docs/writers.md."
 )
 """What is lost if a writer names nothing, and which setting would tell more."""
 

@@ -17,22 +17,37 @@ How a profile's headers are cut into sets:
 - A writer that writes all values of a name side by side has one value a hop: the k-th of each name is of the k-th hop.
 
 Profiles can share names. A mandatory header belongs to one set alone: profiles of the settings come first, then the set
-that explains more headers. An optional header belongs to the set at whose place it stands.
+that explains more headers. If all mandatory headers of a set are optional ones of another profile's set, both are the
+same dead-lettering, and the set that explains more headers stands. An optional header belongs to the set at whose place
+it stands.
+
+How the sets of a record are put in order:
+
+- A writer that appends has its newest set behind, one that writes first has it before all others.
+- A writer that keeps headers in a map (``newest`` is ``anywhere``) replaces its own set and may shuffle all others, so
+  places prove nothing. Nor do they for a set whose mandatory headers are scattered: somebody shuffled the record.
+- There topics tell: a hop's DLQ topic is the next hop's source topic, and DLQ topics are named after their source or by
+  the writer's default. Places count only where topics are silent.
+- Two sets of a profile with the same topic, partition and offset are one hop, which somebody copied with its headers.
+- If a map's set is newer than a set that stands behind some of its headers, it replaced an older one there. Optional
+  headers before that place can be left from the older one, so they fill no field.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from itertools import pairwise
+from functools import cache, cached_property, lru_cache
+from itertools import pairwise, permutations
+from math import prod
 
 from pipelines.columns import globs
-from pipelines.columns.profiles import KIP_1191, KIP_1317, Profile
+from pipelines.columns.profiles import KIP_1191, KIP_1317, Header, Profile
 
-MOST_LINKS = 400  # pairs of sets whose order their topics may decide
-MOST_CUTS = 8  # places between two sets at which the cut may be
+MOST_STATES = 400  # beginnings of chains that are weighed, where topics decide the order
+MOST_WEIGHED = 1_000  # known headers of a record of which topics and copies tell the order
+MOST_CUTS = 16  # places between two sets at which the cut may be
 
 
 @dataclass(frozen=True)
@@ -41,14 +56,16 @@ class Shape:
 
     ``names`` are the headers that any profile knows, in order; a name that only a prefix matches is the longest such
     prefix with a ``*`` behind it. ``marks`` are the indexes, in ``Planner.marks``, of topic globs that match and of
-    paths that lead to a value. ``topics`` are the values of those of ``names`` that tell a topic, else null, if their
-    order may depend on these; ``topic`` is then the DLQ topic.
+    paths that lead to a value. The others are null unless several of at most MOST_WEIGHED names tell a topic:
+    ``topics`` are their values, null for other names; ``topic`` is the DLQ topic; ``same`` has, for a name that tells
+    topic, partition or offset, the first place with its name and value, and for other names their own place.
     """
 
     names: tuple[str, ...]
     marks: tuple[int, ...] = ()
     topics: tuple[str | None, ...] | None = None
     topic: str | None = None
+    same: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +101,7 @@ class Plan:
         return self.own is not None and not self.lacking
 
 
-@dataclass
+@dataclass(eq=False)
 class _Set:
     """A set of a profile within a shape: the places of its headers by key, in order, and the place that counts."""
 
@@ -123,16 +140,23 @@ class _Set:
     @cached_property
     def at(self) -> int:
         """The place of the set: that of its last mandatory header; an envelope stands before all headers."""
-        return max((self.counting[key] for key in self.profile.mandatory if key in self.counting), default=-1)
+        return self.ends[1]
 
-    @property
+    @cached_property
     def places(self) -> set[int]:
         """The places of all headers of the set."""
         return {place for every in self.members.values() for place in every}
 
+    @cached_property
     def mandatory_places(self) -> set[int]:
-        """Return the places of the mandatory headers."""
+        """The places of the mandatory headers."""
         return {place for key in self.profile.mandatory for place in self.members.get(key, ())}
+
+    @cached_property
+    def ends(self) -> tuple[int, int]:
+        """The first and the last place of the mandatory headers that count."""
+        counting = [self.counting[key] for key in self.profile.mandatory if key in self.counting]
+        return min(counting, default=-1), max(counting, default=-1)
 
 
 class Planner:
@@ -149,9 +173,7 @@ class Planner:
         self.topic_names = frozenset(
             header.key for profile in profiles for header in profile.headers if header.field == "original_topic"
         )
-        self.names_of_first = frozenset(
-            name for profile in profiles if profile.newest == "first" for name in profile.mandatory
-        )
+        self.place_names = frozenset(header.key for profile in profiles for header in _of_place(profile))
         self._plans: dict[Shape, Plan] = {}
         self._keys_of: dict[str, list[tuple[Profile, str]]] = {}
         self._order = {profile: place for place, profile in enumerate(self.profiles)}
@@ -163,10 +185,19 @@ class Planner:
             return name
         return next((f"{prefix}*" for prefix in self.prefixes if name.startswith(prefix)), None)
 
-    def shape(self, names: Iterable[str | None], topic: str | None = None) -> Shape:
-        """Return the shape of a record without an envelope whose topics do not decide the order of its sets."""
+    def shape(self, headers: Sequence[tuple[str, bytes | None]], topic: str | None = None) -> Shape:
+        """Return the shape of a record without an envelope by its known headers, each with its name in a shape."""
+        names = tuple(name for name, _ in headers)
         marks = tuple(at for at, glob in enumerate(self.globs) if topic is not None and globs.matches(glob, topic))
-        return Shape(tuple(known for name in names if (known := self.known(name)) is not None), marks)
+        if sum(name in self.topic_names for name in names) < 2 or len(names) > MOST_WEIGHED:
+            return Shape(names, marks)
+        topics = (
+            value.decode("utf-8", "replace") if name in self.topic_names and value is not None else None
+            for name, value in headers
+        )
+        first: dict[tuple[str, bytes | None], int] = {}
+        same = (first.setdefault(one, at) if one[0] in self.place_names else at for at, one in enumerate(headers))
+        return Shape(names, marks, tuple(topics), topic, tuple(same))
 
     def plan(self, shape: Shape) -> Plan:
         """Return the plan of a shape."""
@@ -177,21 +208,22 @@ class Planner:
     def _planned(self, shape: Shape) -> Plan:
         found = self._found(shape)
         complete = [one for profile, keyed in found.items() for one in self._sets(profile, keyed, shape)]
-        standing = self._standing(complete)
+        standing = _once(self._standing(complete), shape)
         draft = _draft(found, standing)
         chain = self._chain([*standing, *([draft] if draft else [])], shape)
         if not chain:
             return self._nearest(found, shape)
         own, older = _newest(chain)
+        doubtful = _doubtful(chain)
         is_draft = any(one is draft for one in own)
         profiles = sorted((one.profile.name for one in own), key=lambda name: name != KIP_1317.name)
         shown = {one.profile for one in (*complete, *own)}
         strays = draft is not None and (not is_draft or len(own) == 2)
         return Plan(
-            self._hop(own, shape, is_own=True),
+            self._hop(own, shape, doubtful, is_own=True),
             (KIP_1317.name,) if is_draft else tuple(profiles),
             tuple(key for key in KIP_1317.mandatory if key not in draft.members) if draft and is_draft else (),
-            tuple(self._hop(pair, shape) for pair in _joined(older)),
+            tuple(self._hop(pair, shape, doubtful) for pair in _joined(older)),
             _taken(shape, shown, found),
             strays or self._has_strays(shape, found, complete, chain),
         )
@@ -289,41 +321,54 @@ class Planner:
 
         owner: dict[int, str] = {}
         standing = []
-        for one in sorted(complete, key=precedence):
-            claimed = one.mandatory_places()
+        for one in sorted(_explaining_most(complete), key=precedence):
+            claimed = one.mandatory_places
             if all(owner.get(place, one.profile.name) == one.profile.name for place in claimed):
                 owner |= dict.fromkeys(claimed, one.profile.name)
                 standing.append(one)
         return standing
 
     def _chain(self, sets: Sequence[_Set], shape: Shape) -> list[_Set]:
-        """Return the sets, oldest first."""
-        behind = sorted((one for one in sets if one.profile.newest == "last"), key=lambda one: one.at)
-        before = sorted((one for one in sets if one.profile.newest == "first"), key=lambda one: -one.at)
-        if not behind or not before or shape.topics is None or len(behind) * len(before) > MOST_LINKS:
-            return [*behind, *before]
-        return _merged(before, behind, shape)
+        """Return the sets, oldest first: see the head of the module."""
+        if len(sets) < 2:
+            return [*sets]
+        scattered = _scattered(sets)
+        expected = sorted(sets, key=lambda one: _age_by_place(one, one in scattered))
+        if shape.topics is None:
+            return expected
+        free = [[one] for one in expected]
+        fixed: dict[str, list[_Set]] = {"last": [], "first": []}
+        for one in expected:
+            if one not in scattered and one.profile.newest in fixed:
+                fixed[one.profile.newest].append(one)
+        held = {one for lane in fixed.values() for one in lane}
+        lanes = [lane for lane in (*fixed.values(), *(lane for lane in free if lane[0] not in held)) if lane]
+        if any(one.profile.newest == "anywhere" for one in sets) and 2 ** len(free) <= MOST_STATES:
+            lanes = free
+        if len(lanes) == 1 or prod(len(lane) + 1 for lane in lanes) > MOST_STATES:
+            return expected
+        return _by_topics(expected, lanes, shape)
 
-    def _hop(self, sets: Sequence[_Set], shape: Shape, is_own: bool = False) -> Hop:
+    def _hop(self, sets: Sequence[_Set], shape: Shape, doubtful: Collection[int] = (), is_own: bool = False) -> Hop:
         """Return a set as a hop, or the two sets of a share group as one.
 
         Of the two sets the draft's counts first. Of a record's own two sets only the draft's tells the fields that it
         makes mandatory.
         """
         first, *others = sorted(sets, key=lambda one: one.profile is not KIP_1317)
-        places = self._places(first, shape)
+        places = self._places(first, shape, doubtful)
         for other in others:
-            for name, known in self._places(other, shape).items():
+            for name, known in self._places(other, shape, doubtful).items():
                 if not (is_own and name in KIP_1317.encodings):
                     places.setdefault(name, known)
         return Hop(first.profile, places)
 
-    def _places(self, one: _Set, shape: Shape) -> dict[str, tuple[int, ...]]:
+    def _places(self, one: _Set, shape: Shape, doubtful: Collection[int]) -> dict[str, tuple[int, ...]]:
         places: dict[str, list[int]] = {}
         for header in one.profile.headers:
             if header.field and header.path and one.is_last:
                 places.setdefault(header.field, []).append(len(shape.names) + self.paths.index(header.path))
-            elif header.field and header.key in one.members:
+            elif header.field and header.key in one.members and one.counting[header.key] not in doubtful:
                 places.setdefault(header.field, []).append(one.counting[header.key])
         return {name: tuple(known) for name, known in places.items()}
 
@@ -388,9 +433,8 @@ class Planner:
             repeating = _repeating(one.profile)
             for key, places in one.members.items():
                 fine |= set(places) if key in repeating else {one.counting[key]}
-        stands = {id(one) for one in chain}
         for one in complete:
-            if id(one) not in stands:  # it gave way to another profile
+            if one not in chain:  # it gave way to another profile
                 fine |= one.places
         of_chain = {one.profile for one in chain}
         near = [
@@ -425,13 +469,18 @@ def _ranks(profile: Profile) -> dict[str, int]:
 def _distance(
     profile: Profile, keyed: Sequence[tuple[int, str]], owners: Counter[str], place: int, key: str
 ) -> tuple[bool, int]:
-    """Return how far a shared header is from one that only this writer writes, first whether it is out of its order."""
+    """Return how far a shared header is from one that only this writer writes, first whether it is out of its order.
+
+    If the writer's headers are in no order, somebody shuffled them, and their order tells nothing.
+    """
     rank = _ranks(profile)
-    return min(
-        ((at < place) != (rank[other] < rank[key]), abs(at - place)) for at, other in keyed if owners[other] == 1
-    )
+    own = [(at, other) for at, other in keyed if owners[other] == 1]
+    beginnings = 1 + sum(rank[first] > rank[second] for (_, first), (_, second) in pairwise(own))
+    has_order = beginnings <= max(Counter(other for _, other in own).values())
+    return min((has_order and (at < place) != (rank[other] < rank[key]), abs(at - place)) for at, other in own)
 
 
+@lru_cache(10_000)
 def _plain(topic: str) -> str:
     """Return the letters and digits of a topic's name, which people write in other cases and with other separators."""
     return "".join(filter(str.isalnum, topic.casefold()))
@@ -441,9 +490,10 @@ def _all_mandatory(profile: Profile) -> tuple[str, ...]:
     return (*profile.mandatory, *profile.mandatory_paths)
 
 
-def _repeating(profile: Profile) -> set[str]:
+@cache
+def _repeating(profile: Profile) -> frozenset[str]:
     """Return the keys that one set can have several times."""
-    return {header.key for header in profile.headers if header.repeats or header.is_prefix}
+    return frozenset(header.key for header in profile.headers if header.repeats or header.is_prefix)
 
 
 def _taken(shape: Shape, shown: Iterable[Profile], found: Mapping[Profile, list[tuple[int, str]]]) -> tuple[str, ...]:
@@ -547,21 +597,121 @@ def _joined(older: Sequence[_Set]) -> Iterator[list[_Set]]:
         yield waiting
 
 
-def _merged(before: Sequence[_Set], behind: Sequence[_Set], shape: Shape) -> list[_Set]:
-    """Merge the sets of writers that write first with those of writers that append, both oldest first.
+def _explaining_most(complete: Sequence[_Set]) -> list[_Set]:
+    """Leave out sets whose mandatory headers are optional ones of another set, or the other way round.
 
-    Places do not tell their order, but a hop's DLQ topic is the source topic of the next hop, and DLQ topics are named
-    after their source or by the writer's default.
+    Of the two the set stands that explains more headers; of equals that of the settings, then the first.
     """
-    topics = shape.topics or ()
 
-    def topic_of(one: _Set) -> str | None:
-        keys = [header.key for header in one.profile.headers if header.field == "original_topic" and not header.path]
-        said = [topics[max(one.members[key])] for key in keys if key in one.members]
-        return next((text for text in said if text), None)
+    def is_same(one: _Set, other: _Set) -> bool:
+        return _may_be_same(one.profile, other.profile) and one.mandatory_places <= other.places
 
-    def link(one: _Set, target: str | None) -> int:
-        source, default = topic_of(one), one.profile.default_topic
+    profiles = {one.profile for one in complete}
+    if not any(_may_be_same(one, other) for one, other in permutations(profiles, 2)):
+        return [*complete]
+    standing: list[_Set] = []
+    for one in sorted(complete, key=lambda one: (-len(one.places), one.profile.kind != "settings")):
+        rivals = (other for other in standing if other.profile is not one.profile)
+        if not any(is_same(one, other) or is_same(other, one) for other in rivals):
+            standing.append(one)
+    return [one for one in complete if one in standing]
+
+
+@cache
+def _may_be_same(one: Profile, other: Profile) -> bool:
+    """Tell whether all mandatory headers of a profile are headers of another one, and some of them optional ones."""
+    mandatory = {*one.mandatory}
+    return (
+        bool(mandatory)
+        and mandatory <= {header.key for header in other.headers}
+        and not mandatory <= {*other.mandatory}
+    )
+
+
+def _scattered(sets: Sequence[_Set]) -> set[_Set]:
+    """Return sets whose mandatory headers are out of their order, or have those of another writer between them.
+
+    The writer did not leave them so. The order of a profile of the settings proves nothing: people may not know it.
+    """
+    writers: dict[int, set[str]] = {}
+    for one in sets:
+        for place in one.mandatory_places:
+            writers.setdefault(place, set()).add(one.profile.name)
+    return {
+        one
+        for one in sets
+        if one.profile.newest != "anywhere"
+        and one.profile.kind != "settings"
+        and not (_is_in_order(one) and _is_alone(one, writers))
+    }
+
+
+def _is_in_order(one: _Set) -> bool:
+    repeating = _repeating(one.profile)
+    places = [one.counting[key] for key in one.profile.mandatory if key in one.counting and key not in repeating]
+    return places == sorted(places)
+
+
+def _is_alone(one: _Set, writers: Mapping[int, set[str]]) -> bool:
+    """Tell whether no mandatory header of another writer stands between those of a set."""
+    own = {one.profile.name, _partner(one.profile)}
+    between = range(one.ends[0] + 1, one.ends[1])
+    return all(writers.get(place, own) <= own or place in one.places for place in between)
+
+
+def _age_by_place(one: _Set, is_scattered: bool) -> tuple[int, int]:
+    """Return how new a set is as far as places tell: what was shuffled is older than what still stands in order."""
+    if is_scattered:
+        return 0, one.at
+    return (2, -one.at) if one.profile.newest == "first" else (1, one.at)
+
+
+@cache
+def _of_place(profile: Profile) -> list[Header]:
+    """Return the headers of a profile that tell topic, partition and offset."""
+    fields = ("original_topic", "original_partition", "original_offset")
+    return [header for header in profile.headers if header.field in fields and not header.path]
+
+
+def _once(sets: Sequence[_Set], shape: Shape) -> list[_Set]:
+    """Return the sets without those that a copy of the record's headers repeats; the first copy stays."""
+    if shape.topics is None or shape.same is None:
+        return [*sets]
+    once: dict[object, _Set] = {}
+    for one in sorted(sets, key=lambda one: one.at):
+        counting = one.counting
+        told = {header.field: header.key for header in _of_place(one.profile) if header.key in counting}
+        is_known = {"original_topic", "original_offset"} <= told.keys() and _source(one, shape.topics)
+        same = tuple(sorted((key, shape.same[counting[key]]) for key in told.values()))
+        first = once.setdefault((one.profile.name, same) if is_known else one, one)
+        first.is_last |= one.is_last
+    return [one for one in sets if one in once.values()]
+
+
+def _doubtful(chain: Sequence[_Set]) -> set[int]:
+    """Return the places of optional headers that can be left from a set which a newer one replaced."""
+    doubtful: set[int] = set()
+    scattered = _scattered(chain)
+    for at, one in enumerate(chain):
+        if one.profile.newest == "anywhere":
+            older = (other for other in chain[:at] if other.profile.newest == "last" and other not in scattered)
+            begin = max((other.ends[0] for other in older), default=-1)
+            doubtful |= {place for place in one.places - one.mandatory_places if place < begin}
+    return doubtful
+
+
+def _by_topics(expected: Sequence[_Set], lanes: Sequence[Sequence[_Set]], shape: Shape) -> list[_Set]:
+    """Return the sets in the order that their topics tell; each lane has its order.
+
+    A hop's DLQ topic is the source topic of the next hop, and DLQ topics are named after their source or by the
+    writer's default. Of orders that topics support equally, that counts which is nearest to the expected one.
+    """
+    rank = {one: at for at, one in enumerate(expected)}
+    sources = [_source(one, shape.topics or ()) for one in expected]
+
+    @cache
+    def link(one: int, target: str | None) -> int:
+        source, default = sources[one], expected[one].profile.default_topic
         if not target:
             return 0
         named_after = 2 * bool(source and source != target and _plain(source) in _plain(target))
@@ -569,25 +719,29 @@ def _merged(before: Sequence[_Set], behind: Sequence[_Set], shape: Shape) -> lis
         return named_after + is_default * (1 if default.startswith("*") else 3)
 
     @cache
-    def best(i: int, j: int, is_before: bool) -> tuple[int, tuple[bool, ...]]:
-        """Return the greatest sum of links among the i and j oldest sets, whose newest is ``before[i - 1]`` or not."""
-        one = before[i - 1] if is_before else behind[j - 1]
-        i, j = (i - 1, j) if is_before else (i, j - 1)
-        if not i and not j:
-            return 0, (is_before,)
+    def best(taken: tuple[int, ...], last: int) -> tuple[tuple[int, int], tuple[int, ...]]:
+        """Return the best order of the oldest sets of each lane, if the newest of them is of the lane ``last``."""
+        one = rank[lanes[last][taken[last] - 1]]
+        left = (*taken[:last], taken[last] - 1, *taken[last + 1 :])
+        swaps = sum(rank[other] > one for lane, number in zip(lanes, left, strict=True) for other in lane[:number])
         choices = []
-        for of_before in (False, True):
-            if i if of_before else j:
-                total, order = best(i, j, of_before)
-                previous = before[i - 1] if of_before else behind[j - 1]
-                choices.append((total + link(previous, topic_of(one)), order))
-        total, order = max(choices, key=lambda choice: choice[0])
-        return total, (*order, is_before)
+        for lane, number in enumerate(left):
+            if number:
+                (links, others), order = best(left, lane)
+                choices.append(((links + link(order[-1], sources[one]), others - swaps), order))
+        score, order = max(choices, default=((0, 0), ()))
+        return score, (*order, one)
 
-    ends = [
-        (best(len(before), len(behind), of_before), link((before if of_before else behind)[-1], shape.topic))
-        for of_before in (True, False)
-    ]
-    (_, order), _ = max(ends, key=lambda end: end[0][0] + end[1])
-    first, later = iter(before), iter(behind)
-    return [next(first) if is_before else next(later) for is_before in order]
+    whole = tuple(map(len, lanes))
+    ends = [best(whole, lane) for lane in range(len(lanes))]
+    _, order = max(ends, key=lambda end: (end[0][0] + link(end[1][-1], shape.topic), end[0][1]))
+    return [expected[one] for one in order]
+
+
+def _source(one: _Set, topics: Sequence[str | None]) -> str | None:
+    """Return the source topic of a set, by the values of the headers that tell a topic."""
+    for header in one.profile.headers:
+        place = one.counting.get(header.key) if header.field == "original_topic" else None
+        if place is not None and (text := topics[place]):
+            return text.rpartition("/")[-1] if header.encoding == "uri" else text
+    return None

@@ -20,18 +20,19 @@ from expectations.bronze.dlq_records import HEADERS
 from expectations.rules import INT32, INT64
 from expectations.silver.dlq_records import HOPS
 from pipelines.columns import globs
-from pipelines.columns.header_sets import Hop, Plan, Planner, Shape, planner_of
-from pipelines.columns.profiles import FIELDS, PROFILES, SHARE_GROUP, TOPIC, Encoding, Profile
+from pipelines.columns.header_sets import MOST_WEIGHED, Hop, Plan, Planner, Shape, planner_of
+from pipelines.columns.profiles import FIELDS, PROFILES, TOPIC, Encoding, Profile
 
 if TYPE_CHECKING:
     from pyarrow import Table  # type: ignore[import-untyped]
     from pyspark.sql import Column, DataFrame
 
-FEW_KNOWN = 3  # headers that a profile knows: with more, a profile is near
+FEW_KNOWN = 3  # with so many headers that profiles know, these alone tell whether they look like a writer's
 ERROR_WORDS = (
     r"exception|stack.?trace|dead.?letter|(?:^|[^a-z])dl[qt](?:[^a-z]|$)"
     r"|(?:error|failure).?(?:message|msg|class|type|reason|cause)"
 )
+PLACE_WORDS = ("topic", "offset|partition")
 HEX_SHOWN = 64  # bytes of a binary header of the wrong length that are shown as text
 TEXT, THROWABLE, URI, INT32_CODE, INT64_CODE, INTEGER = range(6)
 CODES: dict[Encoding, int] = {
@@ -55,7 +56,7 @@ HOP_FIELDS = {
 class Plans:
     """The plans of all shapes of a batch; ``by_topic`` has the shapes of each cluster's DLQ topic.
 
-    With each shape stands whether headers that no profile knows look like a writer's.
+    With each shape stands whether its records' headers look like a writer's.
     """
 
     planner: Planner
@@ -77,8 +78,10 @@ def shapes_of(records: DataFrame, profiles: tuple[Profile, ...] = PROFILES) -> P
     looks = F.when(F.size("_known") < FEW_KNOWN, look_like_a_writers("headers")).otherwise(F.lit(False))
     shaped = decoder.shaped(records).select("cluster", "topic", "_shape", looks.alias("looks")).distinct()
     by_topic: dict[tuple[str | None, str | None], set[tuple[Shape, bool]]] = {}
-    for cluster, topic, shape, looks_like_a_writers in shaped.collect():
-        by_topic.setdefault((cluster, topic), set()).add((_shape(*shape), looks_like_a_writers))
+    for cluster, topic, told, others_look in shaped.collect():
+        shape = _shape(*told)
+        looks_like_a_writers = others_look or _names_look_like_a_writers(shape.names)
+        by_topic.setdefault((cluster, topic), set()).add((shape, looks_like_a_writers))
     return Plans(decoder.planner, by_topic)
 
 
@@ -89,8 +92,20 @@ def plans_by(records: DataFrame, column: str, profiles: tuple[Profile, ...]) -> 
     return [(key, decoder.planner.plan(_shape(*shape)), number) for key, shape, number in shaped.collect()]
 
 
-def _shape(names: list[str], marks: list[int], topics: list[str | None] | None, topic: str | None) -> Shape:
-    return Shape(tuple(names), tuple(marks), None if topics is None else tuple(topics), topic)
+def _shape(
+    names: list[str],
+    marks: list[int],
+    topics: list[str | None] | None,
+    topic: str | None,
+    same: list[int] | None,
+) -> Shape:
+    return Shape(
+        tuple(names),
+        tuple(marks),
+        None if topics is None else tuple(topics),
+        topic,
+        None if same is None else tuple(same),
+    )
 
 
 def look_like_a_writers(headers: str) -> Column:
@@ -99,8 +114,16 @@ def look_like_a_writers(headers: str) -> Column:
     def any_name(pattern: str) -> Column:
         return F.exists(headers, lambda header: F.lower(header["key"]).rlike(pattern))
 
-    place = any_name("topic") & any_name("offset|partition")
-    return F.coalesce(place | any_name(ERROR_WORDS), F.lit(False))
+    topic, within = map(any_name, PLACE_WORDS)
+    return F.coalesce((topic & within) | any_name(ERROR_WORDS), F.lit(False))
+
+
+def _names_look_like_a_writers(names: Sequence[str]) -> bool:
+    """Tell the same of names alone."""
+    topic, within, error = (
+        any(re.search(words, name.lower()) for name in names) for words in (*PLACE_WORDS, ERROR_WORDS)
+    )
+    return (topic and within) or error
 
 
 def decode(records: DataFrame, plans: Plans) -> DataFrame:
@@ -127,22 +150,17 @@ def decode(records: DataFrame, plans: Plans) -> DataFrame:
 def read(
     headers: Sequence[tuple[str | None, bytes | None] | None], profiles: tuple[Profile, ...], topic: str | None = None
 ) -> tuple[Plan, dict[str, str]]:
-    """Return the plan of one record without an envelope, and the texts of its fields, as Spark reads them."""
+    """Return the plan of one record without an envelope, and the texts of its known fields, as Spark reads them."""
     planner = planner_of(profiles)
-    known = [header for header in headers if header is not None and planner.known(header[0]) is not None]
-    shape = planner.shape((name for name, _ in known), topic)
-    if not planner.names_of_first.isdisjoint(shape.names):
-        topics = tuple(
-            text(value, "text") if name in planner.topic_names else None
-            for name, (_, value) in zip(shape.names, known, strict=True)
-        )
-        shape = Shape(shape.names, shape.marks, topics, topic)
-    plan = planner.plan(shape)
+    named = [(planner.known(header[0]), header[1]) for header in headers if header is not None]
+    known = [(name, value) for name, value in named if name is not None]
+    plan = planner.plan(planner.shape(known, topic))
     texts: dict[str, str] = {}
     if plan.own:
         for field, places in plan.own.places.items():
             value = next((known[place][1] for place in places if place < len(known) and known[place][1]), None)
-            if said := text(value, plan.own.profile.encodings.get(field, "text")):
+            said = text(value, plan.own.profile.encodings.get(field, "text"))
+            if said and not (said == "-1" and field in NUMBERS and plan.own.profile.says_minus_one):
                 texts[field] = said
         before = plan.own.profile.before_group.replace(TOPIC, texts.get("original_topic", TOPIC))
         if before and topic and topic != before and topic.startswith(before):
@@ -188,8 +206,9 @@ class _Decoder:
         shape = F.struct(
             F.col("_known.key").alias("names"),
             self._marks().alias("marks"),
-            self._topics().alias("topics"),
-            self._topic().alias("topic"),
+            self._if_topics_tell(self._topics()).cast("array<string>").alias("topics"),
+            self._if_topics_tell(F.col("topic")).cast("string").alias("topic"),
+            self._if_topics_tell(self._same()).cast("array<int>").alias("same"),
         )
         return records.withColumn("_shape", shape)
 
@@ -209,22 +228,28 @@ class _Decoder:
         marks = F.array_compact(F.array(*globs_, *paths)) if globs_ or paths else F.array()
         return marks.cast("array<int>")
 
-    def _order_is_open(self) -> Column:
-        """Tell whether a writer that writes first may have written a set, so that topics tell the order of the sets."""
-        first = sorted(self.planner.names_of_first)
-        return F.arrays_overlap("_known.key", F.array(*map(F.lit, first))) if first else F.lit(False)
+    def _if_topics_tell(self, told: Column) -> Column:
+        """Return a column if several headers tell a topic, so that topics may tell the order of the sets; else null."""
+        topics = F.filter("_known", self._tells_a_topic)
+        return F.when((F.size(topics) > 1) & (F.size("_known") <= MOST_WEIGHED), told)
+
+    def _tells_a_topic(self, header: Column) -> Column:
+        return header["key"].isin(*self.planner.topic_names)
 
     def _topics(self) -> Column:
         def told(header: Column) -> Column:
-            named = header["key"].isin(*self.planner.topic_names)
-            return F.when(named, F.make_valid_utf8(header["value"].cast("string")))
+            return F.when(self._tells_a_topic(header), F.make_valid_utf8(header["value"].cast("string")))
 
-        topics = F.transform("_known", told) if self.planner.names_of_first else F.lit(None)
-        return F.when(self._order_is_open(), topics).cast("array<string>")
+        return F.transform("_known", told)
 
-    def _topic(self) -> Column:
-        topic = F.col("topic") if self.planner.names_of_first else F.lit(None)
-        return F.when(self._order_is_open(), topic).cast("string")
+    def _same(self) -> Column:
+        """Return, for headers that tell a place, where the same header stands first, and else where they stand."""
+
+        def first(header: Column, at: Column) -> Column:
+            is_place = header["key"].isin(*self.planner.place_names)
+            return F.when(is_place, F.array_position("_known", header) - 1).otherwise(at)
+
+        return F.transform("_known", first)
 
     def _envelope(self) -> Column:
         """Return the value as JSON if it is one that a profile with paths may read.
@@ -356,8 +381,8 @@ class _Decoder:
         )
 
 
-NUMBERS = ("original_partition", "original_offset", "original_timestamp", "delivery_count")
-"""Fields of which -1 means unknown."""
+NUMBERS = ("original_partition", "original_offset", "original_timestamp", "delivery_count", "routed_at")
+"""Fields of which -1 means unknown, if the writer says it so."""
 
 
 def _schema() -> Any:
@@ -369,7 +394,9 @@ def _schema() -> Any:
         hop += [(name, numbers), (f"{name}_code", arrow.int32())]
     return arrow.schema(
         {
-            "_plan_shape": arrow.struct({"names": texts, "marks": numbers, "topics": texts, "topic": arrow.string()}),
+            "_plan_shape": arrow.struct(
+                {"names": texts, "marks": numbers, "topics": texts, "topic": arrow.string(), "same": numbers}
+            ),
             "_plan_profile": arrow.string(),
             "_plan_profiles": texts,
             "_plan_missing_headers": texts,
@@ -402,7 +429,7 @@ def _row(shape: Shape, plan: Plan) -> dict[str, Any]:
         "_plan_taken": plan.taken,
         "_plan_takes_all": set(shape.names) <= set(plan.taken),
         "_plan_has_strays": plan.has_strays,
-        "_plan_says_minus_one": own is not None and own.profile.name not in SHARE_GROUP,
+        "_plan_says_minus_one": own is not None and own.profile.says_minus_one,
     }
 
 

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from typing import Literal
 
 from pipelines.settings.feeds import Dlq
-from pipelines.settings.profiles import MappedHeader, OwnProfile
+from pipelines.settings.profiles import MappedHeader, Newest, OwnProfile
 
 Encoding = Literal["text", "throwable", "int32", "int64", "integer", "uri"]
 Kind = Literal["specified", "settings", "shipped"]
@@ -53,21 +53,30 @@ class Profile:
     """The headers of one kind of writer, in the order in which it writes them.
 
     ``topic`` is a glob that limits the DLQ topics. ``newest`` tells where the writer puts its set: behind the headers
-    that it copies (``last``), or before them (``first``). ``default_topic`` is a glob that the DLQ topics' default
-    names match; ``before_group`` is what stands there before the consumer group, with ``{original_topic}`` in it, and
-    empty if the names hold no group. ``writer`` is its name for people; ``tells_more`` says which of its settings makes
-    it tell more.
+    that it copies (``last``), before them (``first``), or ``anywhere``, as it keeps all headers in a map with one value
+    a name. ``default_topic`` is a glob that the DLQ topics' default names match; ``before_group`` is what stands there
+    before the consumer group, with ``{original_topic}`` in it, and empty if the names hold no group. ``writer`` is its
+    name for people; ``tells_more`` says which of its settings makes it tell more.
     """
 
     name: str
     headers: tuple[Header, ...]
     topic: str = ""
     kind: Kind = "settings"
-    newest: Literal["last", "first"] = "last"
+    newest: Newest = "last"
     default_topic: str = ""
     before_group: str = ""
     writer: str = ""
     tells_more: str = ""
+
+    def __hash__(self) -> int:
+        """Return a hash that costs little: plans look profiles up all the time."""
+        return hash(self.name)
+
+    @property
+    def says_minus_one(self) -> bool:
+        """Whether the number -1 says that the writer knows none; the headers of share groups must have values."""
+        return self.name not in SHARE_GROUP
 
     @cached_property
     def names(self) -> tuple[str, ...]:

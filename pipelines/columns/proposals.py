@@ -10,16 +10,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 
 from expectations.rules import counted
 from pipelines.columns import globs, header_values, header_words
-from pipelines.columns.header_values import NUMBERS, Values
+from pipelines.columns.header_values import Values
 from pipelines.columns.header_words import ORIGIN
 from pipelines.columns.profiles import Encoding, Profile, profiles_of
 from pipelines.columns.unknown_headers import MOST_NAMES, MOST_OF_A_PROFILE, quoted
 from pipelines.columns.writers import Letter, Meaning, Writer, meanings, values_of, writers_of
 from pipelines.settings.feeds import Dlq
-from pipelines.settings.profiles import MAX_PROFILES, OwnProfile
+from pipelines.settings.profiles import MAX_PROFILES, Newest, OwnProfile
 
 ERRORS = ("error_message", "exception_class", "exception_cause_class", "exception_stacktrace", "delivery_count")
 LEAST_DISTINCT = 3  # values, before one header that says nothing can be an offset
@@ -304,7 +305,24 @@ class _Draft:
                 self.topic = _glob(self.writer.topics, topics - self.writer.topics)
 
     @property
-    def newest_first(self) -> bool:
+    def newest(self) -> Newest:
+        """Where the writer puts its headers, as far as the letters show it."""
+        return "first" if self._is_newest_first else "anywhere" if self._is_in_a_map else "last"
+
+    @property
+    def _is_in_a_map(self) -> bool:
+        """Whether the writer keeps its headers in a map: never one twice, and not always in one order."""
+        kept = {entry.name for entry in self.entries}
+        orders: set[tuple[str, str]] = set()
+        for letter, _ in self.writer.letters:
+            names = [name for name, _ in letter.headers if name in kept]
+            if len(set(names)) < len(names):
+                return False
+            orders.update(combinations(names, 2))
+        return any((second, first) in orders for first, second in orders)
+
+    @property
+    def _is_newest_first(self) -> bool:
         """Whether the writer puts its headers before those that it copies: older sets name topics behind newer ones."""
         name = next((entry.name for entry in self.entries if entry.field == "original_topic"), None)
         votes = 0
@@ -323,7 +341,7 @@ class _Draft:
         )
         lines += ["[[dlq.profile]]", f"name = {quoted(self.name)}"]
         lines += [f"topic = {quoted(self.topic)}"] if self.topic else []
-        lines += ['newest = "first"'] if self.newest_first else []
+        lines += [f"newest = {quoted(self.newest)}"] if self.newest != "last" else []
         lines += ["headers = [", *(entry.toml for entry in self.entries), "]"]
         taken = {entry.name for entry in self.entries}
         left = [name for name in self.values if name not in taken and not header_words.is_nobodys(name)]
@@ -392,12 +410,11 @@ def read_by(letter: Letter, profiles: tuple[Profile, ...]) -> Reading:
     plan, texts = read(letter.headers, profiles, letter.topic)
     if plan.own is None:
         return Reading()
-    known = {name: text for name, text in texts.items() if not (name in NUMBERS and text == "-1")}
     return Reading(
         plan.own.profile.name,
         plan.lacking,
-        sum(name in known for name in ORIGIN),
-        all(header_values.is_lawful(name, text) for name, text in known.items()),
+        sum(name in texts for name in ORIGIN),
+        all(header_values.is_lawful(name, text) for name, text in texts.items()),
         tuple(hop.profile.name for hop in plan.hops),
     )
 

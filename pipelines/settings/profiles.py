@@ -17,6 +17,7 @@ from pipelines.settings.section import Section
 MAX_PROFILES = 20
 MAX_HEADERS = 60
 SHIPPED = Path(__file__).parents[2] / "conf" / "profiles"
+Newest = Literal["last", "first", "anywhere"]
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 _NAME_WITH_GROUP = re.compile(r"[^*?{}]*\{original_topic\}[^*?{}]+\{consumer_group\}")
 # A path as Spark's parser for variants reads it: it skips space before a key, and a quoted key also ends at ?.
@@ -101,14 +102,16 @@ class OwnProfile(Section):
 
     With ``topic``, a glob pattern, only records of the DLQ topics that match it can have the profile. ``headers`` are
     in the order in which the writer writes them. ``newest`` tells where it puts its set in a record that has older
-    ones: behind the headers that it copies, or before them. ``default_topic`` is a glob that the default names of its
-    DLQ topics match. If it holds ``{original_topic}`` and, at its end, ``{consumer_group}``, such a name tells the
-    group. ``writer`` and ``tells_more`` are for people: its name, and which setting makes it tell more.
+    ones: behind the headers that it copies (``last``), before them (``first``), or ``anywhere``: the writer keeps
+    headers in a map with one value a name, so it replaces its own set and may shuffle all others. ``default_topic`` is
+    a glob that the default names of its DLQ topics match. If it holds ``{original_topic}`` and, at its end,
+    ``{consumer_group}``, such a name tells the group. ``writer`` and ``tells_more`` are for people: its name, and which
+    setting makes it tell more.
     """
 
     name: str
     topic: Annotated[str, Field(min_length=1)] | None = None
-    newest: Literal["last", "first"] = "last"
+    newest: Newest = "last"
     default_topic: Annotated[str, Field(min_length=1)] | None = None
     writer: Annotated[str, Field(min_length=1)] | None = None
     tells_more: Annotated[str, Field(min_length=1)] | None = None

@@ -75,7 +75,9 @@ def _transform_of(
 @cache
 def _tell_once(topic: Topic) -> None:
     """Say that nothing tells who writes a topic, once for each topic of a process."""
-    log.warning("Topic %s: its dead letters name no writer. %s", visible(topic[1]), owners.NAMELESS)
+    log.warning(
+        "Topic %s has dead letters without the headers of any known writer. %s", visible(topic[1]), owners.NAMELESS
+    )
 
 
 def _candidates(bronze: DataFrame, plans: Plans, dlq: Dlq, known: frozenset[Topic]) -> DataFrame:

@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.columns.header_sets import planner_of
 from pipelines.columns.headers import NUMBERS, decode, read, shapes_of
-from pipelines.columns.profiles import FIELDS, NAMES, PROFILES, SHARE_GROUP, Header, Profile, profiles_of
+from pipelines.columns.profiles import FIELDS, NAMES, PROFILES, Header, Profile, profiles_of
 from pipelines.settings import Dlq
 from tests.testing.headers import Headers, stories
 
@@ -28,10 +28,14 @@ def decoded(
     rows: dict[str, Any],
     profiles: tuple[Profile, ...] = PROFILES,
     values: dict[str, bytes | None] | None = None,
+    topics: dict[str, str] | None = None,
     topic: str = TOPIC,
 ) -> dict[str, Row]:
     schema = "id string, cluster string, topic string, headers array<struct<key: string, value: binary>>, value binary"
-    given = [(name, "c", topic, headers, (values or {}).get(name)) for name, headers in rows.items()]
+    given = [
+        (name, "c", (topics or {}).get(name, topic), headers, (values or {}).get(name))
+        for name, headers in rows.items()
+    ]
     records = spark.createDataFrame(given, schema)
     return {row["id"]: row for row in decode(records, shapes_of(records, profiles)).collect()}
 
@@ -317,14 +321,17 @@ def test_a_name_under_a_prefix_of_a_complete_set_collides_with_nothing_if_other_
 def test_chains_of_writers_are_read_as_they_were_written(spark: SparkSession) -> None:
     seeded = random.Random(45)
     told = {str(number): stories(seeded, ALL) for number in range(500)}
-    rows = decoded(spark, {name: story.headers for name, story in told.items()}, ALL)
+    topics = {name: story.topic for name, story in told.items()}
+    rows = decoded(spark, {name: story.headers for name, story in told.items()}, ALL, topics=topics)
     for name, story in told.items():
-        if any(profile.newest == "first" for profile, _ in story.hops):
-            continue  # the order of their sets depends on the DLQ topic, which is one for all here
-        row, (profile, texts) = rows[name], story.hops[-1]
-        assert (row["header_profile"], _said(row)) == (profile.name, texts)
-        assert [_texts(hop) for hop in row["earlier_hops"]] == [_hop(*hop) for hop in story.hops[:-1]]
-        assert [(header[0], _bytes(header[1])) for header in row["user_headers"]] == story.user_headers
+        row, (_, texts) = rows[name], read(story.headers, ALL, story.topic)
+        assert _said(row) == texts
+        profiles = [*(hop["profile"] for hop in row["earlier_hops"]), row["header_profile"]]
+        assert profiles == [profile.name for profile, _ in story.hops]
+        if story.is_plain:
+            assert texts == story.hops[-1][1]
+            assert [_texts(hop) for hop in row["earlier_hops"]] == [_hop(*hop) for hop in story.hops[:-1]]
+            assert [(header[0], _bytes(header[1])) for header in row["user_headers"]] == story.user_headers
 
 
 def _texts(hop: Row) -> tuple[str | None, ...]:
@@ -355,6 +362,16 @@ def test_the_default_name_of_a_dlq_topic_tells_the_group_that_headers_do_not(spa
         assert read(headers, profiles, "dead.orders.billing.eu")[1].get("consumer_group") == group, name
 
 
+def test_names_of_several_writers_look_like_a_writers(spark: SparkSession) -> None:
+    of_nobody = ["original_topic", "original_partition", "kafka_offset"]
+    given = [("c", "known", [(name, b"1") for name in of_nobody]), ("c", "none", [("trace", b"1"), ("b3", b"1")])]
+    given.append(("c", "unknown", [("my-topic", b"1"), ("my-offset", b"1")]))
+    schema = "cluster string, topic string, headers array<struct<key: string, value: binary>>, value binary"
+    plans = shapes_of(spark.createDataFrame([(*row, None) for row in given], schema), ALL)
+    found = {topic: (plans.planner.plan(shape).own, looks) for (_, topic), ((shape, looks),) in plans.by_topic.items()}
+    assert found == {"known": (None, True), "none": (None, False), "unknown": (None, True)}
+
+
 def test_no_headers_say_nothing(rows: dict[str, Row]) -> None:
     row = rows["empty"]
     assert row["header_profile"] is None
@@ -383,11 +400,7 @@ def _hold_equal(spark: SparkSession, seed: int, records: int, own: tuple[Profile
         assert row["missing_headers"] == list(plan.lacking), shown
         assert row["reserved_header_collision"] == plan.has_strays, shown
         assert [hop["profile"] for hop in row["earlier_hops"]] == [hop.profile.name for hop in plan.hops], shown
-        says_minus_one = plan.own is not None and plan.own.profile.name not in SHARE_GROUP
-        expected = {
-            name: said for name, said in texts.items() if not (said == "-1" and name in NUMBERS and says_minus_one)
-        }
-        assert _said(row) == expected, shown
+        assert _said(row) == texts, shown
         user = [None if header is None else (header[0], _bytes(header[1])) for header in row["user_headers"]]
         taken = [header for header in headers if header not in user]
         assert [header for header in headers if header in user] == user, shown

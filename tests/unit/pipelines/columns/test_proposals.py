@@ -220,6 +220,15 @@ def test_the_newest_set_stands_first_if_older_ones_tell_older_topics() -> None:
     assert pasted_profile(one.toml).newest == "last"
 
 
+def test_headers_in_any_order_are_those_of_a_map() -> None:
+    shuffled = [random.Random(at).sample([*acme(at), ("traceparent", b"u")], len(acme(at)) + 1) for at in range(9)]
+    (one,) = proposals(letters("dlq.orders", *shuffled), Dlq())
+    assert pasted_profile(one.toml).newest == "anywhere"
+    between = [[*acme(at)[:2], ("traceparent", b"u"), *acme(at)[2:]] for at in range(9)]
+    (one,) = proposals(letters("dlq.orders", *map(acme, range(9)), *between), Dlq())
+    assert pasted_profile(one.toml).newest == "last"
+
+
 def test_a_header_that_comes_once_an_attempt_repeats() -> None:
     rows = [[*acme(at), ("acme-attempt", b"1"), ("acme-attempt", b"2")] for at in range(3)]
     (one,) = proposals(letters("dlq.orders", *rows), Dlq())
