@@ -25,6 +25,10 @@ ALIKE = re.compile(
 )
 """Patterns that Java and Python (with ``re.ASCII``) search alike: without ``.``, ``$``, ``\\b``, flags, references."""
 
+REPLACEMENT = re.compile(r"(?:[^\\$]|\$[1-9](?![0-9]))*")
+"""Replacements that mean the same: text, and groups."""
+_GROUP = re.compile(r"\$([1-9])")
+
 
 def register(connection: DuckDBPyConnection) -> None:
     """Make the functions known to a database. Close its connection before the process ends."""
@@ -37,7 +41,7 @@ def register(connection: DuckDBPyConnection) -> None:
 
 @lru_cache(maxsize=MOST_KEPT)
 def java_replace(text: str, pattern: str, replacement: str) -> str:
-    """Return ``regexp_replace`` of a text; the replacement has neither ``$`` nor ``\\``.
+    """Return ``regexp_replace`` of a text; ``$1`` in the ``REPLACEMENT`` is what the first group found, or nothing.
 
     Raises ValueError: a match of nothing, which Java also finds within a character beyond 16 bits.
     """
@@ -45,8 +49,10 @@ def java_replace(text: str, pattern: str, replacement: str) -> str:
     def of(found: re.Match[str]) -> str:
         if not found[0]:
             raise ValueError("a match of nothing is replaced")
-        return replacement
+        return first + "".join([(found[int(group)] or "") + text for group, text in groups])
 
+    first, *rest = _GROUP.split(replacement)
+    groups = tuple(zip(rest[::2], rest[1::2], strict=True))
     return _compiled(pattern).sub(of, text)
 
 
