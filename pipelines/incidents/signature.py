@@ -1,8 +1,8 @@
 r"""An error's message and stack trace -> the parts of a fingerprint, in Python and as expressions of SQL.
 
-This is the only home of the rule: commands that choose the dead letters of an incident need the parts without a JVM, and
-``sql/silver/dlq_errors.sql`` takes the expressions from ``sql``. Tests hold Spark, DuckDB and Python to the same results.
-A version that was told stays as it is, because dead letters keep theirs (``episodes.VERSION``).
+This is the only home of the rule. Commands that choose the dead letters of an incident need the parts without a JVM.
+`sql/silver/dlq_errors.sql` takes the expressions from `sql`. Tests hold Spark, DuckDB and Python to the same results. A
+version that was told stays as it is, because dead letters keep theirs (`episodes.VERSION`).
 
 No pattern has `\b`: up to Java 18 it is the end of a word in any script, later of ASCII alone, as `\w` and Python's
 patterns are.
@@ -17,22 +17,16 @@ MOST_OF_MESSAGE = 500
 MOST_OF_TRACE = 16_000
 MARK = "<*>"
 
-_URL = r"\w+://"
-_EMAIL = r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
 _QUOTES = r"\x22[^\x22]*\x22|(?<!\w)\x27[^\x27]*\x27(?!\w)|`[^`]*`"
-_HOST = (
-    r"(?:(?<!\w)(?=\w)|(?<=\w)(?=-))(?:[a-z0-9-]+\.)+[a-z0-9-]+:\d+"
-    r"|(?:(?<!\w)(?=\w)|(?<=\w)(?=-))(?:[a-z0-9-]+\.)+"
-    r"(?:com|net|org|io|dev|cloud|local|internal|svc|lan|corp|eu|de|uk|fr|us|cn|in)(?!\w|\.\w)"
-)
-_HEX_GROUPS = r"(?<!\w)[0-9a-fA-F]+(?:-[0-9a-fA-F]+)+(?!\w)"
-_NO_WORD_ALONE = r"(?![A-Za-z_]++(?![\w.+@:-]))"
+_DOMAINS = "(?:com|net|org|io|dev|cloud|local|internal|svc|lan|corp|eu|de|uk|fr|us|cn|in)"
 
 # --- version 1 ---------------------------------------------------------------------------------------------------
 
+_HOST_1 = r"(?:(?<!\w)(?=\w)|(?<=\w)(?=-))(?:[a-z0-9-]+\.)+"
 VARYING_1 = (
-    rf"(?=[\w\x22\x27`.+-]){_NO_WORD_ALONE}"
-    rf"(?:{_URL}\S+|{_EMAIL}|{_QUOTES}|{_HOST}|{_HEX_GROUPS}|(?<!\w)\w*\d\w*(?:[-.:/+]\w+)*)"
+    r"(?=[\w\x22\x27`.+-])(?![A-Za-z_]++(?![\w.+@:-]))"
+    rf"(?:\w+://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|{_QUOTES}|{_HOST_1}[a-z0-9-]+:\d+|{_HOST_1}{_DOMAINS}(?!\w|\.\w)"
+    r"|(?<!\w)[0-9a-fA-F]+(?:-[0-9a-fA-F]+)+(?!\w)|(?<!\w)\w*\d\w*(?:[-.:/+]\w+)*)"
 )
 JOINED_1 = r"<\*>(?:[^A-Za-z0-9_<]+<\*>)+"
 
@@ -46,51 +40,61 @@ _ZEROS = (
     *(0x16B50, 0x1D7CE, 0x1D7D8, 0x1D7E2, 0x1D7EC, 0x1D7F6, 0x1E140, 0x1E2F0, 0x1E950, 0x1FBF0),
 )
 """Unicode's decimal zeros beyond ASCII; the nine other digits follow each."""
-_PAIRS = ("「」", "『』", "｢｣", "《》", "〈〉", "‹›", "›‹", "«»", "»«")
+_PAIRS = ("「」", "『』", "｢｣", "《》", "〈〉", "«»", "»«", "\u2039\u203a", "\u203a\u2039")
+_DOUBLE, _DOUBLE_END = "\u201c\u201d\u201e\u201f\u301d", "\u201c\u201d\u301e\u301f"
+_SINGLE, _SINGLE_END = "\u2018\u201a\u201b", "\u2018\u2019"
 
-FOREIGN = r"[^\x00-\x7f]"
-FOREIGN_QUOTES = (
-    "[„“”‟〝][^„“”‟〝〞〟]*[“”〞〟]"
-    r"|(?<!\w)[‘‚‛][^‘’‚‛]*[‘’](?!\w)|＂[^＂]*＂|＇[^＇]*＇|"
-    + "|".join(f"{begin}(?:[^{begin}{end}]|{begin}[^{begin}{end}]*{end})*{end}" for begin, end in _PAIRS)
+FOREIGN_QUOTES = "|".join(
+    (
+        f"[{_DOUBLE}][^{_DOUBLE}{_DOUBLE_END}]*[{_DOUBLE_END}]",
+        rf"(?<!\w)[{_SINGLE}][^{_SINGLE}{_SINGLE_END}]*[{_SINGLE_END}](?!\w)",
+        *(f"{mark}[^{mark}]*{mark}" for mark in "\uff02\uff07"),
+        *(f"{begin}(?:[^{begin}{end}]|{begin}[^{begin}{end}]*{end})*{end}" for begin, end in _PAIRS),
+    )
 )
 """Quotations; those of a pair of marks may hold one more."""
 FOREIGN_DIGIT = "[" + "".join(f"{chr(zero)}-{chr(zero + 9)}" for zero in _ZEROS) + "]"
 
 _HEX = "[0-9A-Fa-f]"
+_LETTERS = "À-\u0dff"  # of scripts with spaces between words
+_SIGNS = "+\N{MINUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH PLUS SIGN}\N{ARABIC LETTER MARK}\u200e\u200f-"
+FIRST_LOOK = (
+    rf"(?<!\w(?=\w))(?=[\w\x22\x26\x27`.:?#{_SIGNS}])"
+    r"(?![A-Za-z_]++(?!\d|[.+-][\w.+@-]|@|:[/:0-9A-Fa-f]))"
+)
+"""Holds before a character that can begin a match: not within a word, and before no word of letters alone. A search
+without it takes much longer."""
 _ADDRESS = (
-    rf"(?<![\w:])(?={_HEX}{{0,4}}(?::{_HEX}{{1,4}})*::|(?:{_HEX}{{1,4}}:){{7}}|(?:{_HEX}{{2}}:){{5}})"
+    rf"(?<![\w:])(?={_HEX}{{0,4}}+:)(?={_HEX}{{0,4}}(?::{_HEX}{{1,4}})*::|(?:{_HEX}{{1,4}}:){{7}}|(?:{_HEX}{{2}}:){{5}})"
     rf"(?![A-Fa-f]+::[A-Fa-f]+(?![\w:])){_HEX}{{0,4}}(?::{_HEX}{{0,5}}){{2,}}(?:\.\d+){{0,3}}(?:%[\w.-]+)?(?![\w:(])"
 )
 """Addresses of IPv6 and of hardware, but no names of C++ and the like: ``add::bad``."""
-_SIGNS = "+\N{MINUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH PLUS SIGN}\N{ARABIC LETTER MARK}\u200e\u200f-"
+_HOST_2 = rf"(?<!\w)(?:[a-z0-9-]++\.(?=[a-z0-9-]))++(?:[a-z0-9-]++:\d+|{_DOMAINS}(?!\w|\.\w))"
 _NUMBER = (
-    rf"(?<!\w)(?:[{_SIGNS}]++\.?(?=\d)|\w*_[+-](?=\d))?\w*\d\w*"
-    rf"(?:[-.:+]\w*\d\w*|-(?:[b-df-hj-np-tv-xz]{{5}}|(?:{_HEX}{{4}}){{1,3}})(?!\w))*"
+    rf"(?<!\w)(?:[{_SIGNS}]++\.?(?=\d))?+[A-Za-z_]*+(?:(?<=_)[+-])?+\d\w*+"
+    rf"(?:[-.:+][A-Za-z_]*+\d\w*+|-(?:[b-df-hj-np-tv-xz]{{5}}|(?:{_HEX}{{4}}){{1,3}})(?!\w))*+"
 )
 """A word with a digit and its sign, and what is joined to it: parts with a digit, the end of a pod's name, hex."""
-VARYING_2 = (
-    rf"(?=[\w\x22\x27`.:?&#{_SIGNS}]){_NO_WORD_ALONE}"
-    rf"(?:({_URL})[\w.~%:@!$&\x27*+,;=|\[\]À-\u0dff-]*|([?&#][A-Za-z_][\w.\[\]-]*=)[!$%\x27-;=?-\[\\\]^_a-z{{|}}~À-\u0dff]*"
-    rf"|{_EMAIL}|{_QUOTES}|{_ADDRESS}|{_HOST}|{_HEX_GROUPS}|{_NUMBER})"
+VARYING_2 = FIRST_LOOK + (
+    rf"(?:(\w++://)[\w.~%:@!$\x26\x27*+,;=|\[\]{_LETTERS}-]*"
+    rf"|([?\x26#][A-Za-z_][\w.\[\]-]*+=)[!$%\x27-;=?-\[\\\]^_a-z{{|}}~{_LETTERS}]*"
+    rf"|[\w.+-]++@[\w-]++(?:\.[\w-]++)++|{_QUOTES}|{_ADDRESS}|{_HOST_2}|(?<!\w){_HEX}++(?:-{_HEX}++)++(?!\w)|{_NUMBER})"
 )
 """The groups are kept: a web address's scheme, and the name of a value in its query."""
-_DAYS = ("Mon(?:day)?", "Tue(?:sday)?", "Wed(?:nesday)?", "Thu(?:rsday)?", "Fri(?:day)?", "Sat(?:urday)?", "Sun(?:day)?")
-_MONTHS = (
-    *("Jan(?:uary)?", "Feb(?:ruary)?", "Mar(?:ch)?", "Apr(?:il)?", "May", "June?", "July?", "Aug(?:ust)?"),
-    *("Sept?(?:ember)?", "Oct(?:ober)?", "Nov(?:ember)?", "Dec(?:ember)?"),
+_NAMES = (  # of days, months and zones, by their first letters
+    *("M(?:on(?:day)?|ar(?:ch)?|ay|ON|AR|AY|SK|[SD]T)", "T(?:ue(?:sday)?|hu(?:rsday)?|UE|HU)"),
+    *("W(?:ed(?:nesday)?|ED|ES?T)", "F(?:ri(?:day)?|eb(?:ruary)?|RI|EB)"),
+    *("S(?:at(?:urday)?|un(?:day)?|ep(?:t(?:ember)?)?|AT|UN|EP|GT)", "J(?:an(?:uary)?|u(?:ne?|ly?)|AN|UN|UL|ST)"),
+    *("A(?:pr(?:il)?|ug(?:ust)?|PR|UG|[KEC][SD]T|WST|M)", "O(?:ct(?:ober)?|CT)", "N(?:ov(?:ember)?|OV|Z[SD]T)"),
+    *("D(?:ec(?:ember)?|EC)", "P(?:M|[SD]T)", "C(?:ES?|[SD])T", "E(?:ES?|[SD])T", "BST|GMT|H[SK]T|IST|KST|UTC"),
 )
-_UPPER = "JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC|MON|TUE|WED|THU|FRI|SAT|SUN"
-_HALVES = "[AaPp][Mm]"
-_ZONES = (
-    "UTC|GMT|CES?T|EES?T|WES?T|BST|IST|MSK|JST|KST|SGT|HKT|E[SD]T|C[SD]T|M[SD]T|P[SD]T|AK[SD]T|HST|AE[SD]T|AC[SD]T|AWST"
-    "|NZ[SD]T"
+_NAME = rf"(?<!\w)(?=[A-Z])(?:{'|'.join(_NAMES)})(?!\w)"
+_BETWEEN = (
+    r"[\x00-.:;=>?@\[\\\]^`{|}~"
+    "\u00a0\u00b7\u00d7\u060c\u061b\u066b\u066c\u2000-\u206f\u2212\u3000-\u3007\uff0c-\uff0e\uff1a\uff1b\uff5e\uff61\uff64]++"
 )
-_OF_DATES = rf"(?<!\w)(?=[A-Zap])(?:{'|'.join((*_DAYS, *_MONTHS, _UPPER, _HALVES, _ZONES))})(?!\w)"
-_BETWEEN = r"[\x00-.:;=>?@\[\\\]^`{|}~\u00a0·×\u060c\u061b\u066b\u066c\u2000-\u206f\u2212\u3000-\u3007，．：；～－、｡､]++"
-JOINED_2 = (
-    rf"(?:{_OF_DATES}{_BETWEEN})*+<\*>(?:{_BETWEEN}(?:{_OF_DATES}{_BETWEEN})*+<\*>)*+(?:{_BETWEEN}{_OF_DATES})*+"
-)
+_MORE = rf"{_BETWEEN}(?:(?:{_NAME}{_BETWEEN})*+<\*>|{_NAME}|[ap]m(?!\w))"
+JOINED_2 = rf"(?:(?:{_NAME}{_BETWEEN})++<\*>(?:{_MORE})*+|<\*>(?:{_MORE})++)"
 """What varies and stands side by side, with the names in dates; but not the parts of a path."""
 
 FRAME = (
@@ -104,7 +108,7 @@ _REPLACED = {
     2: ((VARYING_2, f"$1$2{MARK}"), (JOINED_2, MARK)),
 }
 _OF_FOREIGN = ((FOREIGN_QUOTES, '""'), (FOREIGN_DIGIT, "0"))
-"""Quotes and digits beyond ASCII are written in ASCII first; few messages have any."""
+"""Quotes and digits beyond ASCII are written in ASCII first. Few messages have any, so SQL asks before it searches."""
 
 
 def pattern_of(message: str | None, version: int | None) -> str | None:
@@ -126,16 +130,14 @@ def frame_of(stacktrace: str | None) -> str | None:
 
 
 def sql() -> dict[str, str]:
-    """Return the expressions for the names in braces that the SELECT of ``silver.dlq_errors`` has.
-
-    ``error_line`` is of a record; ``error_pattern`` and ``error_frame`` also use its column ``error_line``.
-    """
+    """Return the expressions of the parts, from columns of a dead letter, by the names that SELECTs give in braces."""
     kept = ", ".join(f"'{text}'" for text in KEPT)
-    line = f"IF(error_line RLIKE r'{FOREIGN}', {_all_replaced_sql('error_line', _OF_FOREIGN)}, error_line)"
-    first, second = (_all_replaced_sql(of, _REPLACED[version]) for version, of in ((1, "error_line"), (2, line)))
+    begin = f"left(ltrim(error_message), {MOST_OF_MESSAGE})"
+    line = rf"regexp_extract({begin}, r'^([^\r\n]*)', 1)"
+    in_ascii = f"IF({begin} RLIKE '[^ -~]', {_all_replaced_sql(line, _OF_FOREIGN)}, {line})"
+    first, second = _all_replaced_sql(line, _REPLACED[1]), _all_replaced_sql(in_ascii, _REPLACED[2])
     frame = rf"nullif(regexp_extract(concat('\n', left(exception_stacktrace, {MOST_OF_TRACE})), r'{FRAME}', 1), '')"
     return {
-        "error_line": rf"regexp_extract(left(ltrim(error_message), {MOST_OF_MESSAGE}), r'^([^\r\n]*)', 1)",
         "error_pattern": f"IF(error_message IN ({kept}), error_message,"
         f" IF(coalesce(fingerprint_version, 1) < 2, {first}, {second}))",
         "error_frame": rf"regexp_replace({frame}, r'\d+', '*')",

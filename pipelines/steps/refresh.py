@@ -128,7 +128,7 @@ class Refresh:
 
 
 def select_of(table: str) -> str:
-    """Return the SELECT that makes a table, with the expressions that Python has too; its inputs are names in braces."""
+    """Return the SELECT that makes a table, with the parts of a fingerprint; names of inputs are in braces."""
     text = (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
     for name, expression in signature.sql().items():
         text = text.replace(f"{{{name}}}", expression.replace("{", "{{").replace("}", "}}"))

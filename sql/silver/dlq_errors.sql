@@ -16,10 +16,7 @@
 -- Each record gives several facts, and a row counts all facts of its records: minutes, source offsets, hashes of keys,
 -- DLQ topics, and attributes (headers, schema ids of Confluent's wire format, prefixes of keys) as hashes of their
 -- values.
-WITH lines AS (
-  SELECT *, {error_line} AS error_line FROM {dlq_records}
-),
-records AS (
+WITH records AS (
   SELECT
     records.cluster,
     concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic) AS source_slice,
@@ -44,7 +41,7 @@ records AS (
     coalesce(fingerprint_version, 1) AS algorithm_version,
     coalesce(consumer_group, owner) AS owner,
     records._bronze_id
-  FROM lines AS records
+  FROM {dlq_records} AS records
   LEFT ANTI JOIN {dlq_control_markers} AS markers
     ON markers.is_control_marker AND markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id
 ),
