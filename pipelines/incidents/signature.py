@@ -40,7 +40,7 @@ _ZEROS = (
     *(0x16B50, 0x1D7CE, 0x1D7D8, 0x1D7E2, 0x1D7EC, 0x1D7F6, 0x1E140, 0x1E2F0, 0x1E950, 0x1FBF0),
 )
 """Unicode's decimal zeros beyond ASCII; the nine other digits follow each."""
-_PAIRS = ("「」", "『』", "｢｣", "《》", "〈〉", "«»", "»«", "\u2039\u203a", "\u203a\u2039")
+_OPEN, _CLOSE = "「『｢《〈«»\u2039\u203a", "」』｣》〉»«\u203a\u2039"
 _DOUBLE, _DOUBLE_END = "\u201c\u201d\u201e\u201f\u301d", "\u201c\u201d\u301e\u301f"
 _SINGLE, _SINGLE_END = "\u2018\u201a\u201b", "\u2018\u2019"
 
@@ -49,7 +49,10 @@ FOREIGN_QUOTES = "|".join(
         f"[{_DOUBLE}][^{_DOUBLE}{_DOUBLE_END}]*[{_DOUBLE_END}]",
         rf"(?<!\w)[{_SINGLE}][^{_SINGLE}{_SINGLE_END}]*[{_SINGLE_END}](?!\w)",
         *(f"{mark}[^{mark}]*{mark}" for mark in "\uff02\uff07"),
-        *(f"{begin}(?:[^{begin}{end}]|{begin}[^{begin}{end}]*{end})*{end}" for begin, end in _PAIRS),
+        *(
+            f"{begin}(?:[^{begin}{end}]|{begin}[^{begin}{end}]*{end})*{end}"
+            for begin, end in zip(_OPEN, _CLOSE, strict=True)
+        ),
     )
 )
 """Quotations; those of a pair of marks may hold one more."""
@@ -93,8 +96,7 @@ _BETWEEN = (
     r"[\x00-.:;=>?@\[\\\]^`{|}~"
     "\u00a0\u00b7\u00d7\u060c\u061b\u066b\u066c\u2000-\u206f\u2212\u3000-\u3007\uff0c-\uff0e\uff1a\uff1b\uff5e\uff61\uff64]++"
 )
-_MORE = rf"{_BETWEEN}(?:(?:{_NAME}{_BETWEEN})*+<\*>|{_NAME}|[ap]m(?!\w))"
-JOINED_2 = rf"(?:(?:{_NAME}{_BETWEEN})++<\*>(?:{_MORE})*+|<\*>(?:{_MORE})++)"
+JOINED_2 = rf"(?:{_NAME}{_BETWEEN})*+<\*>(?:{_BETWEEN}(?:<\*>|{_NAME}|[ap]m(?!\w)))*+"
 """What varies and stands side by side, with the names in dates; but not the parts of a path."""
 
 FRAME = (

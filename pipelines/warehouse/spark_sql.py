@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pipelines.warehouse.spark_functions import ALIKE, REPLACEMENT, SEED
+from pipelines.warehouse.spark_functions import ALIKE, REPLACEMENT, SEED, number_of
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
@@ -338,7 +338,8 @@ def _searched(node: Expr) -> Expr:
     if isinstance(node, exp.RegexpLike) or not ALIKE.fullmatch(pattern.name):
         raise Untranslatable("Java may read a pattern differently")
     name = "java_replace" if isinstance(node, exp.RegexpReplace) else "java_extract"
-    return _call(name, node.this, pattern, *filter(None, (replacement, group)))
+    number = exp.Literal.number(number_of(pattern.name))
+    return _call(name, node.this, number, *filter(None, (replacement, group)))
 
 
 def _check_found(pattern: str, group: int, is_replaced: bool) -> None:
