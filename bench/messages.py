@@ -1,9 +1,9 @@
 """``python -m bench.messages LOGHUB``: how well patterns of messages tell errors apart, by version of the algorithm.
 
-``LOGHUB`` is a checkout of github.com/logpai/loghub, whose labels name the event of each line. Precision is the share of
-pairs of messages with one pattern that have one label, recall the share of pairs with one label that have one pattern.
-Loghub is English and has few dates in its messages, so generated messages are counted too. ``--write`` puts the figures
-into ``docs/incidents.md``.
+``LOGHUB`` is a checkout of github.com/logpai/loghub, whose labels name the event of each line. Precision is the share
+of pairs of messages with one pattern that have one label, recall the share of pairs with one label that have one
+pattern. Loghub is English and has few dates in its messages, so generated messages are counted too. ``--write`` puts
+the figures into ``docs/incidents.md``.
 """
 
 from __future__ import annotations

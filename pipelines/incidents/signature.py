@@ -78,9 +78,10 @@ _NUMBER = (
     rf"(?:[-.:+][A-Za-z_]*+\d\w*+|-(?:[b-df-hj-np-tv-xz]{{5}}|(?:{_HEX}{{4}}){{1,3}})(?!\w))*+"
 )
 """A word with a digit and its sign, and what is joined to it: parts with a digit, the end of a pod's name, hex."""
+_ENDS = "\u3001\u3002\u300d\u300f\u3011\uff01\uff09\uff0c\uff1a\uff1b\uff1f"  # of a web address, where no space follows
 VARYING_2 = FIRST_LOOK + (
-    rf"(?:(\w++://)[\w.~%:@!$\x26\x27*+,;=|\[\]{_LETTERS}-]*"
-    rf"|([?\x26#][A-Za-z_][\w.\[\]-]*+=)[!$%\x27-;=?-\[\\\]^_a-z{{|}}~{_LETTERS}]*"
+    rf"(?:(\w++://)(?:[^\s/?#@]*+@)?+(?:[^\x00-\x7f][^\s/?#{_ENDS}]*|[\w.~%:!$\x26\x27*+,;=|\[\]{_LETTERS}-]*)"
+    rf"|([?\x26#][A-Za-z_][\w.\[\]-]*+=)[^\s\x26#\x22<>`{_ENDS}]*"
     rf"|[\w.+-]++@[\w-]++(?:\.[\w-]++)++|{_QUOTES}|{_ADDRESS}|{_HOST_2}|(?<!\w){_HEX}++(?:-{_HEX}++)++(?!\w)|{_NUMBER})"
 )
 """The groups are kept: a web address's scheme, and the name of a value in its query."""

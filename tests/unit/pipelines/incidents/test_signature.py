@@ -160,6 +160,15 @@ def test_different_errors_have_different_patterns(one: str, other: str) -> None:
     assert pattern(one) != pattern(other)
 
 
+SECRETS = st.text(alphabet="xyzXÄя注ไ-_.~!$*+,;=%'()", min_size=1, max_size=12)
+
+
+@given(SECRETS, SECRETS, SECRETS)
+def test_a_web_address_shows_neither_user_nor_values(user: str, password: str, given_value: str) -> None:
+    text = f"GET https://{user}:{password}@a.example.com/orders/4711?at={given_value}&to={password}#id={user} failed"
+    assert pattern(text) == "GET https://<*>/orders/<*>?at=<*>&to=<*>#id=<*> failed"
+
+
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
