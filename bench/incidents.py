@@ -164,10 +164,10 @@ def commit() -> str:
     return found.stdout.strip() or "an unknown commit"
 
 
-def write(text: str) -> None:
-    """Put the figures into docs/incidents.md."""
-    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
-    DOCUMENT.write_text(f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}", encoding="utf-8")
+def write(text: str, begin: str = BEGIN, end: str = END) -> None:
+    """Put figures into docs/incidents.md, between two lines."""
+    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(begin)
+    DOCUMENT.write_text(f"{before}{begin}{text}{end}{rest.partition(end)[2]}", encoding="utf-8")
 
 
 def main() -> None:

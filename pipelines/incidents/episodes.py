@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import NamedTuple
 
-VERSION = 1
+VERSION = 2
 """Of the algorithm. A record keeps the version at which it was accepted, and its fingerprint depends on it.
 
 So a later version begins incidents of its own and never regroups old ones.

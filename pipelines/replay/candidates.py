@@ -48,6 +48,7 @@ COLUMNS = (
         "_ingested_at",
         "routed_at_source",
         "dlq_timestamp_type",
+        "fingerprint_version",
         OWNER,
     ),
 )
@@ -145,6 +146,7 @@ class Candidates:
                 OWNER,
                 "error_pattern",
                 "error_frame",
+                "algorithm_version",
                 "first_at",
                 "last_at",
                 "merged_into",
@@ -154,7 +156,7 @@ class Candidates:
         self._spans = defaultdict(list)
         for row in self.incidents:
             if row["record_count"] and row["first_at"] is not None:
-                key = (*_signature(row), row["error_pattern"], row["error_frame"])
+                key = (*_signature(row), row["algorithm_version"] or 1, row["error_pattern"], row["error_frame"])
                 self._spans[key].append((row["first_at"], row["last_at"], row["incident_id"], row["verdict"]))
 
     def chosen(self, choice: Choice, most: int) -> list[Candidate]:
@@ -238,8 +240,9 @@ class Candidates:
         """Return the id and verdict of the incident that a record belongs to."""
         if not self._spans:
             return None, None
-        key = (*_signature(row), pattern_of(row["error_message"]))
-        spans = self._spans.get((*key, frame_of(row["exception_stacktrace"])), ())
+        version = row["fingerprint_version"] or 1
+        error = (pattern_of(row["error_message"], version), frame_of(row["exception_stacktrace"]))
+        spans = self._spans.get((*_signature(row), version, *error), ())
         at = row["routed_at"] or row["dlq_timestamp"] or row["_ingested_at"]
         for first, last, name, verdict in spans:
             if first <= at <= last:

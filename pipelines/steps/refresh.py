@@ -41,6 +41,7 @@ from typing import Any
 
 from pipelines.catalog import CATALOG
 from pipelines.columns import slices
+from pipelines.incidents import signature
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Ask, Summarise
 from pipelines.warehouse.groups import runs
@@ -127,8 +128,11 @@ class Refresh:
 
 
 def select_of(table: str) -> str:
-    """Return the SELECT that makes a table."""
-    return (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
+    """Return the SELECT that makes a table, with the parts of a fingerprint; names of inputs are in braces."""
+    text = (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
+    for name, expression in signature.sql().items():
+        text = text.replace(f"{{{name}}}", expression.replace("{", "{{").replace("}", "}}"))
+    return text
 
 
 def facts_of(table: str) -> str:

@@ -7,7 +7,8 @@ kept: many records of an incident have the same message.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,19 +26,34 @@ ALIKE = re.compile(
 )
 """Patterns that Java and Python (with ``re.ASCII``) search alike: without ``.``, ``$``, ``\\b``, flags, references."""
 
+REPLACEMENT = re.compile(r"(?:[^\\$]|\$[1-9](?![0-9]))*")
+"""Replacements that mean the same: text, and groups."""
+_GROUP = re.compile(r"\$([1-9])")
+
+_PATTERNS: dict[int, re.Pattern[str]] = {}
+_NUMBERS = count()
+
+
+@cache
+def number_of(pattern: str) -> int:
+    """Return the number that stands for a pattern in this process: a long text would be handed over for each row."""
+    number = next(_NUMBERS)
+    _PATTERNS[number] = re.compile(pattern, re.ASCII)
+    return number
+
 
 def register(connection: DuckDBPyConnection) -> None:
     """Make the functions known to a database. Close its connection before the process ends."""
     from duckdb.sqltypes import BIGINT, BLOB, INTEGER, VARCHAR
 
-    connection.create_function("java_replace", java_replace, [VARCHAR, VARCHAR, VARCHAR], VARCHAR)
-    connection.create_function("java_extract", java_extract, [VARCHAR, VARCHAR, INTEGER], VARCHAR)
+    connection.create_function("java_replace", java_replace, [VARCHAR, INTEGER, VARCHAR], VARCHAR)
+    connection.create_function("java_extract", java_extract, [VARCHAR, INTEGER, INTEGER], VARCHAR)
     connection.create_function("xxhash64_of", xxhash64_of, [BLOB], BIGINT)
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def java_replace(text: str, pattern: str, replacement: str) -> str:
-    """Return ``regexp_replace`` of a text; the replacement has neither ``$`` nor ``\\``.
+def java_replace(text: str, pattern: int, replacement: str) -> str:
+    """Return ``regexp_replace`` of a text; ``$1`` in the ``REPLACEMENT`` is what the first group found, or nothing.
 
     Raises ValueError: a match of nothing, which Java also finds within a character beyond 16 bits.
     """
@@ -45,15 +61,20 @@ def java_replace(text: str, pattern: str, replacement: str) -> str:
     def of(found: re.Match[str]) -> str:
         if not found[0]:
             raise ValueError("a match of nothing is replaced")
-        return replacement
+        if found.lastindex is None:
+            return text_alone
+        return first + "".join([(found[int(group)] or "") + text for group, text in groups])
 
-    return _compiled(pattern).sub(of, text)
+    first, *rest = _GROUP.split(replacement)
+    groups = tuple(zip(rest[::2], rest[1::2], strict=True))
+    text_alone = first + "".join(rest[1::2])
+    return _PATTERNS[pattern].sub(of, text)
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def java_extract(text: str, pattern: str, group: int) -> str:
+def java_extract(text: str, pattern: int, group: int) -> str:
     """Return ``regexp_extract`` of a text: empty if nothing is found."""
-    found = _compiled(pattern).search(text)
+    found = _PATTERNS[pattern].search(text)
     return (found.group(group) if found else None) or ""
 
 
@@ -63,8 +84,3 @@ def xxhash64_of(content: bytes) -> int:
 
     unsigned: int = xxhash.xxh64_intdigest(content, SEED)
     return unsigned - 2**64 if unsigned >= 2**63 else unsigned
-
-
-@lru_cache(maxsize=64)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.ASCII)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pipelines.warehouse.spark_functions import ALIKE, SEED
+from pipelines.warehouse.spark_functions import ALIKE, REPLACEMENT, SEED, number_of
 
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
@@ -321,22 +321,25 @@ def _searched(node: Expr) -> Expr:
         raise Untranslatable("a pattern is not known")
     replacement, group = node.args.get("replacement"), node.args.get("group")
     if isinstance(node, exp.RegexpReplace) and (
-        not isinstance(replacement, exp.Literal) or set(replacement.name) & {"\\", "$"} or len(node.args) > 3
+        not isinstance(replacement, exp.Literal) or not REPLACEMENT.fullmatch(replacement.name) or len(node.args) > 3
     ):
-        raise Untranslatable("a replacement is not plain text")
+        raise Untranslatable("a replacement may mean something else")
     if isinstance(node, exp.RegexpExtract) and not (group and group.is_int):
         raise Untranslatable("a group is not known")
     text = pattern.name.removesuffix("$")
+    kept = re.findall(r"\$([1-9])", replacement.name) if replacement else []
     if isinstance(node, exp.RegexpReplace | exp.RegexpExtract):
-        _check_found(pattern.name, int(group.name) if group else 0, isinstance(node, exp.RegexpReplace))
-    if not text.endswith("\\") and _ALIKE.fullmatch(text):
+        most = max(map(int, [group.name] if group else kept), default=0)
+        _check_found(pattern.name, most, isinstance(node, exp.RegexpReplace))
+    if not kept and not text.endswith("\\") and _ALIKE.fullmatch(text):
         if text != pattern.name:
             node.set("expression", exp.Literal.string(text + _END))
         return node
     if isinstance(node, exp.RegexpLike) or not ALIKE.fullmatch(pattern.name):
         raise Untranslatable("Java may read a pattern differently")
     name = "java_replace" if isinstance(node, exp.RegexpReplace) else "java_extract"
-    return _call(name, node.this, pattern, *filter(None, (replacement, group)))
+    number = exp.Literal.number(number_of(pattern.name))
+    return _call(name, node.this, number, *filter(None, (replacement, group)))
 
 
 def _check_found(pattern: str, group: int, is_replaced: bool) -> None:

@@ -8,9 +8,9 @@
 --   silver.dlq_records: concat(lpad(original_offset div 1000, 16, '0'), ':', original_partition, ':', original_topic)
 --   silver.dlq_control_markers: source_slice
 -- The fingerprint is a hash of the version of the algorithm at the time when the record was accepted, cluster, group,
--- source topic, disposition and signature of the error: the classes of the exception and of its cause; the first line
--- of the message, where web addresses, e-mail addresses, quotes, hosts, ids, numbers and times are `<*>`; the top frame
--- of the stack trace that is not of a framework, without its line; and the owner, if it is known and is no group.
+-- source topic, disposition and signature of the error: the classes of the exception and of its cause; the pattern of
+-- the message and the top frame of the stack trace (pipelines/incidents/signature.py, which has their expressions); and
+-- the owner, if it is known and is no group.
 -- Records from before the column `owner` keep the fingerprint that they had. Two records of one fingerprint that are less than
 -- half an hour apart are never in different incidents, so a row is never in two.
 -- Each record gives several facts, and a row counts all facts of its records: minutes, source offsets, hashes of keys,
@@ -26,28 +26,8 @@ WITH records AS (
     disposition_source,
     exception_class,
     exception_cause_class,
-    IF(
-      error_message IN ('Offset rejected by client.', 'Offset delivery count exceeded the threshold.'),
-      error_message,
-      regexp_replace(
-        regexp_replace(
-          regexp_extract(left(ltrim(error_message), 500), r'^([^\r\n]*)', 1),
-          r'(?=[\w\x22\x27`.+-])(?![A-Za-z_]++(?![\w.+@:-]))(?:\w+://\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|"[^"]*"|(?<!\w)\x27[^\x27]*\x27(?!\w)|`[^`]*`|(?:(?<!\w)(?=\w)|(?<=\w)(?=-))(?:[a-z0-9-]+\.)+[a-z0-9-]+:\d+|(?:(?<!\w)(?=\w)|(?<=\w)(?=-))(?:[a-z0-9-]+\.)+(?:com|net|org|io|dev|cloud|local|internal|svc|lan|corp|eu|de|uk|fr|us|cn|in)(?!\w|\.\w)|(?<!\w)[0-9a-fA-F]+(?:-[0-9a-fA-F]+)+(?!\w)|(?<!\w)\w*\d\w*(?:[-.:/+]\w+)*)',
-          '<*>'
-        ),
-        r'<\*>(?:[^A-Za-z0-9_<]+<\*>)+',
-        '<*>'
-      )
-    ) AS error_pattern,
-    regexp_replace(
-      nullif(regexp_extract(
-        concat('\n', left(exception_stacktrace, 16000)),
-        r'\n[^\S\n]*+at (?:[^/\s(]*+/)*+(?!java\.|javax\.|jakarta\.|jdk\.|sun\.|com\.sun\.|kotlin\.|kotlinx\.|scala\.|groovy\.|akka\.|org\.apache\.|org\.springframework\.|org\.hibernate\.|org\.slf4j\.|io\.confluent\.|io\.netty\.|io\.micrometer\.|io\.opentelemetry\.|com\.fasterxml\.|com\.google\.|reactor\.)([^\s(/]+)\(',
-        1
-      ), ''),
-      r'\d+',
-      '*'
-    ) AS error_frame,
+    {error_pattern} AS error_pattern,
+    {error_frame} AS error_frame,
     original_partition,
     original_offset,
     unix_micros(coalesce(routed_at, dlq_timestamp, _ingested_at)) AS at,

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.catalog import stages
+from pipelines.incidents.episodes import VERSION
 from pipelines.run import runner
 from pipelines.settings import Settings
 from pipelines.silver import dlq_records
@@ -164,8 +165,8 @@ def test_a_new_version_of_the_algorithm_regroups_no_old_incident(
 
     land(settings, {"1.jsonl": [letter(offset, offset) for offset in range(20)]})
     run_needed(spark, settings, INCIDENTS, within="dlq")
-    (old,) = incidents().pop(1)
-    monkeypatch.setattr(dlq_records, "VERSION", 2)
+    (old,) = incidents().pop(VERSION)
+    monkeypatch.setattr(dlq_records, "VERSION", VERSION + 1)
     dlq_records._columns.cache_clear()
     try:  # the same error in the same minutes and slice
         land(settings, {"2.jsonl": [letter(offset, offset - 100) for offset in range(100, 107)]})
@@ -173,9 +174,9 @@ def test_a_new_version_of_the_algorithm_regroups_no_old_incident(
     finally:
         dlq_records._columns.cache_clear()
     found = incidents()
-    assert [found[1], [len(found[2]), found[2][0]["record_count"]]] == [[old], [1, 7]]
+    assert [found[VERSION], [len(found[VERSION + 1]), found[VERSION + 1][0]["record_count"]]] == [[old], [1, 7]]
     assert old["record_count"] == 20
-    assert found[2][0]["fingerprint"] != old["fingerprint"]
+    assert found[VERSION + 1][0]["fingerprint"] != old["fingerprint"]
 
 
 def test_acknowledgements_tell_the_client_that_wrote_the_dead_records(

@@ -51,7 +51,7 @@ def of_time_outs(settings: Settings, records: int) -> dict[str, Any]:
     incident: dict[str, Any] = dict.fromkeys(column.name for column in contract_of(INCIDENTS).stored)
     incident |= {"cluster": settings.cluster, "incident_id": "7KQ2-MD4X", "consumer_group": "billing"}
     incident |= {"original_topic": "many", "exception_class": "com.acme.TimeoutException", "record_count": records}
-    incident |= {"error_pattern": pattern_of("time-out"), "error_frame": frame_of(None), "verdict": "KEY_LOCAL"}
+    incident |= {"error_pattern": pattern_of("time-out", None), "error_frame": frame_of(None), "verdict": "KEY_LOCAL"}
     return incident | {"first_at": AT, "last_at": AT, "sentence": "x"}
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import pyarrow as arrow  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.columns.slices import name
-from pipelines.incidents.signature import frame_of, pattern_of
+from pipelines.incidents.episodes import VERSION
+from pipelines.incidents.signature import frame_of, pattern_of, sql
 from pipelines.steps.refresh import select_of
 from pipelines.steps.summarise import _selected
+from pipelines.warehouse import duck
+from pipelines.warehouse.spark_sql import translated
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = datetime(2026, 11, 21, tzinfo=UTC)
@@ -166,7 +171,11 @@ SAME = [
     ("connect to db-a.prod.example.com:5432 failed", "connect to db-b.test.example.com:5433 failed"),
     ("connect to 10.0.0.1:9092 failed", "connect to 10.20.0.14:9092 failed"),
     ("at 2026-11-21T02:00:00.123Z it broke", "at 2026-11-20 23:59:59 it broke"),
-    ("GET https://api.example.com/a?b=1 gave no answer", "GET http://other/c gave no answer"),
+    ("GET https://api.example.com/a?b=1 gave no answer", "GET https://other/a?b=2 gave no answer"),
+    ("expired at Wed Jul 01 12:00:00 UTC 2026", "expired at Fri, 11 Dec 2026 03:10:59 GMT"),
+    ("no route to fe80::dead:beef", "no route to ::ffff:10.0.0.1"),
+    ("balance -5 is low", "balance \u0664\u0662 is low"),
+    ("Feld \u201eMenge\u201c fehlt", "Feld « x y » fehlt"),
     ("values [1, 2, 3] are wrong", "values [1] are wrong"),
     ("first line\nat 1", "first line\nother"),
     ("took 3.5 ms", "took 12 ms"),
@@ -177,11 +186,17 @@ DIFFERENT = [
     ("Order not found", "Customer not found"),
     ("class java.lang.String is no number", "class java.lang.Long is no number"),
     ("can't read the file", "can't write the file"),
+    ("Order5:NotFound(7)", "Order5:Shipped(7)"),
+    ("订单5未找到(代码7)", "订单5已发货(代码7)"),
+    ("GET https://api.example.com/orders/7 failed", "GET https://api.example.com/payments/7 failed"),
 ]
 
 
 def test_what_varies_in_a_message_does_not_split_an_error(spark: SparkSession) -> None:
-    letters = [letter(number, error_message=text) for number, text in enumerate(sum([*SAME, *DIFFERENT], ()))]
+    letters = [
+        letter(number, error_message=text, fingerprint_version=VERSION)
+        for number, text in enumerate(sum([*SAME, *DIFFERENT], ()))
+    ]
     patterns = {}
     for row in errors(spark, letters):
         for one in row["top_offsets"]:
@@ -218,17 +233,80 @@ PIECES = (
     *("\u00a0", "\u0301", "😀", "\n", "\nat ", "\tat ", "com.é", "java.", "(", "X"),
 )
 
+CLOTHES = (
+    *(
+        "Wed",
+        "Jul ",
+        "01 ",
+        "12:00:00 ",
+        "PM",
+        " UTC",
+        "Wed, 01 Jul 2026 ",
+        "::1",
+        "fe80::",
+        "ab:cd:",
+        "%eth0",
+        "::ffff:10.",
+    ),
+    *(
+        "\u201e",
+        "\u201c",
+        "\u201d",
+        "«",
+        "»",
+        "「",
+        "」",
+        "\u2018",
+        "\u2019",
+        "\u0664",
+        "४",
+        "\uff15",
+        "\U0001d7d3",
+        "\u2212",
+        "\u061c",
+        "+5",
+    ),
+    *(
+        "https://",
+        "joe:pw@",
+        "/orders",
+        "?x=",
+        "&y=",
+        "#z=",
+        "blk_-5",
+        "-xkzqp",
+        "-abcd",
+        "=",
+        "(",
+        ")",
+        ",",
+        "、",
+        "ไม่พบ",
+        "<*>",
+    ),
+)
 
-def test_signatures_are_those_that_commands_compute_without_a_jvm_in_every_script(spark: SparkSession) -> None:
+
+def test_spark_duckdb_and_python_find_the_same_parts_in_every_script(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(17)
-    texts = ["".join(chance.choices(PIECES, k=chance.randrange(12))) for _ in range(600)]
-    letters = [
-        letter(number, original_partition=number, error_message=text, exception_stacktrace=text)
-        for number, text in enumerate(texts)
-    ]
-    found = {row["original_partition"]: (row["error_pattern"], row["error_frame"]) for row in errors(spark, letters)}
-    assert found == {number: (pattern_of(text), frame_of(text)) for number, text in enumerate(texts)}
-    assert sum(frame is not None for _, frame in found.values()) > 3
+    texts = ["".join(chance.choices((*PIECES, *CLOTHES), k=chance.randrange(14))) for _ in range(3_000)]
+    columns = ("number", "error_message", "exception_stacktrace", "fingerprint_version")
+    letters = [(number, text, text, chance.choice((None, 1, 2, 2, 2))) for number, text in enumerate(texts)]
+    frame = spark.createDataFrame(
+        letters, "number int, error_message string, exception_stacktrace string, fingerprint_version int"
+    )
+    parts = ", ".join(f"{expression} AS {name}" for name, expression in sql().items())
+    text = f"SELECT number, {parts} FROM letters ORDER BY number"
+    frame.createOrReplaceTempView("letters")
+    by_spark = [tuple(row) for row in spark.sql(text).collect()]
+    with duck.connected(str(tmp_path)) as connection:
+        rows = arrow.table(dict(zip(columns, map(list, zip(*letters, strict=True)), strict=True)))
+        connection.register("letters", rows)
+        by_duckdb = connection.sql(translated(text)).fetchall()
+    by_python = [(number, pattern_of(text, version), frame_of(text)) for number, text, _, version in letters]
+    assert by_spark == by_python
+    assert by_duckdb == by_python
+    assert sum(frame is not None for *_, frame in by_python) > 3
 
 
 def test_a_fingerprint_has_the_frame_of_the_applications_own_code(spark: SparkSession) -> None:

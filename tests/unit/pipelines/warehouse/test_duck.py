@@ -173,7 +173,8 @@ def answered(settings: Settings, text: str, tables: tuple[str, ...] = (), **valu
         pytest.param(
             r"SELECT regexp_replace(s, r'(?<!\w)[0-9]++(?:-\w+)*(?!\w)|\s+|\x27[^\x27]*\x27', '<*>') AS r,"
             r" regexp_extract(s, r'(?:^|\n)\s*+at ((?!java\.)[^\s(]+)', 1) AS a, regexp_extract(s, '(1)|b', 1) AS g,"
-            r" regexp_replace(s, '[0-9]', '-') AS d, regexp_extract(s, '([a-z]+)$', 1) AS e"
+            r" regexp_replace(s, '[0-9]', '-') AS d, regexp_extract(s, '([a-z]+)$', 1) AS e,"
+            r" regexp_replace(s, r'(\w+)-|(b)|[0-9]', '<$2$1>') AS f"
             r" FROM (VALUES ('a-1 1-b_2 3é 4\t5\u00a06 \u0661'), ('\n at java.x(\r\n  at b.c('), ('it\'s \'q\' b'),"
             r" ('a\n'), (''), (NULL)) AS t(s)",
             id="what Java's patterns find",
@@ -235,7 +236,11 @@ def test_both_engines_answer_the_same(text: str, spark: SparkSession, settings: 
         pytest.param("SELECT xxhash64(n) AS h FROM (VALUES (1)) AS t(n)", id="a hash of a number"),
         pytest.param("SELECT xxhash64('a', 'b') AS h", id="a hash of two values"),
         pytest.param("SELECT regexp_replace('a', '(?i)A', 'b') AS r", id="a pattern with flags"),
-        pytest.param("SELECT regexp_replace('aa', '(?<=a)a', '$0') AS r", id="a replacement with a group"),
+        pytest.param("SELECT regexp_replace('aa', '(?<=a)a', '$0') AS r", id="a replacement with all that was found"),
+        pytest.param("SELECT regexp_replace('aa', '(?<=a)(a)', '$2') AS r", id="a replacement with a group too many"),
+        pytest.param(
+            "SELECT regexp_replace('aa', '(?<=a)(a)', '$11') AS r", id="a replacement with a group and a digit"
+        ),
         pytest.param("SELECT regexp_extract('a', '(a)(?=b&&c|$)', 1) AS r", id="a pattern with a line's end within"),
         pytest.param("SELECT regexp_replace('aXb', 'x*', '-') AS r", id="a match of nothing in RE2"),
         pytest.param("SELECT regexp_replace('\U0001f4a3', '(?<!a)', '-') AS r", id="a match of nothing in Python"),
