@@ -39,6 +39,7 @@ ALL: tuple[Drawn, ...] = (
     (42, "wide", 52),
     (97, "crowded", 52),
     (5, "transactions", 52),
+    (71, "paces", 52),
 )
 DOCUMENT = ROOT / "docs" / "incidents.md"
 NAMED = ("original_topic", "consumer_group", "first_at", "last_at", "record_count")

@@ -16,12 +16,12 @@ import random
 import re
 import struct
 from base64 import b64encode
-from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 from zlib import crc32
 
@@ -104,7 +104,8 @@ DECK: tuple[tuple[str, str | None, int], ...] = (
 class Shape:
     """How the topics and incidents of scenarios look; shares are probabilities.
 
-    ``tells_all`` is the share of scenarios where every message around the main incident is acknowledged.
+    ``tells_all`` is the share of scenarios where every message around the main incident is acknowledged, ``paces`` that
+    of poison pills that come back by the hour and in a storm.
     """
 
     partitions: tuple[int, ...] = (3, 4, 6, 8, 12, 16, 24)
@@ -117,6 +118,7 @@ class Shape:
     regression: float = 0.3
     in_transactions: float = 0.3
     tells_all: float = 0.0
+    paces: float = 0.0
 
 
 SHAPES = {
@@ -125,6 +127,7 @@ SHAPES = {
     "wide": Shape(partitions=(32, 48, 64), gap=(2, 20 * SECOND), most_records=4_000, in_transactions=0.1),
     "crowded": Shape(noise=(0.9, 0.9, 0.8), overlap=0.85, overlaps=(1, 2, 3), late=0.5, regression=0.5),
     "transactions": Shape(in_transactions=1.0, tells_all=0.7),
+    "paces": Shape(paces=1.0, tells_all=0.3),
 }
 
 SHARE, DRAFT, STREAMS, CONNECT, SPRING = "kip-1191", "kip-1317", "kafka-streams", "kafka-connect", "spring-kafka"
@@ -230,24 +233,28 @@ class _Undecidable(Exception):
 
 
 def pause_limit(times: Sequence[int]) -> float:
-    """Return the pause in ms that ends an episode with these sorted times: 10 median gaps, of 30 minutes to a day."""
-    gaps = sorted(after - before for before, after in pairwise(times))
-    median = gaps[len(gaps) // 2] if gaps else 0
-    return min(max(10 * median, 30 * MINUTE), DAY)
+    """Return the silence in ms that ends an episode with these sorted times, whatever comes after it."""
+    gaps = [after - before for before, after in pairwise(times)]
+    usual = median_low(gaps[-10:]) if gaps else 0
+    return min(max(10 * usual, 2 * max(gaps, default=0), 30 * MINUTE), DAY)
 
 
 def _is_one_episode(times: Sequence[int]) -> bool:
-    """Tell whether no pause comes near the limit, be the median taken over the gaps so far or over all of them."""
+    """Tell whether no silence comes near the limit."""
     safe = 0.7
-    limit, gaps = safe * pause_limit(times), list[int]()
-    for before, after in pairwise(times):
-        gap = after - before
-        if gap > safe * 30 * MINUTE:
-            median = gaps[len(gaps) // 2] if gaps else 0
-            if gap > limit or gap > safe * min(max(10 * median, 30 * MINUTE), DAY):
+    for place in range(1, len(times)):
+        silence = times[place] - times[place - 1]
+        if silence > safe * 30 * MINUTE:
+            next_gap = times[place + 1] - times[place] if place + 1 < len(times) else 0
+            if silence > safe * min(max(pause_limit(times[:place]), 10 * next_gap), DAY):
                 return False
-        insort(gaps, gap)
     return True
+
+
+def _is_over(times: Sequence[int], after: Sequence[int]) -> bool:
+    """Tell whether the silence between two episodes ends the first one, and does not come near the limit."""
+    next_gap = after[1] - after[0] if len(after) > 1 else 0
+    return after[0] - times[-1] > 1.4 * min(max(pause_limit(times), 10 * next_gap), DAY)
 
 
 # --- errors ------------------------------------------------------------------------------------------------------
@@ -677,6 +684,14 @@ def _times(r: random.Random, start: int, count: int, gap: float) -> list[int]:
     return times
 
 
+def _paced(r: random.Random, start: int) -> list[int]:
+    """Return times of a drip by the hour and a storm of ten minutes, in any order."""
+    drip, storm = ([1 * HOUR] * r.randrange(6, 24), [r.randrange(2, 12) * SECOND] * r.randrange(40, 120))
+    parts = r.choice(((drip, storm), (storm, drip), (drip, storm, drip)))
+    waits = [wait * r.uniform(0.8, 1.2) for part in parts for wait in part]
+    return [int(at) for at in accumulate(waits, initial=start)]
+
+
 def _skip(r: random.Random, share: float) -> int:
     """Return how many records of the log go through before the next one dies."""
     return 0 if share >= 1 else int(math.log(1 - r.random()) / math.log(1 - share))
@@ -784,6 +799,8 @@ class _Plan:
         self.main = main = _Incident(self.main_consumer, main_error, self.verdict, noise=False)
         main.suspect = self._suspect(main)
         times = _times(r, self.start, count, gap)
+        if self.shape.paces and self.verdict == "POISON_PILL" and r.random() < self.shape.paces:
+            times = _paced(r, self.start)
         has_regression = r.random() < self.shape.regression
         self._noise(times[-1])
         if r.random() < self.shape.overlap:
@@ -792,6 +809,9 @@ class _Plan:
         if has_regression:
             self._regress(main, count, gap, share)
         self._applications(main)
+        if self.suspect_kind == "new_group":  # the first dead letter of a group is no suspect of itself
+            of_group = [one for one in self.incidents if one.consumer is main.consumer]
+            min(of_group, key=lambda one: one.times[0]).suspect = None
         return self._landed()
 
     def _size(self) -> tuple[int, float, float]:
@@ -993,7 +1013,7 @@ class _Plan:
                 return []
             predecessor = max(earlier, key=lambda one: one.times[-1])
             error = predecessor.error
-            if start - predecessor.times[-1] < 2 * pause_limit(predecessor.times):
+            if not _is_over(predecessor.times, [start, start + 11 * MINUTE]):
                 return []
         incident = _Incident(consumer, error, "POISON_PILL", noise=True, predecessor=predecessor)
         thinnest = 1 / (0.015 * self.topic.rate)  # ms between dead letters if 1.5 % of the log die
@@ -1008,6 +1028,7 @@ class _Plan:
             times = _times(r, start, count, min(gap, 11 * MINUTE))
         else:
             count = r.choice((1, 1, 2, r.randrange(4, 16), r.randrange(4, 16)))
+            count = max(count, 4) if predecessor else count  # a lone record would go with the one or the other
             times = _times(r, start, count, r.uniform(1, 9) * MINUTE)
         self._strike(incident, times)
         return times
@@ -1129,7 +1150,10 @@ class _Plan:
         fewer = {"POISON_PILL": r.randrange(5, 40), "UNDETERMINED": count}
         least = max(50, 10 * self.topic.partitions)
         again_count = fewer.get(main.verdict, r.randrange(least, max(least, count) + 1))
-        self._strike(again, _times(r, start, again_count, gap), share)
+        times = _times(r, start, again_count, gap)
+        if not _is_over(main.times, times):
+            raise _Undecidable
+        self._strike(again, times, share)
 
     # --- what else lands
 
