@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import nsmallest
+from operator import itemgetter
 from typing import Any
 
 from expectations.owners import OWNER, owner_of
@@ -56,9 +58,12 @@ def derive(rows: Sequence[Row], existing_rows: Sequence[Row]) -> Iterator[dict[s
     signature[OWNER] = owner_of((rows or existing_rows)[0])
     before: str | None = None
     named: set[str] = set()
+    in_order = sorted(rows, key=itemgetter("first_at"))
+    begins = [row["first_at"] for row in in_order]
+    anchors = [anchor for anchor, _ in written]
     for episode in found:
-        own = [row for row in rows if episode.first_at <= row["first_at"] <= episode.last_at]
-        known = [one for one in written if episode.first_at <= one[0] <= episode.last_at]
+        own = in_order[bisect_left(begins, episode.first_at) : bisect_right(begins, episode.last_at)]
+        known = written[bisect_left(anchors, episode.first_at) : bisect_right(anchors, episode.last_at)]
         anchor, name = (
             known[0] if known else (episode.first_at, ids.incident_id(signature["fingerprint"], episode.first_at))
         )

@@ -276,6 +276,24 @@ def test_a_late_record_that_bridges_two_merges_them_into_the_earlier() -> None:
     assert (pointer["incident_id"], pointer["merged_into"]) == (second["incident_id"], first["incident_id"])
 
 
+def test_the_cost_of_many_episodes_follows_their_number() -> None:
+    class Counted(dict[str, Any]):
+        reads = 0
+
+        def __getitem__(self, name: str) -> Any:
+            Counted.reads += 1
+            return super().__getitem__(name)
+
+    def reads(number: int) -> int:
+        rows = [Counted(row) for row in rows_of([(25 * HOUR * day, 0, day) for day in range(number)])]
+        known = [Counted(row) for row in derive(rows, [])]
+        Counted.reads = 0
+        assert len([*derive(rows, known)]) == number
+        return Counted.reads
+
+    assert reads(200) <= 2.2 * reads(100)
+
+
 def test_an_id_whose_records_are_gone_stays_without_records() -> None:
     gone, kept = ([(begin + at * MINUTE, 0, at) for at in range(3)] for begin in (0, 5 * HOUR))
     first, second = derive(rows_of(gone + kept), [])
