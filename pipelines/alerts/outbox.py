@@ -37,6 +37,8 @@ REMEMBERED = timedelta(days=30)
 LONGEST_RETRY = timedelta(hours=1)  # until the next attempt, whatever the receiver asks for
 STORM = timedelta(minutes=10)  # over which a storm is counted, and after which the next message tells of it
 
+HELD = "it waits until ten minutes after the last alert of a storm"
+
 
 @dataclass
 class Alert:
@@ -49,6 +51,7 @@ class Alert:
     not_before: datetime
     attempts: int = 0
     was_quiet: bool = False
+    is_held: bool = False  # by a storm
     answer: str | None = None
 
     @property
@@ -282,8 +285,9 @@ class Outbox:
         back keeps nothing of the same fingerprint waiting. An end wakes nobody, so that PagerDuty gets it in quiet
         hours, too. What PagerDuty knows by a key it gets by that key, so that it is no part of a storm.
 
-        A storm is ``storm_from`` alerts within ten minutes, those that were sent included. Once so many were sent, the
-        others wait until ten minutes after the last one, unless one is more severe than all of them or tells an end.
+        A storm is ``storm_from`` alerts within ten minutes, those that were sent included, each of a message with
+        several. Once so many were sent, the others wait until ten minutes after the last one and are one message then,
+        unless one is more severe than all of them or tells an end.
         """
         found: list[Alert] = []
         seen: set[str] = set()
@@ -304,13 +308,19 @@ class Outbox:
             seen |= keys if alert.attempts or is_end or not is_held else {one.key for one in alert.news}
         known = self._known_to_pagerduty(route)
         single = [one for one in found if not one.attempts and len(one.news) == 1 and one.news[0].key not in known]
-        sent = [one for one in self.log if one["route"] == route.name and one["status"] == "sent"]
-        recent = [one for one in sent if one["kind"] not in OVER and timedelta() <= now - one["at"] < STORM]
-        worst = min((LEVELS.index(one["severity"]) for one in recent), default=0)
-        if len(recent) >= route.storm_from:
+        sent = [one for one in self.log if one["route"] == route.name and one["status"] == "sent" and one["at"] <= now]
+        told = [one for one in sent if _openings(one)]
+        recent = [one for one in told if now - one["at"] < STORM]
+        last = max((one["at"] for one in recent), default=now)
+        before = [one for one in told if last - one["at"] < STORM]
+        if recent and sum(map(_openings, before)) >= route.storm_from:
+            worst = min(LEVELS.index(one["severity"]) for one in before)
             later = [one for one in single if one.news[0].rank >= worst and not one.is_resolve]
             found, single = ([one for one in some if one not in later] for some in (found, single))
-        is_storm = len(single) + len(recent) >= route.storm_from or any(one.was_quiet for one in single)
+            for one in later:
+                one.is_held, one.answer = True, HELD
+        number = len(single) + sum(map(_openings, recent))
+        is_storm = number >= route.storm_from or any(one.was_quiet or one.is_held for one in single)
         if len(single) < 2 or not is_storm:
             return found
         news = sorted((one.news[0] for one in single), key=lambda one: (one.is_over, one.rank))
@@ -438,6 +448,7 @@ class Outbox:
                 "severity": alert.severity,
                 "title": alert.title,
                 "answer": answer,
+                "opening_count": sum(not one.is_over for one in alert.news),
             }
         )
 
@@ -531,6 +542,11 @@ def quiet(route: Route, severity: str, now: datetime) -> bool:
     if hours.begin < hours.end:
         return hours.begin <= at < hours.end
     return at >= hours.begin or at < hours.end
+
+
+def _openings(logged: Mapping[str, Any]) -> int:
+    """Return how many alerts that tell no end a line of the log is about; earlier versions did not count them."""
+    return int(logged.get("opening_count", logged["kind"] not in OVER))
 
 
 def _is_about(alert: Alert, key: str) -> bool:

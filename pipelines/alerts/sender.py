@@ -117,10 +117,10 @@ def _send_due(
     sent, problems = 0, []
     failing = {alert.route for alert in box.pending if alert.attempts}
     for route in sorted(routes, key=lambda one: one.name in failing):
-        waited = [(alert.id, alert.was_quiet) for alert in box.pending]
+        waited = [(alert.id, alert.was_quiet, alert.is_held) for alert in box.pending]
         box.balance(route, now())
         due = box.due(route, now())
-        if waited != [(alert.id, alert.was_quiet) for alert in box.pending]:
+        if waited != [(alert.id, alert.was_quiet, alert.is_held) for alert in box.pending]:
             box.save(now())
         for alert in due:
             seconds = min(settings.alerts.timeout_seconds, left())

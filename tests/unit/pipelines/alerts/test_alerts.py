@@ -445,6 +445,32 @@ def test_a_storm_over_many_calls_is_few_messages_and_hides_nothing_worse(world: 
     assert sorted(key for kind, key in found.told if kind == "opened") == [*(f"I{at:02}" for at in range(30)), "worse"]
 
 
+def test_a_message_of_many_is_a_storm_and_what_follows_waits_for_one_message(world: Callable[..., World]) -> None:
+    found = world(route(storm_from=5))
+    storm = [seen(f"I{number:02}", "medium") for number in range(33)]
+    for number in (30, 31, 32, 33, *[33] * 6):
+        found.send(*storm[:number])
+    assert [body["alert_count"] for body in found.got] == [30]
+    assert {alert.answer for alert in found.box.pending} == {"it waits until ten minutes after the last alert of a storm"}
+    found.send(*storm)
+    assert [body["alert_count"] for body in found.got] == [30, 3]
+
+
+def test_a_storm_of_an_alert_a_minute_is_a_message_in_ten_minutes(world: Callable[..., World]) -> None:
+    found = world(route(storm_from=5))
+    for number in range(35):
+        found.send(*(seen(f"I{each:02}", "medium") for each in range(number + 1)))
+    assert [body["alert_count"] for body in found.got] == [*[1] * 5, 10, 10, 10]
+
+
+def test_many_ends_are_no_storm(world: Callable[..., World]) -> None:
+    found = world(route(storm_from=5))
+    found.send(*(seen(str(number)) for number in range(5)))
+    found.send(after=20 * MINUTE)
+    found.send(seen("new"))
+    assert [body["alert_count"] for body in found.got] == [5, 5, 1]
+
+
 def test_an_end_is_not_queued_behind_news_that_was_not_taken(world: Callable[..., World]) -> None:
     found = world(route(suppress_minutes=0))
     found.send(seen())
@@ -458,7 +484,7 @@ def test_an_end_is_not_queued_behind_news_that_was_not_taken(world: Callable[...
 def test_a_storm_of_ends_is_over_and_not_critical(world: Callable[..., World]) -> None:
     found = world(route(storm_from=2))
     found.send(seen("A", "critical"), seen("B", "critical"))
-    found.send(seen("C", "low"))
+    found.send(seen("C", "low"), after=10 * MINUTE)
     assert [body["title"] for body in found.got[1:]] == ["[low] 3 alerts at once: 1 low, 2 over"]
     found.send(seen("C", "low"), seen("D", "critical"), after=2 * timedelta(hours=1))
     found.send()
@@ -560,7 +586,7 @@ def test_an_incident_whose_end_waits_and_that_takes_in_another_goes_on(world: Ca
 def test_an_incident_that_took_in_another_ends_both_at_pagerduty(world: Callable[..., World]) -> None:
     found = world(pager(suppress_minutes=0, storm_from=2))
     found.send(seen("A"), seen("C"))
-    found.send(seen("A"), seen("B", dedup_key="f-A"))
+    found.send(seen("A"), seen("B", dedup_key="f-A"), after=10 * MINUTE)
     for _ in range(2):
         found.send(seen("B", dedup_key="f-A"), merged={"A": "B"})
     assert opened(found.events) == {"f-A"}
