@@ -23,7 +23,7 @@ from pipelines.warehouse.tables import Warehouse
 OVER = ("resolved", "finding_over", "passed")
 TURNED = "turned"
 """The kind of news that is told to no route as such: an incident is as bad as before, and other routes may want it."""
-SIZES = ("magnitude", "breadth", "escalations")
+SIZES = ("magnitude", "breadth", "escalated_at")
 RECENT = timedelta(days=7)
 """How old the last record of an incident can be that is told though it had ended when it was first seen."""
 BREADTH = {"KEY_LOCAL": 1, "PRODUCER_LOCAL": 1, "PARTITION_LOCAL": 2, "SYSTEMIC": 3, "FLOOD": 3}
@@ -82,7 +82,8 @@ class Seen:
     """An incident or finding as it is: its news if nothing was told yet, and how large it is.
 
     ``magnitude`` is the number of digits of its count, ``last_at`` the time of an incident's last record,
-    ``escalations`` how often it escalated.
+    ``escalated_at`` when it escalated last, in seconds since 1970, 0 if never. How often it escalated would not tell
+    what is new: late records and merges change that.
     """
 
     news: News
@@ -90,7 +91,7 @@ class Seen:
     is_muted: bool = False
     magnitude: int = 0
     last_at: datetime | None = None
-    escalations: int = 0
+    escalated_at: int = 0
 
     @property
     def breadth(self) -> int:
@@ -257,7 +258,7 @@ def _of_incident(warehouse: Warehouse, one: Incident, now: datetime) -> Seen:
         one.state.muted_until is not None,
         _digits(row["record_count"]),
         row["last_at"],
-        len(one.escalations),
+        int(max((each["at"].timestamp() for each in one.escalations), default=0)),
     )
 
 

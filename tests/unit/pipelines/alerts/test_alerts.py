@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from pipelines.alerts import delivery, listing, messages, sender
+from pipelines.alerts import delivery, listing, messages, outbox, sender
 from pipelines.alerts.delivery import Outcome
 from pipelines.alerts.news import News, Seen, Snapshot, changes, snapshot
 from pipelines.alerts.outbox import Alert, Outbox, place, quiet, sole_sender
@@ -169,9 +169,40 @@ def test_incidents_whose_records_are_gone_end_and_a_missing_table_ends_nothing(w
 
 def test_each_escalation_is_told_once(world: Callable[..., World]) -> None:
     found = world(route(suppress_minutes=0))
-    for number in (0, 1, 1, 0, 1, 2):
-        found.send(seen(escalations=number))
+    for second in (0, 10, 10, 0, 10, 20):
+        found.send(seen(escalated_at=second))
     assert found.told == [("opened", "A"), ("worse", "A"), ("worse", "A")]
+
+
+@pytest.mark.parametrize(
+    ("escalated", "told"),
+    [
+        pytest.param([30], [], id="one of two that late records undid"),
+        pytest.param([10, 40], ["worse"], id="a new one instead of one that late records undid"),
+        pytest.param([10, 20, 30], [], id="one more that late records show before them"),
+    ],
+)
+def test_an_escalation_is_new_by_its_time_and_not_by_their_number(
+    tmp_path: Path, escalated: list[int], told: list[str]
+) -> None:
+    def snapshot_of(seconds: list[int]) -> Snapshot:
+        settings = routed(tmp_path / "-".join(map(str, seconds)))
+        its = [{"at": second * 1_000_000, "before_per_hour": 1.0, "after_per_hour": 60.0} for second in seconds]
+        store(settings, "gold.dlq_incidents", incident(1, escalations=its))
+        return snapshot(Warehouse(settings), NOW)
+
+    _, known = changes({}, snapshot_of([10, 30]), "high", NOW)
+    news_of_it, _ = changes(known, snapshot_of(escalated), "high", NOW)
+    assert [one.kind for one in news_of_it] == told
+
+
+def test_escalations_that_were_told_of_two_incidents_are_not_told_of_the_one_that_they_become(
+    world: Callable[..., World],
+) -> None:
+    found = world(route(suppress_minutes=0))
+    found.send(seen("A", escalated_at=10), seen("B", escalated_at=20))
+    found.send(seen("A", escalated_at=20), merged={"B": "A"})
+    assert found.told == [("opened", "A"), ("opened", "B")]
 
 
 def test_a_verdict_that_concerns_more_is_worse(world: Callable[..., World]) -> None:
@@ -451,7 +482,7 @@ def test_a_message_of_many_is_a_storm_and_what_follows_waits_for_one_message(wor
     for number in (30, 31, 32, 33, *[33] * 6):
         found.send(*storm[:number])
     assert [body["alert_count"] for body in found.got] == [30]
-    assert {alert.answer for alert in found.box.pending} == {"it waits until ten minutes after the last alert of a storm"}
+    assert {alert.answer for alert in found.box.pending} == {outbox.HELD}
     found.send(*storm)
     assert [body["alert_count"] for body in found.got] == [30, 3]
 
@@ -464,11 +495,11 @@ def test_a_storm_of_an_alert_a_minute_is_a_message_in_ten_minutes(world: Callabl
 
 
 def test_many_ends_are_no_storm(world: Callable[..., World]) -> None:
-    found = world(route(storm_from=5))
+    found = world(route(storm_from=3))
     found.send(*(seen(str(number)) for number in range(5)))
     found.send(after=20 * MINUTE)
-    found.send(seen("new"))
-    assert [body["alert_count"] for body in found.got] == [5, 5, 1]
+    found.send(seen("A"), seen("B"))
+    assert [body["alert_count"] for body in found.got] == [5, 5, 1, 1]
 
 
 def test_an_end_is_not_queued_behind_news_that_was_not_taken(world: Callable[..., World]) -> None:
