@@ -182,7 +182,7 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
     attribute, share, elsewhere, compared_with = _attribute(episode, topic, placed)
     windows = (one["last_offset"] - one["first_offset"] + 1 for one in partitions if one["source_record_count"] > 1)
     offsets = min(sum(windows), MOST_OFFSETS)
-    around = _neighbours(episode.get("windows")) if is_few(sources, records) else None
+    around = _neighbours(episode.get("windows"), sources) if is_few(sources, records) else None
     held, of = around or _held(None if is_few(sources, records) else episode.get("windows"), offsets)
     died = min(1.0, sources / held) if around and held else _offset_share(episode, placed, offsets, held)
     return Evidence(
@@ -211,16 +211,24 @@ def is_few(sources: int, records: int) -> bool:
     return sources <= FEW or (sources <= FEW_IF_REPEATED and records >= 3 * sources)
 
 
-def _neighbours(windows: Row | None) -> tuple[int, str] | None:
-    """Return how many records other feeds know around a poison pill, itself included, and who tells; None: nobody."""
+def _neighbours(windows: Row | None, sources: int) -> tuple[int, str] | None:
+    """Return how many records other feeds know around poison pills, themselves included, and who tells; None: nobody.
+
+    Acknowledgements tell if the dead-lettered records of these slices have them: others are not among what they tell.
+    """
     if windows is None:
         return None
-    told = (
-        (windows["landed_count"] - windows["without_record_count"], LANDED),
-        (windows["acknowledged_count"], ACKNOWLEDGED),
-    )
+    told = [(windows["landed_count"] - windows["without_record_count"], LANDED)]
+    if _has_acknowledged_dead(windows):
+        told.append((windows["acknowledged_count"], ACKNOWLEDGED))
     count, of = max(told, key=lambda one: one[0])
-    return (count, of) if count > 1 else None
+    return (count, of) if count >= max(sources, 2) else None
+
+
+def _has_acknowledged_dead(windows: Row) -> bool:
+    """Tell whether nearly every dead-lettered record of the slices has an acknowledgement."""
+    dead = windows["dead_lettered_count"]
+    return bool(windows["acknowledged_dead_lettered_count"] >= NEARLY_ALL * dead)
 
 
 def _held(windows: Row | None, offsets: int) -> tuple[int | None, str]:
@@ -236,8 +244,7 @@ def _held(windows: Row | None, offsets: int) -> tuple[int | None, str]:
     if windows["landed_count"] >= NEARLY_ALL * offsets:
         told.append((offsets - windows["without_record_count"], LANDED))
     sent = windows["acknowledged_count"]
-    is_complete = windows["acknowledged_dead_lettered_count"] >= NEARLY_ALL * windows["dead_lettered_count"]
-    if is_complete and offsets - sent <= LONGEST_GAP * windows["acknowledged_range_count"]:
+    if _has_acknowledged_dead(windows) and offsets - sent <= LONGEST_GAP * windows["acknowledged_range_count"]:
         told.append((sent, ACKNOWLEDGED))
     count, of = max(told, key=lambda one: one[0], default=(0, OFFSETS))
     return (count, of) if count > 0 else (None, OFFSETS)

@@ -238,14 +238,23 @@ def test_the_share_that_died_is_of_records_where_other_feeds_tell_them(
 @pytest.mark.parametrize(
     ("sources", "values", "words"),
     [
-        pytest.param(1, {"acknowledged_count": 812}, "1 of the 812 acknowledged records around it died.", id="one"),
+        pytest.param(
+            1, ALL_TOLD | {"acknowledged_count": 812}, "1 of the 812 acknowledged records around it died.", id="one"
+        ),
+        pytest.param(1, {"acknowledged_count": 812}, "was dead-lettered 20 times.", id="only others are acknowledged"),
+        pytest.param(
+            3,
+            ALL_TOLD | {"acknowledged_count": 2, "landed_count": 2},
+            "3 source records; 60 % of the offsets around them died.",
+            id="fewer are known than died",
+        ),
         pytest.param(
             3,
             {"acknowledged_count": 7, "landed_count": 1000, "without_record_count": 100},
             "3 of the 900 records in landed segments around them died",
             id="some",
         ),
-        pytest.param(1, {"acknowledged_count": 1}, "was dead-lettered 20 times.", id="only itself is known"),
+        pytest.param(1, ALL_TOLD | {"acknowledged_count": 1}, "was dead-lettered 20 times.", id="only itself is known"),
         pytest.param(1, None, "was dead-lettered 20 times.", id="nothing is known"),
     ],
 )
