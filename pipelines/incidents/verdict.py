@@ -28,6 +28,7 @@ FLOODS = ("CIRCUIT_BREAKER_ARCHIVED", "COORDINATOR_INITIATED")
 REJECTED = "CLIENT_REJECTED"
 FEW = 5  # source records that can be poison pills
 FEW_IF_REPEATED = 12  # if each of them came back at least twice
+REPEATED = 3  # records of each, in the mean, that are many times
 FEW_KEYS = 3
 NEARLY_ALL = 0.9
 MOST = 0.75
@@ -208,7 +209,14 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
 
 def is_few(sources: int, records: int) -> bool:
     """Tell whether so few source records failed that they can be poison pills."""
-    return sources <= FEW or (sources <= FEW_IF_REPEATED and records >= 3 * sources)
+    return sources <= FEW or (sources <= FEW_IF_REPEATED and records >= REPEATED * sources)
+
+
+IS_FEW = (
+    f"(source_record_count <= {FEW}"
+    f" OR (source_record_count <= {FEW_IF_REPEATED} AND record_count >= {REPEATED} * source_record_count))"
+)
+"""`is_few` of an episode in SQL."""
 
 
 def _neighbours(windows: Row | None, sources: int) -> tuple[int, str] | None:

@@ -41,7 +41,7 @@ from typing import Any
 
 from pipelines.catalog import CATALOG
 from pipelines.columns import slices
-from pipelines.incidents import signature
+from pipelines.incidents import signature, verdict
 from pipelines.settings import ROOT, Settings
 from pipelines.stage import Ask, Summarise
 from pipelines.warehouse.groups import runs
@@ -128,9 +128,9 @@ class Refresh:
 
 
 def select_of(table: str) -> str:
-    """Return the SELECT that makes a table, with the parts of a fingerprint; names of inputs are in braces."""
+    """Return the SELECT that makes a table, with the rules whose home is Python; names of inputs are in braces."""
     text = (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
-    for name, expression in signature.sql().items():
+    for name, expression in {**signature.sql(), "is_few": verdict.IS_FEW}.items():
         text = text.replace(f"{{{name}}}", expression.replace("{", "{{").replace("}", "}}"))
     return text
 

@@ -79,7 +79,7 @@ placed AS (
   SELECT
     cluster, incident_id, original_topic AS topic, one.original_partition AS partition,
     one.first_offset AS first_offset, one.last_offset AS last_offset, one.source_record_count > 1 AS is_range,
-    source_record_count <= 5 OR (source_record_count <= 12 AND record_count >= 3 * source_record_count) AS is_few
+    {is_few} AS is_few
   FROM {dlq_episodes} LATERAL VIEW explode(partitions) AS one
 ),
 edges AS (

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import duckdb
 import pytest
 
 from pipelines.incidents.severity import severity
-from pipelines.incidents.verdict import Topic, judge, percent
+from pipelines.incidents.verdict import IS_FEW, Topic, is_few, judge, percent
+from pipelines.steps.refresh import select_of
 
 
 def episode(**values: Any) -> dict[str, Any]:
@@ -316,3 +318,10 @@ def test_a_topic_has_no_more_partitions_than_an_int_holds() -> None:
     """Headers can name any partition."""
     given = episode(partitions=one_partition(2**31 - 1))
     assert judge(given, Topic.of([given])).evidence.partition_count == 2**31 - 1
+
+
+def test_sql_calls_as_few_what_python_does() -> None:
+    text = f"SELECT source_record_count, record_count, {IS_FEW} FROM range(1, 20) AS s(source_record_count), "
+    rows = duckdb.sql(text + "range(1, 60) AS r(record_count)").fetchall()
+    assert [one for one in rows if one[2] != is_few(*one[:2])] == []
+    assert IS_FEW in select_of("gold.dlq_incidents")
