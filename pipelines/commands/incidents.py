@@ -364,11 +364,16 @@ def _lines(incidents: Sequence[Incident], now: datetime, most: int | None = None
             f"{row['incident_id']}  {row['severity']:<8}  {one.state.name:<9}  {row['verdict']:<15}  {one.place}  "
             f"{counted(row['record_count'], 'record')}, {one.rate:,.0f} an hour{muted}"
         )
-        since = f"since {moment(row['first_at'])}, last {lasting(now - row['last_at'])} ago"
+        since = f"since {moment(row['first_at'])}, last {_ago(row['last_at'], now)}"
         lines.append(f"           {since}  {sparkline(row['timeline'])}")
     if most is not None and len(incidents) > most:
         lines.append(f"           and {len(incidents) - most:,} more: `afterlog incidents --open`")
     return lines
+
+
+def _ago(at: datetime, now: datetime) -> str:
+    """Say how long before now a time is; a clock can be ahead."""
+    return f"{lasting(at - now)} ahead" if at > now else f"{lasting(now - at)} ago"
 
 
 def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answer:
@@ -416,8 +421,8 @@ def top(warehouse: Warehouse, form: str = "text", at: str | None = None) -> Answ
 
 
 def newest_at(feeds: Iterable[Newest]) -> datetime | None:
-    """Return the time of the newest dead letter; None if none is known."""
-    return next((one.at for one in feeds if one.feed == "dlq"), None)
+    """Return the time of the newest dead letter; None if none is known, as with one that is stamped ahead."""
+    return next((one.at for one in feeds if one.feed == "dlq" and one.ahead is None), None)
 
 
 def clock(at: datetime, now: datetime) -> str:
@@ -433,6 +438,8 @@ def front(
     data = "no dead letter has landed"
     if any(one.feed == "dlq" and not one.is_readable for one in feeds):
         data = "the tables of dead letters cannot be read: see `afterlog doctor`"
+    elif ahead := [one.in_words for one in feeds if one.feed == "dlq" and one.ahead is not None]:
+        data = ahead[0]
     elif at:
         data = f"data {lasting(now - at)} old (newest dead letter {clock(at, now)})"
     loud = [one for one in opened if one.state.muted_until is None]
@@ -628,8 +635,8 @@ def _story(
     lines = [
         f"{row['incident_id']}  {row['severity']}  {state.name}  {row['verdict']}",
         f"  {visible(row['sentence'])}",
-        f"  Since {moment(row['first_at'])} ({lasting(now - row['first_at'])} ago), last {moment(row['last_at'])} "
-        f"({lasting(now - row['last_at'])} ago), for {lasting(row['last_at'] - row['first_at'])}.",
+        f"  Since {moment(row['first_at'])} ({_ago(row['first_at'], now)}), last {moment(row['last_at'])} "
+        f"({_ago(row['last_at'], now)}), for {lasting(row['last_at'] - row['first_at'])}.",
         f"  {sparkline(row['timeline'])}  records by time",
     ]
     lines += [f"  {line}" for line in about_the_state(incident, found)]

@@ -20,6 +20,7 @@ from pipelines.cli import app
 from pipelines.commands import incidents
 from pipelines.errors import UsageError, WriterBusy
 from pipelines.incidents.state import sparkline, state_of
+from pipelines.run import newest
 from pipelines.run.freshness import freshness
 from pipelines.settings import Settings
 from pipelines.settings.runs import Report
@@ -378,8 +379,23 @@ def test_an_incident_that_is_stamped_ahead_is_listed_once_it_landed(settings: Se
     assert "stamped 58 minutes ahead: check the clock of orders-workers." in (
         incidents.one(found, "0000", at=LAST.isoformat()).result
     )
+    assert "last 58 minutes ahead" in incidents.listed(found, at=LAST.isoformat()).result
+    assert "(57 minutes ahead), last 2026" in incidents.one(found, "0000", at=LAST.isoformat()).result
     before = (LAST - HOUR).isoformat()  # it had not landed
     assert "0000-0001" not in incidents.listed(found, at=before).result
+
+
+def test_the_front_tells_no_landing_time_as_that_of_the_newest_dead_letter(settings: Settings) -> None:
+    store(settings, "gold.dlq_incidents", sites.incident(1))
+    times = {"timestamp": LAST + 2 * HOUR, "_ingested_at": LAST - HOUR / 60}
+    store(settings, "bronze.dlq_records", {"cluster": "default", **times})
+    tables = Warehouse(settings)
+    told = incidents.top(tables, at=LAST.isoformat()).result.splitlines()[0]
+    assert incidents.newest_at(newest.of_feeds(tables, LAST)) is None
+    assert told == (
+        "1 incident open; the last record landed 60 seconds ago, and one is stamped 2 hours ahead: check the clock of "
+        "what wrote it."
+    )
 
 
 def test_a_mute_that_is_given_in_another_zone_is_told_in_utc(settings: Settings) -> None:
