@@ -608,7 +608,7 @@ def evidence(found: Incidents, incident: Incident) -> list[str]:
     known, offsets = row.get("window_record_count"), row["window_offset_count"]
     is_of_pills = known is not None and offsets is None
     if is_of_pills:
-        lines.append(f"{among(row['source_record_count'], row)}.")
+        lines.append(f"{among(row, row)}.")
     filled = f"; {known:,} of the {counted(offsets, 'offset')} hold records" if known and offsets else ""
     for name, words in (
         ("offset_share", f"of the {row.get('offset_share_of') or 'offsets'} around them were dead-lettered{filled}"),

@@ -2,7 +2,8 @@
 
 A silence ends an episode if it is longer than half an hour, than ten times the gaps around it, and than twice the
 longest silence that the episode survived. Longer than a day, it always does. The gaps around it are the median of the
-ten before it, and the one after it.
+ten before it, and the one after it. Gaps are those between minutes with records: a job that fails every hour, each time
+with a hundred records, is one episode.
 
 So what ends an episode is decided by what came until the first record after the next one. Newer records never split an
 episode; they can join two. The result does not depend on the order in which records land.
@@ -77,15 +78,10 @@ def merged(minutes: Iterable[tuple[int, Minute]]) -> list[Minute]:
 
 
 def episodes(minutes: Sequence[Minute]) -> list[Episode]:
-    """Return the episodes of minutes that are in order.
-
-    The gaps within a minute count as none. Their exact lengths do not matter: ten times a minute is below the least
-    pause.
-    """
+    """Return the episodes of minutes that are in order."""
     found: list[Episode] = []
     begin, gaps, survived = 0, deque[int](maxlen=GAPS_OF_LATE), 0
-    for place, minute in enumerate(minutes):
-        gaps.extend([0] * min(minute.record_count - 1, GAPS_OF_LATE))
+    for place in range(len(minutes)):
         silence = _gap_after(minutes, place)
         if silence is not None and silence <= LEAST_PAUSE:
             gaps.append(silence)
@@ -94,7 +90,7 @@ def episodes(minutes: Sequence[Minute]) -> list[Episode]:
         usual = median_low(gaps) if gaps else 0
         pause = min(max(GAPS_OF_A_PAUSE * usual, SURVIVED_OF_A_PAUSE * survived, LEAST_PAUSE), MOST_PAUSE)
         if silence is not None:
-            next_gap = 0 if minutes[place + 1].record_count > 1 else _gap_after(minutes, place + 1) or 0
+            next_gap = _gap_after(minutes, place + 1) or 0
             if silence <= max(pause, min(GAPS_OF_A_PAUSE * next_gap, MOST_PAUSE)):
                 gaps.append(silence)
                 survived = max(survived, silence)
@@ -114,9 +110,9 @@ def _gap_after(minutes: Sequence[Minute], place: int) -> int | None:
 def _escalations(minutes: Sequence[Minute]) -> tuple[Escalation, ...]:
     """Return when an episode with these minutes escalated.
 
-    It escalates with a minute from which on ten minutes have at least ten records, and ten times the rate before. The
-    rate before is the mean since the first record, at least half an hour ago, or that of the last escalation if it is
-    higher. So each tenfold rate is one escalation, however often it comes back.
+    It escalates with a minute that has ten times the rate before, and from which on ten minutes have it, too, and at
+    least ten records. The rate before is the mean since the first record, at least half an hour ago, or that of the
+    last escalation if it is higher. So each tenfold rate is one escalation, however often it comes back.
     """
     found: list[Escalation] = []
     before, ahead, end, level = 0, 0, 0, 0.0

@@ -62,7 +62,7 @@ _HEX = "[0-9A-Fa-f]"
 _LETTERS = "À-\u0dff"  # of scripts with spaces between words
 _SIGNS = "+\N{MINUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH PLUS SIGN}\N{ARABIC LETTER MARK}\u200e\u200f-"
 FIRST_LOOK = (
-    rf"(?<!\w(?=\w))(?=[\w\x22\x26\x27`.:?#{_SIGNS}])"
+    rf"(?<!\w(?=\w))(?=[\w\x22\x26\x27`.:;?#{_SIGNS}])"
     r"(?![A-Za-z_]++(?!\d|[.+-][\w.+@-]|@|:[/:0-9A-Fa-f]))"
 )
 """Holds before a character that can begin a match: not within a word, and before no word of letters alone. A search
@@ -80,8 +80,8 @@ _NUMBER = (
 """A word with a digit and its sign, and what is joined to it: parts with a digit, the end of a pod's name, hex."""
 _ENDS = "\u3001\u3002\u300d\u300f\u3011\uff01\uff09\uff0c\uff1a\uff1b\uff1f"  # of a web address, where no space follows
 VARYING_2 = FIRST_LOOK + (
-    rf"(?:(\w++://)(?:[^\s/?#@]*+@)?+(?:[^\x00-\x7f][^\s/?#{_ENDS}]*|[\w.~%:!$\x26\x27*+,;=|\[\]{_LETTERS}-]*)"
-    rf"|([?\x26#][A-Za-z_][\w.\[\]-]*+=)[^\s\x26#\x22<>`{_ENDS}]*"
+    rf"(?:(\w++://)(?:[^\s@\x22<>`]*+@)?+(?:[^\x00-\x7f][^\s/?#{_ENDS}]*|[\w.~%:!$\x26\x27*+,;=|\[\]{_LETTERS}-]*)"
+    rf"|([?\x26#](?:amp;)?[^\s=?\x26#\x22<>`]++=|;jsessionid=|(?<=[\w/])\?(?=[\w%]))[^\s\x26#\x22<>`{_ENDS}]*"
     rf"|[\w.+-]++@[\w-]++(?:\.[\w-]++)++|{_QUOTES}|{_ADDRESS}|{_HOST_2}|(?<!\w){_HEX}++(?:-{_HEX}++)++(?!\w)|{_NUMBER})"
 )
 """The groups are kept: a web address's scheme, and the name of a value in its query."""

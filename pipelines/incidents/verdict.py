@@ -363,11 +363,13 @@ def percent(share: float) -> str:
     return f"{share:.0%}".replace("%", " %")
 
 
-def among(sources: int, found: Evidence | Row) -> str:
+def among(episode: Row, found: Evidence | Row) -> str:
     """Say how many of the records around a few source records are these."""
     told = found if isinstance(found, Mapping) else vars(found)
+    placed = sum(one["source_record_count"] for one in episode["partitions"] or ())
+    died = min(placed, episode["source_record_count"])
     of = f"{told['window_record_count']:,} {told['offset_share_of']}"
-    return f"{sources:,} of the {of} around {'it' if sources == 1 else 'them'} died"
+    return f"{died:,} of the {of} around {'it' if died == 1 else 'them'} died of it"
 
 
 def _words(verdict: str, episode: Row, found: Evidence, sources: int) -> tuple[str, str]:
@@ -383,13 +385,13 @@ def _words(verdict: str, episode: Row, found: Evidence, sources: int) -> tuple[s
     if verdict == POISON_PILL:
         if sources == 1 and top:
             place = f"{episode['original_topic']}-{top[0]['original_partition']}@{top[0]['original_offset']}"
-            alone = f"; {among(sources, found)}" if found.window_record_count is not None else ""
+            alone = f"; {among(episode, found)}" if found.window_record_count is not None else ""
             return (
                 f"one source record, {place}, was dead-lettered {counted(records, 'time')}{alone}.",
                 f"More than {FEW} source records would make it KEY_LOCAL, PARTITION_LOCAL or SYSTEMIC.",
             )
         has_neighbours = found.window_record_count is not None
-        died = among(sources, found) if has_neighbours else died
+        died = among(episode, found) if has_neighbours else died
         around = ", while their neighbours went through" if share is not None and share < HIGH_SHARE else ""
         around += f"; {died}" if has_neighbours or not around else ""
         return (

@@ -52,6 +52,7 @@ LEAST_TIME = timedelta(minutes=30)
 MOST_OF_A_PAUSE = 0.25
 HISTORY = timedelta(days=14)  # two weekends
 EVER = datetime.max.replace(tzinfo=UTC)
+MOST_AHEAD = timedelta(days=1)  # of a stamp that tells of a clock; others are nobody's time, and would be told for ever
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,8 @@ def of_feed(warehouse: Warehouse, stage: Land, now: datetime | None = None) -> N
     try:
         landed_at = jvmless.greatest(warehouse, stage.table, "_ingested_at", EVER)
         times = [jvmless.greatest(warehouse, table, column, now) for table, column in TIMES[stage.directory]]
-        stamps = [jvmless.greatest(warehouse, table, column, EVER) for table, column in TIMES[stage.directory]]
+        latest = now + MOST_AHEAD
+        stamps = [jvmless.greatest(warehouse, table, column, latest) for table, column in TIMES[stage.directory]]
     except Exception:  # the reader's libraries raise any kind; `afterlog doctor` tells what is wrong with a table
         return Newest(stage.directory, True, how(warehouse.settings, stage), now, is_readable=False)
     used = landed_at is not None or _was_read(known) or warehouse.settings.topics_of(stage.directory) is not None

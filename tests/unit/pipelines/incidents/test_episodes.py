@@ -31,16 +31,19 @@ Letter = tuple[int, int, int]  # time, partition, offset
 def model(times: list[int]) -> list[tuple[int, int, int, int]]:
     """Return first, last, number and pause of each episode, from all times of records, by the rule in words."""
     found: list[tuple[int, int, int, int]] = []
-    times, own = sorted(times), list[int]()
-    for place, at in enumerate(times):
-        own.append(at)
-        gaps = [after - before for before, after in pairwise(own)]
+    by_minute: dict[int, list[int]] = {}
+    for at in sorted(times):
+        by_minute.setdefault(at // MINUTE, []).append(at)
+    minutes, own = [*by_minute.values()], list[list[int]]()
+    for place, minute in enumerate(minutes):
+        own.append(minute)
+        gaps = [after[0] - before[-1] for before, after in pairwise(own)]
         usual, survived = median_low(gaps[-10:]) if gaps else 0, max(gaps, default=0)
         pause = min(max(10 * usual, 2 * survived, LEAST_PAUSE), MOST_PAUSE)
-        after = times[place + 1 : place + 3]
-        next_gap = after[1] - after[0] if len(after) > 1 else 0
-        if not after or after[0] - at > max(pause, min(10 * next_gap, MOST_PAUSE)):
-            found.append((own[0], own[-1], len(own), pause))
+        after = minutes[place + 1 : place + 3]
+        next_gap = after[1][0] - after[0][-1] if len(after) > 1 else 0
+        if not after or after[0][0] - minute[-1] > max(pause, min(10 * next_gap, MOST_PAUSE)):
+            found.append((own[0][0], minute[-1], sum(map(len, own)), pause))
             own = []
     return found
 
@@ -155,15 +158,17 @@ def test_minutes_give_the_episodes_that_all_records_give(seed: int) -> None:
         pytest.param([6] * 99 + [3600] * 29, [129], id="a burst, then a drip"),
         pytest.param([6] * 99 + [45 * 60] * 2, [102], id="a burst, then two records far apart"),
         pytest.param([6] * 99 + [3600] + [6] * 99, [100, 100], id="a burst, and another one"),
+        pytest.param(([0.1] * 99 + [7200]) * 20 + [0.1] * 99, [2100], id="a job that fails every two hours"),
+        pytest.param([0.1] * 99 + [7200] + [0.1] * 99, [100, 100], id="a job that failed twice"),
         pytest.param([3600], [1, 1], id="two records"),
         pytest.param([3600] * 2, [3], id="three records"),
         pytest.param([25 * 60] * 2 + [49 * 60] + [95 * 60] + [180 * 60], [6], id="ever longer silences"),
     ],
 )
-def test_a_pause_ends_an_episode(gaps: list[int], numbers: list[int]) -> None:
+def test_a_pause_ends_an_episode(gaps: list[float], numbers: list[int]) -> None:
     times = [0]
     for gap in gaps:
-        times.append(times[-1] + gap * SECOND)
+        times.append(times[-1] + int(gap * SECOND))
     assert [one.record_count for one in episodes(merged(minutes_of(times)))] == numbers
 
 

@@ -220,3 +220,24 @@ def test_the_frame_is_the_first_that_is_not_of_a_framework() -> None:
     assert signature.frame_of(trace) == "com.acme.Tax*.of"
     assert signature.frame_of("no trace") is None
     assert signature.frame_of(None) is None
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://h/a?x=1&amp;y=jane",
+        "https://h/a?-x=jane",
+        "https://h/a?\u00e4=jane",
+        "https://h/a?1x=jane&b=c",
+        "https://h/a?%20x=jane",
+        "https://h/a?jane",
+        "https://h/a;jsessionid=jane",
+        "https://user:p/jane@h/x",
+    ],
+)
+def test_no_value_of_a_query_and_no_password_is_in_a_pattern(address: str) -> None:
+    pattern = signature.pattern_of(f"GET {address} failed", 2)
+    assert pattern is not None
+    assert "jane" not in pattern
+    assert pattern.startswith("GET https://<*>")
+    assert pattern.endswith(" failed")

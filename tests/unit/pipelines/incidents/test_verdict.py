@@ -169,8 +169,18 @@ def test_what_no_message_that_went_through_tells_is_compared_with_dead_letters(d
         ({"record_count": 12, "source_record_count": 1}, [], "POISON_PILL", "orders-1@58"),
         ({"record_count": 40, "source_record_count": 10}, [], "POISON_PILL", "neighbours went through"),
         (FEW | {"partitions": few(1000)}, [], "POISON_PILL", "4 source records, while their neighbours went through"),
-        (FEW | {"partitions": few(3)}, [], "POISON_PILL", "4 source records; 100 % of the offsets around them died"),
-        (FEW | {"partitions": few(10)}, [], "POISON_PILL", "4 source records; 36 % of the offsets around them died"),
+        (
+            FEW | {"partitions": few(3)},
+            [],
+            "POISON_PILL",
+            "4 source records; 100 % of the offsets around them died",
+        ),
+        (
+            FEW | {"partitions": few(10)},
+            [],
+            "POISON_PILL",
+            "4 source records; 36 % of the offsets around them died",
+        ),
         (FEW | {"partitions": []}, [], "POISON_PILL", "4 source records; nothing tells which share died"),
         (UNPLACED, [], "POISON_PILL", "1 source record; nothing tells which share died"),
         ({"top_keys": KEYS, "key_count": 5}, [], "KEY_LOCAL", "96 %"),
@@ -241,7 +251,10 @@ def test_the_share_that_died_is_of_records_where_other_feeds_tell_them(
     ("sources", "values", "words"),
     [
         pytest.param(
-            1, ALL_TOLD | {"acknowledged_count": 812}, "1 of the 812 acknowledged records around it died.", id="one"
+            1,
+            ALL_TOLD | {"acknowledged_count": 812},
+            "1 of the 812 acknowledged records around it died of it.",
+            id="one",
         ),
         pytest.param(1, {"acknowledged_count": 812}, "was dead-lettered 20 times.", id="only others are acknowledged"),
         pytest.param(
@@ -253,7 +266,7 @@ def test_the_share_that_died_is_of_records_where_other_feeds_tell_them(
         pytest.param(
             3,
             {"acknowledged_count": 7, "landed_count": 1000, "without_record_count": 100},
-            "3 of the 900 records in landed segments around them died",
+            "3 of the 900 records in landed segments around them died of it",
             id="some",
         ),
         pytest.param(1, ALL_TOLD | {"acknowledged_count": 1}, "was dead-lettered 20 times.", id="only itself is known"),
