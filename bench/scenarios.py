@@ -19,7 +19,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from statistics import median_low
 from typing import Any
@@ -232,28 +232,35 @@ class _Undecidable(Exception):
 # --- episodes by the public definition ---------------------------------------------------------------------------
 
 
-def pause_limit(times: Sequence[int]) -> float:
-    """Return the silence in ms that ends an episode with these sorted times, whatever comes after it."""
-    gaps = [after - before for before, after in pairwise(times)]
+def _gaps(times: Sequence[int]) -> list[int]:
+    """Return the gaps in ms between minutes with records."""
+    minutes = [[*of_minute] for _, of_minute in groupby(times, key=lambda at: at // MINUTE)]
+    return [after[0] - before[-1] for before, after in pairwise(minutes)]
+
+
+def _limit(gaps: Sequence[int]) -> float:
     usual = median_low(gaps[-10:]) if gaps else 0
     return min(max(10 * usual, 2 * max(gaps, default=0), 30 * MINUTE), DAY)
 
 
+def pause_limit(times: Sequence[int]) -> float:
+    """Return the silence in ms that ends an episode with these sorted times, whatever comes after it."""
+    return _limit(_gaps(times))
+
+
 def _is_one_episode(times: Sequence[int]) -> bool:
     """Tell whether no silence comes near the limit."""
-    safe = 0.7
-    for place in range(1, len(times)):
-        silence = times[place] - times[place - 1]
-        if silence > safe * 30 * MINUTE:
-            next_gap = times[place + 1] - times[place] if place + 1 < len(times) else 0
-            if silence > safe * min(max(pause_limit(times[:place]), 10 * next_gap), DAY):
-                return False
-    return True
+    safe, gaps = 0.7, _gaps(times)
+    return all(
+        silence <= safe * min(max(_limit(gaps[:place]), 10 * next_gap), DAY)
+        for place, (silence, next_gap) in enumerate(zip(gaps, [*gaps[1:], 0], strict=False))
+        if silence > safe * 30 * MINUTE
+    )
 
 
 def _is_over(times: Sequence[int], after: Sequence[int]) -> bool:
     """Tell whether the silence between two episodes ends the first one, and does not come near the limit."""
-    next_gap = after[1] - after[0] if len(after) > 1 else 0
+    next_gap = (_gaps(after) or [0])[0]
     return after[0] - times[-1] > 1.4 * min(max(pause_limit(times), 10 * next_gap), DAY)
 
 
