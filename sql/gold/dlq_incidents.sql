@@ -86,7 +86,7 @@ edges AS (
   SELECT
     cluster, incident_id, topic, partition,
     IF(is_few, first_offset div 1000 * 1000, first_offset) AS first_offset,
-    IF(is_few, last_offset div 1000 * 1000 + 999, last_offset) AS last_offset
+    IF(is_few, greatest(least(last_offset, 9223372036854774999) div 1000 * 1000 + 999, last_offset), last_offset) AS last_offset
   FROM placed
   WHERE is_few OR is_range
 ),
