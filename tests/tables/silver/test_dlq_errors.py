@@ -299,6 +299,7 @@ def test_spark_duckdb_and_python_find_the_same_parts_in_every_script(spark: Spar
     text = f"SELECT number, {parts} FROM letters ORDER BY number"
     frame.createOrReplaceTempView("letters")
     by_spark = [tuple(row) for row in spark.sql(text).collect()]
+    spark.catalog.dropTempView("letters")  # other tests list the views of the session
     with duck.connected(str(tmp_path)) as connection:
         rows = arrow.table(dict(zip(columns, map(list, zip(*letters, strict=True)), strict=True)))
         connection.register("letters", rows)
