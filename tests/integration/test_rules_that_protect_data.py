@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipelines.catalog import CATALOG, stages
+from pipelines.columns.profiles import PROFILES, SHARE_GROUP, Profile
 from pipelines.commands import doctor, query
 from pipelines.errors import WriterBusy
 from pipelines.run import runner
@@ -277,6 +278,20 @@ def test_few_failures_never_break_a_gate(spark: SparkSession, settings: Settings
     land(settings, {"bad.jsonl": [line(offset, headers=BROKEN) for offset in range(9)]})
     silver = run_chain(spark, settings, BRONZE, SILVER)[SILVER]
     assert (silver.status, silver.quarantined) == ("passed", 9)
+
+
+@pytest.mark.parametrize("profile", [one for one in PROFILES if one.name not in SHARE_GROUP], ids=lambda one: one.name)
+def test_a_few_records_that_lack_a_mandatory_header_break_no_gate(
+    spark: SparkSession, settings: Settings, profile: Profile
+) -> None:
+    one = {"int32": (1).to_bytes(4, "big"), "int64": (1).to_bytes(8, "big")}
+    mandatory = [header for header in profile.headers if header.name in profile.mandatory]
+    whole: list[tuple[str, bytes | str | None]] = [(each.name, one.get(each.encoding, b"1")) for each in mandatory]
+    of = {each.field: each.name for each in mandatory}
+    lacking = [header for header in whole if header[0] != of["original_offset"]]
+    land(settings, {"a.jsonl": [line(at, headers=lacking if at < 12 else whole) for at in range(400)]})
+    silver = run_chain(spark, settings, BRONZE, SILVER)[SILVER]
+    assert (silver.status, silver.accepted, silver.quarantined) == ("passed", 388, 12)
 
 
 def test_required_profile_breaks_with_its_hint(spark: SparkSession, settings: Settings) -> None:
