@@ -87,7 +87,7 @@ class Incident:
     def escalations(self) -> list[dict[str, Any]]:
         """When it escalated until the moment of the answer, with the records an hour before and after."""
         return [
-            {"at": at, **{name: one[name] for name in ("before_per_hour", "after_per_hour")}}
+            {**one, "at": at}
             for one in self.row.get("escalations") or ()
             if (at := time_of(one["at"])) is not None and at <= self.now
         ]
@@ -96,8 +96,10 @@ class Incident:
     def escalated(self) -> list[str]:
         """Each escalation as a sentence."""
         return [
-            f"It escalated at {moment(at)}: {before:,.1f} -> {after:,.0f} an hour."
-            for at, before, after in (one.values() for one in self.escalations)
+            "It escalated at {}: {:,.1f} -> {:,.0f} an hour.".format(
+                moment(one["at"]), one["before_per_hour"], one["after_per_hour"]
+            )
+            for one in self.escalations
         ]
 
     @property

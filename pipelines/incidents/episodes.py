@@ -5,14 +5,14 @@ longest silence that the episode survived. Longer than a day, it always does. Th
 ten before it, and the one after it. Gaps are those between minutes with records: a job that fails every hour, each time
 with a hundred records, is one episode.
 
-So what ends an episode is decided by what came until the first record after the next one. Newer records never split an
-episode; they can join two. The result does not depend on the order in which records land.
+The gap after a silence is the last thing that decides about it. So newer records never split an episode; they can join
+two. The result does not depend on the order in which records land.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 from typing import NamedTuple
@@ -26,7 +26,7 @@ SECOND = 1_000_000
 LEAST_PAUSE = 30 * 60 * SECOND
 MOST_PAUSE = 24 * 3600 * SECOND
 GAPS_OF_A_PAUSE = 10
-GAPS_OF_LATE = 10  # whose median is the usual gap
+LATEST_GAPS = 10  # whose median is the usual gap
 SURVIVED_OF_A_PAUSE = 2
 HOUR = 3600 * SECOND
 WINDOW = 600 * SECOND
@@ -80,27 +80,28 @@ def merged(minutes: Iterable[tuple[int, Minute]]) -> list[Minute]:
 def episodes(minutes: Sequence[Minute]) -> list[Episode]:
     """Return the episodes of minutes that are in order."""
     found: list[Episode] = []
-    begin, gaps, survived = 0, deque[int](maxlen=GAPS_OF_LATE), 0
+    begin, gaps, survived = 0, deque[int](maxlen=LATEST_GAPS), 0
     for place in range(len(minutes)):
         silence = _gap_after(minutes, place)
-        if silence is not None and silence <= LEAST_PAUSE:
+        if silence is not None and (
+            silence <= LEAST_PAUSE or silence <= _pause(gaps, survived, _gap_after(minutes, place + 1) or 0)
+        ):
             gaps.append(silence)
             survived = max(survived, silence)
             continue
-        usual = median_low(gaps) if gaps else 0
-        pause = min(max(GAPS_OF_A_PAUSE * usual, SURVIVED_OF_A_PAUSE * survived, LEAST_PAUSE), MOST_PAUSE)
-        if silence is not None:
-            next_gap = _gap_after(minutes, place + 1) or 0
-            if silence <= max(pause, min(GAPS_OF_A_PAUSE * next_gap, MOST_PAUSE)):
-                gaps.append(silence)
-                survived = max(survived, silence)
-                continue
         part = minutes[begin : place + 1]
         count = sum(one.record_count for one in part)
+        pause = _pause(gaps, survived)
         found.append(Episode(part[0].first_at, part[-1].last_at, count, pause, _escalations(part)))
         begin, survived = place + 1, 0
         gaps.clear()
     return found
+
+
+def _pause(gaps: Collection[int], survived: int, next_gap: int = 0) -> int:
+    """Return the longest silence that an episode survives, by its latest gaps and the gap after the silence."""
+    usual = max(median_low(gaps) if gaps else 0, next_gap)
+    return min(max(GAPS_OF_A_PAUSE * usual, SURVIVED_OF_A_PAUSE * survived, LEAST_PAUSE), MOST_PAUSE)
 
 
 def _gap_after(minutes: Sequence[Minute], place: int) -> int | None:

@@ -183,9 +183,10 @@ def evidence_of(episode: Row, topic: Topic) -> Evidence:
     attribute, share, elsewhere, compared_with = _attribute(episode, topic, placed)
     windows = (one["last_offset"] - one["first_offset"] + 1 for one in partitions if one["source_record_count"] > 1)
     offsets = min(sum(windows), MOST_OFFSETS)
-    around = _neighbours(episode.get("windows"), sources) if is_few(sources, records) else None
-    held, of = around or _held(None if is_few(sources, records) else episode.get("windows"), offsets)
-    died = min(1.0, sources / held) if around and held else _offset_share(episode, placed, offsets, held)
+    told, is_of_pills = episode.get("windows"), is_few(sources, records)
+    around = _neighbours(told, sources) if is_of_pills else None
+    held, of = around or _held(None if is_of_pills else told, offsets)
+    died = min(1.0, sources / around[0]) if around else _offset_share(episode, placed, offsets, held)
     return Evidence(
         offset_share=died,
         offset_share_of=of if died is not None else None,

@@ -37,6 +37,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
 from typing import Any
 
 from pipelines.catalog import CATALOG
@@ -130,9 +131,16 @@ class Refresh:
 def select_of(table: str) -> str:
     """Return the SELECT that makes a table, with the rules whose home is Python; names of inputs are in braces."""
     text = (ROOT / "sql" / f"{table.replace('.', '/')}.sql").read_text(encoding="utf-8")
-    for name, expression in {**signature.sql(), "is_few": verdict.IS_FEW}.items():
-        text = text.replace(f"{{{name}}}", expression.replace("{", "{{").replace("}", "}}"))
+    for name, expression in _rules().items():
+        text = text.replace(name, expression)
     return text
+
+
+@cache
+def _rules() -> dict[str, str]:
+    """Return expressions of rules whose home is Python, by their names in braces."""
+    expressions = {**signature.sql(), "is_few": verdict.IS_FEW}
+    return {f"{{{name}}}": text.replace("{", "{{").replace("}", "}}") for name, text in expressions.items()}
 
 
 def facts_of(table: str) -> str:

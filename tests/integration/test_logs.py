@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -126,22 +127,22 @@ def test_records_of_a_topic_are_unwrapped_one_by_one(spark: SparkSession) -> Non
     assert bytes(found[1]["line"]) == f"kafka-1  | {line}".encode()
 
 
+def reason_of(spark: SparkSession, text: str) -> Any:
+    """Return why a write failed, as the text of a broker's event says."""
+    told = spark.createDataFrame([(text,)], "text string").select(broker_log.failure(F.col("text"))["reason"])
+    return told.collect()[0][0]
+
+
 @pytest.mark.parametrize("end", [" (org.apache.kafka.X)", "", "\n"])
 def test_what_the_broker_answered_ends_with_the_message(spark: SparkSession, end: str) -> None:
     text = f"Unable to produce X(y) to DLQ topic node n:1 (id: 1 rack: null isFenced: false) - Not the leader.{end}"
-    [row] = (
-        spark.createDataFrame([(text,)], "text string").select(broker_log.failure(F.col("text"))["reason"]).collect()
-    )
-    assert row[0] == "Not the leader"
+    assert reason_of(spark, text) == "Not the leader"
 
 
 @pytest.mark.parametrize("frame", ["\tat a.B.c(B.java:7)", "at a.B.c(B.java:7)", "Caused by: a.b.D"])
 def test_the_reason_ends_where_the_stack_begins(spark: SparkSession, frame: str) -> None:
     text = f"Failed to write to DLQ, proceeding to ARCHIVED regardless. (a.B)\na.b.C: why\nat last\n{frame}\n{frame}"
-    [row] = (
-        spark.createDataFrame([(text,)], "text string").select(broker_log.failure(F.col("text"))["reason"]).collect()
-    )
-    assert row[0] == "why\nat last"
+    assert reason_of(spark, text) == "why\nat last"
 
 
 def test_rows_of_an_earlier_version_have_no_message(spark: SparkSession) -> None:
