@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median_low
 from typing import NamedTuple
 
@@ -77,8 +78,10 @@ def merged(minutes: Iterable[tuple[int, Minute]]) -> list[Minute]:
     return [known[begin] for begin in sorted(known)]
 
 
-def episodes(minutes: Sequence[Minute]) -> list[Episode]:
-    """Return the episodes of minutes that are in order."""
+def episodes(minutes: Sequence[Minute], version: int = VERSION) -> list[Episode]:
+    """Return the episodes of minutes that are in order, as a version of the algorithm finds them."""
+    if version < 2:
+        return _of_version_1(minutes)
     found: list[Episode] = []
     begin, gaps, survived = 0, deque[int](maxlen=LATEST_GAPS), 0
     for place in range(len(minutes)):
@@ -106,6 +109,33 @@ def _pause(gaps: Collection[int], survived: int, next_gap: int = 0) -> int:
 
 def _gap_after(minutes: Sequence[Minute], place: int) -> int | None:
     return minutes[place + 1].first_at - minutes[place].last_at if place + 1 < len(minutes) else None
+
+
+def _of_version_1(minutes: Sequence[Minute]) -> list[Episode]:
+    """Return the episodes of dead letters that were accepted by version 1: nothing regroups what was told.
+
+    A stretch is cut at its longest gap if that is longer than ten times the median of all gaps between its records and
+    than half an hour, or longer than a day. The parts are looked at again.
+    """
+    found: list[Episode] = []
+    parts = [(0, len(minutes))]
+    while parts:
+        begin, end = parts.pop()
+        part = minutes[begin:end]
+        gaps = [after.first_at - before.last_at for before, after in pairwise(part)]
+        within = sum(minute.record_count - 1 for minute in part)  # gaps whose exact lengths do not matter
+        place = (within + len(gaps) - 1) // 2 - within  # of the lower median among the others
+        usual = sorted(gaps)[place] if place >= 0 else 0
+        pause = min(max(GAPS_OF_A_PAUSE * usual, LEAST_PAUSE), MOST_PAUSE)
+        longest = max(gaps, default=0)
+        if longest > pause:
+            least = min(longest, MOST_PAUSE + 1)  # longer gaps than a day are cuts in any case
+            cuts = [begin + place for place, gap in enumerate(gaps, 1) if gap >= least]
+            parts += reversed(list(zip([begin, *cuts], [*cuts, end], strict=True)))
+        elif part:
+            count = sum(one.record_count for one in part)
+            found.append(Episode(part[0].first_at, part[-1].last_at, count, pause, _escalations(part)))
+    return found
 
 
 def _escalations(minutes: Sequence[Minute]) -> tuple[Escalation, ...]:

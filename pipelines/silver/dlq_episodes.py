@@ -52,9 +52,9 @@ def derive(rows: Sequence[Row], existing_rows: Sequence[Row]) -> Iterator[dict[s
     minutes = merged(
         (one["minute"], Minute(*(one[name] for name in Minute._fields))) for row in rows for one in row["minutes"]
     )
-    found = episodes(minutes)
-    written = sorted((row["anchor_at"], row["incident_id"]) for row in existing_rows)
     signature = {name: (rows or existing_rows)[0][name] for name in SIGNATURE}
+    found = episodes(minutes, signature["algorithm_version"])
+    written = sorted((row["anchor_at"], row["incident_id"]) for row in existing_rows)
     signature[OWNER] = owner_of((rows or existing_rows)[0])
     before: str | None = None
     named: set[str] = set()

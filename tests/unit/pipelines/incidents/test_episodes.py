@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipelines.incidents import ids
-from pipelines.incidents.episodes import LEAST_PAUSE, MOST_PAUSE, SECOND, Episode, Minute, episodes, merged
+from pipelines.incidents.episodes import LEAST_PAUSE, MOST_PAUSE, SECOND, VERSION, Episode, Minute, episodes, merged
 from pipelines.silver.dlq_episodes import derive
 
 MINUTE, HALF_HOUR, HOUR = 60 * SECOND, 1800 * SECOND, 3600 * SECOND
@@ -46,6 +46,17 @@ def model(times: list[int]) -> list[tuple[int, int, int, int]]:
             found.append((own[0][0], minute[-1], sum(map(len, own)), pause))
             own = []
     return found
+
+
+def model_1(times: list[int]) -> list[tuple[int, int, int, int]]:
+    """Return the same by the rule of version 1."""
+    times = sorted(times)
+    gaps = [after - before for before, after in pairwise(times)]
+    pause = min(max(10 * median_low(gaps), LEAST_PAUSE), MOST_PAUSE) if gaps else LEAST_PAUSE
+    cuts = [place for place, gap in enumerate(gaps, 1) if gap > pause and gap == max(gaps)]
+    if not cuts:
+        return [(times[0], times[-1], len(times), pause)] if times else []
+    return [one for begin, end in pairwise([0, *cuts, len(times)]) for one in model_1(times[begin:end])]
 
 
 def minutes_of(times: list[int]) -> list[tuple[int, Minute]]:
@@ -85,7 +96,7 @@ def rows_of(letters: list[Letter]) -> list[dict[str, Any]]:
                 "cluster": "c",
                 "fingerprint": "0123456789abcdef",
                 **SIGNATURE,
-                "algorithm_version": 1,
+                "algorithm_version": VERSION,
                 "half_hour": half_hour,
                 "original_partition": partition,
                 "record_count": len(own),
@@ -136,9 +147,11 @@ def test_minutes_give_the_episodes_that_all_records_give(seed: int) -> None:
     chance = random.Random(seed)
     times = random_times(chance)
     chance.shuffle(times)
-    found = episodes(merged(minutes_of(times)))
-    assert [(one.first_at, one.last_at, one.record_count, one.pause) for one in found] == model(times)
-    assert sum(one.record_count for one in found) == len(times)
+    minutes = merged(minutes_of(times))
+    for version, expected in ((1, model_1(times)), (2, model(times))):
+        found = episodes(minutes, version)
+        assert [(one.first_at, one.last_at, one.record_count, one.pause) for one in found] == expected
+        assert sum(one.record_count for one in found) == len(times)
 
 
 @pytest.mark.parametrize(
@@ -269,6 +282,15 @@ def test_keys_of_many_rows_are_counted_by_the_least_hashes_of_all(seed: int) -> 
     assert one["is_key_count_exact"] == (len(known) < 64)
     estimate = len(known) if len(known) < 64 else max(64, 63 * 2**64 // (known[63] + 2**63))
     assert one["key_count"] == min(estimate, one["keyed_count"])
+
+
+def test_incidents_of_an_earlier_version_are_not_regrouped() -> None:
+    letters = [(at * 5 * HOUR, 0, at) for at in range(2)]
+    counts = {}
+    for version in (1, VERSION):
+        rows = [row | {"algorithm_version": version} for row in rows_of(letters)]
+        counts[version] = [one["record_count"] for one in derive(rows, [])]
+    assert counts == {1: [2], VERSION: [1, 1]}
 
 
 def test_a_late_record_that_bridges_two_merges_them_into_the_earlier() -> None:
