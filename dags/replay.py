@@ -77,8 +77,6 @@ class ChoosePlan(ReplayStep):
         else:
             raise CannotRun("Name a plan in the parameter plan, or set by_rules = true under [replay].")
         answer = super().work(context)
-        if answer.get("expired"):
-            raise CannotRun(f"Plan {answer['plan']} has expired: {answer['expired']}")
         left = answer["left"] if named else answer["eligible"]
         if not left:
             raise AirflowSkipException("There is nothing to replay.")

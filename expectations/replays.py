@@ -21,6 +21,15 @@ SOURCE = (
     Column("original_partition", "int", "Its partition."),
     Column("original_offset", "bigint", "Its offset."),
 )
+FIRST = (
+    Column(
+        "first_place",
+        "string",
+        "TOPIC:PARTITION:OFFSET where the record was written first, before replays and retries; null: not known.",
+        later=True,
+    ),
+    Column("first_timestamp", "timestamp", "Its timestamp there, where it is known.", later=True),
+)
 GROUP = Column("consumer_group", "string", "Group that could not consume the record.")
 ATTEMPT = Column("attempt", "int", "Number of the replay of the source record, from 1.", (at_least(1),))
 TARGET = (
@@ -39,4 +48,4 @@ TABLES = (
 )
 """Tables that only `afterlog replay` writes; the first plan, run or discard creates each."""
 
-__all__ = ["ATTEMPT", "CLUSTER", "GROUP", "LETTER", "PLAN_ID", "SOURCE", "TABLES", "TARGET"]
+__all__ = ["ATTEMPT", "CLUSTER", "FIRST", "GROUP", "LETTER", "PLAN_ID", "SOURCE", "TABLES", "TARGET"]

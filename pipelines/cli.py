@@ -706,6 +706,14 @@ def plan_replay(
         typer.Option(min=0, help="Not what died after more replays.", show_default="1, or [replay] max_replays"),
     ] = None,
     ignore_rules: Annotated[bool, typer.Option("--ignore-rules", help="Also what a rule holds or discards.")] = False,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="REASON",
+            help="Also records of which nobody can tell: other_record_possible, commit_unknown or replay_unknown.",
+            show_default=False,
+        ),
+    ] = None,
     transform: Annotated[
         Path | None, typer.Option(metavar="FILE.sql|FILE.py", help="Repair the records.", show_default=False)
     ] = None,
@@ -722,7 +730,8 @@ def plan_replay(
     tables = _replays(warehouse)
     choice = candidates.Choice(incident, where, tuple(record or ()), by_rules, limit)
     most = tables.settings.replay.max_replays if max_replays is None else max_replays
-    options = judge.Options(None if to == "original" else to, again, most, ignore_rules)
+    target, allowed = None if to == "original" else to, tuple(sorted({*(allow or ())}))
+    options = judge.Options(target, again, most, ignore_rules, allowed)
     _show(actions.plan(tables, choice, options, file=transform, fetches=fetch, dry_run=dry_run, form=format))
 
 

@@ -32,6 +32,7 @@ CONTRACT = Contract(
         Column("record_count", "bigint", "Chosen records.", (at_least(0),)),
         Column("eligible_count", "bigint", "Of these, those that a run replays.", (at_least(0),)),
         Column("order_kept", "string", "Which order the replay keeps, and where it cannot."),
+        Column("allowed", "array<string>", "Doubts in spite of which records are replayed.", later=True),
     ),
     grain=("cluster", "plan_id"),
 )

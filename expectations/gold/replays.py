@@ -2,7 +2,7 @@
 
 from expectations.bronze.dlq_records import HEADERS
 from expectations.contract import Column, Contract
-from expectations.replays import ATTEMPT, CLUSTER, GROUP, LETTER, PLAN_ID, SOURCE
+from expectations.replays import ATTEMPT, CLUSTER, FIRST, GROUP, LETTER, PLAN_ID, SOURCE
 from expectations.rules import is_true, not_null, one_of
 
 CONTRACT = Contract(
@@ -42,6 +42,8 @@ CONTRACT = Contract(
         ),
         Column("headers_lost", "boolean", "True: the headers of the record that failed are lost."),
         Column("is_transformed", "boolean", "True: the transform changed key, value or headers."),
+        *FIRST,
+        Column("dead_lettered_at", "timestamp", "When the dead letter was written, where it is known.", later=True),
     ),
     grain=("cluster", "plan_id", "dlq_topic", "dlq_topic_id", "dlq_partition", "dlq_offset"),
 )

@@ -103,8 +103,9 @@ def drawn(
         wanted = sorted({entry.topic for entry in entries if entry.topic is not None})
         targets = {name: one for name, one in client.describe(admin, wanted).items() if one.ends is not None}
         planning.judge_targets(entries, options, targets)
+        planning.judge_letters(entries, options, warehouse)
         if fetches:
-            planning.fetch_originals(entries, settings)
+            planning.fetch_originals(entries, options, warehouse)
     planning.judge_claims(entries, options, claims(warehouse, entries))
     if not fetches:
         for entry in entries:
@@ -113,6 +114,10 @@ def drawn(
         planning.repair(entries, repair)
     planning.measure(entries, targets)
     planning.leave_out_repeated(entries)
+    if not dry_run:
+        with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
+            planning.judge_earlier(entries, options, warehouse, journal)
+    planning.date_firsts(entries, warehouse)
     said = planning.order(entries, options)
     return planning.drawn(
         entries,
@@ -199,9 +204,8 @@ def run(
         with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
             journal.resume(planned.plan_id)
     kept = store.Replays(warehouse, planned)
-    is_over = recover(warehouse, planned, kept)
-    if not is_over and (expired := why_expired(warehouse, row, kept)):
-        raise UsageError(f"Plan {planned.plan_id} has expired: {expired} Make a new one with `afterlog replay plan`.")
+    if not recover(warehouse, planned, kept) and (expired := why_expired(warehouse, row)):
+        raise UsageError(telling.expired(row, expired))
 
     def confirmed(found: Sequence[Replayed]) -> None:
         kept.add(found)
@@ -219,6 +223,7 @@ def run(
             stop=stop,
             progress=progress,
             confirmed=confirmed,
+            elsewhere=store.elsewhere(warehouse, planned.records, planned.plan_id),
         )
     finally:
         kept.flush()
@@ -251,12 +256,16 @@ def recover(warehouse: Warehouse, plan: Plan, kept: store.Replays) -> bool:
 def left(warehouse: Warehouse, wanted: str, form: str = "text") -> Answer:
     """Say how many records of a plan are left to replay and whether it still holds, without a cluster."""
     row = store.plan_row(warehouse, wanted)
-    kept = store.Replays(warehouse, store.load(warehouse, row))
-    expired = why_expired(warehouse, row, kept)
-    return Answer(telling.left(row, len(kept.known), expired, form), (), 1 if expired else 0)
+    done = len(store.replayed(warehouse, row["plan_id"]))
+    expired = why_expired(warehouse, row)
+    said = telling.left(row, done, expired, form)
+    if expired is None:
+        return Answer(said)
+    remarks = (telling.expired(row, expired),) if form == "json" else ()
+    return Answer(said, remarks, UsageError.exit_code)
 
 
-def why_expired(warehouse: Warehouse, row: Mapping[str, Any], kept: store.Replays) -> str | None:
+def why_expired(warehouse: Warehouse, row: Mapping[str, Any]) -> str | None:
     """Return why a plan must not be run any more, as a sentence; None if it still holds.
 
     What the plan itself replayed does not count, nor do new dead letters.
@@ -269,17 +278,18 @@ def why_expired(warehouse: Warehouse, row: Mapping[str, Any], kept: store.Replay
     options = Options(to, row["again"], row["max_replays"], row["ignores_rules"])
     by_rules = row["choice"].startswith(BY_RULES)
     found = Candidates(warehouse).of_plan(row["plan_id"])
+    missing = store.letters(warehouse, row["plan_id"])
     planned: dict[str, list[Letter]] = defaultdict(list)
-    for record in kept.plan.records:
-        planned[record.letter.place].append(record.letter)
-    missing = {record.letter for record in kept.plan.records}
+    for letter in missing:
+        planned[letter.place].append(letter)
+    replayed = {Letter.of(one) for one in store.replayed(warehouse, row["plan_id"])}
     for candidate in found:
         letter = Letter.of(candidate.row)
         same = {one for one in planned[candidate.place] if one.may_be(letter)}
         missing -= same
         action = known.decide(candidate.facts)[0]
         reasons = judge.of_record(candidate, action, options)
-        if same.isdisjoint(kept.known) and (reasons or (by_rules and action != "REPLAY")):
+        if same.isdisjoint(replayed) and (reasons or (by_rules and action != "REPLAY")):
             why = judge.REASONS[reasons[0]].partition(";")[0].partition(":")[0] if reasons else "no rule replays it"
             return f"{visible(candidate.place)} is not eligible any more, as {why}."
     if missing:
@@ -339,22 +349,41 @@ def status(warehouse: Warehouse, wanted: str, form: str = "text", *, asks: bool 
     done = max(done, state.replayed if state is not None else 0)  # a run writes to the table now and then
     outcomes.refresh(warehouse, asks=asks)
     counts = Counter(one["outcome"] for one in store.outcomes(warehouse, row["plan_id"]))
-    sentence, skipped = (state.sentence, state.skipped) if state else (None, 0)
-    return Answer(telling.status(row, _name(state), sentence, done, skipped, counts, form), remarks)
+    stands, sentence, exit_code = _stands(warehouse, row, state, done)
+    skipped = state.skipped if state is not None else 0
+    return Answer(telling.status(row, stands.value, sentence, done, skipped, counts, form), remarks, exit_code)
 
 
-def _name(status: Status | None) -> str:
-    return (status.state if status else State.READY).value
+def _stands(
+    warehouse: Warehouse, row: Mapping[str, Any], known: Status | None, done: int
+) -> tuple[State, str | None, int]:
+    """Return how a plan stands, why, and the exit code that says so; ``done`` is how many records were replayed."""
+    state = known.state if known is not None else State.READY
+    if known is not None and state in (State.FINISHED, State.CANCELLED, State.RUNNING):
+        return state, known.sentence, 0
+    is_lost = known is None or not (known.since_planned or known.attempted)
+    if is_lost and row["eligible_count"] and done >= row["eligible_count"]:
+        return State.FINISHED, None, 0
+    if expired := why_expired(warehouse, row):
+        return State.EXPIRED, expired, UsageError.exit_code
+    if known is not None and known.exit_code is not None and state in (State.FAILED, State.PAUSED):
+        return state, known.sentence, known.exit_code
+    if is_lost:
+        return state, "the journal of its runs is lost, so a run learns from the target what was replayed", 0
+    return state, known.sentence if known is not None else None, 0
 
 
 def plans(warehouse: Warehouse, form: str = "text") -> Answer:
     """List all plans, the newest first."""
     rows = store.plans(warehouse)
+    done = Counter(row["plan_id"] for row in store.replayed(warehouse))
     states = {}
     if rows:
         with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
-            states = {row["plan_id"]: _name(journal.status(row["plan_id"])) for row in rows}
-    done = Counter(row["plan_id"] for row in store.replayed(warehouse))
+            known = {row["plan_id"]: journal.status(row["plan_id"]) for row in rows}
+        for row in rows:
+            name = row["plan_id"]
+            states[name] = _stands(warehouse, row, known[name], done[name])[0].value
     return Answer(telling.listed(rows, states, done, form))
 
 

@@ -17,8 +17,9 @@ from pipelines.commands.trace import Place
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
 from pipelines.incidents.signature import frame_of, pattern_of
+from pipelines.replay import origins
 from pipelines.replay.conditions import condition
-from pipelines.replay.model import Letter
+from pipelines.replay.model import Letter, Source
 from pipelines.replay.rules import Rules
 from pipelines.replay.standing import Standing
 from pipelines.text import elided
@@ -93,6 +94,7 @@ class Candidate:
 
     ``state`` is accepted, quarantined or held. ``copies`` is how many rows are known at its place. ``attempt`` is the
     number that its replay would have. ``replayed`` names the plan that replayed it, or its source record, before.
+    ``first`` is where and when the record was written first, if its headers name a later place.
     """
 
     row: Mapping[str, Any]
@@ -104,6 +106,8 @@ class Candidate:
     attempt: int = 1
     replayed: str | None = None
     is_discarded: bool = False
+    is_discarded_by_rule: bool = False
+    first: Source | None = None
     incident_id: str | None = None
     verdict: str | None = None
 
@@ -341,6 +345,8 @@ class Candidates:
                     attempt=1 + max((one["attempt"] for one in (before, died) if one is not None), default=0),
                     replayed=before["plan_id"] if before is not None else None,
                     is_discarded=row["is_discarded"],
+                    is_discarded_by_rule=row["is_discarded_by_rule"],
+                    first=origins.first_of(row, died, history.hops),
                     incident_id=incident_id,
                     verdict=verdict,
                 )
@@ -351,12 +357,14 @@ class Candidates:
         """Return what is known of source records; replays of one plan do not count."""
         columns = ", ".join((*_LETTER, "original_topic", "original_partition", "original_offset", "plan_id", "attempt"))
         columns += ", target_topic, target_topic_id, target_partition, target_offset, replayed_at"
+        columns += ", first_place, first_timestamp"
         text = f"SELECT {columns} FROM {REPLAYED} WHERE cluster = :cluster AND plan_id <> :but_of ORDER BY attempt"
         cluster: dict[str, str | int] = {"cluster": self.warehouse.cluster}
         rows = self._rows(text, cluster | {"but_of": but_of}, (REPLAYED,))
         is_planned = self.warehouse.exists(PLANS)
         plans = jvmless.rows(self.warehouse, PLANS, cluster, ["created_at", "targets"]) if is_planned else []
-        found = _History(self._aborted(), Standing.known(self.warehouse, rows, plans))
+        standing = Standing.known(self.warehouse, rows, plans)
+        found = _History(self._aborted(), standing, origins.hops_of(self.warehouse))
         for row in rows:
             letter = Letter.of(row)
             found.by_place[letter.place].append((letter, row))
@@ -402,11 +410,12 @@ class _History:
     """What is known of source records: aborted transactions by topic and partition, and rows of replayed records.
 
     ``by_place`` has the rows of dead letters by place, ``by_source`` those of source records, the last replay last.
-    ``standing`` tells which replayed record a dead letter is about.
+    ``standing`` tells which replayed record a dead letter is about, ``hops`` from where a dead letter came.
     """
 
     aborted: dict[tuple[Any, ...], list[tuple[int, int]]]
     standing: Standing
+    hops: Mapping[origins.Place, origins.Place]
     by_place: dict[str, list[tuple[Letter, dict[str, Any]]]] = field(default_factory=lambda: defaultdict(list))
     by_source: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
 
@@ -445,7 +454,10 @@ def _statement(text: str) -> str:
     return f"""
         SELECT {columns}, markers.is_control_marker AS is_marker, letters.write_state,
           copies.letters AS copies,
-          EXISTS (SELECT 1 FROM {DISCARDS} AS discards WHERE {same_letter("discards")}) AS is_discarded
+          EXISTS (SELECT 1 FROM {DISCARDS} AS discards WHERE {same_letter("discards")}) AS is_discarded,
+          EXISTS (
+            SELECT 1 FROM {DISCARDS} AS discards WHERE discards.rule IS NOT NULL AND {same_letter("discards")}
+          ) AS is_discarded_by_rule
         FROM {RECORDS} AS records
         LEFT JOIN {MARKERS} AS markers
           ON markers.cluster = records.cluster AND markers._bronze_id = records._bronze_id

@@ -471,6 +471,24 @@ def offsets(
     Raises AfterlogError: the cluster does not answer.
     """
     spec = (OffsetSpec.earliest if which == "earliest" else OffsetSpec.latest)()  # type: ignore[no-untyped-call]
+    return _offsets(admin, places, spec, isolation)
+
+
+def offsets_at(admin: Admin, places: Iterable[tuple[str, int]], millis: int) -> dict[tuple[str, int], int]:
+    """Return, by topic and partition, the first offset whose record has a time or a later one.
+
+    Partitions without such a record are left out, as are those that are gone, hidden, or have no leader.
+
+    Raises AfterlogError: the cluster does not answer.
+    """
+    spec = OffsetSpec.for_timestamp(millis)
+    found = _offsets(admin, places, spec, "read_uncommitted")
+    return {place: offset for place, offset in found.items() if offset >= 0}
+
+
+def _offsets(
+    admin: Admin, places: Iterable[tuple[str, int]], spec: OffsetSpec, isolation: Isolation
+) -> dict[tuple[str, int], int]:
     asked = {TopicPartition(topic, partition): spec for topic, partition in places}
     if not asked:
         return {}

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pipelines.errors import UsageError
 from pipelines.kafka.errors import named
 from pipelines.replay.client import Admin, Answers, Isolation, admin, consumer, describe, offsets
-from pipelines.replay.model import Headers
+from pipelines.replay.model import Headers, Letter
 from pipelines.settings import Settings
 
 Place = tuple[str, int, int]
@@ -65,6 +65,11 @@ def fetch(settings: Settings, places: Iterable[Place]) -> dict[Place, Fetched | 
     hidden = _read(settings, [place for place in here if place not in committed], "read_uncommitted")
     found |= dict.fromkeys(hidden, ABORTED)
     return found
+
+
+def place_of(letter: Letter) -> Place:
+    """Return the place of a dead letter."""
+    return letter.topic, letter.partition, letter.offset
 
 
 def headers_of(message: Message) -> Headers:

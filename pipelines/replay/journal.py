@@ -30,6 +30,7 @@ NAME = "journal.db"
 _BUSY_SECONDS = 30.0
 _LOCK_SECONDS = 1.0  # who only asks whether a plan runs holds its lock for a moment
 _TABLES = """
+CREATE TABLE IF NOT EXISTS memory (since TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS plans (
     plan_id TEXT PRIMARY KEY, state TEXT NOT NULL, sentence TEXT, request TEXT, runner TEXT,
     since_planned INTEGER NOT NULL, attempted INTEGER NOT NULL,
@@ -48,7 +49,10 @@ CREATE INDEX IF NOT EXISTS claims_of_plans ON claims (plan_id, produced);
 CREATE INDEX IF NOT EXISTS claims_of_places ON claims (topic, partition, record);
 """
 _OF_SOURCES = "CREATE INDEX IF NOT EXISTS claims_of_sources ON claims (source_topic, source_partition, source_record)"
-_LATER = ("source_topic TEXT", "source_partition INTEGER", "source_record INTEGER", "cluster TEXT")  # not in older ones
+_LATER = {  # columns that older journals lack
+    "claims": ("source_topic TEXT", "source_partition INTEGER", "source_record INTEGER", "cluster TEXT"),
+    "plans": ("exit_code INTEGER",),
+}
 _OF_CLUSTER = "(cluster = ?{0} OR cluster IS NULL)"  # a claim of an older journal can be one of any cluster
 _OF_LETTER = "topic = ?1 AND topic_id = ?2 AND partition = ?3 AND record = ?4"
 # By the primary key SQLite would look at all claims of a topic: hence the indexes. A file does not tell the topic's id,
@@ -67,7 +71,11 @@ _COLUMNS = (
 
 
 class State(StrEnum):
-    """Where a plan stands. READY: it can be run, also after a run that was interrupted."""
+    """Where a plan stands.
+
+    READY: it can be run, also after a run that was interrupted. FAILED: a run ended with an error. EXPIRED: it must not
+    be run any more, as rules and tables tell; the journal does not know it.
+    """
 
     READY = "READY"
     RUNNING = "RUNNING"
@@ -75,6 +83,7 @@ class State(StrEnum):
     FINISHED = "FINISHED"
     CANCELLED = "CANCELLED"
     FAILED = "FAILED"
+    EXPIRED = "EXPIRED"
 
 
 class Request(StrEnum):
@@ -91,6 +100,7 @@ class Status:
     ``attempted``, ``replayed`` and ``skipped`` count records. ``since_planned`` is False if the journal may have been
     lost since the plan was written, so that runs can have attempted more than it knows. ``request`` is what its runner
     has still to do: with CANCEL and no runner, the next run cancels the plan, once it knows what stands on the target.
+    ``exit_code`` is that of the last run, if it ended.
     """
 
     plan_id: str
@@ -102,6 +112,7 @@ class Status:
     replayed: int
     skipped: int
     updated_at: datetime
+    exit_code: int | None = None
 
     @property
     def can_run(self) -> bool:
@@ -179,7 +190,8 @@ def _unwritable(directory: Path, why: str) -> EnvironmentLacking:
 class Journal:
     """The memory of all plans' runs of a warehouse, in one file; each change is on the disk when its method returns.
 
-    A warehouse can hold several clusters with topics of the same names: claims are those of one of them.
+    A warehouse can hold several clusters with topics of the same names: claims are those of one of them. ``since`` is
+    the time from which on the journal knows all that plans of the warehouse replayed.
 
     Raises EnvironmentLacking in all methods: the file cannot be read or written.
     """
@@ -195,6 +207,8 @@ class Journal:
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.executescript(_TABLES)
             self._complete()
+            self._inode = (directory / NAME).stat().st_ino
+            self.since = self._remembered()
 
     def __enter__(self) -> Self:
         """Return the journal."""
@@ -212,13 +226,27 @@ class Journal:
         """Add the columns that an older journal lacks."""
         if self._lacking():
             with self._transaction():
-                for column in self._lacking():  # another process may have added them meanwhile
-                    self._execute(f"ALTER TABLE claims ADD COLUMN {column}")
+                for table, column in self._lacking():  # another process may have added them meanwhile
+                    self._execute(f"ALTER TABLE {table} ADD COLUMN {column}")
         self._execute(_OF_SOURCES)
 
-    def _lacking(self) -> list[str]:
-        known = {name for _, name, *_ in self._execute("PRAGMA table_info(claims)")}
-        return [column for column in _LATER if column.split()[0] not in known]
+    def _lacking(self) -> list[tuple[str, str]]:
+        known = {(table, name) for table in _LATER for _, name, *_ in self._execute(f"PRAGMA table_info({table})")}
+        return [
+            (table, column)
+            for table, columns in _LATER.items()
+            for column in columns
+            if (table, column.split()[0]) not in known
+        ]
+
+    def _remembered(self) -> datetime:
+        """Return since when the journal remembers; an older one does not say it, but knows its plans."""
+        text = "SELECT min(since) FROM memory"
+        if self._execute(text) == [(None,)]:
+            with self._transaction():
+                plans = "SELECT min(coalesce((SELECT min(updated_at) FROM plans), ?1), ?1)"
+                self._execute(f"INSERT INTO memory {plans}", (_now(),))
+        return datetime.fromisoformat(self._execute(text)[0][0])
 
     # Plans
 
@@ -280,8 +308,8 @@ class Journal:
             ):
                 return None
             self._execute(
-                "UPDATE plans SET state = ?, sentence = NULL, request = NULL, skipped = 0, updated_at = ?"
-                " WHERE plan_id = ?",
+                "UPDATE plans SET state = ?, sentence = NULL, exit_code = NULL, request = NULL, skipped = 0,"
+                " updated_at = ? WHERE plan_id = ?",
                 (State.READY, _now(), plan_id),
             )
             return found.state
@@ -307,7 +335,8 @@ class Journal:
             assert before is not None
             if before.can_run:
                 self._execute(
-                    "UPDATE plans SET state = ?, sentence = NULL, runner = ?, updated_at = ? WHERE plan_id = ?",
+                    "UPDATE plans SET state = ?, sentence = NULL, exit_code = NULL, runner = ?, updated_at = ?"
+                    " WHERE plan_id = ?",
                     (State.RUNNING, runner, _now(), plan_id),
                 )
             return before
@@ -336,7 +365,14 @@ class Journal:
         """Claim the records of the next batch, and return those that no other plan took before (``again``: all).
 
         A plan takes a source record with any of its dead letters: two groups can dead-letter one record.
+
+        Raises EnvironmentLacking: the file was removed, so that other runs do not see what is claimed here.
         """
+        if not self._is_there():
+            raise EnvironmentLacking(
+                f"{self.directory / NAME} was removed while plan {plan_id} ran: run it again, which learns from the "
+                "target what was replayed."
+            )
         with self._transaction():
             free = [record for record in records if again or not self._taken(plan_id, record)]
             self._database.executemany(
@@ -359,6 +395,18 @@ class Journal:
                 (replayed, skipped, _now(), plan_id),
             )
 
+    def learn(self, replayed: Mapping[str, Sequence[PlannedRecord]]) -> None:
+        """Remember what stands on targets of plans, by plan, of which the journal may not know."""
+        with self._transaction():
+            self._database.executemany(
+                f"INSERT OR IGNORE INTO claims {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)",
+                [
+                    (*record.letter, plan_id, record.attempt, *record.source[:3], self._cluster)
+                    for plan_id, records in replayed.items()
+                    for record in records
+                ],
+            )
+
     def release(self, plan_id: str, records: Iterable[PlannedRecord]) -> None:
         """Give up claims of records whose transaction was aborted."""
         with self._transaction():
@@ -367,7 +415,9 @@ class Journal:
                 [(*record.letter, plan_id) for record in records],
             )
 
-    def end(self, plan_id: str, runner: str, state: State, sentence: str | None = None) -> None:
+    def end(
+        self, plan_id: str, runner: str, state: State, sentence: str | None = None, exit_code: int | None = None
+    ) -> None:
         """Leave a plan in a state, unless another runner took it over meanwhile.
 
         With CANCELLED, other plans may replay what this one did not: call it only when all that stands on the target is
@@ -379,12 +429,19 @@ class Journal:
                     self._cancel(plan_id)
                     return
                 self._execute(
-                    "UPDATE plans SET state = ?1, sentence = ?2,"
+                    "UPDATE plans SET state = ?1, sentence = ?2, exit_code = ?7,"
                     " request = iif(request = ?3 AND ?1 <> ?4, request, NULL), updated_at = ?5 WHERE plan_id = ?6",
-                    (state, sentence, Request.CANCEL, State.FINISHED, _now(), plan_id),
+                    (state, sentence, Request.CANCEL, State.FINISHED, _now(), plan_id, exit_code),
                 )
 
     # Rows
+
+    def _is_there(self) -> bool:
+        """Tell whether the file is still the one that was opened."""
+        try:
+            return (self.directory / NAME).stat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
 
     def _last_plan(self, claims: str, values: Sequence[object]) -> str | None:
         """Return the plan of the last of some claims."""
@@ -432,17 +489,18 @@ class Journal:
 
     def _insert(self, plan_id: str, since_planned: bool) -> None:
         self._execute(
-            "INSERT OR IGNORE INTO plans VALUES (?, ?, NULL, NULL, NULL, ?, 0, 0, 0, ?)",
+            "INSERT OR IGNORE INTO plans"
+            " (plan_id, state, since_planned, attempted, replayed, skipped, updated_at) VALUES (?, ?, ?, 0, 0, 0, ?)",
             (plan_id, State.READY, since_planned, _now()),
         )
 
     def _row(self, plan_id: str, in_place_of_running: State = State.RUNNING) -> Status | None:
         rows = self._execute(
-            "SELECT state, sentence, request, since_planned, attempted, replayed, skipped, updated_at"
+            "SELECT state, sentence, request, since_planned, attempted, replayed, skipped, updated_at, exit_code"
             " FROM plans WHERE plan_id = ?",
             (plan_id,),
         )
-        for state, sentence, request, since_planned, attempted, replayed, skipped, updated_at in rows:
+        for state, sentence, request, since_planned, attempted, replayed, skipped, updated_at, exit_code in rows:
             found = State(state)
             if found is State.RUNNING:
                 found = in_place_of_running
@@ -458,6 +516,7 @@ class Journal:
                 replayed,
                 skipped,
                 datetime.fromisoformat(updated_at),
+                exit_code,
             )
         return None
 

@@ -6,8 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from expectations.text import visible
+from pipelines.errors import UsageError
 from pipelines.replay.candidates import Candidate
 from pipelines.replay.rules import Action
+from pipelines.text import elided
 
 if TYPE_CHECKING:
     from pipelines.replay.client import Topic
@@ -32,28 +35,50 @@ REASONS = {
     "topic_is_id": "its headers name only the id of its source topic; --to TOPIC names another one",
     "no_payload": "key and value were never copied, and the original topic does not give them",
     "other_record": "another record stands at its place in the original topic now",
+    "other_record_possible": "another record may stand at its place in the original topic now, as neither topic id nor "
+    "timestamp tells; --allow other_record_possible replays that one",
+    "commit_unknown": "nobody can tell whether the transaction that wrote the dead letter was committed; "
+    "--allow commit_unknown replays it",
+    "replay_unknown": "it is older than the journal, and its target cannot be read so far back, so nobody can tell "
+    "whether it was replayed; --allow replay_unknown replays it",
     "lossy_encoding": "the file that it came from cannot keep all bytes",
     "loop": "its target is a dead-letter topic",
     "target_gone": "its target does not exist, or must not be described",
     "target_recreated": "its target was created anew: the offset of the record that failed is behind its end",
     "partition_gone": "its target has no such partition",
+    "needs_key": "it has no key, and its target is compacted, so it takes no record without one",
     "too_large": "it is larger than its target takes",
     "left_out": "the transform left it out",
     "not_allowed": "Afterlog is not allowed to write to its target: grant Read and Write on it",
 }
 """Reasons of ineligibility, the words for each."""
 
+DOUBTS = ("other_record_possible", "commit_unknown", "replay_unknown")
+"""Reasons in spite of which a person can let records be replayed."""
+
 OVERHEAD = 150  # bytes of a batch and a record, beside key, value and headers
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a plan allows. ``to`` is the target topic; None: each record goes back to its original topic."""
+    """What a plan allows. ``to`` is the target topic; None: each record goes back to its original topic.
+
+    ``allowed`` are the `DOUBTS` in spite of which records are replayed.
+    """
 
     to: str | None = None
     again: bool = False
     max_replays: int = 1
     ignore_rules: bool = False
+    allowed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise UsageError: what is allowed is no doubt."""
+        for name in self.allowed:
+            if name not in DOUBTS:
+                raise UsageError(
+                    f"--allow takes {', '.join(DOUBTS[:-1])} or {DOUBTS[-1]}, not '{elided(visible(name), 40)}'."
+                )
 
     def target_of(self, candidate: Candidate) -> str | None:
         """Return the topic that a dead letter goes to; None if its headers name none."""
@@ -82,7 +107,8 @@ def of_record(candidate: Candidate, action: Action, options: Options) -> list[st
         found.append("replayed_before")
     if candidate.attempt - 1 > options.max_replays and candidate.replayed is None:
         found.append("died_after_replay")
-    if candidate.is_discarded and not options.again:
+    is_ruled = candidate.is_discarded_by_rule and (action == "DISCARD" or options.ignore_rules)
+    if candidate.is_discarded and not options.again and not is_ruled:
         found.append("discarded")
     if action in ("HOLD", "DISCARD") and not options.ignore_rules:
         found.append(action.lower())

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Self
+
+from expectations.rules import GREATEST_MILLIS
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
+_PLACE = re.compile(r"(?s)(.{1,249}):([0-9]{1,10}):([0-9]{1,19})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLIS = re.compile(r"[0-9]{1,15}")
 PREFIX = "afterlog.replay."
 PLAN, RECORD, ATTEMPT = f"{PREFIX}plan", f"{PREFIX}record", f"{PREFIX}attempt"
 ORIGINAL, TIMESTAMP = f"{PREFIX}original", f"{PREFIX}timestamp"
-"""Headers of a replayed record: its plan; its dead letter's place; the number of the attempt; the place of the record
-that failed, TOPIC:PARTITION:OFFSET; that record's timestamp in milliseconds since 1970. All values are ASCII text; a
-header whose value is unknown is left out."""
+REPLAY_HEADERS = frozenset({PLAN, RECORD, ATTEMPT, ORIGINAL, TIMESTAMP})
+"""Headers of a replayed record: its plan; its dead letter's place; the number of the attempt; the first place of the
+record, TOPIC:PARTITION:OFFSET, before all replays and retries; its timestamp there in milliseconds since 1970. All
+values are ASCII text; a header whose value is unknown is left out."""
 
 
 class Letter(NamedTuple):
@@ -55,6 +62,29 @@ class Source(NamedTuple):
             return None
         return f"{self.topic}:{self.partition}:{self.offset}"
 
+    @classmethod
+    def told_by(cls, headers: Iterable[tuple[str, str | bytes | None]]) -> Self | None:
+        """Return the first place and time that headers of a replayed record tell; None if they tell none."""
+        named = {name: _text(value) for name, value in headers if name in (ORIGINAL, TIMESTAMP)}
+        at = named.get(TIMESTAMP, "")
+        is_time = _MILLIS.fullmatch(at) and int(at) <= GREATEST_MILLIS
+        return cls.of_place(named.get(ORIGINAL, ""), int(at) if is_time else None)
+
+    @classmethod
+    def of_place(cls, text: str, timestamp: int | None = None) -> Self | None:
+        """Return the record at TOPIC:PARTITION:OFFSET; None if the text is no place."""
+        place = _PLACE.fullmatch(text)
+        return cls(place[1], int(place[2]), int(place[3]), timestamp) if place is not None else None
+
+
+def _text(value: str | bytes | None) -> str:
+    return value if isinstance(value, str) else (value or b"").decode("ascii", "replace")
+
+
+def millis_of(at: datetime | None) -> int | None:
+    """Return a time in milliseconds since 1970, without the rest of a millisecond."""
+    return None if at is None else (at - _EPOCH) // timedelta(milliseconds=1)
+
 
 @dataclass(frozen=True)
 class Target:
@@ -74,7 +104,8 @@ class PlannedRecord:
 
     ``key``, ``value`` and ``headers`` are what is produced, without the headers of dead-letter profiles and without
     those that a replay adds. ``partition`` is that of the target; None: the key decides, as in Kafka's own producer.
-    ``attempt`` counts the replays of the record that failed first, from 1.
+    ``attempt`` counts the replays of the record that failed first, from 1. ``first`` is where and when that record was
+    written first, if that is not ``source``. ``dead_lettered_at`` is when the dead letter was written, if it is known.
     """
 
     position: int
@@ -87,6 +118,13 @@ class PlannedRecord:
     key: bytes | None
     value: bytes | None
     headers: Headers
+    first: Source | None = None
+    dead_lettered_at: datetime | None = None
+
+    @property
+    def origin(self) -> Source:
+        """Where and when the record was written first, as far as it is known."""
+        return self.first or self.source
 
 
 @dataclass(frozen=True)
@@ -102,6 +140,8 @@ class Plan:
     records: tuple[PlannedRecord, ...]
     again: bool = False
     """Whether records that another plan replayed before may be replayed again."""
+    allowed: tuple[str, ...] = ()
+    """Doubts (`judge.DOUBTS`) in spite of which records are replayed."""
 
     def target(self, topic: str) -> Target:
         """Return the target of a topic of the plan."""

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable
 
 _BATCHES_A_SECOND = 10
-_CATCH_UP_SECONDS = 1.0
+_JITTER = 0.25  # of a batch's time, which the next one makes up for
 
 
 class Pace:
     """Keeps a rate (None: as fast as it goes); ``clock`` returns seconds.
 
-    Batches are small at low rates, so that records flow evenly. After a delay, at most a second of it is made up for.
+    Batches are small at low rates, so that records flow evenly. What a delay held up is not made up for: no second has
+    more records than the rate, but for those of two batches.
     """
 
     def __init__(self, rate: float | None, batch: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -20,14 +21,18 @@ class Pace:
         self.size = batch if rate is None else max(1, min(batch, round(rate / _BATCHES_A_SECOND)))
         self._rate = rate
         self._clock = clock
-        self._due = clock()
+        self._due = self._began = clock()
 
     @property
     def wait(self) -> float:
         """The seconds until the next batch may go; not above 0 if it may go now."""
-        return 0.0 if self._rate is None else self._due - self._clock()
+        now = self._clock()
+        self._began = max(now, self._due)
+        return 0.0 if self._rate is None else self._due - now
 
     def sent(self, count: int) -> None:
         """Count records that went."""
         if self._rate is not None:
-            self._due = max(self._due, self._clock() - _CATCH_UP_SECONDS) + count / self._rate
+            seconds = count / self._rate
+            is_late = self._began - self._due > _JITTER * seconds
+            self._due = max((self._began if is_late else self._due) + seconds, self._clock())

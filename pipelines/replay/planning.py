@@ -7,16 +7,26 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from pipelines.columns.profiles import SHARE_GROUP
+from pipelines.columns.profiles import PROFILES, SHARE_GROUP
 from pipelines.errors import UsageError
 from pipelines.incidents import ids
-from pipelines.replay import judge
+from pipelines.replay import judge, origins
 from pipelines.replay.candidates import Candidate
 from pipelines.replay.judge import Options
-from pipelines.replay.model import PREFIX, Headers, Letter, Plan, PlannedRecord, Source, Target
+from pipelines.replay.model import (
+    PREFIX,
+    REPLAY_HEADERS,
+    Headers,
+    Letter,
+    Plan,
+    PlannedRecord,
+    Source,
+    Target,
+    millis_of,
+)
 from pipelines.replay.rules import Action, Rules
 from pipelines.replay.transform import Content, Transform
 from pipelines.settings import Settings
@@ -24,8 +34,9 @@ from pipelines.warehouse.actions import account
 
 if TYPE_CHECKING:
     from pipelines.replay.client import Topic
-
-MOST_EARLY = timedelta(minutes=5)  # how much later than its dead letter an original may be, for clocks that differ
+    from pipelines.replay.fetch import Fetched
+    from pipelines.replay.journal import Journal
+    from pipelines.warehouse.tables import Warehouse
 
 
 @dataclass
@@ -45,6 +56,13 @@ class Entry:
     is_transformed: bool = False
     position: int | None = None
     fetched_timestamp: int | None = None
+    first: Source | None = None
+    reserved: tuple[str, ...] = ()
+
+    def own(self, headers: Headers) -> Headers:
+        """Return headers without those of older replays; other names that Afterlog reserves are left out and told."""
+        self.reserved = tuple(name for name, _ in headers if name.startswith(PREFIX) and name not in REPLAY_HEADERS)
+        return tuple(header for header in headers if not header[0].startswith(PREFIX))
 
     @property
     def is_to_fetch(self) -> bool:
@@ -61,11 +79,40 @@ class Entry:
     def source(self) -> Source:
         """The place of the record that failed."""
         row = self.candidate.row
-        at = row["original_timestamp"]
-        millis = self.fetched_timestamp
-        if at is not None:
-            millis = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+        at = millis_of(row["original_timestamp"])
+        millis = self.fetched_timestamp if at is None else at
         return Source(row["original_topic"], row["original_partition"], row["original_offset"], millis)
+
+    @property
+    def dead_lettered_at(self) -> datetime | None:
+        """When the dead letter was written, at the latest when it landed; None: nobody knows."""
+        row = self.candidate.row
+        at = row["routed_at"] or row["dlq_timestamp"]
+        return None if at is None else min(at, row["_ingested_at"] or at)
+
+    def doubt(self, reason: str, options: Options) -> None:
+        """Take a reason in spite of which a person can let the record be replayed."""
+        if reason not in options.allowed:
+            self.reasons.append(reason)
+
+    @property
+    def record(self) -> PlannedRecord:
+        """What a run produces; it has a target."""
+        assert self.topic is not None
+        return PlannedRecord(
+            self.position or 0,
+            self.letter,
+            self.source,
+            self.candidate.row["consumer_group"],
+            self.candidate.attempt,
+            self.topic,
+            self.partition,
+            self.content.key,
+            self.content.value,
+            self.content.headers,
+            self.first,
+            self.dead_lettered_at,
+        )
 
 
 @dataclass(frozen=True)
@@ -103,12 +150,9 @@ def judged(candidates: Iterable[Candidate], rules: Rules, options: Options) -> l
         if options.to is None and not candidate.row["original_topic_id"]:
             entry.partition = candidate.row["original_partition"]
         row = candidate.row
-        headers = tuple(
-            (header["key"], header["value"])
-            for header in row["user_headers"] or ()
-            if header and header["key"] is not None and not header["key"].startswith(PREFIX)
-        )
-        entry.content = entry.before = Content(_bytes(row["key"]), _bytes(row["value"]), headers)
+        named = ((one["key"], one["value"]) for one in row["user_headers"] or () if one and one["key"] is not None)
+        entry.first = candidate.first
+        entry.content = entry.before = Content(_bytes(row["key"]), _bytes(row["value"]), entry.own(tuple(named)))
         entries.append(entry)
     return entries
 
@@ -152,10 +196,9 @@ def judge_claims(entries: Sequence[Entry], options: Options, claims: Mapping[Let
             entry.reasons.append("claimed")
 
 
-def fetch_originals(entries: Sequence[Entry], settings: Settings) -> None:
+def fetch_originals(entries: Sequence[Entry], options: Options, warehouse: Warehouse) -> None:
     """Take payloads that were never copied, and headers that a share group dropped, from the original topics."""
-    from pipelines.columns.profiles import NAMES
-    from pipelines.replay import fetch
+    from pipelines.replay import client, fetch, targets
 
     lacking = []
     for entry in entries:
@@ -166,7 +209,12 @@ def fetch_originals(entries: Sequence[Entry], settings: Settings) -> None:
             without_original(entry)
         else:
             lacking.append((entry, source))
-    found = fetch.fetch(settings, {source for _, source in lacking})
+    if not lacking:
+        return
+    found = fetch.fetch(warehouse.settings, {source for _, source in lacking})
+    names = {source[0] for _, source in lacking}
+    topics, now = origins.Topics.known(warehouse, names), targets.describe_ids(client.admin(warehouse.settings), names)
+    told = origins.told(warehouse, {source for _, source in lacking})
     for entry, source in lacking:
         one = found[source]
         if one is fetch.ABORTED:
@@ -176,10 +224,15 @@ def fetch_originals(entries: Sequence[Entry], settings: Settings) -> None:
         elif not isinstance(one, fetch.Fetched):
             without_original(entry)
         else:
-            headers = tuple(
-                (name, content) for name, content in one.headers if name not in NAMES and not name.startswith(PREFIX)
-            )
-            _take(entry, one.key, one.value, headers, one.timestamp)
+            row = entry.candidate.row
+            is_same_topic = topics.is_same(source[0], now.get(source[0]), row["routed_at"] or row["dlq_timestamp"])
+            is_same = origins.is_same_record(row, told.get(source), one, is_same_topic)
+            if is_same is None:
+                entry.doubt("other_record_possible", options)
+            elif not is_same:
+                entry.reasons.append("other_record")
+            if not entry.reasons:
+                _take(entry, one)
 
 
 def without_original(entry: Entry) -> None:
@@ -193,19 +246,99 @@ def without_original(entry: Entry) -> None:
         entry.headers_lost = True
 
 
-def _take(entry: Entry, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> None:
-    """Take what the original topic has, if it is the record that failed."""
+def _take(entry: Entry, fetched: Fetched) -> None:
+    """Take what the original topic has of a record that failed."""
     row = entry.candidate.row
-    is_copied = row["payload_copied"] is not False
-    routed_at = row["routed_at"] or row["dlq_timestamp"]
-    late = routed_at is not None and timestamp is not None and timestamp > (routed_at + MOST_EARLY).timestamp() * 1000
-    if (is_copied and (key, value) != (entry.content.key, entry.content.value)) or late:
-        entry.reasons.append("other_record")
+    headers = entry.content.headers
+    if row["header_profile"] in SHARE_GROUP:
+        headers = entry.own(_without_sets(fetched.headers))
+        entry.first = Source.told_by(fetched.headers) or entry.first
+    entry.content = entry.before = Content(fetched.key, fetched.value, headers)
+    entry.payload_from = "dlq" if row["payload_copied"] is not False else "original"
+    entry.fetched_timestamp = fetched.timestamp
+
+
+def _without_sets(headers: Headers) -> Headers:
+    """Return the headers of a record without those of dead letters, where a set of these is complete."""
+    names = {name for name, _ in headers}
+    dropped = {name for profile in PROFILES if names.issuperset(profile.mandatory) for name in profile.names}
+    return tuple(header for header in headers if header[0] not in dropped)
+
+
+def judge_letters(entries: Sequence[Entry], options: Options, warehouse: Warehouse) -> None:
+    """Refuse dead letters of transactions that were not committed, and doubt those of which nobody can tell.
+
+    Landed segments tell it, and reads of a topic that see committed records only. Of other dead letters the cluster is
+    asked. Brokers write those of share groups without a transaction.
+    """
+    from pipelines.replay import client, fetch, targets
+
+    is_committed = warehouse.settings.dlq.isolation_level == "read_committed"
+    unsure = [
+        entry
+        for entry in entries
+        if not entry.reasons
+        and entry.candidate.write_state != "COMMITTED"
+        and entry.candidate.row["header_profile"] not in SHARE_GROUP
+        and not (entry.letter.topic_id and is_committed)
+    ]
+    if not unsure:
         return
-    dropped = row["header_profile"] in SHARE_GROUP
-    entry.content = entry.before = Content(key, value, headers if dropped else entry.content.headers)
-    entry.payload_from = "dlq" if is_copied else "original"
-    entry.fetched_timestamp = timestamp
+    found = fetch.fetch(warehouse.settings, {fetch.place_of(entry.letter) for entry in unsure})
+    now = targets.describe_ids(client.admin(warehouse.settings), {entry.letter.topic for entry in unsure})
+    unknown = []
+    for entry in unsure:
+        letter = entry.letter
+        there = found[fetch.place_of(letter)]
+        is_same_topic = letter.topic_id in ("", now.get(letter.topic))
+        if isinstance(there, fetch.Fetched) and (there.key, there.value) == (entry.before.key, entry.before.value):
+            continue
+        if is_same_topic and there is fetch.ABORTED:
+            entry.reasons.append("rolled_back")
+        elif is_same_topic and there is fetch.OPEN:
+            entry.reasons.append("open_transaction")
+        else:
+            unknown.append(entry)
+    landed = origins.landed(warehouse, {entry.letter for entry in unknown})
+    for entry in unknown:
+        if entry.letter not in landed:
+            entry.doubt("commit_unknown", options)
+
+
+def judge_earlier(entries: Sequence[Entry], options: Options, warehouse: Warehouse, journal: Journal) -> None:
+    """Refuse records that stand on a target already as replays of which the journal knows nothing."""
+    from pipelines.replay import client, earlier, store
+
+    records = [entry.record for entry in entries if not entry.reasons]
+    records = [record for record in records if earlier.is_older(record.dead_lettered_at, journal.since)]
+    if options.again or not records:
+        return
+    settings = warehouse.settings
+    found = earlier.look(settings, client.admin(settings), records, store.elsewhere(warehouse, records))
+    replayed = found.letters
+    for entry in entries:
+        if entry.reasons:
+            continue
+        if entry.letter in replayed:
+            entry.reasons.append("replayed_before")
+        elif entry.letter in found.unknown:
+            entry.doubt("replay_unknown", options)
+
+
+def date_firsts(entries: Sequence[Entry], warehouse: Warehouse) -> None:
+    """Give the first places of eligible records the times that acknowledgements tell, where nothing else does."""
+    undated = []
+    for entry in entries:
+        topic, partition, offset, millis = entry.first or entry.source
+        if not entry.reasons and millis is None and topic is not None and partition is not None and offset is not None:
+            undated.append((entry, (topic, partition, offset)))
+    told = origins.told(warehouse, {place for _, place in undated})
+    for entry, place in undated:
+        millis = entry.source.timestamp if place == entry.source[:3] else None
+        if millis is None and place in told:
+            millis = told[place].timestamp
+        if millis is not None:
+            entry.first = Source(*place, millis)
 
 
 def repair(entries: Sequence[Entry], transform: Transform) -> None:
@@ -227,9 +360,11 @@ def repair(entries: Sequence[Entry], transform: Transform) -> None:
 
 
 def measure(entries: Sequence[Entry], targets: Mapping[str, Topic]) -> None:
-    """Refuse records that are larger than their target takes."""
+    """Refuse records that their target does not take: too large, or without a key on a compacted topic."""
     for entry in entries:
         content, target = entry.content, targets.get(entry.topic or "")
+        if target and not entry.reasons and content.key is None and target.is_compacted and not entry.is_to_fetch:
+            entry.reasons.append("needs_key")
         if target and not entry.reasons and judge.is_too_large(content.key, content.value, content.headers, target):
             entry.reasons.append("too_large")
 
@@ -291,6 +426,7 @@ def drawn(
         options.ignore_rules,
     ]
     head += [rules.digest, transform.digest if transform else None, [[aim.topic, aim.topic_id] for aim in aims]]
+    head += sorted(options.allowed)
     digest.update(json.dumps(head).encode())
     for entry in sorted(entries, key=lambda one: one.letter):
         content = entry.content
@@ -298,26 +434,14 @@ def drawn(
         payload = [None if one is None else one.hex() for one in (content.key, content.value)]
         its: list[Any] = [*entry.letter, *entry.source, entry.candidate.attempt, entry.position, sorted(entry.reasons)]
         its += [entry.topic, entry.partition, *payload, headers, entry.payload_from]
+        its += [] if entry.first is None else [*entry.first]
         digest.update(json.dumps(its).encode())
     name = digest.hexdigest()
-    records = tuple(
-        PlannedRecord(
-            entry.position,
-            entry.letter,
-            entry.source,
-            entry.candidate.row["consumer_group"],
-            entry.candidate.attempt,
-            entry.topic,
-            entry.partition,
-            entry.content.key,
-            entry.content.value,
-            entry.content.headers,
-        )
-        for entry in sorted((one for one in entries if not one.reasons), key=lambda one: one.position or 0)
-        if entry.topic is not None and entry.position is not None
-    )
+    eligible = sorted((entry for entry in entries if not entry.reasons), key=lambda one: one.position or 0)
+    records = tuple(entry.record for entry in eligible)
     plan_id = ids.spoken(int(name[:10], 16))
-    plan = Plan(plan_id, name, cluster, kafka_cluster_id, datetime.now(UTC), aims, records, options.again)
+    now = datetime.now(UTC)
+    plan = Plan(plan_id, name, cluster, kafka_cluster_id, now, aims, records, options.again, options.allowed)
     return Draft(plan, tuple(entries), choice, options, rules, transform, said, account())
 
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
+from expectations.rules import counted
 from pipelines.errors import AfterlogError, WriterBusy
+from pipelines.replay import earlier, targets
 from pipelines.replay import journal as journals
-from pipelines.replay import targets
 from pipelines.replay.client import Admin, Topic, admin
 from pipelines.replay.deaths import Deaths
 from pipelines.replay.journal import Journal, Request, State
-from pipelines.replay.model import Plan, PlannedRecord, Replayed
+from pipelines.replay.model import Letter, Plan, PlannedRecord, Replayed
 from pipelines.replay.pace import Pace
 from pipelines.replay.sender import Fenced, NotCommitted, Sender, size_of
 from pipelines.run.stop import Stop
@@ -66,18 +68,20 @@ def run(
     stop: Stop | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
     confirmed: Callable[[Sequence[Replayed]], None] = lambda replayed: None,
+    elsewhere: Mapping[str, Iterable[Letter]] = MappingProxyType({}),
 ) -> Ended:
     """Replay what of a plan does not stand on its targets yet, in the plan's order.
 
     ``directory`` is that of the journal (`journal.directory_of`). ``rate`` is in records a second. ``batch`` is the
     most records of one transaction. ``confirmed`` gets each record that stands committed, at the start those that it
-    may have got before. A plan that was asked to be cancelled is cancelled, and nothing more is replayed.
+    may have got before. ``elsewhere`` has the topics to which other plans replay some of the dead letters. A plan that
+    was asked to be cancelled is cancelled, and nothing more is replayed.
 
     Raises AfterlogError: WriterBusy (another process runs the plan), or one sentence about what is wrong. The plan can
     be run again after any of them.
     """
     with journals.alone(directory, plan.plan_id), Journal(directory, plan.cluster) as journal:
-        return _Run(plan, journal, settings, rate, batch, most_deaths, stop, progress, confirmed).ended()
+        return _Run(plan, journal, settings, rate, batch, most_deaths, stop, progress, confirmed, elsewhere).ended()
 
 
 def cancel(plan: Plan, directory: Path, settings: Settings) -> Ended | None:
@@ -124,6 +128,7 @@ class _Run:
         stop: Stop | None,
         progress: Callable[[Progress], None],
         confirmed: Callable[[Sequence[Replayed]], None],
+        elsewhere: Mapping[str, Iterable[Letter]],
     ) -> None:
         self._plan = plan
         self._journal = journal
@@ -134,6 +139,7 @@ class _Run:
         self._stop = stop
         self._progress = progress
         self._confirmed = confirmed
+        self._elsewhere = elsewhere
         self._runner = uuid.uuid4().hex
         self._replayed = 0
         self._skipped = 0
@@ -151,13 +157,13 @@ class _Run:
         except Fenced:
             raise
         except NotCommitted as error:
-            self._journal.end(plan_id, self._runner, State.FAILED, str(error))
+            self._journal.end(plan_id, self._runner, State.FAILED, str(error), error.why.exit_code)
             raise error.why from None
         except AfterlogError as error:
-            self._journal.end(plan_id, self._runner, State.FAILED, str(error))
+            self._journal.end(plan_id, self._runner, State.FAILED, str(error), error.exit_code)
             raise
         sentence = ended.sentence if ended.exit_code == 1 else None
-        self._journal.end(plan_id, self._runner, ended.status, sentence)
+        self._journal.end(plan_id, self._runner, ended.status, sentence, ended.exit_code)
         return ended
 
     def _as_before(self, before: journals.Status) -> Ended:
@@ -196,10 +202,27 @@ class _Run:
             missing = [record for record in self._plan.records if record.position not in standing]
             if self._journal.request(self._plan.plan_id) is Request.CANCEL:
                 return self._cancelled()
+            if not (before.since_planned or self._plan.again):
+                self._learn(asked, missing)
             with Deaths(self._settings, asked, self._plan) as deaths:
                 deaths.replayed(found)
                 self._skipped = 0
                 return self._replay(asked, sender, deaths, missing)
+
+    def _learn(self, asked: Admin, missing: Sequence[PlannedRecord]) -> None:
+        """Let the journal know which records stand as replays of other plans that it may have forgotten.
+
+        Raises Gone: nobody can tell it of some.
+        """
+        behind = earlier.Planned.of(self._plan)
+        found = earlier.look(self._settings, asked, missing, self._elsewhere, behind=behind, stopped=self._is_stopped)
+        if found.unknown and "replay_unknown" not in self._plan.allowed:
+            raise targets.Gone(
+                f"The journal does not know plan {self._plan.plan_id} from its beginning, and {found.why}, so nobody "
+                f"can tell whether {counted(len(found.unknown), 'record')} of it were replayed meanwhile: make a new "
+                "plan."
+            )
+        self._journal.learn({plan_id: [*records.values()] for plan_id, records in found.replayed.items()})
 
     def _note(self, topics: dict[str, Topic], begins: targets.Ends, found: Sequence[Replayed]) -> None:
         """Note, for each partition, the offset before which nothing of the plan stands."""

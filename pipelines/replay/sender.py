@@ -309,8 +309,8 @@ def headers_of(plan: Plan, record: PlannedRecord) -> Headers:
         PLAN: plan.plan_id,
         RECORD: record.letter.place,
         ATTEMPT: str(record.attempt),
-        ORIGINAL: record.source.place,
-        TIMESTAMP: None if record.source.timestamp is None else str(record.source.timestamp),
+        ORIGINAL: record.origin.place,
+        TIMESTAMP: None if record.origin.timestamp is None else str(record.origin.timestamp),
     }
     return own + tuple(
         (name, value.encode("ascii", "backslashreplace")) for name, value in added.items() if value is not None

@@ -91,7 +91,7 @@ class Standing:
         if letter["_ingested_at"] < row["replayed_at"] - LONGEST_RUN:
             return False
         at = letter["routed_at"]
-        if at is None or not _tells_when_it_died(letter):
+        if at is None or not tells_when_it_died(letter):
             return True
         ends = [one["replayed_at"] for one in following]
         if (end := self._ends.get((row["target_topic"], row["target_topic_id"]))) is not None:
@@ -99,7 +99,7 @@ class Standing:
         return bool(row["replayed_at"] - CLOCKS <= at and all(at < end + CLOCKS for end in ends))
 
 
-def _tells_when_it_died(letter: Row) -> bool:
+def tells_when_it_died(letter: Row) -> bool:
     """Tell whether the time is that of the failure: Connect and Kafka Streams keep the time of the record itself."""
     return (
         letter["header_profile"] in BY_BROKERS

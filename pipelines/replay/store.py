@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.incidents import ids
 from pipelines.replay.candidates import DISCARDS, OUTCOMES, PLANS, REPLAYED, REPLAYS, Candidate
 from pipelines.replay.journal import Journal
-from pipelines.replay.model import Letter, Plan, PlannedRecord, Replayed, Source, Target
+from pipelines.replay.model import Letter, Plan, PlannedRecord, Replayed, Source, Target, millis_of
 from pipelines.replay.planning import Draft
 from pipelines.warehouse import append, jvmless
 from pipelines.warehouse.actions import account
@@ -101,6 +102,7 @@ def _plan_row(draft: Draft) -> dict[str, Any]:
         "record_count": len(draft.entries),
         "eligible_count": len(plan.records),
         "order_kept": draft.order,
+        "allowed": sorted(draft.options.allowed) or None,
     }
 
 
@@ -127,6 +129,8 @@ def _row_of(draft: Draft, entry: Any) -> dict[str, Any]:
         "payload_from": entry.payload_from,
         "headers_lost": entry.headers_lost,
         "is_transformed": entry.is_transformed,
+        **_first(entry.first),
+        "dead_lettered_at": entry.dead_lettered_at,
     }
 
 
@@ -149,6 +153,13 @@ def records(warehouse: Warehouse, plan_id: str) -> list[dict[str, Any]]:
     """Return the rows of a plan's records: the eligible ones in order, then the others by place."""
     rows = _rows(warehouse, REPLAYS, {"cluster": warehouse.cluster, "plan_id": plan_id})
     return sorted(rows, key=lambda row: (row["position"] is None, row["position"] or 0, *Letter.of(row)))
+
+
+def letters(warehouse: Warehouse, plan_id: str) -> set[Letter]:
+    """Return the eligible dead letters of a plan."""
+    columns = [*_letter(Letter("", "", 0, 0)), "position"]
+    rows = _rows(warehouse, REPLAYS, {"cluster": warehouse.cluster, "plan_id": plan_id}, columns)
+    return {Letter.of(row) for row in rows if row["position"] is not None}
 
 
 def load(warehouse: Warehouse, row: Mapping[str, Any]) -> Plan:
@@ -175,18 +186,36 @@ def load(warehouse: Warehouse, row: Mapping[str, Any]) -> Plan:
                 one["key"],
                 one["value"],
                 tuple((header["key"], header["value"]) for header in one["headers"] or ()),
+                Source.of_place(one["first_place"] or "", millis_of(one["first_timestamp"])),
+                one["dead_lettered_at"],
             )
             for one in found
         ),
         row["again"],
+        tuple(row["allowed"] or ()),
     )
 
 
 def source_of(row: Mapping[str, Any]) -> Source:
     """Return the place of the record that failed, of a row of gold.replays."""
-    at = row["source_timestamp"]
-    millis = None if at is None else round(at.timestamp() * 1000)
+    millis = millis_of(row["source_timestamp"])
     return Source(row["original_topic"], row["original_partition"], row["original_offset"], millis)
+
+
+def elsewhere(warehouse: Warehouse, records: Sequence[PlannedRecord], but_of: str = "") -> dict[str, set[Letter]]:
+    """Return the targets of other plans that have taken dead letters, or their source records, by target topic."""
+    letters = {record.letter.place: record.letter for record in records}
+    sources = {record.source.place: record.letter for record in records if record.source.place is not None}
+    columns = [*_letter(Letter("", "", 0, 0)), *_source(Source(None, None, None))]
+    columns += ["plan_id", "position", "target_topic"]
+    found: dict[str, set[Letter]] = defaultdict(set)
+    for row in _rows(warehouse, REPLAYS, {"cluster": warehouse.cluster}, columns):
+        if row["position"] is None or row["plan_id"] == but_of:
+            continue
+        source = Source(*(row[f"original_{part}"] for part in ("topic", "partition", "offset"))).place
+        same = {letters.get(Letter.of(row).place), sources.get(source or "")}
+        found[row["target_topic"]].update(letter for letter in same if letter is not None)
+    return {topic: of_topic for topic, of_topic in found.items() if of_topic}
 
 
 class Replays:
@@ -229,6 +258,7 @@ class Replays:
                     "target_partition": one.partition,
                     "target_offset": one.offset,
                     "replayed_at": append.moment(one.timestamp) or datetime.now(UTC),
+                    **_first(one.record.origin),
                 }
                 for one in self.waiting
                 if one.record.letter not in written
@@ -287,6 +317,12 @@ def _letter(letter: Letter) -> dict[str, Any]:
         "dlq_partition": letter.partition,
         "dlq_offset": letter.offset,
     }
+
+
+def _first(source: Source | None) -> dict[str, Any]:
+    if source is None or source.place is None:
+        return {"first_place": None, "first_timestamp": None}
+    return {"first_place": source.place, "first_timestamp": append.moment(source.timestamp)}
 
 
 def _source(source: Source) -> dict[str, Any]:

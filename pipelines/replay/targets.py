@@ -6,6 +6,8 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from confluent_kafka import Message, TopicPartition
+
 from pipelines.errors import EnvironmentLacking, UsageError
 from pipelines.kafka.errors import named
 from pipelines.replay.client import Admin, Answers, Topic, cluster_id, consumer, describe, offsets
@@ -118,7 +120,7 @@ def learned(
 
     No producer of the plan is at work, so nothing comes behind the ends of ``topics``.
 
-    Raises EnvironmentLacking: another producer's transaction hides records. Gone: records were deleted meanwhile.
+    Raises EnvironmentLacking: another producer's transaction hides records, or records were deleted meanwhile.
     """
     ends = {
         (name, partition): topic.ends[partition]
@@ -129,13 +131,13 @@ def learned(
     spans = {place: (begin, ends[place]) for place, begin in begins.items() if begin < ends[place]}
     if not spans:
         return []
-    if not _settled(admin, {place: end for place, (_, end) in spans.items()}, stopped):
+    if not settled(admin, {place: end for place, (_, end) in spans.items()}, stopped):
         return None
     found = _read(settings, plan, spans)
     starts = offsets(admin, spans, "earliest")
     for (name, partition), (begin, _) in spans.items():
         if starts.get((name, partition), 0) > begin:
-            raise Gone(
+            raise EnvironmentLacking(
                 f"Records of topic {name}, partition {partition}, were deleted while the replay read them: run it "
                 "again."
             )
@@ -153,7 +155,7 @@ def _partitions(plan: Plan, topic: Topic) -> Sequence[int]:
     return sorted(partition for partition in chosen if partition is not None)
 
 
-def _settled(admin: Admin, ends: Ends, stopped: Callable[[], bool]) -> bool:
+def settled(admin: Admin, ends: Ends, stopped: Callable[[], bool]) -> bool:
     """Wait until all transactions before the ends have ended; return False if stopped.
 
     Raises EnvironmentLacking: one does not end in time.
@@ -177,34 +179,50 @@ def _settled(admin: Admin, ends: Ends, stopped: Callable[[], bool]) -> bool:
 
 
 def _read(settings: Settings, plan: Plan, spans: Mapping[tuple[str, int], tuple[int, int]]) -> list[Replayed]:
-    """Read partitions read_committed between two offsets, and return the plan's records among them."""
-    from confluent_kafka import TopicPartition
-
+    """Return the plan's records among those that stand between two offsets of partitions."""
     expected: dict[tuple[str, bytes], deque[PlannedRecord]] = defaultdict(deque)
     for record in plan.records:
         expected[record.topic, record.letter.place.encode("ascii", "backslashreplace")].append(record)
     own = plan.plan_id.encode("ascii", "backslashreplace")
+    found: list[Replayed] = []
+
+    def take(message: Message, place: tuple[str, int], offset: int) -> None:
+        headers = dict(message.headers() or ())
+        wanted = expected.get((place[0], _bytes(headers.get(RECORD))))
+        if wanted and headers.get(PLAN) == own:
+            found.append(Replayed(wanted.popleft(), place[1], offset, message.timestamp()[1]))
+
+    read(settings, spans, take)
+    return sorted(found, key=lambda replayed: replayed.record.position)
+
+
+def read(
+    settings: Settings,
+    spans: Mapping[tuple[str, int], tuple[int, int]],
+    take: Callable[[Message, tuple[str, int], int], None],
+) -> None:
+    """Give the committed records between two offsets of partitions, with their places, to a function.
+
+    The spans are not empty, and no open transaction hides records in them.
+    """
+    if not spans:
+        return
     answers = Answers(settings)
     reader = consumer(settings, "read_committed", answers=answers)
     left = {place: end for place, (_, end) in spans.items()}
-    found: list[Replayed] = []
     try:
         reader.assign([TopicPartition(*place, begin) for place, (begin, _) in spans.items()])
         for place, offset, message in stream(reader, answers):
             if place not in left:
                 continue
             if message is not None and offset < left[place]:
-                headers = dict(message.headers() or ())
-                wanted = expected.get((place[0], _bytes(headers.get(RECORD))))
-                if wanted and headers.get(PLAN) == own:
-                    found.append(Replayed(wanted.popleft(), place[1], offset, message.timestamp()[1]))
+                take(message, place, offset)
             if offset >= left[place] - (message is not None):
                 del left[place]
                 if not left:
                     break
     finally:
         reader.close()
-    return sorted(found, key=lambda replayed: replayed.record.position)
 
 
 def _bytes(value: str | bytes | None) -> bytes:

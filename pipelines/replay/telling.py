@@ -15,6 +15,7 @@ from pipelines.payloads import as_json
 from pipelines.privacy import DROPPED, Masks
 from pipelines.replay.journal import State
 from pipelines.replay.judge import REASONS
+from pipelines.replay.model import PREFIX
 from pipelines.replay.planning import Draft, Entry
 from pipelines.replay.rules import Action, Rule
 from pipelines.text import iso
@@ -52,12 +53,17 @@ def of_draft(draft: Draft, masks: Masks, *, kept: bool | None, revived: State | 
         lost = sum(entry.headers_lost for entry in eligible)
         if lost:
             lines.append(f"  {counted(lost, 'record')} without user headers: a share group dropped them for good")
+        if reserved := sum(bool(entry.reserved) for entry in eligible):
+            lines.append(
+                f"  {counted(reserved, 'record')} without own headers whose names begin with {PREFIX}, which Afterlog "
+                "reserves"
+            )
         if kept is None:
             lines += _to_fetch(eligible)
         lines += ["", "Order", *(f"  {sentence}." for sentence in draft.order.removesuffix(".").split(". "))]
     if draft.reasons:
         lines += ["", "Not eligible"]
-        lines += [f"  {count:>7,}  {REASONS[reason]}" for reason, count in draft.reasons.most_common()]
+        lines += [f"  {count:>7,}  {reason}: {REASONS[reason]}" for reason, count in draft.reasons.most_common()]
     decided = Counter((entry.action, entry.rule) for entry in draft.entries if entry.rule)
     if decided:
         lines += ["", "Rules"]
@@ -92,6 +98,7 @@ def draft_as_json(draft: Draft, *, kept: bool | None) -> str:
             "order": draft.order,
             "payloads_from_original": sum(entry.payload_from == "original" for entry in draft.eligible),
             "headers_lost": sum(entry.headers_lost for entry in draft.eligible),
+            "headers_reserved": sum(bool(entry.reserved) for entry in draft.eligible),
             "transformed": sum(entry.is_transformed for entry in draft.eligible),
         }
     )
@@ -207,7 +214,7 @@ def explained(entry: Entry, rule: Rule | None, action: Action, tried: Sequence[R
     if candidate.row["payload_copied"] is False:
         lines.append("  Its payload was never copied: a plan takes it from the original topic, if that still has it.")
     if entry.reasons:
-        lines += [f"  Not eligible: {REASONS[reason]}." for reason in entry.reasons]
+        lines += [f"  Not eligible, {reason}: {REASONS[reason]}." for reason in entry.reasons]
     else:
         lines.append(f"  The tables know nothing against a replay to {visible(entry.topic or 'its target')}.")
     return "\n".join(lines)
@@ -274,13 +281,18 @@ def status(
     return "\n".join(lines)
 
 
-def left(row: Mapping[str, Any], replayed: int, expired: str | None, form: str) -> str:
+def expired(row: Mapping[str, Any], why: str) -> str:
+    """Return that a plan must not be run any more, and why."""
+    return f"Plan {row['plan_id']} has expired: {why} Make a new one with `afterlog replay plan`."
+
+
+def left(row: Mapping[str, Any], replayed: int, why_expired: str | None, form: str) -> str:
     """Return what a run of a plan would do."""
     count = row["eligible_count"] - replayed
     if form == "json":
-        return json.dumps({"plan": row["plan_id"], "left": count, "replayed": replayed, "expired": expired})
-    if expired:
-        return f"Plan {row['plan_id']} has expired: {expired}"
+        return json.dumps({"plan": row["plan_id"], "left": count, "replayed": replayed, "expired": why_expired})
+    if why_expired is not None:
+        return expired(row, why_expired)
     return f"Plan {row['plan_id']} would replay {counted(count, 'record')} to {visible(row['target'])}."
 
 
@@ -306,10 +318,14 @@ def record_rows(rows: Sequence[Mapping[str, Any]], form: str) -> str:
             f"to {visible(row['target_topic'])}"
             + (f":{row['target_partition']}" if row["target_partition"] is not None else ", by key")
             if not row["reasons"]
-            else f"not eligible: {'; '.join(REASONS.get(reason, visible(reason)) for reason in row['reasons'])}"
+            else f"not eligible: {'; '.join(_worded(reason) for reason in row['reasons'])}"
         )
         for row in rows
     )
+
+
+def _worded(reason: str) -> str:
+    return f"{reason}, {REASONS[reason]}" if reason in REASONS else visible(reason)
 
 
 def _place(row: Mapping[str, Any]) -> str:

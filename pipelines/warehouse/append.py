@@ -30,7 +30,7 @@ def append(
     """Add rows to a contract's table in one commit, or replace all of its rows; create the table if it is not there.
 
     A row has a value for each column of the contract, by name: bytes for binary, aware datetimes for timestamps, pairs
-    of name and value for headers, JSON-ready objects for other nested types.
+    of name and value for headers, JSON-ready objects for other nested types. Columns that came later may lack.
 
     Raises UsageError: the warehouse is not local.
     """
@@ -40,7 +40,13 @@ def append(
     if not rows and mode == "append":
         return
     opened = warehouse.local_table(contract.table)
-    given = [{column.name: _value(row[column.name], column.type) for column in contract.stored} for row in rows]
+    given = [
+        {
+            column.name: _value(row.get(column.name) if column.later else row[column.name], column.type)
+            for column in contract.stored
+        }
+        for row in rows
+    ]
     few = few_rows.of_values(schema_of(contract), given)
     if mode == "append":
         few_rows.append(opened, few)
@@ -59,6 +65,7 @@ def _ensure(warehouse: Warehouse, contract: Contract) -> None:
     from deltalake import DeltaTable
 
     if warehouse.exists(contract.table):
+        warehouse.take_later_columns(contract)
         return
     DeltaTable.create(
         warehouse.location(contract.table),
