@@ -262,6 +262,7 @@ def run(
         raise UsageError("--accept is for one run, not for --follow, which goes on with what another run accepted.")
     for remark in oversights.remarks(settings):
         _say(remark)
+    _remember_replays(settings)
     if follow:
         place = None if metrics_port is None else (metrics_host or "127.0.0.1", metrics_port)
         raise typer.Exit(_follow(settings, chosen, every or EVERY_SECONDS, health, format, place))
@@ -1107,6 +1108,17 @@ def _beside(
             one(cycle, done)
 
     return call
+
+
+def _remember_replays(settings: Settings) -> None:
+    """Let the journal of replays begin before dead letters land, so that it knows all that becomes of them."""
+    tables = Warehouse(settings)
+    if not tables.is_local or not settings.kafka.bootstrap_servers:
+        return
+    from pipelines.replay import journal
+
+    with contextlib.suppress(AfterlogError), journal.Journal(journal.directory_of(settings), settings.cluster):
+        pass
 
 
 def _look_at_replays(settings: Settings) -> None:

@@ -15,8 +15,9 @@ from expectations.text import visible
 from pipelines.columns import slices
 from pipelines.commands.describe import Answer
 from pipelines.errors import UsageError
+from pipelines.run.newest import EVER
 from pipelines.text import elided, hint, iso
-from pipelines.warehouse.jvmless import query, rows
+from pipelines.warehouse.jvmless import greatest, query, rows
 from pipelines.warehouse.tables import Warehouse
 
 LEDGER = "gold.message_ledger"
@@ -27,6 +28,7 @@ LOG_RANGES = "silver.log_ranges"
 DEAD_LETTERS = "silver.dead_letters"
 INFERRED = "silver.inferred_dead_letters"
 RECORDS = "silver.dlq_records"
+LANDED = "bronze.dlq_records"
 WRITE_FAILURES = "silver.dlq_write_failures"
 POLICIES = "silver.topic_policies"
 REPLAYED, OUTCOMES_OF_REPLAYS = "gold.replayed_records", "gold.replay_outcomes"
@@ -468,8 +470,18 @@ def _replays(warehouse: Warehouse, place: Place) -> Iterator[Event]:
             waiting.append(target)
             sentence = f"to {target} by plan {row['plan_id']}, replay {row['attempt']}"
             yield Event(row["replayed_at"], "replayed", sentence, _replay_facts(row))
-            yield from _outcome(warehouse, row)
-            yield from _dead_letters(warehouse, target, frozenset({at}))
+            became = [*_outcome(warehouse, row), *_dead_letters(warehouse, target, frozenset({at}))]
+            yield from became
+            if not became:
+                yield from _not_looked_for(warehouse, row)
+
+
+def _not_looked_for(warehouse: Warehouse, row: dict[str, Any]) -> Iterator[Event]:
+    """Yield that nobody has looked yet whether a replayed record died again, as no dead letter landed since."""
+    landed_at = greatest(warehouse, LANDED, "_ingested_at", EVER) if warehouse.exists(LANDED) else None
+    if landed_at is None or landed_at <= row["replayed_at"]:
+        sentence = "no dead letter has landed since, so nobody knows whether it died again: `afterlog run` looks for it"
+        yield Event(row["replayed_at"], "outcome not known", sentence, _replay_facts(row))
 
 
 def _outcome(warehouse: Warehouse, row: dict[str, Any]) -> Iterator[Event]:

@@ -16,6 +16,7 @@ from pipelines.errors import AfterlogError, UsageError
 from pipelines.privacy import Masks
 from pipelines.replay import journal as journals
 from pipelines.replay import judge, outcomes, planning, rules, store, telling, transform
+from pipelines.replay.before import Before
 from pipelines.replay.candidates import BY_RULES, RECORDS, Candidates, Choice
 from pipelines.replay.journal import Journal, Request, State, Status
 from pipelines.replay.judge import Options
@@ -56,10 +57,11 @@ def plan(
     if kept is False:
         with Journal(store.directory_of(warehouse), warehouse.cluster) as journal:
             revived = journal.revive(draft.plan.plan_id)
+    known = Before.of(warehouse, draft)
     if form == "json":
-        said = telling.draft_as_json(draft, kept=kept)
+        said = telling.draft_as_json(draft, known, kept=kept)
     else:
-        said = telling.of_draft(draft, Masks.of(warehouse.settings), kept=kept, revived=revived)
+        said = telling.of_draft(draft, Masks.of(warehouse.settings), known, kept=kept, revived=revived)
     return Answer(said, (), 0 if draft.eligible else 1)
 
 

@@ -13,6 +13,7 @@ from expectations.text import visible
 from pipelines.columns.profiles import SHARE_GROUP
 from pipelines.payloads import as_json
 from pipelines.privacy import DROPPED, Masks
+from pipelines.replay.before import Before
 from pipelines.replay.journal import State
 from pipelines.replay.judge import REASONS
 from pipelines.replay.model import PREFIX
@@ -25,10 +26,11 @@ MOST_SAMPLES = 10
 MOST_OF_VALUE = 120  # characters
 
 
-def of_draft(draft: Draft, masks: Masks, *, kept: bool | None, revived: State | None = None) -> str:
-    """Return a plan as text; ``kept`` tells whether it was written (None: it is only looked at).
+def of_draft(draft: Draft, masks: Masks, known: Before, *, kept: bool | None, revived: State | None = None) -> str:
+    """Return a plan as text, with what is known before it is run.
 
-    ``revived`` is how it had ended, if it can be run again.
+    ``kept`` tells whether it was written (None: it is only looked at). ``revived`` is how it had ended, if it can be
+    run again.
     """
     plan, eligible = draft.plan, draft.eligible
     chosen = counted(len(draft.entries), "record")
@@ -77,12 +79,14 @@ def of_draft(draft: Draft, masks: Masks, *, kept: bool | None, revived: State | 
         for entry in changed[:MOST_SAMPLES]:
             lines.append(f"  {visible(entry.candidate.place)}")
             lines += [f"    {line}" for line in _change(entry, masks)]
+    if eligible:
+        lines += ["", "Before you run it", *(f"  {sentence}" for sentence in known.said())]
     if kept is not None and eligible:
         lines += ["", "Next", f"  afterlog replay run {plan.plan_id}"]
     return "\n".join(lines)
 
 
-def draft_as_json(draft: Draft, *, kept: bool | None) -> str:
+def draft_as_json(draft: Draft, known: Before, *, kept: bool | None) -> str:
     """Return a plan as one JSON object in one line, without payloads."""
     plan = draft.plan
     return json.dumps(
@@ -100,6 +104,7 @@ def draft_as_json(draft: Draft, *, kept: bool | None) -> str:
             "headers_lost": sum(entry.headers_lost for entry in draft.eligible),
             "headers_reserved": sum(bool(entry.reserved) for entry in draft.eligible),
             "transformed": sum(entry.is_transformed for entry in draft.eligible),
+            **known.as_json(),
         }
     )
 

@@ -247,6 +247,9 @@ def test_what_dies_again_is_known_and_its_story_is_told(
     assert {one.partition for one in draft.plan.records} == {1}
     store.keep(warehouse, draft)
     actions.run(warehouse, draft.plan.plan_id)
+    letter = draft.plan.records[0].letter.place
+    sentence = "no dead letter has landed since, so nobody knows whether it died again: `afterlog run` looks for it"
+    assert sentence in trace.answer(warehouse, draft.plan.records[0].source.place or letter).result
     before = len(kafka.read(LETTERS))
     seen = kafka.share(
         COPIES, [SOURCE], lambda record: Action.REJECT if record.offset % 2 else Action.ACCEPT, quiet_seconds=1.0
@@ -265,6 +268,7 @@ def test_what_dies_again_is_known_and_its_story_is_told(
         if one.letter.offset == died[0]["dlq_offset"] and one.letter.partition == died[0]["dlq_partition"]
     )
     story = trace.answer(warehouse, source or "").result
+    assert sentence not in story
     assert "dead-lettered" in story
     assert f"by plan {draft.plan.plan_id}, replay " in story
     assert "dead-lettered on" in story

@@ -245,6 +245,21 @@ def test_an_attempt_counts_replays_by_all_plans_of_the_source_record(settings: S
     assert attempts == [1, 2, 3]
 
 
+@pytest.mark.parametrize("ignores_rules", [False, True])
+def test_what_a_plan_discards_does_not_change_it(ignores_rules: bool, settings: Settings) -> None:
+    (Path(settings.replay.rules)).write_text(
+        '[[rule]]\nname = "r"\nerror = "*odd*"\nthen = "DISCARD"\n', encoding="utf-8"
+    )
+    warehouse = letters_in(settings, 4, error_message=lambda number: "odd" if number % 2 else "even")
+    options = Options(ignore_rules=ignores_rules)
+    first = actions.drawn(warehouse, Choice(where="true"), options, dry_run=True)
+    by_rules = actions.drawn(warehouse, Choice(where="true"), Options(), dry_run=True)
+    assert store.keep(warehouse, by_rules)
+    again = actions.drawn(warehouse, Choice(where="true"), options, dry_run=True)
+    assert again.plan.plan_hash == first.plan.plan_hash
+    assert len(again.eligible) == (4 if ignores_rules else 2)
+
+
 def test_an_incident_gives_one_plan_however_it_is_named(settings: Settings) -> None:
     warehouse = letters_in(settings, 3, error_message=lambda _: "time-out", stage=lambda _: "x")
     incident = of_time_outs(settings, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from pipelines.replay import judge
 from pipelines.replay.candidates import COLUMNS, Candidate
 from pipelines.replay.client import Topic
+from pipelines.replay.journal import State
 from pipelines.replay.judge import Options
 from pipelines.replay.rules import Action
+from pipelines.settings import ROOT
 
 
 def candidate(**values: Any) -> Candidate:
@@ -42,6 +45,10 @@ def candidate(**values: Any) -> Candidate:
         ({"attempt": 3}, "REVIEW", Options(max_replays=1), ["died_after_replay"]),
         ({"is_discarded": True}, "REVIEW", Options(), ["discarded"]),
         ({"is_discarded": True}, "REVIEW", Options(again=True), []),
+        ({"is_discarded": True}, "DISCARD", Options(), ["discarded", "discard"]),
+        ({"is_discarded": True, "is_discarded_by_rule": True}, "DISCARD", Options(), ["discard"]),
+        ({"is_discarded": True, "is_discarded_by_rule": True}, "REVIEW", Options(), ["discarded"]),
+        ({"is_discarded": True, "is_discarded_by_rule": True}, "DISCARD", Options(ignore_rules=True), []),
         ({}, "HOLD", Options(), ["hold"]),
         ({}, "DISCARD", Options(), ["discard"]),
         ({}, "DISCARD", Options(ignore_rules=True), []),
@@ -88,3 +95,11 @@ def test_size_is_that_of_a_batch_of_one_record() -> None:
     assert judge.is_too_large(b"k", b"v" * 1_000, [("h", b"x" * 800)], small)
     assert judge.is_too_large(b"k" * 1_000, b"v" * 1_000, [], small)
     assert not judge.is_too_large(b"k", b"v" * 10_000_000, [], TARGET)
+
+
+def test_the_documentation_has_each_reason_in_the_same_words() -> None:
+    text = (ROOT / "docs" / "replay.md").read_text(encoding="utf-8")
+    assert dict(re.findall(r"^\| `([a-z_]+)` \| (.*) \|$", text, re.MULTILINE)) == judge.REASONS
+    assert set(re.findall(r"`--allow ([a-z_]+)`", text)) == set(judge.DOUBTS)
+    states = re.findall(r"^\| `([A-Z]+)` \|", text, re.MULTILINE)
+    assert sorted(states) == sorted(state.value for state in State)

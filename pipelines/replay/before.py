@@ -1,0 +1,88 @@
+"""A plan -> what a person should know before it is run: who else gets the records, and whether incidents go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from expectations.owners import owner_of
+from expectations.rules import counted
+from expectations.text import visible
+from pipelines.commands.incidents import INCIDENTS, Incident, Incidents
+from pipelines.commands.readers import Readers, readers_of
+from pipelines.errors import UsageError
+from pipelines.replay.planning import Draft
+from pipelines.run.newest import lasting
+from pipelines.text import iso
+from pipelines.warehouse.tables import Warehouse
+
+MOST_SAID = 5
+
+
+@dataclass(frozen=True)
+class Before:
+    """What is known before a run: the readers of its targets, whose records these are, and their incidents."""
+
+    readers: Readers = field(default_factory=dict)
+    owners: frozenset[str] = frozenset()
+    incidents: Sequence[Incident] = ()
+
+    @classmethod
+    def of(cls, warehouse: Warehouse, draft: Draft) -> Before:
+        """Read what the tables tell of the targets and incidents of a plan's eligible records."""
+        eligible = draft.eligible
+        owners = {owner_of(entry.candidate.row) for entry in eligible} - {None}
+        topics = sorted({entry.topic for entry in eligible if entry.topic is not None})
+        named = {entry.candidate.incident_id for entry in eligible} - {None}
+        found: list[Incident] = []
+        if named and warehouse.exists(INCIDENTS):
+            known = Incidents(warehouse, datetime.now(UTC))
+            for name in sorted(filter(None, named)):
+                try:
+                    found.append(known.of(name))
+                except UsageError:  # it has no records any more
+                    continue
+        return cls(readers_of(warehouse, topics), frozenset(filter(None, owners)), found)
+
+    def said(self) -> list[str]:
+        """Return it in sentences."""
+        lines = []
+        for topic, readers in list(self.readers.items())[:MOST_SAID]:
+            others = [
+                f"{visible(name)} ({', '.join(kinds)})" for name, kinds in readers.items() if name not in self.owners
+            ]
+            if others:
+                named = ", ".join(others[:MOST_SAID])
+                named += f" and {len(others) - MOST_SAID:,} more" if len(others) > MOST_SAID else ""
+                lines.append(f"{visible(topic)} is also read by {named}: these get the records again.")
+            else:
+                lines.append(
+                    f"{visible(topic)} has no other reader that topologies, dead letters or `afterlog collect` tell of."
+                )
+        going_on = [one for one in self.incidents if one.state.is_open]
+        for one in going_on[:MOST_SAID]:
+            ago = lasting(one.now - one.row["last_at"])
+            lines.append(
+                f"Incident {one.row['incident_id']} is still open: its last dead letter came {ago} ago, so the records "
+                "may die again."
+            )
+        if len(going_on) > MOST_SAID:
+            lines.append(f"{counted(len(going_on) - MOST_SAID, 'more incident')} are still open.")
+        return lines
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "readers": {topic: {name: list(kinds) for name, kinds in of.items()} for topic, of in self.readers.items()},
+            "incidents": [
+                {
+                    "incident": one.row["incident_id"],
+                    "state": one.state.name,
+                    "is_open": one.state.is_open,
+                    "last_at": iso(one.row["last_at"]),
+                }
+                for one in self.incidents
+            ],
+        }
