@@ -19,7 +19,7 @@ from pipelines.incidents import ids
 from pipelines.incidents.signature import frame_of, pattern_of
 from pipelines.replay import origins
 from pipelines.replay.conditions import condition
-from pipelines.replay.model import Letter, Source
+from pipelines.replay.model import Letter, Source, attempt_of
 from pipelines.replay.rules import Rules
 from pipelines.replay.standing import Standing
 from pipelines.text import elided
@@ -333,6 +333,7 @@ class Candidates:
             befores = same[-1:] + ([of_source] if of_source else [])
             before = max(befores, key=lambda one: one["attempt"], default=None)
             died = history.standing.about(row)
+            told = attempt_of(origins.headers_of(row))
             spans = history.aborted.get(source[:2], ()) if None not in source else ()
             incident_id, verdict = self._incident_of(row)
             found.append(
@@ -342,7 +343,7 @@ class Candidates:
                     write_state=row["write_state"],
                     is_aborted=_within(spans, row["original_offset"]),
                     copies=row["copies"] or 1,
-                    attempt=1 + max((one["attempt"] for one in (before, died) if one is not None), default=0),
+                    attempt=1 + max([told, *(one["attempt"] for one in (before, died) if one is not None)]),
                     replayed=before["plan_id"] if before is not None else None,
                     is_discarded=row["is_discarded"],
                     is_discarded_by_rule=row["is_discarded_by_rule"],

@@ -18,7 +18,7 @@ from confluent_kafka import Message
 from pipelines.replay import targets
 from pipelines.replay.client import Admin, Topic, describe, offsets_at
 from pipelines.replay.fetch import headers_of
-from pipelines.replay.model import ATTEMPT, PLAN, RECORD, Letter, Plan, PlannedRecord, Source, millis_of
+from pipelines.replay.model import PLAN, RECORD, Letter, Plan, PlannedRecord, Source, attempt_of, millis_of
 from pipelines.replay.standing import CLOCKS
 from pipelines.settings import Settings
 
@@ -143,17 +143,17 @@ class _Match:
         told = Source.told_by(headers.items())
         origin = _ascii(told.place) if told is not None and told.place is not None else None
         at = message.timestamp()[1]
-        attempt = _text(headers.get(ATTEMPT))
-        number = int(attempt) if attempt.isascii() and attempt.isdigit() and len(attempt) < 10 else 1
+        attempt = attempt_of(headers.items()) or 1
         same = [
             record
             for record in self._by_letter.get(letter, ())
             if origin is None or record.origin.place is None or origin == _ascii(record.origin.place)
         ]
-        same += [record for record in self._by_origin.get(origin or "", ()) if number >= record.attempt]
+        same += [record for record in self._by_origin.get(origin or "", ()) if attempt >= record.attempt]
         for record in same:
             died = _millis(record)
-            if died is None or at >= died:
+            is_what_died = (*place, offset) == record.source[:3]
+            if (died is None or at >= died) and not is_what_died:
                 self._found.replayed.setdefault(plan, {})[record.letter] = record
 
 

@@ -105,8 +105,7 @@ def of_record(candidate: Candidate, action: Action, options: Options) -> list[st
         found.append("rolled_back")
     if candidate.replayed is not None and not options.again:
         found.append("replayed_before")
-    if candidate.attempt - 1 > options.max_replays and candidate.replayed is None:
-        found.append("died_after_replay")
+    found += of_attempts(candidate, options)
     is_ruled = candidate.is_discarded_by_rule and (action == "DISCARD" or options.ignore_rules)
     if candidate.is_discarded and not options.again and not is_ruled:
         found.append("discarded")
@@ -117,6 +116,12 @@ def of_record(candidate: Candidate, action: Action, options: Options) -> list[st
     if options.target_of(candidate) is None:
         found.append("topic_is_id" if row["original_topic_id"] else "no_source")
     return found
+
+
+def of_attempts(candidate: Candidate, options: Options) -> list[str]:
+    """Return the reason that a record gives that died after too many replays."""
+    is_over = candidate.attempt - 1 > options.max_replays and candidate.replayed is None
+    return ["died_after_replay"] if is_over else []
 
 
 def of_target(candidate: Candidate, options: Options, targets: Mapping[str, Topic]) -> list[str]:

@@ -81,6 +81,13 @@ def _text(value: str | bytes | None) -> str:
     return value if isinstance(value, str) else (value or b"").decode("ascii", "replace")
 
 
+def attempt_of(headers: Iterable[tuple[str, str | bytes | None]]) -> int:
+    """Return the number of the replay that headers of a replayed record tell; 0 if they tell none."""
+    named = {name: _text(value) for name, value in headers if name in (PLAN, ATTEMPT)}
+    told = named.get(ATTEMPT, "")
+    return int(told) if PLAN in named and re.fullmatch("[0-9]{1,9}", told) else 0
+
+
 def millis_of(at: datetime | None) -> int | None:
     """Return a time in milliseconds since 1970, without the rest of a millisecond."""
     return None if at is None else (at - _EPOCH) // timedelta(milliseconds=1)

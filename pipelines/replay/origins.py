@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pipelines.columns import slices
-from pipelines.replay.model import Letter, Source, millis_of
+from pipelines.replay.model import Headers, Letter, Source, millis_of
 from pipelines.replay.standing import tells_when_it_died
 from pipelines.warehouse import duck, jvmless
 from pipelines.warehouse.tables import Warehouse
@@ -30,14 +30,18 @@ Place = tuple[str, int, int]
 Row = Mapping[str, Any]
 
 
+def headers_of(row: Row) -> Headers:
+    """Return the user's headers of a dead letter."""
+    return tuple((one["key"], one["value"]) for one in row["user_headers"] or () if one and one["key"] is not None)
+
+
 def first_of(row: Row, died: Row | None, hops: Mapping[Place, Place]) -> Source | None:
     """Return where and when the record of a dead letter was written first; None: where its headers say.
 
     Headers that a replay added tell it best. Then the row of gold.replayed_records that the dead letter is about, if
     there is one (``died``). Then the oldest hop that its headers, or other dead letters (``hops``), tell.
     """
-    headers = ((one["key"], one["value"]) for one in row["user_headers"] or () if one and one["key"] is not None)
-    if (told := Source.told_by(headers)) is not None:
+    if (told := Source.told_by(headers_of(row))) is not None:
         return told
     at: Any = tuple(row[f"original_{part}"] for part in ("topic", "partition", "offset"))
     if died is not None:

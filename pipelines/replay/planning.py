@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from pipelines.replay.model import (
     PlannedRecord,
     Source,
     Target,
+    attempt_of,
     millis_of,
 )
 from pipelines.replay.rules import Action, Rules
@@ -150,9 +151,9 @@ def judged(candidates: Iterable[Candidate], rules: Rules, options: Options) -> l
         if options.to is None and not candidate.row["original_topic_id"]:
             entry.partition = candidate.row["original_partition"]
         row = candidate.row
-        named = ((one["key"], one["value"]) for one in row["user_headers"] or () if one and one["key"] is not None)
+        headers = entry.own(origins.headers_of(row))
         entry.first = candidate.first
-        entry.content = entry.before = Content(_bytes(row["key"]), _bytes(row["value"]), entry.own(tuple(named)))
+        entry.content = entry.before = Content(_bytes(row["key"]), _bytes(row["value"]), headers)
         entries.append(entry)
     return entries
 
@@ -232,7 +233,7 @@ def fetch_originals(entries: Sequence[Entry], options: Options, warehouse: Wareh
             elif not is_same:
                 entry.reasons.append("other_record")
             if not entry.reasons:
-                _take(entry, one)
+                _take(entry, one, options)
 
 
 def without_original(entry: Entry) -> None:
@@ -246,13 +247,16 @@ def without_original(entry: Entry) -> None:
         entry.headers_lost = True
 
 
-def _take(entry: Entry, fetched: Fetched) -> None:
+def _take(entry: Entry, fetched: Fetched, options: Options) -> None:
     """Take what the original topic has of a record that failed."""
     row = entry.candidate.row
     headers = entry.content.headers
     if row["header_profile"] in SHARE_GROUP:
         headers = entry.own(_without_sets(fetched.headers))
         entry.first = Source.told_by(fetched.headers) or entry.first
+        attempt = max(entry.candidate.attempt, attempt_of(fetched.headers) + 1)
+        entry.candidate = replace(entry.candidate, attempt=attempt)
+        entry.reasons += judge.of_attempts(entry.candidate, options)
     entry.content = entry.before = Content(fetched.key, fetched.value, headers)
     entry.payload_from = "dlq" if row["payload_copied"] is not False else "original"
     entry.fetched_timestamp = fetched.timestamp

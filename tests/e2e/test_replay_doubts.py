@@ -211,6 +211,26 @@ def test_a_dead_letter_goes_back_once_although_something_is_lost(
     assert seen == sorted((f"dlq.{topic}:0:{number}" for number in range(20)), key=lambda place: (len(place), place))
 
 
+@pytest.mark.parametrize("target", ["original", "another"])
+def test_a_plan_from_before_the_loss_leaves_out_what_another_plan_replayed(
+    target: str, settings: Settings, kafka: KafkaAdmin, names: Iterator[str]
+) -> None:
+    topic, other = next(names), next(names)
+    for name in (topic, other):
+        kafka.create_topic(name)
+    kafka.produce(topic, [Message(b"first", b"k")] * 9)
+    warehouse = letters(settings, topic, 9)
+    waits = planned(warehouse)
+    to = other if target == "another" else None
+    run_partly(warehouse, planned(warehouse, Choice(where="dlq_offset < 99"), Options(to=to)), 2)
+    shutil.rmtree(store.directory_of(warehouse))
+    shutil.rmtree(warehouse.location(REPLAYED))
+    said = json.loads(actions.run(warehouse, waits, form="json").result)
+    seen = letters_of(standing(settings, topic)) + letters_of(standing(settings, other))
+    assert sorted(seen) == [f"dlq.{topic}:0:{number}" for number in range(9)]
+    assert (said["status"], said["skipped"]) == ("FINISHED", 9)
+
+
 def test_a_lost_journal_is_learned_from_the_targets_of_other_plans(
     settings: Settings, kafka: KafkaAdmin, names: Iterator[str]
 ) -> None:
@@ -355,6 +375,40 @@ def letters_row(settings: Settings, topic: str, count: int, number: int, now: da
         **{"exception_class": "com.acme.TimeoutException", "error_message": "no answer", "lossy_encoding": False},
     }
     return [columns | known | {"dlq_offset": at, "_bronze_id": f"{number}-{at}"} for at in range(count)]
+
+
+def test_the_replayed_record_itself_tells_its_first_place_when_tables_are_lost(
+    settings: Settings, kafka: KafkaAdmin, names: Iterator[str]
+) -> None:
+    topic = next(names)
+    kafka.create_topic(topic)
+    kafka.produce(topic, [Message(b"0", b"k", timestamp=1_700_000_000_000)])
+    warehouse = letters(settings, topic, 1, **BARE)
+    actions.run(warehouse, planned(warehouse))
+    (first,) = [one for one in standing(settings, topic) if one.letter]
+    shutil.rmtree(settings.warehouse)
+    again = constant(original_offset=first.offset, dlq_offset=1, _bronze_id="again")
+    warehouse = letters(settings, topic, 1, **BARE, **again)
+    actions.run(warehouse, planned(warehouse))
+    found = [dict(one.headers) for one in standing(settings, topic) if one.letter.endswith(":1")]
+    assert [one["afterlog.replay.original"] for one in found] == [f"{topic}:0:0".encode()]
+    assert [one["afterlog.replay.timestamp"] for one in found] == [b"1700000000000"]
+
+
+def test_an_older_version_s_replay_tells_where_its_record_came_from(
+    settings: Settings, kafka: KafkaAdmin, names: Iterator[str]
+) -> None:
+    topic = next(names)
+    kafka.create_topic(topic)
+    kafka.produce(topic, [Message(b"0", b"k")])
+    warehouse = letters(settings, topic, 1, **constant(user_headers=[]))
+    row = {"cluster": "default", "plan_id": "AAAA-AAAA", "dlq_topic": "dlq.of-old", "dlq_topic_id": None}
+    row |= {"dlq_partition": 0, "dlq_offset": 3, "original_topic": "orders", "original_partition": 1, "attempt": 1}
+    row |= {"original_offset": 5, "consumer_group": "billing", "target_topic": topic, "target_partition": 0}
+    row |= {"target_topic_id": kafka.topic_id(topic), "target_offset": 0, "replayed_at": datetime.now(UTC) - DAY}
+    append.append(warehouse, contract_of(REPLAYED), [row])
+    draft = actions.drawn(warehouse, ALL, Options())
+    assert [one.origin.place for one in draft.plan.records] == ["orders:1:5"]
 
 
 def test_the_oldest_hop_is_the_first_place(settings: Settings, kafka: KafkaAdmin, names: Iterator[str]) -> None:
