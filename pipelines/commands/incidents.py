@@ -22,7 +22,16 @@ from pipelines.incidents.blast import Blast, Graph, Revisions
 from pipelines.incidents.severity import LEVELS
 from pipelines.incidents.state import ONGOING, REGRESSED, State, sparkline, state_of
 from pipelines.incidents.state import moment as time_of
-from pipelines.incidents.verdict import among, at_least, few_keys, key_percent, keys_of, percent, sources_of
+from pipelines.incidents.verdict import (
+    among,
+    are_all_counted,
+    at_least,
+    few_keys,
+    key_percent,
+    keys_of,
+    percent,
+    sources_of,
+)
 from pipelines.run import newest
 from pipelines.run.newest import Newest, Silence, lasting, moment
 from pipelines.settings.runs import Report
@@ -654,9 +663,10 @@ def _story(
         f"disposition {row['disposition'] or 'unknown'}, class, message and frame"
     )
     lines += ["", "Where"]
+    least = "" if are_all_counted(row) else "at least "
     for place in (row["top_records"] or [])[:MOST_SAMPLES]:
         where = place_of(row["original_topic"], place["original_partition"], place["original_offset"])
-        lines.append(f"  {visible(where)}  {counted(place['record_count'], 'time')}")
+        lines.append(f"  {visible(where)}  {least}{counted(place['record_count'], 'time')}")
     samples = _samples(found.warehouse, row)
     lines += ["", "Suspects", *(f"  {one['rank']}. {visible(one['sentence'])}" for one in suspects[:5])]
     if not suspects:

@@ -402,6 +402,12 @@ def sources_of(episode: Row) -> str:
     return counted(placed, "source record") + (f" and at most {counted(unknown, 'unknown one')}" if unknown else "")
 
 
+def are_all_counted(episode: Row) -> bool:
+    """Tell whether all dead letters of the top records are counted: of many, each slice and half hour counts some."""
+    one_each = bool(episode["record_count"] == episode["source_record_count"])
+    return one_each or _placed(episode) <= len(episode["top_records"] or ())
+
+
 def keys_of(episode: Row) -> str:
     """Say how many keys an episode has; an estimate if there are many."""
     return f"{'' if episode['is_key_count_exact'] else 'about '}{counted(episode['key_count'] or 0, 'key')}"
