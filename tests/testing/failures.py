@@ -51,7 +51,7 @@ class History:
         """Draw some incidents of each kind, in any order."""
         kinds = (
             [self.pills] * 13
-            + [partial(self.pills, 1, 12)]
+            + [partial(self.pills, 1, 12), self.apart, partial(self.pills, 5, told="lacking")]
             + [self.repeated_pills] * 4
             + [self.keys] * 6
             + [partial(self.keys, 1, 1.0), partial(self.keys, 2, 0.9)]
@@ -81,7 +81,7 @@ class History:
         for kind in kinds:
             kind()
 
-    def pills(self, number: int = 0, times: int = 0) -> None:
+    def pills(self, number: int = 0, times: int = 0, told: str = "") -> None:
         number = number or self.chance.choice((1, 1, 2, 3, 5))
         topic, base = self.somewhere()
         far = self.chance.choice((5, 300, 4000))
@@ -91,7 +91,15 @@ class History:
             topic,
             [place for place in places for _ in range(times or self.chance.choice((1, 2, 12)))],
         )
-        self.tell(topic, places, self.chance.choice(("all", "all", "some", "dead", "others", "none")))
+        self.tell(topic, places, told or self.chance.choice(("all", "all", "some", "dead", "others", "none")))
+
+    def apart(self) -> None:
+        """Fail on two records; others fail on one between them."""
+        topic, base = self.somewhere()
+        for offsets in ((0, 4000), (2000,)):
+            places = [(0, base + offset) for offset in offsets]
+            self.fail(self.writer(), topic, places)
+            self.tell(topic, places, "all")
 
     def repeated_pills(self) -> None:
         topic, base = self.somewhere()
@@ -101,7 +109,7 @@ class History:
 
     def keys(self, number: int = 0, share: float = 0.0) -> None:
         topic, base = self.somewhere()
-        places = self.places(self.chance.choice((3, 20, 60)), base, self.chance.choice((100, 2500)))
+        places = self.places(30 if number else self.chance.choice((3, 20, 60)), base, self.chance.choice((100, 2500)))
         hot = [b"hot-%d" % number for number in range(number or self.chance.choice((1, 2, 3, 5)))]
         cold = [b"cold-%d" % number for number in range(self.chance.choice((1, 10, 90)))]
         share = share or self.chance.choice((1.0, 0.9, 0.6))
@@ -392,11 +400,11 @@ class History:
     ) -> None:
         """Let producers tell of dead records, of their neighbours, of both, of some or of none.
 
-        ``window``: of all from the first to the last one of each partition.
+        ``window``: of all from the first to the last one of each partition; ``lacking``: of all but a dead one.
         """
         dead = {*places}
         around: set[Place] = set()
-        if what in ("all", "some", "others"):
+        if what in ("all", "some", "others", "lacking"):
             around = {(p, o) for p, offset in dead for o in range(max(offset - 9, 0), min(offset + 10, GREATEST))}
         if what in ("all", "window"):
             for partition in {p for p, _ in dead}:
@@ -406,6 +414,8 @@ class History:
         if what == "some":
             around = {place for place in around if self.chance.random() < 0.3}
         chosen = around - dead if what == "others" else around | (dead if what != "none" else set())
+        if what == "lacking":
+            chosen.discard(self.chance.choice(sorted(dead)))
         for place in sorted(chosen):
             more = {} if headers is None else {"headers": [_header(*one) for one in headers()]}
             client = self.chance.choice(("shop", "app", None))
