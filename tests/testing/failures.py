@@ -59,12 +59,18 @@ class History:
             + [self.retried] * 3
             + [self.header] * 4
             + [self.schema] * 2
+            + [self.strange]
             + [self.client] * 2
             + [self.dense] * 6
             + [self.in_transactions] * 3
             + [self.thin] * 6
             + [self.flood] * 3
-            + [self.unplaced, partial(self.unplaced, 0, 4), partial(self.unplaced, 30, 20)]
+            + [
+                self.unplaced,
+                partial(self.unplaced, 0, 4),
+                partial(self.unplaced, 30, 20),
+                partial(self.unplaced, 40, 3),
+            ]
             + [self.nameless, self.timeless]
             + [self.alone] * 2
             + [self.hostile] * 3
@@ -157,6 +163,10 @@ class History:
         )
         if self.chance.random() < 0.5:
             self.tell(topic, places, "all", lambda: [("source", self.chance.choice((mine, "a", "b", "c")))])
+
+    def strange(self) -> None:
+        """Fail on records that share a header, on a topic that nothing else is known of."""
+        self.fail("spring", f"strange-{self.groups}", self.places(20, 0, 900), user=lambda: [("source", "shop")])
 
     def schema(self) -> None:
         topic, base = self.somewhere()
